@@ -1,0 +1,64 @@
+# Two commands for people, `make demo` and `make test`; the rest are their parts.
+# Each works on a bare Debian machine and installs what is missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test build lint deploy-check advisories bench install install-tests tools
+
+cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
+tools := $(cache)/tools
+
+# Outside the checkout, so that every clone shares the 13 minutes that RocksDB and librdkafka take.
+export CARGO_TARGET_DIR ?= $(cache)/target
+export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
+
+# One profile for running, testing, linting and documenting: another would build these again.
+cargo_flags := --release --locked
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+demo: install ## everything in one process, with made-up traffic, until Ctrl-C
+	cargo run $(cargo_flags) --bin adtrail -- demo
+
+test: lint deploy-check ## what CI runs: lint, the tests of all crates, on a real Kafka and Prometheus
+	cargo test $(cargo_flags) --workspace
+
+build: install ## the adtrail binary
+	cargo build $(cargo_flags) --bin adtrail
+	@echo "built: $(CARGO_TARGET_DIR)/release/adtrail"
+
+lint: install-tests tools ## format, dependencies and their arrows, clippy and docs without a warning
+	cargo fmt --all --check
+	cargo fetch --locked
+	scripts/check-arrows --offline
+	# Offline: what is asked of the network on every run, the advisories, is `make advisories`.
+	cargo deny --offline --locked --workspace check --hide-inclusion-graph bans licenses sources
+	cargo machete --with-metadata
+	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc $(cargo_flags) --no-deps --workspace
+
+deploy-check: install-tests ## what can be checked of deploy/ and docker-compose.yml without an engine
+	promtool check config deploy/prometheus.yml
+	promtool test rules deploy/alerts.test.yml
+	@if docker compose version >/dev/null 2>&1; then \
+	  echo "docker compose config --quiet"; docker compose config --quiet; \
+	else \
+	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/deploy.rs"; \
+	fi
+
+advisories: tools ## known security holes among the dependencies; reads a database from the network
+	cargo deny --locked --workspace check advisories
+
+bench: install ## the benches, printed as a table; see docs/performance.md
+	cargo bench --locked --benches
+
+install:
+	@scripts/install
+
+install-tests:
+	@scripts/install --tests
+
+tools: install
+	@scripts/install-tools $(tools)
