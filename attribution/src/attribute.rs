@@ -1,0 +1,196 @@
+//! The winner (the contract's section 5): here it is chosen what an activation is credited to.
+
+use std::cmp::Reverse;
+
+use crate::candidate::{self, CLICK_COUNT_MS, Candidate, Subject, Tier};
+use crate::classify::Class;
+use crate::event::{EventTime, SpreadId, Touch, TouchKind};
+use crate::ids::DeviceIds;
+use crate::row::{
+    CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, Status,
+};
+
+/// What was decided about an activation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    pub install_type: InstallType,
+    /// The install that a reinstall follows: its effects may carry that one's credit.
+    pub original: Option<Box<str>>,
+    pub credit: Credit,
+}
+
+/// Who gets an activation, or why nobody does. Effects inherit it whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credit {
+    pub status: Status,
+    pub spreadid: SpreadId,
+    pub touch: Option<CreditedTouch>,
+    pub reject_reason: Option<RejectReason>,
+    /// Newest first.
+    pub contributors: Vec<Contributor>,
+}
+
+/// The touches found so far, and how far each kind of search has come.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// Each touch once.
+    pub touches: Vec<(Touch, DeviceIds)>,
+    pub unread: Unread,
+}
+
+/// Per tier, the greatest time at which a touch may stand that has not been read yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unread([Option<EventTime>; 4]);
+
+impl Unread {
+    pub fn up_to(&mut self, tier: Tier, time: EventTime) {
+        let unread = &mut self.0[tier as usize];
+        *unread = (*unread).max(Some(time));
+    }
+
+    fn of(&self, tier: Tier) -> Option<EventTime> {
+        self.0[tier as usize]
+    }
+
+    fn any(&self) -> Option<EventTime> {
+        self.0.iter().copied().max().flatten()
+    }
+}
+
+impl Credit {
+    pub fn nobody(status: Status, reject_reason: Option<RejectReason>) -> Self {
+        Self {
+            status,
+            spreadid: SpreadId::default(),
+            touch: None,
+            reject_reason,
+            contributors: Vec::new(),
+        }
+    }
+}
+
+/// Decides without reading a touch where none can matter, else `None`.
+pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision> {
+    let credit = if class.install_type == InstallType::Duplicate {
+        Credit::nobody(Status::Duplicate, None)
+    } else if candidate::is_activation_blocked(subject.app, subject.activation, subject.ids) {
+        Credit::nobody(Status::Rejected, Some(RejectReason::Blocked))
+    } else {
+        return None;
+    };
+    Some(decision(class, credit))
+}
+
+/// Decides, or `None` if a touch that has not been read yet could change the decision.
+pub fn attribute(subject: &Subject<'_>, class: &Class, evidence: &Evidence) -> Option<Decision> {
+    let clicks_by_id = clicks_by_id(subject, evidence);
+    let counts_clicks = subject.app.fraud.clicks_per_device_max > 0;
+    let mut accepted = Vec::new();
+    let mut doubtful = None;
+    for (touch, touch_ids) in &evidence.touches {
+        let Some(candidate) = subject.candidate(touch, touch_ids, class.install_type) else {
+            continue;
+        };
+        if subject.reject_reason(&candidate, &clicks_by_id).is_some() {
+            continue;
+        }
+        if counts_clicks && touch.kind == TouchKind::Click && !is_counted(touch, evidence.unread) {
+            doubtful = doubtful.max(Some(touch.time));
+        }
+        accepted.push(candidate);
+    }
+    if doubtful.is_some() && !accepted.is_empty() {
+        return None;
+    }
+    let Some(winner) = accepted.iter().max_by_key(|candidate| strength(candidate)) else {
+        return evidence.unread.any().is_none().then(|| decision(class, nobody(class)));
+    };
+    let mut others: Vec<_> =
+        accepted.iter().filter(|other| other.touch.id != winner.touch.id).collect();
+    others.sort_by_key(|other| Reverse((other.touch.time, &other.touch.id)));
+    others.truncate(CONTRIBUTORS_MAX);
+    if !is_settled(winner, &others, evidence.unread) {
+        return None;
+    }
+    let credit = Credit {
+        status: Status::Attributed,
+        spreadid: winner.touch.spreadid,
+        touch: Some(CreditedTouch {
+            kind: winner.touch.kind,
+            time: winner.touch.time,
+            click_id: winner.touch.id.clone(),
+            match_type: winner.match_type,
+        }),
+        reject_reason: None,
+        contributors: others.iter().map(|other| contributor(other)).collect(),
+    };
+    Some(decision(class, credit))
+}
+
+/// The total order of candidates; ids are unique, so no two are equal.
+fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
+    let touch = candidate.touch;
+    (candidate.tier, touch.time, candidate.match_type.rank(), touch.id.as_bytes())
+}
+
+/// Whether no unread touch could win or be a contributor.
+fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread) -> bool {
+    let can_win = |tier: Tier| match unread.of(tier) {
+        Some(time) => tier > winner.tier || (tier == winner.tier && time >= winner.touch.time),
+        None => false,
+    };
+    let tiers = [
+        Tier::ImpressionProbabilistic,
+        Tier::ImpressionById,
+        Tier::ClickProbabilistic,
+        Tier::ClickById,
+    ];
+    if tiers.into_iter().any(can_win) {
+        return false;
+    }
+    match (unread.any(), others.get(CONTRIBUTORS_MAX - 1)) {
+        (None, _) => true,
+        (Some(time), Some(last)) => time < last.touch.time,
+        (Some(_), None) => false,
+    }
+}
+
+/// Whether all clicks that count against this one have been read.
+fn is_counted(touch: &Touch, unread: Unread) -> bool {
+    unread.of(Tier::ClickById).is_none_or(|time| time <= touch.time.minus(CLICK_COUNT_MS))
+}
+
+fn clicks_by_id<'a>(subject: &Subject<'_>, evidence: &'a Evidence) -> Vec<&'a Touch> {
+    if subject.app.fraud.clicks_per_device_max == 0 {
+        return Vec::new();
+    }
+    let matches =
+        |touch: &Touch, ids: &DeviceIds| subject.matches(touch, ids).by_id.is_some();
+    evidence
+        .touches
+        .iter()
+        .filter(|(touch, ids)| touch.kind == TouchKind::Click && matches(touch, ids))
+        .map(|(touch, _)| touch)
+        .collect()
+}
+
+fn nobody(class: &Class) -> Credit {
+    let status = match class.install_type {
+        InstallType::Reinstall => Status::Unattributed,
+        InstallType::Install | InstallType::Duplicate => Status::Organic,
+    };
+    Credit::nobody(status, None)
+}
+
+fn contributor(candidate: &Candidate<'_>) -> Contributor {
+    Contributor {
+        spreadid: candidate.touch.spreadid,
+        kind: candidate.touch.kind,
+        time: candidate.touch.time,
+        match_type: candidate.match_type,
+    }
+}
+
+fn decision(class: &Class, credit: Credit) -> Decision {
+    Decision { install_type: class.install_type, original: class.original.clone(), credit }
+}

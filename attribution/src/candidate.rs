@@ -1,0 +1,194 @@
+//! Candidates for an activation's credit (the contract's sections 3 and 4).
+
+use crate::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
+use crate::ids::DeviceIds;
+use crate::matching::{self, Matches};
+use crate::policy::{AppPolicy, LOOKBACK_MAX_MS, PROBABILISTIC_CLICK_MAX_MS, Policy};
+use crate::row::{InstallType, MatchType, RejectReason};
+
+/// The time before a click within which a device's other clicks count.
+pub const CLICK_COUNT_MS: u64 = crate::policy::DAY_MS;
+
+/// A touch that may be credited, if nothing is wrong with it.
+#[derive(Debug, Clone)]
+pub struct Candidate<'a> {
+    pub touch: &'a Touch,
+    pub match_type: MatchType,
+    pub tier: Tier,
+}
+
+/// Greater wins, before time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    ImpressionProbabilistic,
+    ImpressionById,
+    ClickProbabilistic,
+    ClickById,
+}
+
+impl Tier {
+    pub fn of(kind: TouchKind, is_probabilistic: bool) -> Self {
+        match (kind, is_probabilistic) {
+            (TouchKind::Click, false) => Self::ClickById,
+            (TouchKind::Click, true) => Self::ClickProbabilistic,
+            (TouchKind::Impression, false) => Self::ImpressionById,
+            (TouchKind::Impression, true) => Self::ImpressionProbabilistic,
+        }
+    }
+}
+
+/// An activation and what is derived from it.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub policy: &'a Policy,
+    pub app: &'a AppPolicy,
+    pub activation: &'a Activation,
+    pub ids: &'a DeviceIds,
+}
+
+impl<'a> Subject<'a> {
+    /// The touch as a candidate, if it matches within its window.
+    pub fn candidate(
+        &self,
+        touch: &'a Touch,
+        touch_ids: &DeviceIds,
+        install_type: InstallType,
+    ) -> Option<Candidate<'a>> {
+        let age_ms = self.activation.time.since(touch.time).filter(|age_ms| *age_ms > 0)?;
+        if install_type == InstallType::Reinstall && touch.purpose != Purpose::Retargeting {
+            return None;
+        }
+        let Matches { by_id, probabilistic } = self.matches(touch, touch_ids);
+        let within = |found: Option<MatchType>, is_probabilistic: bool| {
+            let found = found?;
+            (age_ms <= self.window_ms(touch, is_probabilistic)).then(|| Candidate {
+                touch,
+                match_type: found,
+                tier: Tier::of(touch.kind, is_probabilistic),
+            })
+        };
+        within(by_id, false).or_else(|| within(probabilistic, true))
+    }
+
+    pub fn matches(&self, touch: &Touch, touch_ids: &DeviceIds) -> Matches {
+        let activation = (self.activation, self.ids);
+        matching::matches((touch, touch_ids), activation, self.app.probabilistic)
+    }
+
+    fn window_ms(&self, touch: &Touch, is_probabilistic: bool) -> u64 {
+        window_ms(self.policy, self.app, touch, is_probabilistic)
+    }
+
+    /// Why the candidate may not win, if so; the first rule that applies decides. The touches
+    /// are all that match the activation by id, within [`CLICK_COUNT_MS`] before the candidate
+    /// at least.
+    pub fn reject_reason(
+        &self,
+        candidate: &Candidate<'_>,
+        clicks_by_id: &[&Touch],
+    ) -> Option<RejectReason> {
+        let touch = candidate.touch;
+        let fraud = &self.app.fraud;
+        let allowed = fraud.allow_sites.contains(&touch.site)
+            || self
+                .channel(touch.spreadid)
+                .is_some_and(|channel| fraud.allow_channels.iter().any(|id| **id == *channel));
+        if allowed {
+            return None;
+        }
+        if is_blocked(self.app, touch) {
+            return Some(RejectReason::Blocked);
+        }
+        if self.activation.install_begin_time.is_some_and(|begin| touch.time > begin) {
+            return Some(RejectReason::ClickInjection);
+        }
+        let ctit_ms = self.activation.time.since(touch.time).unwrap_or(0);
+        if ctit_ms < fraud.ctit_min_ms {
+            return Some(RejectReason::CtitTooShort);
+        }
+        (touch.kind == TouchKind::Click && self.has_too_many_clicks(touch, clicks_by_id))
+            .then_some(RejectReason::TooManyClicks)
+    }
+
+    fn has_too_many_clicks(&self, touch: &Touch, clicks_by_id: &[&Touch]) -> bool {
+        let max = self.app.fraud.clicks_per_device_max as usize;
+        if max == 0 {
+            return false;
+        }
+        let channel = self.channel(touch.spreadid);
+        let counts = |click: &&&Touch| {
+            touch.time.since(click.time).is_some_and(|ms| ms < CLICK_COUNT_MS)
+                && self.channel(click.spreadid) == channel
+        };
+        clicks_by_id.iter().filter(counts).take(max + 1).count() > max
+    }
+
+    /// The campaign's channel; none if the campaign is not in the catalogue.
+    fn channel(&self, spreadid: SpreadId) -> Option<&str> {
+        self.policy.campaign(self.app.pid, spreadid).map(|campaign| &*campaign.channel)
+    }
+}
+
+/// How long before an activation the touch may be.
+pub fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> u64 {
+    let own_ms = touch.lookback_ms.map(|ms| ms.min(LOOKBACK_MAX_MS));
+    let windows = policy
+        .campaign(app.pid, touch.spreadid)
+        .map_or(&app.windows, |campaign| &campaign.windows);
+    match Tier::of(touch.kind, is_probabilistic) {
+        Tier::ClickById => own_ms.unwrap_or(windows.click_ms),
+        Tier::ClickProbabilistic => {
+            windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS)
+        }
+        Tier::ImpressionById => own_ms.unwrap_or(windows.impression_ms),
+        Tier::ImpressionProbabilistic => own_ms.unwrap_or(windows.impression_probabilistic_ms),
+    }
+}
+
+/// The longest window that any touch of a tier can have.
+pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier) -> u64 {
+    let widest = policy.widest(app);
+    match tier {
+        Tier::ClickById => widest.click_ms.max(LOOKBACK_MAX_MS),
+        Tier::ClickProbabilistic => PROBABILISTIC_CLICK_MAX_MS,
+        Tier::ImpressionById => widest.impression_ms.max(LOOKBACK_MAX_MS),
+        Tier::ImpressionProbabilistic => widest.impression_probabilistic_ms.max(LOOKBACK_MAX_MS),
+    }
+}
+
+/// Whether an activation itself is block-listed.
+pub fn is_activation_blocked(app: &AppPolicy, activation: &Activation, ids: &DeviceIds) -> bool {
+    is_ip_blocked(app, &activation.device.ip) || is_device_blocked(app, ids)
+}
+
+fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {
+    is_ip_blocked(app, &touch.device.ip)
+        || (!touch.site.is_empty() && app.fraud.block_sites.contains(&touch.site))
+        || (!app.fraud.block_devices.is_empty()
+            && is_device_blocked(app, &DeviceIds::new(&touch.ids)))
+}
+
+fn is_ip_blocked(app: &AppPolicy, ip: &str) -> bool {
+    !app.fraud.block_ips.is_empty()
+        && matching::address(ip)
+            .is_some_and(|ip| app.fraud.block_ips.iter().any(|range| range.contains(ip)))
+}
+
+fn is_device_blocked(app: &AppPolicy, ids: &DeviceIds) -> bool {
+    app.fraud.block_devices.iter().any(|id| ids.contains(id))
+}
+
+/// The span of activation times that a touch can be credited with, or, by counting as one click
+/// too many, deny to another.
+pub fn reach(
+    policy: &Policy,
+    app: &AppPolicy,
+    touch: &Touch,
+    is_probabilistic: bool,
+) -> (EventTime, EventTime) {
+    let mut reach_ms = window_ms(policy, app, touch, is_probabilistic);
+    if app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click && !is_probabilistic {
+        reach_ms = window_max_ms(policy, app, Tier::ClickById) + CLICK_COUNT_MS;
+    }
+    (touch.time.plus(1), touch.time.plus(reach_ms))
+}

@@ -1,0 +1,181 @@
+//! Canonical content and identity (the contract's "Facts").
+//!
+//! Of all messages of one app and family with one id, the fact is the one with the least
+//! (time, canonical content); the others are redeliveries. A message without an id gets one
+//! from its content, so that its redeliveries fall together too.
+
+use std::cmp::Ordering;
+
+use md5::{Digest, Md5};
+
+use crate::event::{Activation, Effect, Fact, Pairs, Purpose, Touch, TouchKind};
+use crate::ids;
+
+const FIELD_END: u8 = 0x1f;
+const PAIR_END: u8 = 0x1e;
+
+/// Gives the fact its identity: its own id where it has one, else one made of its content.
+pub fn identify(fact: &mut Fact, app_key: &str) {
+    let own: Option<Box<str>> = match fact {
+        Fact::Touch(touch) => ids::click_id(&touch.click_id).map(Box::from),
+        Fact::Activation(activation) => Some(activation.id.clone()).filter(|id| !id.is_empty()),
+        Fact::Effect(effect) => Some(effect.id.clone()).filter(|id| !id.is_empty()),
+    };
+    let id = own.unwrap_or_else(|| content_id(fact, app_key));
+    match fact {
+        Fact::Touch(touch) => touch.id = id,
+        Fact::Activation(activation) => activation.id = id,
+        Fact::Effect(effect) => effect.id = id,
+    }
+}
+
+/// Which of two messages with one id is the fact: the lesser one.
+pub fn compare(a: &Fact, b: &Fact, app_key: &str) -> Ordering {
+    a.time().cmp(&b.time()).then_with(|| {
+        if a == b {
+            return Ordering::Equal;
+        }
+        content(a, app_key).cmp(&content(b, app_key))
+    })
+}
+
+fn content_id(fact: &Fact, app_key: &str) -> Box<str> {
+    let digest = Md5::digest(content(fact, app_key));
+    format!("#{}", ids::hex(&digest)).into()
+}
+
+/// The values as received, joined by U+001F, in the contract's order.
+fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
+    let fields = match fact {
+        Fact::Touch(touch) => touch_fields(touch),
+        Fact::Activation(activation) => activation_fields(activation),
+        Fact::Effect(effect) => effect_fields(effect),
+    };
+    let mut out = Vec::with_capacity(512);
+    push_text(&mut out, fields.kind);
+    push_text(&mut out, app_key);
+    push_text(&mut out, fields.name);
+    push_text(&mut out, &fields.spreadid);
+    push_text(&mut out, &fact.time().millis().to_string());
+    push_text(&mut out, fields.purpose);
+    push_text(&mut out, &fields.lookback_ms);
+    push_text(&mut out, &fields.install_begin_time);
+    push_text(&mut out, fields.click_id);
+    let device = fields.device;
+    for text in [&device.ip, &device.ua, &device.model, &device.os, &device.os_version] {
+        push_text(&mut out, text);
+    }
+    for text in [fields.app_version, fields.site, fields.revenue, fields.currency] {
+        push_text(&mut out, text);
+    }
+    push_pairs(&mut out, fields.ids);
+    out.push(FIELD_END);
+    push_pairs(&mut out, fields.params);
+    out.push(FIELD_END);
+    push_pairs(&mut out, fields.props);
+    out
+}
+
+/// The fields of any family, empty where a family lacks one.
+struct Fields<'a> {
+    kind: &'static str,
+    name: &'a str,
+    spreadid: String,
+    purpose: &'static str,
+    lookback_ms: String,
+    install_begin_time: String,
+    click_id: &'a str,
+    device: &'a crate::event::Device,
+    app_version: &'a str,
+    site: &'a str,
+    revenue: &'a str,
+    currency: &'a str,
+    ids: &'a Pairs,
+    params: &'a [(Box<str>, Box<str>)],
+    props: &'a [(Box<str>, Box<str>)],
+}
+
+fn touch_fields(touch: &Touch) -> Fields<'_> {
+    Fields {
+        kind: match touch.kind {
+            TouchKind::Click => "click",
+            TouchKind::Impression => "impression",
+        },
+        name: "",
+        spreadid: touch.spreadid.0.to_string(),
+        purpose: match touch.purpose {
+            Purpose::Ua => "ua",
+            Purpose::Retargeting => "retargeting",
+        },
+        lookback_ms: touch.lookback_ms.map(|ms| ms.to_string()).unwrap_or_default(),
+        install_begin_time: String::new(),
+        click_id: &touch.click_id,
+        device: &touch.device,
+        app_version: "",
+        site: &touch.site,
+        revenue: "",
+        currency: "",
+        ids: &touch.ids,
+        params: &touch.params,
+        props: &[],
+    }
+}
+
+fn activation_fields(activation: &Activation) -> Fields<'_> {
+    Fields {
+        kind: "activation",
+        name: "",
+        spreadid: String::new(),
+        purpose: "",
+        lookback_ms: String::new(),
+        install_begin_time: activation
+            .install_begin_time
+            .map(|time| time.millis().to_string())
+            .unwrap_or_default(),
+        click_id: &activation.click_id,
+        device: &activation.device,
+        app_version: &activation.app_version,
+        site: "",
+        revenue: "",
+        currency: "",
+        ids: &activation.ids,
+        params: &[],
+        props: &activation.props,
+    }
+}
+
+fn effect_fields(effect: &Effect) -> Fields<'_> {
+    Fields {
+        kind: "effect",
+        name: &effect.name,
+        spreadid: String::new(),
+        purpose: "",
+        lookback_ms: String::new(),
+        install_begin_time: String::new(),
+        click_id: "",
+        device: &effect.device,
+        app_version: &effect.app_version,
+        site: "",
+        revenue: &effect.revenue,
+        currency: &effect.currency,
+        ids: &effect.ids,
+        params: &[],
+        props: &effect.props,
+    }
+}
+
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+    out.push(FIELD_END);
+}
+
+fn push_pairs(out: &mut Vec<u8>, pairs: &[(Box<str>, Box<str>)]) {
+    for (index, (key, value)) in pairs.iter().enumerate() {
+        if index > 0 {
+            out.push(PAIR_END);
+        }
+        out.extend_from_slice(key.as_bytes());
+        out.push(b'=');
+        out.extend_from_slice(value.as_bytes());
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows from decisions.
+
+use std::hash::{Hash, Hasher};
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::attribute::{Credit, Decision};
+use crate::event::{Activation, Device, Effect, EventTime, Pairs, Pid};
+use crate::ids::{self, IdKind};
+use crate::inherit::Inheritance;
+use crate::row::{ActivationRef, EventType, InstallType, Row, seq};
+
+/// The row of an activation, at revision 0.
+pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
+    row(
+        Event {
+            pid: activation.pid,
+            time: activation.time,
+            event_type: EventType::Activation,
+            name: EventType::Activation.name(),
+            id: &activation.id,
+            ids: &activation.ids,
+            device: &activation.device,
+            app_version: &activation.app_version,
+            revenue: "",
+            currency: "",
+            props: &activation.props,
+        },
+        Some((activation, decision.install_type)),
+        decision.credit.clone(),
+    )
+}
+
+/// The row of an effect, at revision 0.
+pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
+    row(
+        Event {
+            pid: effect.pid,
+            time: effect.time,
+            event_type: EventType::Effect,
+            name: &effect.name,
+            id: &effect.id,
+            ids: &effect.ids,
+            device: &effect.device,
+            app_version: &effect.app_version,
+            revenue: &effect.revenue,
+            currency: &effect.currency,
+            props: &effect.props,
+        },
+        inheritance.activation,
+        inheritance.credit,
+    )
+}
+
+/// A hash by which a decision is told from the present one.
+pub fn digest(decided: &impl Hash) -> u64 {
+    let mut hasher = Xxh3Default::new();
+    decided.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a row takes from its event, of either type.
+struct Event<'a> {
+    pid: Pid,
+    time: EventTime,
+    event_type: EventType,
+    name: &'a str,
+    id: &'a str,
+    ids: &'a Pairs,
+    device: &'a Device,
+    app_version: &'a str,
+    revenue: &'a str,
+    currency: &'a str,
+    props: &'a Pairs,
+}
+
+fn row(event: Event<'_>, activation: Option<(&Activation, InstallType)>, credit: Credit) -> Row {
+    Row {
+        pid: event.pid,
+        event_time: event.time,
+        spreadid: credit.spreadid,
+        seq: seq(event.event_type, event.id),
+        revision: 0,
+        event_type: event.event_type,
+        event_name: event.name.into(),
+        event_id: event.id.into(),
+        status: credit.status,
+        install_type: activation.map(|(_, install_type)| install_type),
+        touch: credit.touch,
+        activation: activation.map(|(activation, _)| ActivationRef {
+            id: activation.id.clone(),
+            time: activation.time,
+        }),
+        reject_reason: credit.reject_reason,
+        contributors: credit.contributors,
+        ids: IdKind::ALL.map(|kind| ids::shown(event.ids, kind)),
+        device: event.device.clone(),
+        app_version: event.app_version.into(),
+        revenue: event.revenue.into(),
+        currency: event.currency.into(),
+        props: event.props.clone(),
+    }
+}

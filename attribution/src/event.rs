@@ -1,0 +1,202 @@
+//! The facts: touches, activations and effects of one app, as received.
+//!
+//! Text fields hold what the producer sent; an empty text is an absent one. Normalised forms
+//! are derived where they are needed (`ids`), so that a stored fact can always be compared with
+//! a redelivered one.
+
+/// One thing that happened, as a producer reported it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    Touch(Touch),
+    Activation(Activation),
+    Effect(Effect),
+}
+
+/// The families within which an id names one fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    Touch,
+    Activation,
+    Effect,
+}
+
+/// The numeric id of an app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(pub u32);
+
+/// The numeric id of a promotion campaign; 0 where there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SpreadId(pub u32);
+
+/// Milliseconds since 1970-01-01T00:00:00Z, at most the end of the year 9999: fits 48 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct EventTime(u64);
+
+impl EventTime {
+    pub const MAX: Self = Self(253_402_300_799_999);
+
+    /// `None` before 1970 and after 9999.
+    pub fn from_millis(millis: i64) -> Option<Self> {
+        u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::MAX)
+    }
+
+    pub fn millis(self) -> u64 {
+        self.0
+    }
+
+    /// Later by `ms`, at most [`EventTime::MAX`].
+    pub fn plus(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms)).min(Self::MAX)
+    }
+
+    /// Earlier by `ms`, at least 1970.
+    pub fn minus(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub(ms))
+    }
+
+    /// Milliseconds from `earlier` to this; `None` where `earlier` is later.
+    pub fn since(self, earlier: Self) -> Option<u64> {
+        self.0.checked_sub(earlier.0)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TouchKind {
+    Impression,
+    Click,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// User acquisition.
+    Ua,
+    Retargeting,
+}
+
+/// Keyed texts, sorted by key, each key once.
+pub type Pairs = Vec<(Box<str>, Box<str>)>;
+
+/// What an event tells of the device that it happened on, besides ids.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Device {
+    pub ip: Box<str>,
+    pub ua: Box<str>,
+    pub model: Box<str>,
+    pub os: Box<str>,
+    pub os_version: Box<str>,
+}
+
+/// A click on an ad, or a sight of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touch {
+    pub pid: Pid,
+    /// Identity: the click id, normalised, or `#` and the MD5 of the canonical content.
+    pub id: Box<str>,
+    /// As received.
+    pub click_id: Box<str>,
+    pub kind: TouchKind,
+    pub purpose: Purpose,
+    pub spreadid: SpreadId,
+    pub time: EventTime,
+    pub lookback_ms: Option<u64>,
+    pub ids: Pairs,
+    pub device: Device,
+    pub site: Box<str>,
+    pub params: Pairs,
+}
+
+/// The first start of an app on a device, or a later one that an SDK reports as such.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activation {
+    pub pid: Pid,
+    /// Identity: the event id, or `#` and the MD5 of the canonical content.
+    pub id: Box<str>,
+    pub time: EventTime,
+    pub install_begin_time: Option<EventTime>,
+    /// The store referrer's click id, as received.
+    pub click_id: Box<str>,
+    pub ids: Pairs,
+    pub device: Device,
+    pub app_version: Box<str>,
+    pub props: Pairs,
+}
+
+/// Something done in the app: a registration, a purchase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    pub pid: Pid,
+    /// Identity: the event id, or `#` and the MD5 of the canonical content.
+    pub id: Box<str>,
+    pub name: Box<str>,
+    pub time: EventTime,
+    pub ids: Pairs,
+    pub device: Device,
+    pub app_version: Box<str>,
+    /// A decimal, kept to the letter.
+    pub revenue: Box<str>,
+    pub currency: Box<str>,
+    pub props: Pairs,
+}
+
+impl Fact {
+    pub fn family(&self) -> Family {
+        match self {
+            Self::Touch(_) => Family::Touch,
+            Self::Activation(_) => Family::Activation,
+            Self::Effect(_) => Family::Effect,
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        match self {
+            Self::Touch(touch) => touch.pid,
+            Self::Activation(activation) => activation.pid,
+            Self::Effect(effect) => effect.pid,
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Touch(touch) => &touch.id,
+            Self::Activation(activation) => &activation.id,
+            Self::Effect(effect) => &effect.id,
+        }
+    }
+
+    pub fn time(&self) -> EventTime {
+        match self {
+            Self::Touch(touch) => touch.time,
+            Self::Activation(activation) => activation.time,
+            Self::Effect(effect) => effect.time,
+        }
+    }
+}
+
+/// Sorts by key; of a repeated key the last value stays, as JSON readers have it.
+pub fn sort_pairs(pairs: &mut Pairs) {
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    pairs.reverse();
+    pairs.dedup_by(|a, b| a.0 == b.0);
+    pairs.reverse();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_key_keeps_its_last_value() {
+        let pair = |key: &str, value: &str| (Box::from(key), Box::from(value));
+        let mut pairs = vec![pair("b", "1"), pair("a", "2"), pair("b", "3"), pair("b", "4")];
+        sort_pairs(&mut pairs);
+        assert_eq!(pairs, vec![pair("a", "2"), pair("b", "4")]);
+    }
+
+    #[test]
+    fn times_end_with_the_year_9999() {
+        assert_eq!(EventTime::from_millis(-1), None);
+        assert_eq!(EventTime::from_millis(253_402_300_800_000), None);
+        assert_eq!(EventTime::from_millis(0), Some(EventTime::default()));
+        assert!(EventTime::MAX.millis() < 1 << 48);
+    }
+}

@@ -1,0 +1,325 @@
+//! Identifiers, normalised (the contract's section 1).
+//!
+//! A raw id whose MD5 forms are defined matches through them alone: equal raw values have equal
+//! MD5 values, so one comparison, and one index row, serves both forms.
+
+use md5::{Digest, Md5};
+
+use crate::event::Pairs;
+
+/// The kinds of device id, in the order of their rank as a matching key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IdKind {
+    Oaid,
+    Gaid,
+    Idfa,
+    Caid,
+    Idfv,
+    Imei,
+    AndroidId,
+    Mac,
+}
+
+impl IdKind {
+    pub const ALL: [Self; 8] = [
+        Self::Oaid,
+        Self::Gaid,
+        Self::Idfa,
+        Self::Caid,
+        Self::Idfv,
+        Self::Imei,
+        Self::AndroidId,
+        Self::Mac,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Oaid => "oaid",
+            Self::Gaid => "gaid",
+            Self::Idfa => "idfa",
+            Self::Caid => "caid",
+            Self::Idfv => "idfv",
+            Self::Imei => "imei",
+            Self::AndroidId => "android_id",
+            Self::Mac => "mac",
+        }
+    }
+
+    /// The kind named, in raw form or, with `_md5`, in MD5 form.
+    fn parse(name: &str) -> Option<(Self, Form)> {
+        let (name, form) = match name.strip_suffix("_md5") {
+            Some(name) => (name, Form::Md5),
+            None => (name, Form::Raw),
+        };
+        Self::ALL.into_iter().find(|kind| kind.name() == name).map(|kind| (kind, form))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Raw,
+    Md5,
+}
+
+/// One value by which a touch and an activation can match.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId {
+    pub kind: IdKind,
+    pub value: IdValue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IdValue {
+    Raw(Box<str>),
+    Md5([u8; 16]),
+}
+
+/// The device ids of one fact, each as every value by which it matches.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeviceIds(Vec<DeviceId>);
+
+impl DeviceIds {
+    /// Unknown kinds and values that identify nobody are left out.
+    pub fn new(received: &Pairs) -> Self {
+        let mut ids = Vec::with_capacity(2 * received.len());
+        for (name, value) in received {
+            match IdKind::parse(name) {
+                Some((kind, Form::Raw)) => push_raw(&mut ids, kind, value),
+                Some((kind, Form::Md5)) => ids.extend(md5_value(kind, value)),
+                None => {}
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Self(ids)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &DeviceId> {
+        self.0.iter()
+    }
+
+    pub fn contains(&self, id: &DeviceId) -> bool {
+        self.0.binary_search(id).is_ok()
+    }
+
+    /// The best kind in which both have an equal value.
+    pub fn shared(&self, other: &Self) -> Option<IdKind> {
+        self.0.iter().find(|id| other.contains(id)).map(|id| id.kind)
+    }
+
+    /// Whether both carry one kind, in one form, and no value of it is equal.
+    pub fn contradicts(&self, other: &Self) -> bool {
+        let carried = |ids: &Self, like: &DeviceId| {
+            ids.0.iter().any(|id| id.kind == like.kind && id.is_md5() == like.is_md5())
+        };
+        let equal = |like: &DeviceId| {
+            self.0.iter().any(|id| {
+                id.kind == like.kind && id.is_md5() == like.is_md5() && other.contains(id)
+            })
+        };
+        self.0.iter().any(|id| carried(other, id) && !equal(id))
+    }
+}
+
+impl DeviceId {
+    fn is_md5(&self) -> bool {
+        matches!(self.value, IdValue::Md5(_))
+    }
+}
+
+/// The values of a setting such as `oaid:1fe9…`, or `None` if no event can carry it.
+pub fn parse_setting(text: &str) -> Option<DeviceIds> {
+    let (name, value) = text.split_once(':')?;
+    let ids = DeviceIds::new(&vec![(name.trim().into(), value.into())]);
+    (!ids.is_empty()).then_some(ids)
+}
+
+/// What a row shows for a kind: the normalised id, or the MD5 where only that is known.
+pub fn shown(received: &Pairs, kind: IdKind) -> Box<str> {
+    let of = |form: Form| {
+        received.iter().find_map(|(name, value)| {
+            (IdKind::parse(name) == Some((kind, form))).then_some(value)
+        })
+    };
+    let raw = of(Form::Raw).and_then(|value| normalise(kind, value));
+    let md5 = || match of(Form::Md5).and_then(|value| md5_value(kind, value))?.value {
+        IdValue::Md5(digest) => Some(hex(&digest)),
+        IdValue::Raw(_) => None,
+    };
+    raw.or_else(md5).unwrap_or_default().into()
+}
+
+/// A click id trimmed, or `None` if it identifies nobody.
+pub fn click_id(received: &str) -> Option<&str> {
+    let trimmed = received.trim();
+    (!identifies_nobody(trimmed)).then_some(trimmed)
+}
+
+fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
+    let Some(value) = normalise(kind, received) else { return };
+    let md5 = |text: &str| DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) };
+    match kind {
+        IdKind::Idfa => ids.push(md5(&value)),
+        IdKind::Imei => ids.push(md5(&value)),
+        IdKind::Oaid | IdKind::Gaid => ids.push(md5(&value.to_lowercase())),
+        IdKind::AndroidId => ids.extend([md5(&value), md5(&value.to_uppercase())]),
+        IdKind::Caid | IdKind::Idfv | IdKind::Mac => {
+            ids.push(DeviceId { kind, value: IdValue::Raw(value.into()) });
+        }
+    }
+}
+
+fn normalise(kind: IdKind, received: &str) -> Option<String> {
+    let trimmed = received.trim();
+    if identifies_nobody(trimmed) {
+        return None;
+    }
+    Some(match kind {
+        IdKind::Idfa => uuid(trimmed).unwrap_or_else(|| trimmed.into()).to_uppercase(),
+        IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or_else(|| trimmed.into()),
+        IdKind::Imei | IdKind::AndroidId => trimmed.to_lowercase(),
+        IdKind::Mac => trimmed.replace([':', '-', '.'], "").to_lowercase(),
+        IdKind::Caid | IdKind::Idfv => trimmed.into(),
+    })
+}
+
+/// The text as a lower-case UUID with dashes, if it is 32 hex digits with or without them.
+fn uuid(text: &str) -> Option<String> {
+    let dashed = text.len() == 36;
+    let is_dash = |index: usize| dashed && matches!(index, 8 | 13 | 18 | 23);
+    let well_formed = (dashed || text.len() == 32)
+        && text.bytes().enumerate().all(|(index, byte)| {
+            if is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+        });
+    if !well_formed {
+        return None;
+    }
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let digits = digits.to_ascii_lowercase();
+    Some(
+        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"),
+    )
+}
+
+const NOBODY_WORDS: [&str; 5] = ["0", "null", "unknown", "undefined", "none"];
+
+fn identifies_nobody(trimmed: &str) -> bool {
+    trimmed.bytes().all(|byte| matches!(byte, b'0' | b'-' | b':'))
+        || NOBODY_WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word))
+}
+
+fn md5_value(kind: IdKind, received: &str) -> Option<DeviceId> {
+    let digest = parse_hex(received.trim())?;
+    (!nobody_digests().contains(&digest))
+        .then_some(DeviceId { kind, value: IdValue::Md5(digest) })
+}
+
+/// The MD5 values of what identifies nobody.
+fn nobody_digests() -> &'static [[u8; 16]] {
+    static DIGESTS: std::sync::OnceLock<Vec<[u8; 16]>> = std::sync::OnceLock::new();
+    DIGESTS.get_or_init(|| {
+        let mut texts = vec![
+            String::new(),
+            "00:00:00:00:00:00".into(),
+            "00000000-0000-0000-0000-000000000000".into(),
+        ];
+        texts.extend([12, 15, 16, 32].map(|zeros| "0".repeat(zeros)));
+        for word in NOBODY_WORDS {
+            texts.extend([word.to_lowercase(), word.to_uppercase()]);
+        }
+        texts.iter().map(|text| Md5::digest(text).into()).collect()
+    })
+}
+
+/// Lower-case hex digits of the bytes.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 32 || !bytes.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(pairs: &[(&str, &str)]) -> DeviceIds {
+        DeviceIds::new(&pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect())
+    }
+
+    #[track_caller]
+    fn matches(a: (&str, &str), b: (&str, &str), expected: Option<IdKind>) {
+        assert_eq!(ids(&[a]).shared(&ids(&[b])), expected);
+    }
+
+    #[track_caller]
+    fn check_shown(name: &str, value: &str, kind: IdKind, expected: &str) {
+        assert_eq!(&*shown(&vec![(name.into(), value.into())], kind), expected);
+    }
+
+    #[test]
+    fn raw_and_md5_forms_match() {
+        let oaid = ("oaid", "1FE9A970-efbb-29e0-0bdd-f5dbbf751ab5");
+        matches(oaid, ("oaid_md5", "83e9158a4fb54c0e1ef0b238639a23ae"), Some(IdKind::Oaid));
+        matches(oaid, ("oaid_md5", "83E9158A4FB54C0E1EF0B238639A23AE"), Some(IdKind::Oaid));
+        matches(oaid, ("oaid", " 1fe9a970efbb29e00bddf5dbbf751ab5 "), Some(IdKind::Oaid));
+        matches(oaid, ("gaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"), None);
+        let imei = ("imei", "868049039501257");
+        matches(imei, ("imei_md5", "8d3ebd3654fb46a2832296669cf1b536"), Some(IdKind::Imei));
+        let upper = ids::hex_md5("9774D56D682E549C");
+        let lower = ids::hex_md5("9774d56d682e549c");
+        matches(("android_id", "9774d56d682e549C"), ("android_id_md5", &upper), Some(IdKind::AndroidId));
+        matches(("android_id", "9774d56d682e549C"), ("android_id_md5", &lower), Some(IdKind::AndroidId));
+        matches(("mac", "AA:bb:CC:00:11:22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
+        matches(("mac_md5", &upper), ("mac_md5", &upper), Some(IdKind::Mac));
+    }
+
+    mod ids {
+        pub fn hex_md5(text: &str) -> String {
+            use md5::Digest;
+            super::hex(&md5::Md5::digest(text))
+        }
+    }
+
+    #[test]
+    fn values_that_identify_nobody_are_dropped() {
+        for value in ["", " ", "0", "NULL", "Unknown", "undefined", "none", "0000-0000", "00:00:00:00:00:00"] {
+            assert!(super::tests::ids(&[("oaid", value), ("mac", value)]).is_empty(), "{value}");
+            assert_eq!(click_id(value), None);
+        }
+        for value in ["", "none", "NULL", "0", "000000000000000", "00:00:00:00:00:00"] {
+            assert!(super::tests::ids(&[("imei_md5", &ids::hex_md5(value))]).is_empty(), "{value}");
+        }
+        assert!(super::tests::ids(&[("imei_md5", "83e9158a4fb54c0e1ef0b238639a23a")]).is_empty());
+        assert!(super::tests::ids(&[("imei_md5", "+3e9158a4fb54c0e1ef0b238639a23ae")]).is_empty());
+        assert!(super::tests::ids(&[("serial", "abc")]).is_empty());
+    }
+
+    #[test]
+    fn rows_show_the_normalised_id_or_its_md5() {
+        check_shown("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", IdKind::Idfa, "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5");
+        check_shown("oaid", "Not-A-Uuid", IdKind::Oaid, "Not-A-Uuid");
+        check_shown("imei_md5", "8D3EBD3654FB46A2832296669CF1B536", IdKind::Imei, "8d3ebd3654fb46a2832296669cf1b536");
+        check_shown("imei", "null", IdKind::Imei, "");
+    }
+
+    #[test]
+    fn a_kind_with_another_value_contradicts() {
+        let a = super::tests::ids(&[("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
+        let b = super::tests::ids(&[("idfa", "2fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
+        assert!(a.contradicts(&b));
+        assert!(!a.contradicts(&a));
+        assert!(!a.contradicts(&super::tests::ids(&[("idfv", "x")])));
+    }
+}

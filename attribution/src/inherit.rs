@@ -1,0 +1,73 @@
+//! Effects inherit the credit of their activation (the contract's section 6).
+
+use crate::attribute::{Credit, Decision};
+use crate::event::{Activation, Effect, EventTime};
+use crate::ids::DeviceIds;
+use crate::ledger::ActivationHome;
+use crate::policy::{AppPolicy, ReinstallEffects};
+use crate::row::{InstallType, Status};
+
+/// What an effect carries, and from which activation.
+#[derive(Debug, Clone)]
+pub struct Inheritance<'a> {
+    pub activation: Option<(&'a Activation, InstallType)>,
+    pub credit: Credit,
+}
+
+/// The times between which an effect's activation stands, both inclusive.
+pub fn reach_back(app: &AppPolicy, effect: &Effect) -> (EventTime, EventTime) {
+    (effect.time.minus(app.effect_window_ms), effect.time.plus(app.clock_skew_ms))
+}
+
+/// The times between which an activation's effects stand, both inclusive.
+pub fn reach(app: &AppPolicy, activation_time: EventTime) -> (EventTime, EventTime) {
+    (activation_time.minus(app.clock_skew_ms), activation_time.plus(app.effect_window_ms))
+}
+
+/// The activation in force: the latest of those that share a device id, stand within reach and
+/// are no duplicates.
+pub fn in_force<'a>(
+    app: &AppPolicy,
+    effect: &Effect,
+    effect_ids: &DeviceIds,
+    found: impl Iterator<Item = &'a ActivationHome>,
+) -> Option<(&'a Activation, &'a Decision)> {
+    let (oldest, newest) = reach_back(app, effect);
+    found
+        .filter_map(|home| Some((&home.fact, home.decision.as_ref()?)))
+        .filter(|(activation, decision)| {
+            activation.time >= oldest
+                && activation.time <= newest
+                && decision.install_type != InstallType::Duplicate
+                && DeviceIds::new(&activation.ids).shared(effect_ids).is_some()
+        })
+        .max_by_key(|(activation, _)| (activation.time, &activation.id))
+}
+
+/// The install whose credit the effects of this activation carry instead of its own, if any.
+pub fn original<'a>(app: &AppPolicy, decision: &'a Decision) -> Option<&'a str> {
+    let is_uncredited_reinstall = decision.credit.status == Status::Unattributed
+        && app.reinstall_effects == ReinstallEffects::Original;
+    decision.original.as_deref().filter(|_| is_uncredited_reinstall)
+}
+
+/// The effect's credit; `original` is that of the install which [`original`] named.
+pub fn inherit<'a>(
+    app: &AppPolicy,
+    in_force: Option<(&'a Activation, &'a Decision)>,
+    original: Option<&Decision>,
+) -> Inheritance<'a> {
+    let Some((activation, decision)) = in_force else {
+        return Inheritance { activation: None, credit: Credit::nobody(Status::Orphan, None) };
+    };
+    let credit = match (decision.credit.status, app.reinstall_effects) {
+        (Status::Unattributed, ReinstallEffects::Organic) => {
+            Credit::nobody(Status::Organic, None)
+        }
+        (Status::Unattributed, ReinstallEffects::Original) => {
+            original.unwrap_or(decision).credit.clone()
+        }
+        _ => decision.credit.clone(),
+    };
+    Inheritance { activation: Some((activation, decision.install_type)), credit }
+}

@@ -1,0 +1,165 @@
+//! The port through which the worker reaches a store.
+//!
+//! Every fact has one **home** under its identity, which holds the fact and, of an activation or
+//! effect, the present decision; and small **index entries** under each key by which other facts
+//! find it. An index entry whose time is not its home's is stale and means nothing, so homes and
+//! entries need no common transaction. How an atomic local batch and HBase each keep this
+//! contract is laid out in `docs/decisions/ledger-port.md`.
+
+use std::sync::Arc;
+
+use crate::attribute::Decision;
+use crate::event::{Activation, Effect, EventTime, Family, Pid, SpreadId, Touch};
+use crate::matching::MatchKey;
+use crate::row::{Row, Status};
+
+/// A store of facts, decisions, rows and Kafka positions.
+///
+/// One worker calls one ledger from one thread; other workers may write the same store through
+/// ledgers of their own.
+pub trait Ledger {
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// The next offset to read of every partition that was ever committed.
+    fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
+
+    /// The homes of the keys, in their order, recorded but uncommitted facts included.
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, Self::Error>;
+
+    /// The index entries of each scan, newest first, at most its limit; recorded but uncommitted
+    /// facts included. Entries can be stale.
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, Self::Error>;
+
+    /// Makes facts readable, for this worker and, where the store is shared, for all. Gives back
+    /// the facts whose home another worker changed since it was read: settle these again.
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
+
+    /// Makes decisions, their rows and then the positions durable, with all that was recorded
+    /// before. Returns the events about which another worker decided since their homes were
+    /// read: decide these again; the positions count only once none is left.
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        positions: &[Position],
+    ) -> Result<Vec<FactKey>, Self::Error>;
+}
+
+/// The next offset to read of one partition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub next_offset: i64,
+}
+
+/// Where a fact lives: the two hashes are of its identity and independent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FactKey {
+    pub family: Family,
+    pub id: MatchKey,
+    pub pid: Pid,
+    /// 48 bits.
+    pub tag: u64,
+}
+
+/// One page of the index of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scan {
+    pub family: Family,
+    pub key: MatchKey,
+    pub pid: Pid,
+    /// Inclusive.
+    pub oldest: EventTime,
+    /// Inclusive.
+    pub newest: EventTime,
+    /// The entry after which the page starts.
+    pub after: Option<IndexEntry>,
+    pub limit: usize,
+}
+
+/// A fact found through one of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexEntry {
+    pub time: EventTime,
+    pub fact: FactKey,
+}
+
+/// What a store keeps under a fact's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Home {
+    Touch(Touch),
+    Activation(ActivationHome),
+    Effect(EffectHome),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivationHome {
+    pub fact: Activation,
+    pub decision: Option<Decision>,
+    pub present: Option<Present>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectHome {
+    pub fact: Effect,
+    pub present: Option<Present>,
+}
+
+/// The row that shows an event now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Present {
+    pub revision: u32,
+    pub event_time: EventTime,
+    pub spreadid: SpreadId,
+    pub status: Status,
+    /// Of all that was decided: an equal decision writes nothing.
+    pub digest: u64,
+}
+
+/// A fact to make readable.
+#[derive(Debug, Clone)]
+pub struct FactWrite {
+    pub key: FactKey,
+    pub home: Home,
+    /// Keys under which the fact is found at its own time.
+    pub index: Vec<MatchKey>,
+    /// Entries of the fact that this one replaces.
+    pub stale: Vec<(MatchKey, EventTime)>,
+}
+
+/// A decision to make durable.
+#[derive(Debug, Clone)]
+pub struct DecisionWrite {
+    pub key: FactKey,
+    /// With the new decision and the new row's [`Present`].
+    pub home: Home,
+    pub row: Row,
+    /// The row that goes.
+    pub replaced: Option<Present>,
+}
+
+impl Home {
+    pub fn time(&self) -> EventTime {
+        match self {
+            Self::Touch(touch) => touch.time,
+            Self::Activation(home) => home.fact.time,
+            Self::Effect(home) => home.fact.time,
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Touch(touch) => &touch.id,
+            Self::Activation(home) => &home.fact.id,
+            Self::Effect(home) => &home.fact.id,
+        }
+    }
+
+    pub fn present(&self) -> Option<&Present> {
+        match self {
+            Self::Touch(_) => None,
+            Self::Activation(home) => home.present.as_ref(),
+            Self::Effect(home) => home.present.as_ref(),
+        }
+    }
+}

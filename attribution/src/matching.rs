@@ -1,0 +1,260 @@
+//! The keys by which facts find each other, and whether they really match.
+//!
+//! A key is a hash, so it finds; [`matches`] looks at the values themselves and decides. Touches
+//! are indexed by kind and purpose too: the newest click of a device is the first entry of one
+//! scan, however many impressions the device has seen.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+use crate::event::{Activation, Device, Family, Pid, Purpose, Touch, TouchKind};
+use crate::ids::{self, DeviceId, DeviceIds, IdValue};
+use crate::ledger::FactKey;
+use crate::policy::IpRange;
+use crate::row::MatchType;
+
+/// A hash of a kind of key and its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MatchKey(pub u64);
+
+/// The touches that one index scan can find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TouchClass {
+    pub kind: TouchKind,
+    pub purpose: Purpose,
+}
+
+impl TouchClass {
+    pub const ALL: [Self; 4] = [
+        Self { kind: TouchKind::Click, purpose: Purpose::Ua },
+        Self { kind: TouchKind::Click, purpose: Purpose::Retargeting },
+        Self { kind: TouchKind::Impression, purpose: Purpose::Ua },
+        Self { kind: TouchKind::Impression, purpose: Purpose::Retargeting },
+    ];
+
+    pub fn of(touch: &Touch) -> Self {
+        Self { kind: touch.kind, purpose: touch.purpose }
+    }
+}
+
+/// The best key by id and the best probabilistic one by which a touch and an activation match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Matches {
+    pub by_id: Option<MatchType>,
+    pub probabilistic: Option<MatchType>,
+}
+
+/// Where a fact lives.
+pub fn fact_key(family: Family, pid: Pid, id: &str) -> FactKey {
+    let hash = xxh3_128_with_seed(id.as_bytes(), family as u64);
+    let (id, rest) = ((hash >> 64) as u64, hash as u64);
+    FactKey { family, id: MatchKey(id), pid, tag: rest & 0xffff_ffff_ffff }
+}
+
+/// Keys under which a touch is found by an activation, besides its own identity.
+pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+    let class = TouchClass::of(touch);
+    let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
+    if probabilistic {
+        keys.extend(probabilistic_keys(&touch.device).map(|key| touch_by_place(class, key)));
+    }
+    keys
+}
+
+/// Keys under which an activation is found by touches, other activations and effects.
+pub fn activation_index(activation: &Activation, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+    let mut keys: Vec<_> = ids.iter().map(by_id).collect();
+    keys.extend(ids::click_id(&activation.click_id).map(by_click_id));
+    if probabilistic {
+        keys.extend(probabilistic_keys(&activation.device));
+    }
+    keys
+}
+
+/// The key of one class of touches with a device id.
+pub fn touch_by_id(class: TouchClass, id: &DeviceId) -> MatchKey {
+    in_class(class, by_id(id))
+}
+
+/// The key of one class of touches with a probabilistic key.
+pub fn touch_by_place(class: TouchClass, key: MatchKey) -> MatchKey {
+    in_class(class, key)
+}
+
+/// The key of activations and effects with a device id.
+pub fn by_id(id: &DeviceId) -> MatchKey {
+    match &id.value {
+        IdValue::Raw(value) => hash(KeySpace::Raw, id.kind as u8, value.as_bytes()),
+        IdValue::Md5(digest) => hash(KeySpace::Md5, id.kind as u8, digest),
+    }
+}
+
+/// The key of activations that name a click.
+pub fn by_click_id(click_id: &str) -> MatchKey {
+    hash(KeySpace::ClickId, 0, click_id.as_bytes())
+}
+
+/// The key by ip and device, and the key by ip and user agent, where all their parts are there.
+pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + use<> {
+    let ip = personal_address(&device.ip);
+    let by_device = ip.filter(|_| names_device(device)).map(|ip| {
+        let parts = [&device.model, &device.os, &device.os_version];
+        place_key(KeySpace::IpDevice, ip, &parts.map(|part| &**part))
+    });
+    let by_ua = ip
+        .filter(|_| !device.ua.is_empty())
+        .map(|ip| place_key(KeySpace::IpUa, ip, &[&device.ua]));
+    by_device.into_iter().chain(by_ua)
+}
+
+/// How a touch and an activation of one app match; `None` twice if they do not.
+pub fn matches(
+    touch: (&Touch, &DeviceIds),
+    activation: (&Activation, &DeviceIds),
+    probabilistic: bool,
+) -> Matches {
+    let by_click_id = ids::click_id(&activation.0.click_id)
+        .is_some_and(|click_id| *click_id == *touch.0.id)
+        .then_some(MatchType::ClickId);
+    let by_device = || touch.1.shared(activation.1).map(MatchType::Device);
+    let may_guess = probabilistic && !touch.1.contradicts(activation.1);
+    Matches {
+        by_id: by_click_id.or_else(by_device),
+        probabilistic: may_guess
+            .then(|| probabilistic_match(&touch.0.device, &activation.0.device))
+            .flatten(),
+    }
+}
+
+fn probabilistic_match(a: &Device, b: &Device) -> Option<MatchType> {
+    let ip = personal_address(&a.ip)?;
+    if personal_address(&b.ip) != Some(ip) {
+        return None;
+    }
+    let same_device =
+        names_device(a) && a.model == b.model && a.os == b.os && a.os_version == b.os_version;
+    let same_ua = !a.ua.is_empty() && a.ua == b.ua;
+    if same_device {
+        Some(MatchType::IpDevice)
+    } else {
+        same_ua.then_some(MatchType::IpUa)
+    }
+}
+
+fn names_device(device: &Device) -> bool {
+    !device.model.is_empty() && !device.os.is_empty() && !device.os_version.is_empty()
+}
+
+/// The address as one value whatever its notation; IPv4 in IPv6 is IPv4.
+pub fn address(text: &str) -> Option<IpAddr> {
+    text.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}
+
+/// Address ranges that many devices share.
+const SHARED: [IpRange; 9] = [
+    v4([10, 0, 0, 0], 8),
+    v4([172, 16, 0, 0], 12),
+    v4([192, 168, 0, 0], 16),
+    v4([127, 0, 0, 0], 8),
+    v4([169, 254, 0, 0], 16),
+    v4([100, 64, 0, 0], 10),
+    v6([0, 0, 0, 0, 0, 0, 0, 1], 128),
+    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+    v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
+];
+
+const fn v4([a, b, c, d]: [u8; 4], prefix_bits: u8) -> IpRange {
+    IpRange { network: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix_bits }
+}
+
+const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix_bits: u8) -> IpRange {
+    IpRange { network: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix_bits }
+}
+
+fn personal_address(text: &str) -> Option<IpAddr> {
+    address(text).filter(|ip| !SHARED.iter().any(|range| range.contains(*ip)))
+}
+
+/// Keeps values of different kinds of key apart.
+#[derive(Clone, Copy)]
+enum KeySpace {
+    ClickId = 1,
+    Raw = 2,
+    Md5 = 3,
+    IpDevice = 4,
+    IpUa = 5,
+    Class = 6,
+}
+
+fn hash(space: KeySpace, kind: u8, value: &[u8]) -> MatchKey {
+    let seed = (space as u64) << 8 | u64::from(kind);
+    MatchKey(xxh3_64_with_seed(value, seed))
+}
+
+fn in_class(class: TouchClass, key: MatchKey) -> MatchKey {
+    let class = (class.kind as u8) << 1 | class.purpose as u8;
+    hash(KeySpace::Class, class, &key.0.to_be_bytes())
+}
+
+fn place_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {
+    let mut value = Vec::with_capacity(128);
+    match ip {
+        IpAddr::V4(ip) => value.extend_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => value.extend_from_slice(&ip.octets()),
+    }
+    for part in parts {
+        value.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        value.extend_from_slice(part.as_bytes());
+    }
+    hash(space, 0, &value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(ip: &str, ua: &str, model: &str) -> Device {
+        Device {
+            ip: ip.into(),
+            ua: ua.into(),
+            model: model.into(),
+            os: "android".into(),
+            os_version: "14".into(),
+        }
+    }
+
+    #[track_caller]
+    fn check(a: &Device, b: &Device, expected: Option<MatchType>) {
+        assert_eq!(probabilistic_match(a, b), expected);
+        let shared = probabilistic_keys(a).any(|key| probabilistic_keys(b).any(|k| k == key));
+        assert_eq!(shared, expected.is_some(), "keys find exactly what matches");
+    }
+
+    #[test]
+    fn places_match_by_device_before_user_agent() {
+        let a = device("203.0.113.9", "agent", "X1");
+        check(&a, &a, Some(MatchType::IpDevice));
+        check(&a, &device("203.0.113.9", "agent", ""), Some(MatchType::IpUa));
+        check(&a, &device("203.0.113.9", "", ""), None);
+        check(&a, &device("203.0.113.9", "other", "X2"), None);
+        check(&a, &device("203.0.113.8", "agent", "X1"), None);
+    }
+
+    #[test]
+    fn addresses_are_compared_parsed() {
+        check(&device("2001:db8::1", "u", ""), &device("2001:0DB8:0:0:0:0:0:1", "u", ""), Some(MatchType::IpUa));
+        check(&device("::ffff:203.0.113.9", "u", ""), &device("203.0.113.9", "u", ""), Some(MatchType::IpUa));
+        check(&device("not an ip", "u", ""), &device("not an ip", "u", ""), None);
+    }
+
+    #[test]
+    fn shared_addresses_match_nobody() {
+        for ip in ["10.1.2.3", "172.31.0.1", "192.168.1.1", "127.0.0.1", "169.254.3.4", "100.64.3.9", "::1", "fe80::1", "fd00::1", "::ffff:10.0.0.1"] {
+            check(&device(ip, "u", "m"), &device(ip, "u", "m"), None);
+        }
+        for ip in ["172.32.0.1", "100.128.0.1", "11.0.0.1", "2001:db8::1"] {
+            check(&device(ip, "u", ""), &device(ip, "u", ""), Some(MatchType::IpUa));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The settings that a decision depends on, validated and resolved.
+//!
+//! `config` builds a [`Policy`]; nothing here reads a file. Windows come resolved per campaign,
+//! so that a decision looks up one struct and not a chain of overrides.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use foldhash::fast::FixedState;
+
+use crate::event::{Pid, SpreadId};
+use crate::ids::DeviceId;
+
+pub const HOUR_MS: u64 = 3_600_000;
+pub const DAY_MS: u64 = 24 * HOUR_MS;
+/// No touch's own lookback reaches further back.
+pub const LOOKBACK_MAX_MS: u64 = 90 * DAY_MS;
+/// No probabilistic click is older, whatever the settings say.
+pub const PROBABILISTIC_CLICK_MAX_MS: u64 = DAY_MS;
+
+/// Everything that decisions depend on besides facts.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    apps: HashMap<Pid, AppPolicy, FixedState>,
+    pids: HashMap<Box<str>, Pid, FixedState>,
+    campaigns: HashMap<SpreadId, Campaign, FixedState>,
+    /// Per app, the longest of each window over the app and its campaigns.
+    widest: HashMap<Pid, Windows, FixedState>,
+}
+
+/// One app's rules.
+#[derive(Debug, Clone)]
+pub struct AppPolicy {
+    pub pid: Pid,
+    pub key: Box<str>,
+    pub name: Box<str>,
+    /// For touches of campaigns that are not in the catalogue.
+    pub windows: Windows,
+    pub probabilistic: bool,
+    pub reattribution_window_ms: u64,
+    pub duplicate_within_ms: u64,
+    pub clock_skew_ms: u64,
+    pub effect_window_ms: u64,
+    /// `None`: off.
+    pub correction_horizon_ms: Option<u64>,
+    pub reinstall_effects: ReinstallEffects,
+    pub fraud: Fraud,
+}
+
+/// How long before an activation a touch may have been, by kind and key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    pub click_ms: u64,
+    pub click_probabilistic_ms: u64,
+    pub impression_ms: u64,
+    pub impression_probabilistic_ms: u64,
+}
+
+/// What the effects of an uncredited reinstall carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReinstallEffects {
+    /// The credit of the install before it.
+    Original,
+    /// No credit: `organic`.
+    Organic,
+}
+
+/// A promotion campaign of the catalogue.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    pub spreadid: SpreadId,
+    pub pid: Pid,
+    pub channel: Box<str>,
+    pub name: Box<str>,
+    pub windows: Windows,
+}
+
+/// Rules that keep bad touches from winning.
+#[derive(Debug, Clone, Default)]
+pub struct Fraud {
+    /// 0: off.
+    pub ctit_min_ms: u64,
+    /// 0: off.
+    pub clicks_per_device_max: u32,
+    pub block_ips: Vec<IpRange>,
+    pub block_sites: Vec<Box<str>>,
+    pub block_devices: Vec<DeviceId>,
+    pub allow_channels: Vec<Box<str>>,
+    pub allow_sites: Vec<Box<str>>,
+}
+
+/// A CIDR range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpRange {
+    pub network: IpAddr,
+    pub prefix_bits: u8,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self {
+            click_ms: 7 * DAY_MS,
+            click_probabilistic_ms: PROBABILISTIC_CLICK_MAX_MS,
+            impression_ms: DAY_MS,
+            impression_probabilistic_ms: 6 * HOUR_MS,
+        }
+    }
+}
+
+impl Windows {
+    fn max(&self, other: &Self) -> Self {
+        Self {
+            click_ms: self.click_ms.max(other.click_ms),
+            click_probabilistic_ms: self.click_probabilistic_ms.max(other.click_probabilistic_ms),
+            impression_ms: self.impression_ms.max(other.impression_ms),
+            impression_probabilistic_ms: self
+                .impression_probabilistic_ms
+                .max(other.impression_probabilistic_ms),
+        }
+    }
+}
+
+impl AppPolicy {
+    /// The contract's defaults.
+    pub fn new(pid: Pid, key: &str) -> Self {
+        Self {
+            pid,
+            key: key.into(),
+            name: key.into(),
+            windows: Windows::default(),
+            probabilistic: false,
+            reattribution_window_ms: 90 * DAY_MS,
+            duplicate_within_ms: 60_000,
+            clock_skew_ms: 5 * 60_000,
+            effect_window_ms: 400 * DAY_MS,
+            correction_horizon_ms: Some(7 * DAY_MS),
+            reinstall_effects: ReinstallEffects::Original,
+            fraud: Fraud::default(),
+        }
+    }
+}
+
+impl Policy {
+    pub fn new(apps: Vec<AppPolicy>, campaigns: Vec<Campaign>) -> Self {
+        let mut widest: HashMap<Pid, Windows, FixedState> =
+            apps.iter().map(|app| (app.pid, app.windows)).collect();
+        for campaign in &campaigns {
+            if let Some(windows) = widest.get_mut(&campaign.pid) {
+                *windows = windows.max(&campaign.windows);
+            }
+        }
+        Self {
+            widest,
+            pids: apps.iter().map(|app| (app.key.clone(), app.pid)).collect(),
+            apps: apps.into_iter().map(|app| (app.pid, app)).collect(),
+            campaigns: campaigns.into_iter().map(|campaign| (campaign.spreadid, campaign)).collect(),
+        }
+    }
+
+    pub fn app(&self, pid: Pid) -> Option<&AppPolicy> {
+        self.apps.get(&pid)
+    }
+
+    pub fn app_by_key(&self, key: &str) -> Option<&AppPolicy> {
+        self.pids.get(key).and_then(|pid| self.apps.get(pid))
+    }
+
+    /// All apps, in no order.
+    pub fn apps(&self) -> impl Iterator<Item = &AppPolicy> {
+        self.apps.values()
+    }
+
+    /// The catalogue's entry, if the campaign is this app's.
+    pub fn campaign(&self, pid: Pid, spreadid: SpreadId) -> Option<&Campaign> {
+        self.campaigns.get(&spreadid).filter(|campaign| campaign.pid == pid)
+    }
+
+    /// The longest of each window that any campaign of the app has.
+    pub fn widest(&self, app: &AppPolicy) -> Windows {
+        self.widest.get(&app.pid).copied().unwrap_or(app.windows)
+    }
+
+    /// All campaigns, in no order.
+    pub fn campaigns(&self) -> impl Iterator<Item = &Campaign> {
+        self.campaigns.values()
+    }
+}
+
+impl IpRange {
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.network, ip) {
+            (IpAddr::V4(network), IpAddr::V4(ip)) => {
+                let shift = 32 - u32::from(self.prefix_bits.min(32));
+                network.to_bits().checked_shr(shift) == ip.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V6(network), IpAddr::V6(ip)) => {
+                let shift = 128 - u32::from(self.prefix_bits.min(128));
+                network.to_bits().checked_shr(shift) == ip.to_bits().checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(network: &str, prefix_bits: u8, ip: &str, expected: bool) {
+        let range = IpRange { network: network.parse().unwrap(), prefix_bits };
+        assert_eq!(range.contains(ip.parse().unwrap()), expected);
+    }
+
+    #[test]
+    fn ranges_contain_their_addresses() {
+        check("100.64.0.0", 10, "100.127.255.255", true);
+        check("100.64.0.0", 10, "100.128.0.0", false);
+        check("0.0.0.0", 0, "255.1.2.3", true);
+        check("10.0.0.1", 32, "10.0.0.2", false);
+        check("fe80::", 10, "febf::1", true);
+        check("fe80::", 10, "fec0::1", false);
+        check("::", 0, "1.2.3.4", false);
+    }
+}

@@ -1,0 +1,227 @@
+//! The row that an export shows: one per activation and per effect.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::event::{Device, EventTime, Family, Pairs, Pid, SpreadId, TouchKind};
+use crate::ids::IdKind;
+
+/// An event and the decision about it. Names of app, campaign and channel are not in it: they
+/// are the catalogue's, looked up when a row is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Row {
+    pub pid: Pid,
+    pub event_time: EventTime,
+    /// The credited campaign; 0 without one.
+    pub spreadid: SpreadId,
+    /// [`seq`] of the event id: a redelivered event has the key of its own row.
+    pub seq: u64,
+    /// One more than that of the decision which this one replaces.
+    pub revision: u32,
+    pub event_type: EventType,
+    /// `activation`, or the effect's name.
+    pub event_name: Box<str>,
+    pub event_id: Box<str>,
+    pub status: Status,
+    /// Of the activation, or of the effect's activation.
+    pub install_type: Option<InstallType>,
+    pub touch: Option<CreditedTouch>,
+    /// The activation itself, or the one that the effect inherits from.
+    pub activation: Option<ActivationRef>,
+    pub reject_reason: Option<RejectReason>,
+    /// At most [`CONTRIBUTORS_MAX`], newest first.
+    pub contributors: Vec<Contributor>,
+    /// As shown, by [`IdKind::ALL`].
+    pub ids: [Box<str>; IdKind::ALL.len()],
+    pub device: Device,
+    pub app_version: Box<str>,
+    pub revenue: Box<str>,
+    pub currency: Box<str>,
+    pub props: Pairs,
+}
+
+pub const CONTRIBUTORS_MAX: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventType {
+    Activation,
+    Effect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    Attributed,
+    Organic,
+    Unattributed,
+    Rejected,
+    Duplicate,
+    Orphan,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InstallType {
+    Install,
+    Reinstall,
+    Duplicate,
+}
+
+/// The key by which a touch met an activation; an MD5 match is named after its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchType {
+    ClickId,
+    Device(IdKind),
+    IpDevice,
+    IpUa,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RejectReason {
+    Blocked,
+    ClickInjection,
+    CtitTooShort,
+    TooManyClicks,
+}
+
+/// The touch that an activation is credited to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CreditedTouch {
+    pub kind: TouchKind,
+    pub time: EventTime,
+    pub click_id: Box<str>,
+    pub match_type: MatchType,
+}
+
+/// An accepted touch that did not win.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Contributor {
+    pub spreadid: SpreadId,
+    pub kind: TouchKind,
+    pub time: EventTime,
+    pub match_type: MatchType,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ActivationRef {
+    pub id: Box<str>,
+    pub time: EventTime,
+}
+
+/// The last part of a row key: a hash of the event's identity.
+pub fn seq(event_type: EventType, event_id: &str) -> u64 {
+    let family = match event_type {
+        EventType::Activation => Family::Activation,
+        EventType::Effect => Family::Effect,
+    };
+    xxh3_64_with_seed(event_id.as_bytes(), family as u64)
+}
+
+impl EventType {
+    pub const ALL: [Self; 2] = [Self::Activation, Self::Effect];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Activation => "activation",
+            Self::Effect => "effect",
+        }
+    }
+}
+
+impl Status {
+    pub const ALL: [Self; 6] = [
+        Self::Attributed,
+        Self::Organic,
+        Self::Unattributed,
+        Self::Rejected,
+        Self::Duplicate,
+        Self::Orphan,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attributed => "attributed",
+            Self::Organic => "organic",
+            Self::Unattributed => "unattributed",
+            Self::Rejected => "rejected",
+            Self::Duplicate => "duplicate",
+            Self::Orphan => "orphan",
+        }
+    }
+}
+
+impl InstallType {
+    pub const ALL: [Self; 3] = [Self::Install, Self::Reinstall, Self::Duplicate];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Reinstall => "reinstall",
+            Self::Duplicate => "duplicate",
+        }
+    }
+}
+
+impl MatchType {
+    /// In the contract's order of rank.
+    pub const ALL: [Self; 11] = [
+        Self::ClickId,
+        Self::Device(IdKind::Oaid),
+        Self::Device(IdKind::Gaid),
+        Self::Device(IdKind::Idfa),
+        Self::Device(IdKind::Caid),
+        Self::Device(IdKind::Idfv),
+        Self::Device(IdKind::Imei),
+        Self::Device(IdKind::AndroidId),
+        Self::Device(IdKind::Mac),
+        Self::IpDevice,
+        Self::IpUa,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClickId => "click_id",
+            Self::Device(kind) => kind.name(),
+            Self::IpDevice => "ip_device",
+            Self::IpUa => "ip_ua",
+        }
+    }
+
+    /// Greater is better; `oaid`, `gaid` and `idfa` are equal.
+    pub fn rank(self) -> u8 {
+        match self {
+            Self::ClickId => 9,
+            Self::Device(IdKind::Oaid | IdKind::Gaid | IdKind::Idfa) => 8,
+            Self::Device(IdKind::Caid) => 7,
+            Self::Device(IdKind::Idfv) => 6,
+            Self::Device(IdKind::Imei) => 5,
+            Self::Device(IdKind::AndroidId) => 4,
+            Self::Device(IdKind::Mac) => 3,
+            Self::IpDevice => 2,
+            Self::IpUa => 1,
+        }
+    }
+
+    pub fn is_probabilistic(self) -> bool {
+        matches!(self, Self::IpDevice | Self::IpUa)
+    }
+}
+
+impl RejectReason {
+    pub const ALL: [Self; 4] =
+        [Self::Blocked, Self::ClickInjection, Self::CtitTooShort, Self::TooManyClicks];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::ClickInjection => "click_injection",
+            Self::CtitTooShort => "ctit_too_short",
+            Self::TooManyClicks => "too_many_clicks",
+        }
+    }
+}
+
+/// The name of a touch's kind in rows and messages.
+pub fn touch_kind_name(kind: TouchKind) -> &'static str {
+    match kind {
+        TouchKind::Click => "click",
+        TouchKind::Impression => "impression",
+    }
+}

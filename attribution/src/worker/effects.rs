@@ -1,0 +1,114 @@
+//! Decides effects: finds the activation in force and what it hands on.
+
+use super::Desk;
+use super::desk::{NEXT_PAGE, scan};
+use crate::compose;
+use crate::event::{EventTime, Family};
+use crate::ids::DeviceIds;
+use crate::inherit;
+use crate::ledger::{ActivationHome, EffectHome, FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::matching;
+
+/// An effect that is being decided.
+struct Case {
+    key: FactKey,
+    home: EffectHome,
+    ids: DeviceIds,
+    /// Open searches for activations of the device.
+    scans: Vec<Scan>,
+    found: Vec<IndexEntry>,
+}
+
+impl<L: Ledger> Desk<'_, L> {
+    pub fn decide_effects(&mut self, keys: Vec<FactKey>) -> Result<(), L::Error> {
+        self.load(keys.iter().copied())?;
+        let mut open: Vec<Case> =
+            keys.into_iter().filter_map(|key| self.effect_case(key)).collect();
+        let mut settled = Vec::with_capacity(open.len());
+        while !open.is_empty() {
+            self.read_activations(&mut open)?;
+            let (done, rest): (Vec<_>, Vec<_>) =
+                open.into_iter().partition(|case| self.is_effect_settled(case));
+            settled.extend(done);
+            open = rest;
+        }
+        let originals: Vec<_> = settled.iter().filter_map(|case| self.original(case)).collect();
+        self.load(originals)?;
+        for case in settled {
+            self.settle_effect(case);
+        }
+        Ok(())
+    }
+
+    fn effect_case(&self, key: FactKey) -> Option<Case> {
+        let Home::Effect(home) = self.home(&key)? else { return None };
+        let app = self.app(&key)?;
+        let ids = DeviceIds::new(&home.fact.ids);
+        let times = inherit::reach_back(app, &home.fact);
+        let scans = ids
+            .iter()
+            .map(|id| scan(&key, Family::Activation, matching::by_id(id), times))
+            .collect();
+        Some(Case { key, home: home.clone(), ids, scans, found: Vec::new() })
+    }
+
+    /// Reads the next page of every open search.
+    fn read_activations(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
+        let scans: Vec<Scan> = cases.iter().flat_map(|case| case.scans.iter().copied()).collect();
+        let mut pages = self.ledger().scan(&scans)?.into_iter();
+        let mut facts = Vec::new();
+        for case in cases {
+            case.scans = std::mem::take(&mut case.scans)
+                .into_iter()
+                .filter_map(|scan| {
+                    let page = pages.next()?;
+                    facts.extend(page.iter().map(|entry| entry.fact));
+                    let is_full = page.len() >= scan.limit;
+                    let after = page.last().copied();
+                    case.found.extend(page);
+                    is_full.then_some(Scan { after, limit: NEXT_PAGE, ..scan })
+                })
+                .collect();
+        }
+        self.load(facts)
+    }
+
+    /// Whether no activation that was not read yet can be the one in force.
+    fn is_effect_settled(&self, case: &Case) -> bool {
+        let unread: Option<EventTime> =
+            case.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
+        let Some(unread) = unread else { return true };
+        self.activation_in_force(case).is_some_and(|(activation, _)| activation.time > unread)
+    }
+
+    fn activation_in_force(
+        &self,
+        case: &Case,
+    ) -> Option<(&crate::event::Activation, &crate::attribute::Decision)> {
+        let app = self.app(&case.key)?;
+        let found = case.found.iter().filter_map(|entry| match self.at(entry)? {
+            Home::Activation(home) => Some(home),
+            _ => None,
+        });
+        inherit::in_force(app, &case.home.fact, &case.ids, found)
+    }
+
+    /// Where the install lives whose credit the effect may carry instead.
+    fn original(&self, case: &Case) -> Option<FactKey> {
+        let (_, decision) = self.activation_in_force(case)?;
+        let id = inherit::original(self.app(&case.key)?, decision)?;
+        Some(matching::fact_key(Family::Activation, case.key.pid, id))
+    }
+
+    fn settle_effect(&mut self, case: Case) {
+        let Some(app) = self.app(&case.key) else { return };
+        let original = self.original(&case).and_then(|key| self.home(&key));
+        let original = match original {
+            Some(Home::Activation(ActivationHome { decision, .. })) => decision.as_ref(),
+            _ => None,
+        };
+        let inheritance = inherit::inherit(app, self.activation_in_force(&case), original);
+        let row = compose::effect_row(&case.home.fact, inheritance);
+        self.decide(case.key, Home::Effect(case.home), row);
+    }
+}
