@@ -1,0 +1,132 @@
+//! Addresses as they are written: of listeners, brokers and networks.
+
+use std::net::{IpAddr, SocketAddr};
+
+use attribution::policy::IpRange;
+
+use crate::error::Problem;
+
+/// An IP address and a port to listen on.
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, Problem> {
+    text.parse()
+        .map_err(|_| r#"expected an IP address and a port, such as "127.0.0.1:8080""#.into())
+}
+
+/// As [`parse_listen`], on this machine only.
+pub(crate) fn parse_loopback(text: &str) -> Result<SocketAddr, Problem> {
+    let address = parse_listen(text)?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("expected a loopback address such as \"127.0.0.1:8080\", \
+             because this version has no tokens and would show every app's rows to the network"
+            .into())
+    }
+}
+
+/// Brokers as librdkafka takes them: `host`, `host:port` or `protocol://host:port`, with commas.
+pub(crate) fn parse_brokers(text: &str) -> Result<String, Problem> {
+    if text.split(',').all(|broker| is_broker(broker.trim())) {
+        Ok(text.into())
+    } else {
+        Err(r#"expected brokers with commas between them, such as "kafka-1:9092,kafka-2:9092""#
+            .into())
+    }
+}
+
+fn is_broker(broker: &str) -> bool {
+    let address = broker.split_once("://").map_or(broker, |(_, address)| address);
+    // The colons within brackets are those of an IPv6 address.
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (address, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    !host.is_empty() && !host.contains(char::is_whitespace) && port.is_none_or(is_port)
+}
+
+/// A network such as `10.0.0.0/8`, or one address.
+pub(crate) fn parse_range(text: &str) -> Result<IpRange, Problem> {
+    range(text).ok_or(r#"expected an IP address or a CIDR range, such as "203.0.113.0/24""#.into())
+}
+
+fn range(text: &str) -> Option<IpRange> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let network: IpAddr = address.parse().ok()?;
+    let bits_max = if network.is_ipv4() { 32 } else { 128 };
+    let prefix_bits = match bits {
+        Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => bits.parse().ok()?,
+        Some(_) => return None,
+        None => bits_max,
+    };
+    (prefix_bits <= bits_max).then_some(IpRange { network, prefix_bits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_range(text: &str, expected: Option<(&str, u8)>) {
+        let expected = expected.map(|(network, prefix_bits)| IpRange {
+            network: network.parse().unwrap(),
+            prefix_bits,
+        });
+        assert_eq!(range(text), expected);
+    }
+
+    #[track_caller]
+    fn check_brokers(text: &str, expected: bool) {
+        assert_eq!(parse_brokers(text).is_ok(), expected, "{text}");
+    }
+
+    #[test]
+    fn ranges() {
+        check_range("10.0.0.0/8", Some(("10.0.0.0", 8)));
+        check_range("203.0.113.7", Some(("203.0.113.7", 32)));
+        check_range("0.0.0.0/0", Some(("0.0.0.0", 0)));
+        check_range("2001:db8::/32", Some(("2001:db8::", 32)));
+        check_range("::1", Some(("::1", 128)));
+        check_range("10.0.0.0/33", None);
+        check_range("::1/129", None);
+        check_range("10.0.0.0/", None);
+        check_range("10.0.0.0/+8", None);
+        check_range("10.0.0.0/-8", None);
+        check_range("10.0.0/8", None);
+        check_range("10.0.0.256", None);
+        check_range("example.com", None);
+        check_range("", None);
+    }
+
+    #[test]
+    fn brokers() {
+        check_brokers("127.0.0.1:9092", true);
+        check_brokers("a:1,b:2", true);
+        check_brokers("a:1, b:2", true);
+        check_brokers("kafka", true);
+        check_brokers("SASL_SSL://kafka:9093", true);
+        check_brokers("[::1]:9092,[::1]", true);
+        check_brokers("", false);
+        check_brokers(" ", false);
+        check_brokers("a:1,", false);
+        check_brokers("a:1 b:2", false);
+        check_brokers("a:", false);
+        check_brokers("a:0", false);
+        check_brokers("a:70000", false);
+        check_brokers(":9092", false);
+    }
+
+    #[test]
+    fn listeners() {
+        assert!(parse_loopback("127.0.0.1:0").is_ok());
+        assert!(parse_loopback("127.9.9.9:80").is_ok());
+        assert!(parse_loopback("[::1]:8080").is_ok());
+        assert!(parse_loopback("0.0.0.0:8080").unwrap_err().contains("no tokens"));
+        assert!(parse_loopback("[::]:8080").unwrap_err().contains("no tokens"));
+        assert!(parse_loopback("localhost").unwrap_err().contains("IP address and a port"));
+        assert!(parse_listen("0.0.0.0:8081").is_ok());
+    }
+}

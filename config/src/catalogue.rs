@@ -1,0 +1,145 @@
+//! The apps, channels and campaigns, and the rules that hold for each.
+
+use std::collections::BTreeMap;
+
+use attribution::event::{Pid, SpreadId};
+use attribution::policy::{AppPolicy, Campaign, Policy, Windows};
+
+use crate::error::{Place, Problem};
+use crate::section::Section;
+use crate::{fraud, rules};
+
+pub(crate) struct Catalogue {
+    pub policy: Policy,
+    pub channels: Vec<Box<str>>,
+}
+
+/// The channels by id, with the windows that each gives.
+pub(crate) struct Channels {
+    windows: BTreeMap<Box<str>, rules::WindowOverrides>,
+    complete: bool,
+}
+
+/// The windows of each app by pid.
+struct Apps {
+    windows: BTreeMap<Pid, Windows>,
+    complete: bool,
+}
+
+impl Channels {
+    /// The id of a channel that exists. Where a channel could not be read any id passes: one
+    /// mistake is not reported twice.
+    pub fn parse(&self, id: &str) -> Result<Box<str>, Problem> {
+        if self.windows.contains_key(id) || !self.complete {
+            return Ok(id.into());
+        }
+        let nearest =
+            self.windows.keys().min_by_key(|known| strsim::damerau_levenshtein(known, id));
+        Err(match nearest {
+            Some(nearest) => {
+                format!("expected the id of one of the [[channels]], the nearest is {nearest:?}")
+            }
+            None => "expected the id of one of the [[channels]], of which there are none".into(),
+        }
+        .into())
+    }
+}
+
+pub(crate) fn read(root: &mut Section<'_>) -> Catalogue {
+    let (ids, channels) = read_channels(root);
+    let mut base = AppPolicy::new(Pid(0), "");
+    root.table("attribution", |table| rules::read_rules(table, &mut base));
+    root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
+    let (policies, apps) = read_apps(root, &base, &channels);
+    let campaigns = read_campaigns(root, &apps, &channels);
+    Catalogue { policy: Policy::new(policies, campaigns), channels: ids }
+}
+
+fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
+    let mut taken = BTreeMap::new();
+    let (channels, complete) = root.tables("channels", |channel| {
+        let id = channel.text("id", parse_id);
+        let windows = channel.table("attribution", rules::read_windows);
+        channel.require("id", "the channel's id");
+        let id = id?;
+        channel.require_unique("id", &id, &mut taken);
+        Some((id, windows))
+    });
+    let ids = channels.iter().map(|(id, _)| id.clone()).collect();
+    (ids, Channels { windows: channels.into_iter().collect(), complete })
+}
+
+fn read_apps(
+    root: &mut Section<'_>,
+    base: &AppPolicy,
+    channels: &Channels,
+) -> (Vec<AppPolicy>, Apps) {
+    let (mut pids, mut keys) = (BTreeMap::new(), BTreeMap::new());
+    let (policies, complete) =
+        root.tables("apps", |app| read_app(app, base, channels, &mut pids, &mut keys));
+    let windows = policies.iter().map(|app| (app.pid, app.windows)).collect();
+    (policies, Apps { windows, complete })
+}
+
+fn read_app(
+    app: &mut Section<'_>,
+    base: &AppPolicy,
+    channels: &Channels,
+    pids: &mut BTreeMap<u32, Place>,
+    keys: &mut BTreeMap<Box<str>, Place>,
+) -> Option<AppPolicy> {
+    let pid = app.integer("pid", 0..=u64::from(u32::MAX));
+    let key = app.text("key", parse_app_key);
+    let name = app.text("name", parse_name);
+    let mut policy = base.clone();
+    app.table("attribution", |table| rules::read_rules(table, &mut policy));
+    app.table("fraud", |table| fraud::read_rules(table, &mut policy.fraud, channels));
+    app.require("pid", "the app's number");
+    app.require("key", "the app's key, as events name it");
+    // Each is looked at before either may be missing, so that both are reported.
+    pid.iter().for_each(|pid| app.require_unique("pid", pid, pids));
+    key.iter().for_each(|key| app.require_unique("key", key, keys));
+    let (pid, key) = (Pid(pid?), key?);
+    Some(AppPolicy { pid, name: name.unwrap_or(key.clone()), key, ..policy })
+}
+
+fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> Vec<Campaign> {
+    let mut taken = BTreeMap::new();
+    let (campaigns, _) = root.tables("campaigns", |campaign| {
+        let spreadid = campaign.integer("spreadid", 1..=u64::from(u32::MAX));
+        let pid = campaign.integer("pid", 0..=u64::from(u32::MAX)).map(Pid);
+        let channel = campaign.text("channel", |id| channels.parse(id));
+        let name = campaign.text("name", parse_name);
+        let windows = campaign.table("attribution", rules::read_windows);
+        campaign.require("spreadid", "the campaign's number");
+        campaign.require("pid", "the number of one of the [[apps]]");
+        campaign.require("channel", "the id of one of the [[channels]]");
+        spreadid.iter().for_each(|id| campaign.require_unique("spreadid", id, &mut taken));
+        let app_windows = pid.and_then(|pid| apps.windows.get(&pid));
+        if let (Some(Pid(pid)), None, true) = (pid, app_windows, apps.complete) {
+            campaign.reject("pid", "expected the pid of one of the [[apps]]", pid.to_string());
+        }
+        let (spreadid, pid, channel) = (SpreadId(spreadid?), pid?, channel?);
+        let channel_windows = channels.windows.get(&channel).copied().unwrap_or_default();
+        let windows = windows.over(channel_windows.over(*app_windows?));
+        Some(Campaign { spreadid, pid, channel, name: name.unwrap_or_default(), windows })
+    });
+    campaigns
+}
+
+fn parse_id(text: &str) -> Result<Box<str>, Problem> {
+    if text.is_empty() { Err("expected an id that is not empty".into()) } else { Ok(text.into()) }
+}
+
+fn parse_name(text: &str) -> Result<Box<str>, Problem> {
+    Ok(text.into())
+}
+
+/// A key is a part of the export's addresses: no slash.
+fn parse_app_key(text: &str) -> Result<Box<str>, Problem> {
+    if (1..=100).contains(&text.chars().count()) && !text.contains('/') {
+        Ok(text.into())
+    } else {
+        Err("expected an app key of 1 to 100 characters, none of them a slash".into())
+    }
+}

@@ -1,0 +1,86 @@
+//! The settings: a file, the environment and flags, made into one valid [`Config`].
+//!
+//! Each layer overrides the one before it: defaults, file, environment, flags. Every setting
+//! keeps the place where it was written, and every mistake is reported, not the first alone: so
+//! the layers become one tree of located values (`tree`, `layers`) which `section` reads by
+//! hand, where a derived reader would stop at the first mistake and forget the place.
+//!
+//! This is not where settings act: nothing here connects, opens or listens. Start with
+//! `settings`; `example.toml` shows every key.
+
+mod address;
+mod catalogue;
+mod duration;
+mod error;
+mod fraud;
+mod kafka;
+mod layers;
+mod rules;
+mod section;
+mod settings;
+mod store;
+mod tree;
+
+use std::path::Path;
+
+use error::Place;
+pub use error::{ConfigError, ConfigErrors};
+pub use kafka::{Kafka, Topics};
+use section::{Report, Section};
+pub use settings::{Config, Ingest};
+pub use store::Store;
+use tree::Table;
+
+/// The file that is read where none is named, if it is there.
+pub const DEFAULT_FILE: &str = "adtrail.toml";
+
+/// Where settings come from, besides the defaults.
+#[derive(Debug, Default)]
+pub struct Sources<'a> {
+    /// `None`: [`DEFAULT_FILE`] if there is one.
+    pub file: Option<&'a Path>,
+    /// Variables that do not begin with `ADTRAIL__` are ignored.
+    pub environment: Vec<(String, String)>,
+    /// Dotted keys with their values; of a repeated key the last counts.
+    pub flags: Vec<(String, String)>,
+}
+
+/// The settings of all sources.
+///
+/// # Errors
+/// Everything that is wrong with them, in the order of the file, then the environment, then the
+/// flags. A file that cannot be read or is no TOML is the only error.
+pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
+    let path = sources.file.unwrap_or(Path::new(DEFAULT_FILE));
+    let name = path.to_string_lossy();
+    let mut table = match std::fs::read(path) {
+        Ok(bytes) => tree::parse_file(&name, &bytes)?,
+        Err(error) if sources.file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            Table::new()
+        }
+        Err(source) => {
+            return Err(ConfigError::Unreadable { path: name.into(), source }.into());
+        }
+    };
+    layers::overlay(&mut table, &sources.environment, &sources.flags);
+    read(table, &name).0
+}
+
+/// The settings of one text that stands for the file, without environment and flags.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE).0
+}
+
+fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Report) {
+    let mut report = Report::default();
+    let place = Place::File { path: file.into(), line: 1 };
+    let config = Section::root(table, place, &mut report).read(settings::read);
+    let errors = std::mem::take(&mut report.errors);
+    (if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(errors)) }, report)
+}
+
+#[cfg(test)]
+mod tests;

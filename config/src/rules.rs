@@ -1,0 +1,80 @@
+//! The rules of attribution, as tables override them.
+
+use attribution::policy::{AppPolicy, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows};
+
+use crate::duration::{parse_ms, parse_ms_or_off};
+use crate::error::Problem;
+use crate::section::Section;
+
+/// The windows that one table gives.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WindowOverrides {
+    click_ms: Option<u64>,
+    click_probabilistic_ms: Option<u64>,
+    impression_ms: Option<u64>,
+    impression_probabilistic_ms: Option<u64>,
+}
+
+impl WindowOverrides {
+    /// The windows with these in place of theirs.
+    pub fn over(self, base: Windows) -> Windows {
+        let click_probabilistic_ms =
+            self.click_probabilistic_ms.unwrap_or(base.click_probabilistic_ms);
+        Windows {
+            click_ms: self.click_ms.unwrap_or(base.click_ms),
+            click_probabilistic_ms: click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
+            impression_ms: self.impression_ms.unwrap_or(base.impression_ms),
+            impression_probabilistic_ms: self
+                .impression_probabilistic_ms
+                .unwrap_or(base.impression_probabilistic_ms),
+        }
+    }
+}
+
+/// The windows of an `attribution` table.
+pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
+    WindowOverrides {
+        click_ms: table.text("click_window", parse_ms),
+        click_probabilistic_ms: table.text("click_probabilistic_window", parse_ms),
+        impression_ms: table.text("impression_window", parse_ms),
+        impression_probabilistic_ms: table.text("impression_probabilistic_window", parse_ms),
+    }
+}
+
+/// Writes what a whole `attribution` table gives over the app's rules.
+pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy) {
+    let set = |setting: &mut u64, value: Option<u64>| *setting = value.unwrap_or(*setting);
+    app.windows = read_windows(table).over(app.windows);
+    app.probabilistic = table.boolean("probabilistic").unwrap_or(app.probabilistic);
+    set(&mut app.reattribution_window_ms, table.text("reattribution_window", parse_ms));
+    set(&mut app.duplicate_within_ms, table.text("duplicate_within", parse_ms));
+    set(&mut app.clock_skew_ms, table.text("clock_skew", parse_ms));
+    set(&mut app.effect_window_ms, table.text("effect_window", parse_ms));
+    app.correction_horizon_ms =
+        table.text("correction_horizon", parse_ms_or_off).unwrap_or(app.correction_horizon_ms);
+    app.reinstall_effects =
+        table.text("reinstall_effects", parse_reinstall_effects).unwrap_or(app.reinstall_effects);
+    require_order(table, app);
+}
+
+/// An activation is first asked whether it is a duplicate: a reattribution window that is over
+/// before that would never be seen.
+fn require_order(table: &mut Section<'_>, app: &AppPolicy) {
+    let given =
+        ["reattribution_window", "duplicate_within"].into_iter().find(|key| table.is_given(key));
+    if let Some(key) = given
+        && app.reattribution_window_ms < app.duplicate_within_ms
+    {
+        let problem = "expected a reattribution_window no shorter than duplicate_within";
+        let (window_ms, within_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
+        table.reject(key, problem, format!("{window_ms} ms and {within_ms} ms"));
+    }
+}
+
+fn parse_reinstall_effects(text: &str) -> Result<ReinstallEffects, Problem> {
+    match text {
+        "original" => Ok(ReinstallEffects::Original),
+        "organic" => Ok(ReinstallEffects::Organic),
+        _ => Err(r#"expected "original" or "organic""#.into()),
+    }
+}

@@ -1,0 +1,262 @@
+//! One table being read: typed values out, mistakes into the report.
+//!
+//! A method that returns `None` has found no usable value; if there was one it is reported, so
+//! the caller goes on with its default and every other mistake is found too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+
+use crate::error::{ConfigError, Place, Problem, is_private};
+use crate::tree::{Node, Table, Value};
+
+/// What reading has found out.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub errors: Vec<ConfigError>,
+    /// The keys of each table that was read; tables by dotted key, without list indexes.
+    pub known: BTreeMap<String, BTreeSet<&'static str>>,
+}
+
+pub(crate) struct Section<'a> {
+    /// Dotted; empty for the whole.
+    key: String,
+    place: Place,
+    entries: Table,
+    /// Of the keys that were read and given.
+    places: BTreeMap<&'static str, Place>,
+    report: &'a mut Report,
+}
+
+impl<'a> Section<'a> {
+    pub fn root(entries: Table, place: Place, report: &'a mut Report) -> Self {
+        Self { key: String::new(), place, entries, places: BTreeMap::new(), report }
+    }
+
+    /// Reads the section to its end: what is left over then is unknown.
+    pub fn read<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let value = read(&mut self);
+        self.report_unknown();
+        value
+    }
+
+    /// A table within; an absent one reads as empty.
+    pub fn table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let (entries, place) = match self.take(key) {
+            Some(Node { place, value: Value::Table(entries) }) => (entries, place),
+            Some(node) => {
+                // A text in place of a table may hold anything: only its kind is shown.
+                self.reject(key, "expected a table of keys and values, found", node.value.kind());
+                (Table::new(), node.place)
+            }
+            None => (Table::new(), self.place.clone()),
+        };
+        self.child(self.dotted(key), place, entries).read(read)
+    }
+
+    /// The entries of a list of tables, and whether all of them could be read.
+    pub fn tables<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Section<'_>) -> Option<T>,
+    ) -> (Vec<T>, bool) {
+        let items = match self.take(key) {
+            None => Vec::new(),
+            Some(Node { value: Value::List(items), .. }) => items,
+            Some(node) => {
+                let problem = format!("expected tables [[{key}]], which only the file can hold");
+                self.reject(key, problem, node.value.shown());
+                return (Vec::new(), false);
+            }
+        };
+        let count = items.len();
+        let mut values = Vec::with_capacity(count);
+        for (index, item) in items.into_iter().enumerate() {
+            let item_key = format!("{}[{index}]", self.dotted(key));
+            match item.value {
+                Value::Table(entries) => {
+                    values.extend(self.child(item_key, item.place, entries).read(&mut read));
+                }
+                other => self.error(item_key, item.place, "expected a table".into(), other.shown()),
+            }
+        }
+        let complete = values.len() == count;
+        (values, complete)
+    }
+
+    /// A text, parsed.
+    pub fn text<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let node = self.take(key)?;
+        self.parse_text(self.dotted(key), &node, parse)
+    }
+
+    /// A list of texts, each parsed; the mistaken ones are left out.
+    pub fn texts<T>(
+        &mut self,
+        key: &'static str,
+        mut parse: impl FnMut(&str) -> Result<T, Problem>,
+    ) -> Option<Vec<T>> {
+        let node = self.take(key)?;
+        let node = node
+            .parse_untyped()
+            .filter(|typed| matches!(typed.value, Value::List(_)))
+            .unwrap_or(node);
+        let Value::List(items) = node.value else {
+            self.reject(key, r#"expected a list of texts, such as ["a", "b"]"#, node.value.shown());
+            return None;
+        };
+        let mut values = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let item_key = format!("{}[{index}]", self.dotted(key));
+            values.extend(self.parse_text(item_key, item, &mut parse));
+        }
+        Some(values)
+    }
+
+    pub fn integer<T: TryFrom<u64>>(
+        &mut self,
+        key: &'static str,
+        allowed: RangeInclusive<u64>,
+    ) -> Option<T> {
+        let node = self.take(key)?;
+        let number = match node.parse_untyped().as_ref().unwrap_or(&node).value {
+            Value::Integer(number) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        let value =
+            number.filter(|number| allowed.contains(number)).and_then(|n| T::try_from(n).ok());
+        if value.is_none() {
+            let (least, greatest) = allowed.into_inner();
+            let problem = format!("expected an integer from {least} to {greatest}");
+            self.reject(key, problem, node.value.shown());
+        }
+        value
+    }
+
+    pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        let node = self.take(key)?;
+        match node.parse_untyped().as_ref().unwrap_or(&node).value {
+            Value::Boolean(truth) => Some(truth),
+            _ => {
+                self.reject(key, "expected true or false", node.value.shown());
+                None
+            }
+        }
+    }
+
+    /// All that is in the table, whatever its keys.
+    pub fn take_all(&mut self) -> Table {
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Whether the key, which was read, was there.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// Reports that the key is absent, if it is.
+    pub fn require(&mut self, key: &'static str, expected: &'static str) {
+        if !self.is_given(key) {
+            let (place, key) = (self.place.clone(), self.dotted(key).into());
+            self.report.errors.push(ConfigError::Missing { place, key, expected });
+        }
+    }
+
+    /// Reports a value which another entry has too, named with that entry's place.
+    pub fn require_unique<K: Ord + Clone + Debug>(
+        &mut self,
+        key: &'static str,
+        value: &K,
+        taken: &mut BTreeMap<K, Place>,
+    ) {
+        match taken.get(value) {
+            Some(other) => {
+                let problem = format!("expected a value of its own, {other} has the same");
+                self.reject(key, problem, format!("{value:?}"));
+            }
+            None => {
+                let place = self.places.get(key).unwrap_or(&self.place).clone();
+                taken.insert(value.clone(), place);
+            }
+        }
+    }
+
+    /// Reports what is wrong with the value of a key that was read.
+    pub fn reject(&mut self, key: &str, problem: impl Into<Problem>, shown: impl Into<String>) {
+        let place = self.places.get(key).unwrap_or(&self.place).clone();
+        self.error(self.dotted(key), place, problem.into(), shown.into());
+    }
+
+    /// Reports what is wrong with a value at any place.
+    pub fn error(&mut self, key: String, place: Place, problem: Problem, shown: String) {
+        let value = if is_private(&key) { "(not shown)".into() } else { shown.into() };
+        self.report.errors.push(ConfigError::Value { place, key: key.into(), problem, value });
+    }
+
+    /// The full name of a key of this table.
+    pub fn dotted(&self, key: &str) -> String {
+        let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let name = if key.chars().all(bare) { key.into() } else { format!("{key:?}") };
+        if self.key.is_empty() { name } else { format!("{}.{name}", self.key) }
+    }
+
+    fn child(&mut self, key: String, place: Place, entries: Table) -> Section<'_> {
+        Section { key, place, entries, places: BTreeMap::new(), report: self.report }
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Node> {
+        let table = without_indexes(&self.key);
+        self.report.known.entry(table).or_default().insert(key);
+        let node = self.entries.remove(key)?;
+        self.places.insert(key, node.place.clone());
+        Some(node)
+    }
+
+    fn parse_text<T>(
+        &mut self,
+        key: String,
+        node: &Node,
+        parse: impl FnOnce(&str) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let problem = match &node.value {
+            Value::Text(text) => parse(text).map_err(Some),
+            Value::Untyped(raw) => match node.parse_untyped().map(|typed| typed.value) {
+                Some(Value::Text(text)) => parse(&text).map_err(Some),
+                _ => parse(raw).map_err(Some),
+            },
+            // What is wrong with the value as a text says more than that it is none.
+            other => Err(parse(&other.shown()).err()),
+        };
+        let problem = match problem {
+            Ok(value) => return Some(value),
+            Err(problem) => problem.unwrap_or("expected a text in quotes".into()),
+        };
+        self.error(key, node.place.clone(), problem, node.value.shown());
+        None
+    }
+
+    fn report_unknown(&mut self) {
+        let table = without_indexes(&self.key);
+        for (name, node) in self.take_all() {
+            let known = self.report.known.get(&table).into_iter().flatten();
+            let nearest = known.min_by_key(|key| strsim::damerau_levenshtein(key, &name));
+            self.report.errors.push(ConfigError::UnknownKey {
+                place: node.place,
+                key: self.dotted(&name).into(),
+                nearest: nearest.copied().unwrap_or_default(),
+            });
+        }
+    }
+}
+
+/// `apps[3].fraud` → `apps.fraud`.
+fn without_indexes(key: &str) -> String {
+    let mut parts = key.split('[');
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.filter_map(|part| part.split_once(']').map(|(_, rest)| rest));
+    std::iter::once(first).chain(rest).collect()
+}

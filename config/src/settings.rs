@@ -1,0 +1,75 @@
+//! The whole of the settings, valid.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use attribution::policy::Policy;
+
+use crate::kafka::Kafka;
+use crate::section::Section;
+use crate::store::Store;
+use crate::{address, catalogue, duration, kafka, store};
+
+/// Everything that a user can set.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub kafka: Kafka,
+    pub ingest: Ingest,
+    pub store: Store,
+    /// Of the users' listener: a loopback address.
+    pub export_listen: SocketAddr,
+    /// Of the operators' listener.
+    pub admin_listen: SocketAddr,
+    /// From the signal to stop until the process ends, finished or not.
+    pub shutdown_deadline: Duration,
+    pub policy: Arc<Policy>,
+    /// The ids of the catalogue's channels, in the order of the file.
+    pub channels: Vec<Box<str>>,
+}
+
+/// When a batch is full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ingest {
+    pub batch_records_max: usize,
+    pub batch_bytes_max: usize,
+    pub batch_age_max: Duration,
+}
+
+pub(crate) fn read(root: &mut Section<'_>) -> Config {
+    let kafka = root.table("kafka", kafka::read);
+    root.table("registry", read_registry);
+    let ingest = root.table("ingest", read_ingest);
+    let store = root.table("store", store::read);
+    let export_listen =
+        root.table("export", |export| export.text("listen", address::parse_loopback));
+    let admin_listen = root.table("admin", |admin| admin.text("listen", address::parse_listen));
+    let shutdown_deadline_ms =
+        root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
+    let catalogue = catalogue::read(root);
+    Config {
+        kafka,
+        ingest,
+        store,
+        export_listen: export_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080))),
+        admin_listen: admin_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8081))),
+        shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
+        policy: Arc::new(catalogue.policy),
+        channels: catalogue.channels,
+    }
+}
+
+fn read_ingest(ingest: &mut Section<'_>) -> Ingest {
+    let age_max_ms = ingest.text("batch_age_max", duration::parse_ms).unwrap_or(200);
+    Ingest {
+        batch_records_max: ingest.integer("batch_records_max", 1..=1_000_000).unwrap_or(5_000),
+        batch_bytes_max: ingest.integer("batch_bytes_max", 1..=1 << 30).unwrap_or(8 << 20),
+        batch_age_max: Duration::from_millis(age_max_ms),
+    }
+}
+
+fn read_registry(registry: &mut Section<'_>) {
+    if registry.texts("urls", |_| Ok(())).is_some_and(|urls| !urls.is_empty()) {
+        registry.reject("urls", "not supported by this version, which reads JSON; use []", "");
+    }
+}

@@ -1,0 +1,262 @@
+//! The settings as users write them: layers, windows, overrides and the shipped files.
+
+mod mistakes;
+
+use std::path::Path;
+use std::time::Duration;
+
+use attribution::event::{Pid, SpreadId};
+use attribution::policy::{AppPolicy, DAY_MS, Fraud, HOUR_MS, ReinstallEffects, Windows};
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../example.toml");
+const COMPOSE: &str = include_str!("../compose.toml");
+
+/// One app, one channel; what is added to it begins on line 7.
+const CATALOGUE: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n\n[[channels]]\nid = \"toutiao\"\n";
+
+fn pair(key: &str, value: &str) -> Vec<(String, String)> {
+    vec![(key.into(), value.into())]
+}
+
+#[track_caller]
+fn check_brokers(file: &str, variable: Option<&str>, flag: Option<&str>, expected: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f.toml");
+    std::fs::write(&path, file).unwrap();
+    let layer = |key: &str, value: Option<&str>| value.map_or(vec![], |value| pair(key, value));
+    let sources = Sources {
+        file: Some(&path),
+        environment: layer("ADTRAIL__KAFKA__BROKERS", variable),
+        flags: layer("kafka.brokers", flag),
+    };
+    assert_eq!(load(&sources).unwrap().kafka.brokers, expected);
+}
+
+/// The same key in `[attribution]`, the app, the channel and the campaign, where given.
+#[track_caller]
+fn check_click_window(levels: [Option<u64>; 4], app_days: u64, campaign_days: u64) {
+    let [default, app, channel, campaign] = levels.map(|days| match days {
+        Some(days) => format!("click_window = \"{days}d\"\n"),
+        None => String::new(),
+    });
+    let config = parse(&format!(
+        "[attribution]\n{default}\n[[apps]]\npid = 1\nkey = \"x\"\n[apps.attribution]\n{app}\n\
+         [[channels]]\nid = \"c\"\n[channels.attribution]\n{channel}\n\
+         [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n[campaigns.attribution]\n{campaign}"
+    ));
+    let policy = config.unwrap().policy;
+    assert_eq!(policy.app(Pid(1)).unwrap().windows.click_ms, app_days * DAY_MS);
+    let campaign = policy.campaign(Pid(1), SpreadId(7)).unwrap();
+    assert_eq!(campaign.windows.click_ms, campaign_days * DAY_MS);
+}
+
+fn app(config: &Config, pid: u32) -> &AppPolicy {
+    config.policy.app(Pid(pid)).unwrap()
+}
+
+#[test]
+fn later_layers_override_earlier_ones() {
+    check_brokers("", None, None, "127.0.0.1:9092");
+    check_brokers("[kafka]\nbrokers = \"file:1\"", None, None, "file:1");
+    check_brokers("[kafka]\nbrokers = \"file:1\"", Some("env:1,env:2"), None, "env:1,env:2");
+    check_brokers("", Some("\"env:1\""), None, "env:1");
+    check_brokers("[kafka]\nbrokers = \"file:1\"", Some("env:1"), Some("flag:1"), "flag:1");
+    check_brokers("[kafka]\nbrokers = \"file:1\"", None, Some("flag:1"), "flag:1");
+    // Even a mistake that is overridden does no harm.
+    check_brokers("[kafka]\nbrokers = 5", Some("env:1"), None, "env:1");
+}
+
+#[test]
+fn variables_take_the_type_of_their_key() {
+    let set = |key: &str, value: &str| (format!("ADTRAIL__{key}"), String::from(value));
+    let environment = vec![
+        set("KAFKA__GROUP", "123"),
+        set("STORE__PARTITIONS", "0x10"),
+        set("STORE__RETENTION", "off"),
+        set("ATTRIBUTION__PROBABILISTIC", "true"),
+        set("FRAUD__BLOCK_SITES", "['a', \"b\"]"),
+        set("KAFKA__LIBRDKAFKA__SASL_PASSWORD", "12#34"),
+        set("KAFKA__LIBRDKAFKA__FETCH_MIN_BYTES", "1"),
+        ("ADTRAIL_LOG".into(), "debug".into()),
+        ("HOME".into(), "/".into()),
+    ];
+    let text = format!("{CATALOGUE}[kafka.librdkafka]\nsasl.password = 'file'\ndebug = 'all'\n");
+    let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
+    let flags = pair("kafka.librdkafka.fetch.min.bytes", "2");
+    layers::overlay(&mut table, &environment, &flags);
+    let config = read(table, "f.toml").0.unwrap();
+    assert_eq!((config.kafka.group.as_str(), config.store.partitions), ("123", 16));
+    assert_eq!(config.store.retention_ms, None);
+    assert!(app(&config, 1).probabilistic);
+    assert_eq!(app(&config, 1).fraud.block_sites, ["a".into(), "b".into()]);
+    let librdkafka: Vec<(&str, &str)> =
+        config.kafka.librdkafka.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(
+        librdkafka,
+        [("debug", "all"), ("fetch.min.bytes", "2"), ("sasl.password", "12#34")]
+    );
+}
+
+#[test]
+fn librdkafka_keys_may_be_quoted_or_not() {
+    let config = parse(
+        "[kafka.librdkafka]\nfetch.min.bytes = 5\n\"fetch.max.bytes\" = 6\nssl.a = true\nssl.b = 0.5\n",
+    );
+    let values = config.unwrap().kafka.librdkafka;
+    let values: Vec<_> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(values, ["fetch.max.bytes=6", "fetch.min.bytes=5", "ssl.a=true", "ssl.b=0.5"]);
+}
+
+#[test]
+fn windows_come_from_the_nearest_level() {
+    check_click_window([None, None, None, None], 7, 7);
+    check_click_window([Some(1), None, None, None], 1, 1);
+    check_click_window([Some(1), Some(2), None, None], 2, 2);
+    check_click_window([Some(1), Some(2), Some(3), None], 2, 3);
+    check_click_window([Some(1), Some(2), Some(3), Some(4)], 2, 4);
+    check_click_window([None, Some(2), None, Some(4)], 2, 4);
+    check_click_window([Some(1), None, Some(3), None], 1, 3);
+}
+
+#[test]
+fn probabilistic_click_windows_end_at_a_day() {
+    let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"48h\"\n";
+    let config = parse(&format!(
+        "{CATALOGUE}[attribution]\nclick_probabilistic_window = \"25h\"\n{campaign}"
+    ))
+    .unwrap();
+    assert_eq!(app(&config, 1).windows.click_probabilistic_ms, DAY_MS);
+    let windows = config.policy.campaign(Pid(1), SpreadId(7)).unwrap().windows;
+    let expected = Windows {
+        click_probabilistic_ms: DAY_MS,
+        impression_probabilistic_ms: 48 * HOUR_MS,
+        ..Windows::default()
+    };
+    assert_eq!(windows, expected);
+}
+
+#[test]
+fn apps_override_the_rules_for_all() {
+    let config = parse(
+        "[attribution]\nprobabilistic = true\nclock_skew = \"1m\"\ncorrection_horizon = \"off\"\n\
+         [fraud]\nctit_min = \"10s\"\nblock_ips = [\"10.0.0.0/8\", \"::1\"]\nblock_sites = [\"s\"]\n\
+         [[channels]]\nid = \"c\"\n[[apps]]\npid = 0\nkey = \"x\"\n[[apps]]\npid = 2\nkey = \"y\"\nname = \"Y\"\n\
+         [apps.attribution]\nprobabilistic = false\ncorrection_horizon = \"1d\"\nreinstall_effects = \"organic\"\n\
+         [apps.fraud]\nblock_ips = []\nclicks_per_device_max = 50\nallow_channels = [\"c\"]\n\
+         block_devices = [\"oaid:1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5\", \"android_id:9774d56d682e549c\"]\n",
+    );
+    let config = config.unwrap();
+    let (x, y) = (app(&config, 0), app(&config, 2));
+    assert_eq!((x.probabilistic, x.clock_skew_ms, x.correction_horizon_ms), (true, 60_000, None));
+    assert_eq!(
+        (y.probabilistic, y.clock_skew_ms, y.correction_horizon_ms),
+        (false, 60_000, Some(DAY_MS))
+    );
+    assert_eq!(
+        (x.reinstall_effects, y.reinstall_effects),
+        (ReinstallEffects::Original, ReinstallEffects::Organic)
+    );
+    assert_eq!((&*x.key, &*x.name, &*y.name), ("x", "x", "Y"));
+    assert_eq!(
+        (x.fraud.ctit_min_ms, x.fraud.block_ips.len(), x.fraud.block_devices.len()),
+        (10_000, 2, 0)
+    );
+    // The raw Android id is blocked in both its MD5 forms.
+    assert_eq!(
+        (y.fraud.ctit_min_ms, y.fraud.block_ips.len(), y.fraud.block_devices.len()),
+        (10_000, 0, 3)
+    );
+    assert_eq!((y.fraud.clicks_per_device_max, y.fraud.block_sites.len()), (50, 1));
+    assert_eq!(y.fraud.allow_channels, ["c".into()]);
+}
+
+#[test]
+fn without_a_file_the_defaults_hold() {
+    assert!(!Path::new(DEFAULT_FILE).exists());
+    let config = load(&Sources::default()).unwrap();
+    assert_eq!(config.kafka.brokers, "127.0.0.1:9092");
+    assert_eq!(config.policy.apps().count(), 0);
+    let ingest = Ingest {
+        batch_records_max: 5_000,
+        batch_bytes_max: 8_388_608,
+        batch_age_max: Duration::from_millis(200),
+    };
+    assert_eq!(config.ingest, ingest);
+    assert_eq!(config.shutdown_deadline, Duration::from_secs(30));
+    assert_eq!(config.export_listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
+}
+
+/// The example with every setting in force that it only mentions.
+fn whole_example() -> String {
+    let is_setting =
+        |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
+    let lines = EXAMPLE.lines().map(|line| if is_setting(line) { &line[1..] } else { line });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_shows_every_key() {
+    let whole = whole_example();
+    let table = tree::parse_file("example.toml", whole.as_bytes()).unwrap();
+    let mut shown = Vec::new();
+    collect_keys("", &table, &mut shown);
+    let (config, report) = read(table, "example.toml");
+    config.unwrap();
+    for (table, keys) in report.known {
+        for key in keys {
+            let key = if table.is_empty() { key.into() } else { format!("{table}.{key}") };
+            assert!(shown.contains(&key), "{key}");
+        }
+    }
+}
+
+fn collect_keys(prefix: &str, table: &Table, keys: &mut Vec<String>) {
+    use tree::Value;
+    for (key, node) in table {
+        let key = format!("{prefix}{key}");
+        keys.push(key.clone());
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        for item in items {
+            if let Value::Table(table) = &item.value {
+                collect_keys(&format!("{key}."), table, keys);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_example_holds_the_defaults() {
+    let defaults = parse("").unwrap();
+    for text in [EXAMPLE, &whole_example()] {
+        let example = parse(text).unwrap();
+        assert_eq!((&example.ingest, &example.store), (&defaults.ingest, &defaults.store));
+        assert_eq!(example.kafka.brokers, defaults.kafka.brokers);
+        assert_eq!(example.kafka.group, defaults.kafka.group);
+        assert_eq!(example.kafka.topics, defaults.kafka.topics);
+        assert_eq!(example.export_listen, defaults.export_listen);
+        assert_eq!(example.admin_listen, defaults.admin_listen);
+        assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);
+        assert_eq!(example.channels, ["toutiao".into()]);
+        let expected = AppPolicy { name: "App X".into(), ..AppPolicy::new(Pid(1), "app-x") };
+        assert_eq!(format!("{:?}", app(&example, 1)), format!("{expected:?}"));
+        assert_eq!(format!("{:?}", app(&example, 1).fraud), format!("{:?}", Fraud::default()));
+        let campaign = example.policy.campaign(Pid(1), SpreadId(7)).unwrap();
+        assert_eq!((&*campaign.channel, &*campaign.name), ("toutiao", "Spring"));
+        assert_eq!(campaign.windows, Windows::default());
+    }
+}
+
+#[test]
+fn the_settings_of_compose_are_valid() {
+    let config = parse(COMPOSE).unwrap();
+    assert_eq!(config.kafka.brokers, "127.0.0.1:9092");
+    assert_eq!(config.store.path, Path::new("/var/lib/adtrail"));
+    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
+    assert_eq!((config.policy.apps().count(), config.policy.campaigns().count()), (2, 3));
+}

@@ -1,0 +1,240 @@
+//! Every mistake in the settings, each by its whole message.
+//!
+//! The tables are kept from the formatter: one case, one line.
+
+use std::path::Path;
+
+use super::{CATALOGUE, pair};
+use crate::{Sources, load, parse};
+
+/// The messages without the name of the file, which every one begins with.
+#[track_caller]
+fn check_wrong(text: &str, expected: &str) {
+    let message = parse(text).unwrap_err().to_string();
+    assert_eq!(message.replace("adtrail.toml:", ""), expected);
+}
+
+#[track_caller]
+fn check_wrong_catalogue(text: &str, expected: &str) {
+    check_wrong(&format!("{CATALOGUE}{text}"), expected);
+}
+
+#[track_caller]
+fn check_variable(name: &str, value: &str, expected: &str) {
+    let sources = Sources { environment: pair(name, value), ..Sources::default() };
+    let message = load(&sources).unwrap_err().to_string();
+    assert_eq!(message, format!("environment variable {name}: {expected}"));
+}
+
+#[track_caller]
+fn check_flag(key: &str, value: &str, expected: &str) {
+    let sources = Sources { flags: pair(key, value), ..Sources::default() };
+    assert_eq!(load(&sources).unwrap_err().to_string(), format!("flag: {expected}"));
+}
+
+/// A text under `[kafka.librdkafka]` and a secret in it that no message may show.
+#[track_caller]
+fn check_hidden(text: &str) {
+    let message = parse(text).unwrap_err().to_string();
+    assert!(!message.contains("hunter2") && message.starts_with("adtrail.toml:"), "{message}");
+}
+
+#[test]
+#[rustfmt::skip]
+fn unknown_keys_name_the_nearest_one_at_their_place() {
+    check_wrong("[kafak]\n", "1: kafak: unknown key, the nearest known one is: kafka");
+    check_wrong("kafka.brokerz = \"a\"", "1: kafka.brokerz: unknown key, the nearest known one is: brokers");
+    check_wrong("[kafka]\ntopic = \"a\"", "2: kafka.topic: unknown key, the nearest known one is: clicks");
+    check_wrong("[registry]\nurl = \"\"", "2: registry.url: unknown key, the nearest known one is: urls");
+    check_wrong("[ingest]\nbatch_record_max = 1", "2: ingest.batch_record_max: unknown key, the nearest known one is: batch_records_max");
+    check_wrong("[store]\n\npartition = 1", "3: store.partition: unknown key, the nearest known one is: partitions");
+    check_wrong("[store.hbase]\nserver = 1", "2: store.hbase.server: unknown key, the nearest known one is: servers");
+    check_wrong("[export]\nlisten_on = 1", "2: export.listen_on: unknown key, the nearest known one is: listen");
+    check_wrong("[admin]\nlitsen = 1", "2: admin.litsen: unknown key, the nearest known one is: listen");
+    check_wrong("[run]\ndeadline = 1", "2: run.deadline: unknown key, the nearest known one is: shutdown_deadline");
+    check_wrong("[attribution]\nclick_windows = 1", "2: attribution.click_windows: unknown key, the nearest known one is: click_window");
+    check_wrong("[fraud]\nblock_ip = 1", "2: fraud.block_ip: unknown key, the nearest known one is: block_ips");
+    check_wrong("[[app]]\npid = 1", "1: app: unknown key, the nearest known one is: apps");
+    check_wrong("[[tokens]]\nid = 1", "1: tokens: unknown key, the nearest known one is: store");
+    check_wrong_catalogue("[[apps]]\npid = 2\nkey = \"y\"\nnam = 1", "10: apps[1].nam: unknown key, the nearest known one is: name");
+    check_wrong_catalogue("[channels.attribution]\nprobabilistic = true", "8: channels[0].attribution.probabilistic: unknown key, the nearest known one is: click_window");
+    check_wrong("\"a b\\n\" = 1", r#"1: "a b\n": unknown key, the nearest known one is: apps"#);
+}
+
+#[test]
+#[rustfmt::skip]
+fn wrong_service_settings() {
+    check_wrong("kafka = \"a:1\"", "1: kafka: expected a table of keys and values, found: a text");
+    check_wrong("[[kafka]]\n", "1: kafka: expected a table of keys and values, found: a list");
+    check_wrong("[kafka]\nbrokers = \"\"", r#"2: kafka.brokers: expected brokers with commas between them, such as "kafka-1:9092,kafka-2:9092": """#);
+    check_wrong("[kafka]\nbrokers = [\"a:1\"]", r#"2: kafka.brokers: expected brokers with commas between them, such as "kafka-1:9092,kafka-2:9092": a list"#);
+    check_wrong("[kafka]\ngroup = \" \"", r#"2: kafka.group: expected a group's name: " ""#);
+    check_wrong("[kafka]\ngroup = 5", "2: kafka.group: expected a text in quotes: 5");
+    check_wrong("[kafka]\nclicks = \"\"", r#"2: kafka.clicks: expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-': """#);
+    check_wrong("[kafka]\nclicks = \"a b\"", r#"2: kafka.clicks: expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-': "a b""#);
+    check_wrong("[kafka]\nclicks = \"..\"", r#"2: kafka.clicks: expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-': "..""#);
+    check_wrong("[kafka]\nclicks = \"a\"\neffects = \"a\"", r#"3: kafka.effects: expected a topic of its own, kafka.clicks is the same: "a""#);
+    check_wrong("[kafka]\nclicks = \"adtrail.effects\"", r#"2: kafka.clicks: expected a topic of its own, kafka.effects is the same: "adtrail.effects""#);
+    check_wrong("[kafka.librdkafka]\na.b = 1\n\"a.b\" = 2", "3: kafka.librdkafka.a.b: given twice, the other time at 2: 2");
+    check_wrong("[kafka.librdkafka]\ndebug = [1]", "2: kafka.librdkafka.debug: expected a text, a number, true or false: a list");
+    check_wrong("[registry]\nurls = [\"http://a\"]", "2: registry.urls: not supported by this version, which reads JSON; use []: (not shown)");
+    check_wrong("[ingest]\nbatch_records_max = 0", "2: ingest.batch_records_max: expected an integer from 1 to 1000000: 0");
+    check_wrong("[ingest]\nbatch_bytes_max = \"8MiB\"", r#"2: ingest.batch_bytes_max: expected an integer from 1 to 1073741824: "8MiB""#);
+    check_wrong("[ingest]\nbatch_age_max = 200", r#"2: ingest.batch_age_max: no unit, expected one of ms, s, m, h, d, w as in "7d": 200"#);
+    check_wrong("[store]\nkind = \"hbase\"", r#"2: store.kind: not supported by this version; use "embedded": "hbase""#);
+    check_wrong("[store]\nkind = \"rocksdb\"", r#"2: store.kind: expected "embedded": "rocksdb""#);
+    check_wrong("[store]\npath = \"\"", r#"2: store.path: expected the path of a directory: """#);
+    check_wrong("[store]\npartitions = 0", "2: store.partitions: expected an integer from 1 to 65535: 0");
+    check_wrong("[store]\npartitions = 65536", "2: store.partitions: expected an integer from 1 to 65535: 65536");
+    check_wrong("[store]\npartitions = -1", "2: store.partitions: expected an integer from 1 to 65535: -1");
+    check_wrong("[store]\npartitions = 64.0", "2: store.partitions: expected an integer from 1 to 65535: 64.0");
+    check_wrong("[store]\npartitions = \"64\"", r#"2: store.partitions: expected an integer from 1 to 65535: "64""#);
+    check_wrong("[store]\npartitions = 18446744073709551680", "2: store.partitions: expected an integer from 1 to 65535: 18446744073709551680");
+    check_wrong("[store]\nretention = \"0d\"", r#"2: store.retention: zero, expected a longer duration or "off": "0d""#);
+    check_wrong("[store]\nretention = \"11y\"", r#"2: store.retention: expected one whole number and a unit of ms, s, m, h, d, w, such as "7d" or "off": "11y""#);
+    check_wrong("[store.hbase]\nservers = \"a:1\"", r#"2: store.hbase.servers: expected a list of texts, such as ["a", "b"]: "a:1""#);
+    check_wrong("[export]\nlisten = \"0.0.0.0:8080\"", "2: export.listen: expected a loopback address such as \"127.0.0.1:8080\", because this version has no tokens and would show every app's rows to the network: \"0.0.0.0:8080\"");
+    check_wrong("[export]\nlisten = 8080", r#"2: export.listen: expected an IP address and a port, such as "127.0.0.1:8080": 8080"#);
+    check_wrong("[admin]\nlisten = \"localhost\"", r#"2: admin.listen: expected an IP address and a port, such as "127.0.0.1:8080": "localhost""#);
+    check_wrong("[run]\nshutdown_deadline = \"-30s\"", r#"2: run.shutdown_deadline: negative, expected a duration such as "7d": "-30s""#);
+}
+
+#[test]
+#[rustfmt::skip]
+fn wrong_rules() {
+    check_wrong("[attribution]\nclick_window = \"7\"", r#"2: attribution.click_window: no unit, expected one of ms, s, m, h, d, w as in "7d": "7""#);
+    check_wrong("[attribution]\nclick_window = true", r#"2: attribution.click_window: expected one whole number and a unit of ms, s, m, h, d, w, such as "7d": true"#);
+    check_wrong("[attribution]\nimpression_window = \"3651d\"", r#"2: attribution.impression_window: too long, expected at most "3650d": "3651d""#);
+    check_wrong("[attribution]\nprobabilistic = \"yes\"", r#"2: attribution.probabilistic: expected true or false: "yes""#);
+    check_wrong("[attribution]\nclock_skew = \"off\"", r#"2: attribution.clock_skew: expected one whole number and a unit of ms, s, m, h, d, w, such as "7d": "off""#);
+    check_wrong("[attribution]\nreinstall_effects = \"none\"", r#"2: attribution.reinstall_effects: expected "original" or "organic": "none""#);
+    check_wrong("[attribution]\nreattribution_window = \"59s\"", "2: attribution.reattribution_window: expected a reattribution_window no shorter than duplicate_within: 59000 ms and 60000 ms");
+    check_wrong("[attribution]\nduplicate_within = \"91d\"", "2: attribution.duplicate_within: expected a reattribution_window no shorter than duplicate_within: 7776000000 ms and 7862400000 ms");
+    check_wrong("[[apps]]\npid = 1\nkey = \"x\"\n[apps.attribution]\nreattribution_window = \"1s\"", "5: apps[0].attribution.reattribution_window: expected a reattribution_window no shorter than duplicate_within: 1000 ms and 60000 ms");
+    check_wrong("[fraud]\nctit_min = \"10\"", r#"2: fraud.ctit_min: no unit, expected one of ms, s, m, h, d, w as in "7d": "10""#);
+    check_wrong("[fraud]\nclicks_per_device_max = 4294967296", "2: fraud.clicks_per_device_max: expected an integer from 0 to 4294967295: 4294967296");
+    check_wrong("[fraud]\nblock_ips = [\"10.0.0.0/8\",\n\"10.0.0.0/33\"]", r#"3: fraud.block_ips[1]: expected an IP address or a CIDR range, such as "203.0.113.0/24": "10.0.0.0/33""#);
+    check_wrong("[fraud]\nblock_ips = \"10.0.0.0/8\"", r#"2: fraud.block_ips: expected a list of texts, such as ["a", "b"]: "10.0.0.0/8""#);
+    check_wrong("[fraud]\nblock_sites = [\"\"]", r#"2: fraud.block_sites[0]: expected a site: """#);
+    check_wrong("[fraud]\nallow_sites = [5]", "2: fraud.allow_sites[0]: expected a text in quotes: 5");
+    check_wrong("[fraud]\nblock_devices = [\"oiad:1fe9a970\"]", r#"2: fraud.block_devices[0]: expected "kind:value" with a kind of oaid, gaid, idfa, caid, idfv, imei, android_id, mac, each also with _md5, and a value that names one device: (not shown)"#);
+    check_wrong("[fraud]\nblock_devices = \"oaid:1fe9a970\"", r#"2: fraud.block_devices: expected a list of texts, such as ["a", "b"]: (not shown)"#);
+    check_wrong("[fraud]\nallow_channels = [\"a\"]", r#"2: fraud.allow_channels[0]: expected the id of one of the [[channels]], of which there are none: "a""#);
+    check_wrong_catalogue("[fraud]\nallow_channels = [\"tiutiao\"]", r#"8: fraud.allow_channels[0]: expected the id of one of the [[channels]], the nearest is "toutiao": "tiutiao""#);
+    check_wrong("[[apps]]\npid = 1\nkey = \"x\"\n[apps.fraud]\nblock_ips = [\"\"]", r#"5: apps[0].fraud.block_ips[0]: expected an IP address or a CIDR range, such as "203.0.113.0/24": """#);
+}
+
+#[test]
+#[rustfmt::skip]
+fn wrong_catalogues() {
+    let long_key = "k".repeat(101);
+    check_wrong("apps = \"x\"", r#"1: apps: expected tables [[apps]], which only the file can hold: "x""#);
+    check_wrong("[apps]\npid = 1", "1: apps: expected tables [[apps]], which only the file can hold: a table");
+    check_wrong("apps = [1]", "1: apps[0]: expected a table: 1");
+    check_wrong("[[apps]]\nkey = \"x\"", "1: apps[0].pid: missing, expected the app's number");
+    check_wrong("[[apps]]\npid = 1", "1: apps[0].key: missing, expected the app's key, as events name it");
+    check_wrong("[[apps]]\npid = -1\nkey = \"x\"", "2: apps[0].pid: expected an integer from 0 to 4294967295: -1");
+    check_wrong("[[apps]]\npid = 1\nkey = \"\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: """#);
+    check_wrong("[[apps]]\npid = 1\nkey = \"a/b\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: "a/b""#);
+    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"{long_key}\""), &format!( "3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: \"{long_key}\"" ));
+    check_wrong_catalogue("[[apps]]\npid = 1\nkey = \"y\"", "8: apps[1].pid: expected a value of its own, 2 has the same: 1");
+    check_wrong_catalogue("[[apps]]\npid = 2\nkey = \"app-x\"", r#"9: apps[1].key: expected a value of its own, 3 has the same: "app-x""#);
+    check_wrong_catalogue("[[channels]]\nid = \"toutiao\"", r#"8: channels[1].id: expected a value of its own, 6 has the same: "toutiao""#);
+    check_wrong_catalogue("[[channels]]\nid = \"\"", r#"8: channels[1].id: expected an id that is not empty: """#);
+    check_wrong_catalogue("[[channels]]\n", "7: channels[1].id: missing, expected the channel's id");
+    check_wrong_catalogue("[[campaigns]]\n", "7: campaigns[0].spreadid: missing, expected the campaign's number\n7: campaigns[0].pid: missing, expected the number of one of the [[apps]]\n7: campaigns[0].channel: missing, expected the id of one of the [[channels]]");
+    check_wrong_catalogue("[[campaigns]]\nspreadid = 0\npid = 1\nchannel = \"toutiao\"", "8: campaigns[0].spreadid: expected an integer from 1 to 4294967295: 0");
+    check_wrong_catalogue("[[campaigns]]\nspreadid = 4294967296\npid = 1\nchannel = \"toutiao\"", "8: campaigns[0].spreadid: expected an integer from 1 to 4294967295: 4294967296");
+    check_wrong_catalogue("[[campaigns]]\nspreadid = 7\npid = 3\nchannel = \"toutiao\"", "9: campaigns[0].pid: expected the pid of one of the [[apps]]: 3");
+    check_wrong_catalogue("[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutaio\"", r#"10: campaigns[0].channel: expected the id of one of the [[channels]], the nearest is "toutiao": "toutaio""#);
+    check_wrong_catalogue("[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"", "12: campaigns[1].spreadid: expected a value of its own, 8 has the same: 7");
+    check_wrong_catalogue("[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_window = \"7\"", r#"12: campaigns[0].attribution.click_window: no unit, expected one of ms, s, m, h, d, w as in "7d": "7""#);
+}
+
+#[test]
+#[rustfmt::skip]
+fn wrong_variables_and_flags() {
+    check_variable("ADTRAIL__KAFKA__BROKERZ", "a", "kafka.brokerz: unknown key, the nearest known one is: brokers");
+    check_variable("ADTRAIL__KAFAK__BROKERS", "a", "kafak: unknown key, the nearest known one is: kafka");
+    check_variable("ADTRAIL__KAFKA__", "a", "kafka.: unknown key, the nearest known one is: group");
+    check_variable("ADTRAIL__KAFKA__BROKERS__0", "a", r#"kafka.brokers: expected brokers with commas between them, such as "kafka-1:9092,kafka-2:9092": a table"#);
+    check_variable("ADTRAIL__KAFKA", "a", "kafka: expected a table of keys and values, found: a text");
+    check_variable("ADTRAIL__STORE__PARTITIONS", "many", r#"store.partitions: expected an integer from 1 to 65535: "many""#);
+    check_variable("ADTRAIL__STORE__PARTITIONS", "", r#"store.partitions: expected an integer from 1 to 65535: """#);
+    check_variable("ADTRAIL__STORE__RETENTION", "400", r#"store.retention: no unit, expected one of ms, s, m, h, d, w as in "7d" or "off": "400""#);
+    check_variable("ADTRAIL__ATTRIBUTION__PROBABILISTIC", "1", r#"attribution.probabilistic: expected true or false: "1""#);
+    check_variable("ADTRAIL__FRAUD__BLOCK_IPS", "10.0.0.0/8", r#"fraud.block_ips: expected a list of texts, such as ["a", "b"]: "10.0.0.0/8""#);
+    check_variable("ADTRAIL__FRAUD__BLOCK_IPS", "[\"x\"]", r#"fraud.block_ips[0]: expected an IP address or a CIDR range, such as "203.0.113.0/24": "x""#);
+    check_variable("ADTRAIL__APPS__0__KEY", "x", "apps: expected tables [[apps]], which only the file can hold: a table");
+    check_variable("ADTRAIL__REGISTRY__URLS", "[\"http://u:hunter2@a\"]", "registry.urls: not supported by this version, which reads JSON; use []: (not shown)");
+    check_flag("store.partitions", "0", r#"store.partitions: expected an integer from 1 to 65535: "0""#);
+    check_flag("store.partition", "1", "store.partition: unknown key, the nearest known one is: partitions");
+    check_flag("Store.path", "a", "Store: unknown key, the nearest known one is: store");
+}
+
+#[test]
+#[rustfmt::skip]
+fn one_mistake_is_one_message() {
+    let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n";
+    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"\"\n[[channels]]\nid = \"c\"\n{campaign}"), r#"3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: """#);
+    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"x\"\n[[channels]]\nid = 5\n{campaign}"), "5: channels[0].id: expected a text in quotes: 5");
+}
+
+#[test]
+fn all_mistakes_are_reported_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f.toml");
+    std::fs::write(&path, "[store]\npartitions = 0\n[kafka]\nclick = \"a\"\n[[campaigns]]\nspreadid = 1\npid = 1\nchannel = \"c\"\n").unwrap();
+    let sources = Sources {
+        file: Some(&path),
+        environment: pair("ADTRAIL__ADMIN__LISTEN", "here"),
+        flags: pair("export.listen", "there"),
+    };
+    let errors = load(&sources).unwrap_err();
+    let message = errors.to_string().replace(path.to_str().unwrap(), "f.toml");
+    let begins = [
+        "f.toml:2: store.partitions: ",
+        "f.toml:4: kafka.click: ",
+        "f.toml:7: campaigns[0].pid: ",
+        "f.toml:8: campaigns[0].channel: ",
+        "environment variable ADTRAIL__ADMIN__LISTEN: admin.listen: ",
+        "flag: export.listen: ",
+    ];
+    assert_eq!(errors.iter().count(), begins.len());
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(lines.len(), begins.len(), "{message}");
+    assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{message}");
+}
+
+#[test]
+#[rustfmt::skip]
+fn secrets_are_never_shown() {
+    check_hidden("[kafka.librdkafka]\nsasl.password = 'hunter2'\n'sasl.password' = 'hunter2'");
+    check_hidden("[kafka.librdkafka]\n'SSL.Key.PEM' = ['hunter2']");
+    check_hidden("[kafka]\nlibrdkafka = 'sasl.password=hunter2'");
+    check_hidden("[kafka]\nsasl_password = 'hunter2'");
+    check_hidden("kafka = 'hunter2'");
+    check_hidden("[kafka.librdkafka]\nsasl.password = 'hunter2");
+    check_hidden("[kafka.librdkafka]\nsasl.password = hunter2");
+    check_hidden("[fraud]\nblock_devices = ['oaid:0', 'hunter2', 5]");
+    let text = "[kafka.librdkafka]\nsasl.password = 'hunter2'\nssl.key.pem = 'hunter2'\nclient.SECRET = 'hunter2'\ndebug = 'broker'";
+    let shown = format!("{:?}", parse(text).unwrap());
+    assert!(
+        !shown.contains("hunter2") && shown.contains("broker") && shown.contains("sasl.password"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let absent = directory.path().join("absent.toml");
+    let unreadable = |path: &Path| {
+        load(&Sources { file: Some(path), ..Sources::default() }).unwrap_err().to_string()
+    };
+    assert!(
+        unreadable(&absent)
+            .starts_with(&format!("{}: the file cannot be read: ", absent.display()))
+    );
+    assert!(unreadable(directory.path()).contains(": the file cannot be read: "));
+}
