@@ -1,0 +1,273 @@
+//! Batches of facts, with the positions that they reach.
+//!
+//! Bounded in records, bytes and age. Time is an argument, so that nothing here waits.
+
+use std::time::{Duration, Instant};
+
+use attribution::event::{EventTime, Fact};
+use attribution::ledger::Position;
+
+use crate::offsets::Offsets;
+use crate::topic::{PerTopic, TopicKind, TopicNames};
+use crate::wire::ErrorCode;
+
+/// What one commit covers.
+#[derive(Debug)]
+pub struct Batch {
+    /// In the order read.
+    pub facts: Vec<Fact>,
+    /// The next offset of every partition that the batch holds records of.
+    pub positions: Vec<Position>,
+    pub intake: Intake,
+}
+
+/// What was read for a batch.
+pub type Intake = PerTopic<TopicIntake>;
+
+/// What was read of one topic. Records that are neither empty nor dead-lettered are facts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicIntake {
+    pub read: u64,
+    /// Of the values.
+    pub bytes: u64,
+    pub empty: u64,
+    /// By [`ErrorCode::ALL`].
+    dead_lettered: [u64; ErrorCode::ALL.len()],
+    newest: Option<Newest>,
+}
+
+/// The fact of the record that the broker received last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Newest {
+    broker_ms: Option<i64>,
+    event_time: EventTime,
+}
+
+/// Where a record stands, and how much it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    pub topic: TopicKind,
+    pub partition: i32,
+    pub offset: i64,
+    pub bytes: usize,
+}
+
+/// When a batch is full: at whichever comes first.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub records_max: usize,
+    pub bytes_max: usize,
+    pub age_max: Duration,
+}
+
+/// A batch under construction.
+#[derive(Debug)]
+pub struct Accumulator {
+    limits: Limits,
+    facts: Vec<Fact>,
+    offsets: Offsets,
+    intake: Intake,
+    records: usize,
+    bytes: usize,
+    /// When its first record came.
+    since: Option<Instant>,
+}
+
+impl Accumulator {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            facts: Vec::new(),
+            offsets: Offsets::default(),
+            intake: Intake::default(),
+            records: 0,
+            bytes: 0,
+            since: None,
+        }
+    }
+
+    /// Takes a fact; `broker_ms` is the broker's timestamp of its record.
+    pub fn add_fact(&mut self, source: Source, fact: Fact, broker_ms: Option<i64>, now: Instant) {
+        let newest = Newest { broker_ms, event_time: fact.time() };
+        self.count(source, now).see(newest);
+        self.facts.push(fact);
+    }
+
+    /// Passes a record without content.
+    pub fn add_empty(&mut self, source: Source, now: Instant) {
+        self.count(source, now).empty += 1;
+    }
+
+    /// Passes a record that became a dead letter.
+    pub fn add_dead(&mut self, source: Source, code: ErrorCode, now: Instant) {
+        self.count(source, now).dead_lettered[code as usize] += 1;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Whether another record would be one too many.
+    pub fn is_full(&self) -> bool {
+        self.records >= self.limits.records_max || self.bytes >= self.limits.bytes_max
+    }
+
+    /// How long the batch may still wait for more; `None` while it is empty.
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
+        let age = now.saturating_duration_since(self.since?);
+        Some(self.limits.age_max.saturating_sub(age))
+    }
+
+    /// What was taken so far; the next batch begins empty.
+    pub fn finish(&mut self, names: &TopicNames) -> Batch {
+        let done = std::mem::replace(self, Self::new(self.limits));
+        self.facts.reserve(done.facts.len());
+        Batch { positions: done.offsets.positions(names), facts: done.facts, intake: done.intake }
+    }
+
+    fn count(&mut self, source: Source, now: Instant) -> &mut TopicIntake {
+        self.since.get_or_insert(now);
+        self.records += 1;
+        self.bytes += source.bytes;
+        self.offsets.advance(source.topic, source.partition, source.offset + 1);
+        let intake = self.intake.of_mut(source.topic);
+        intake.read += 1;
+        intake.bytes += source.bytes as u64;
+        intake
+    }
+}
+
+impl TopicIntake {
+    pub fn dead_lettered(&self, code: ErrorCode) -> u64 {
+        self.dead_lettered[code as usize]
+    }
+
+    /// The event time of the fact that the broker received last; `None` without a fact.
+    pub fn newest_event_time(&self) -> Option<EventTime> {
+        self.newest.map(|newest| newest.event_time)
+    }
+
+    fn see(&mut self, newest: Newest) {
+        if self.newest.is_none_or(|newer| newer.broker_ms <= newest.broker_ms) {
+            self.newest = Some(newest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use attribution::event::{Activation, Device, Pid};
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { records_max: 3, bytes_max: 100, age_max: Duration::from_millis(200) };
+
+    fn names() -> TopicNames {
+        TopicNames::from_fn(|topic| topic.setting().into())
+    }
+
+    fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
+        Source { topic, partition, offset, bytes }
+    }
+
+    fn fact(time_ms: i64) -> Fact {
+        Fact::Activation(Activation {
+            pid: Pid(1),
+            id: "a".into(),
+            time: EventTime::from_millis(time_ms).expect("a time in range"),
+            install_begin_time: None,
+            click_id: "".into(),
+            ids: vec![],
+            device: Device::default(),
+            app_version: "".into(),
+            props: vec![],
+        })
+    }
+
+    #[track_caller]
+    fn check_full(sizes_bytes: &[usize], expected: bool) {
+        let mut batch = Accumulator::new(LIMITS);
+        for (offset, bytes) in (0..).zip(sizes_bytes) {
+            batch.add_empty(source(TopicKind::Clicks, 0, offset, *bytes), Instant::now());
+        }
+        assert_eq!(batch.is_full(), expected, "{sizes_bytes:?}");
+    }
+
+    #[test]
+    fn full_by_records_or_bytes() {
+        check_full(&[], false);
+        check_full(&[1, 1], false);
+        check_full(&[1, 1, 1], true);
+        check_full(&[99], false);
+        check_full(&[100], true);
+        check_full(&[60, 40], true);
+    }
+
+    #[test]
+    fn the_first_record_starts_the_age() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let mut batch = Accumulator::new(LIMITS);
+        assert_eq!(batch.remaining(after(5_000)), None);
+        batch.add_empty(source(TopicKind::Clicks, 0, 0, 1), start);
+        batch.add_empty(source(TopicKind::Clicks, 0, 1, 1), after(150));
+        assert_eq!(batch.remaining(after(150)), Some(Duration::from_millis(50)));
+        assert_eq!(batch.remaining(after(200)), Some(Duration::ZERO));
+        assert_eq!(batch.remaining(after(900)), Some(Duration::ZERO));
+        batch.finish(&names());
+        assert_eq!(batch.remaining(after(900)), None);
+    }
+
+    #[test]
+    fn positions_pass_every_record_read() {
+        let now = Instant::now();
+        let mut batch = Accumulator::new(LIMITS);
+        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), Some(50), now);
+        batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
+        batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
+        let done = batch.finish(&names());
+        let position = |topic: TopicKind, partition, next_offset| Position {
+            topic: topic.setting().into(),
+            partition,
+            next_offset,
+        };
+        assert_eq!(
+            done.positions,
+            vec![position(TopicKind::Clicks, 1, 9), position(TopicKind::Effects, 0, 4)]
+        );
+        assert_eq!(done.facts.len(), 1);
+        let clicks = done.intake.of(TopicKind::Clicks);
+        assert_eq!((clicks.read, clicks.bytes, clicks.empty), (2, 10, 1));
+        let effects = done.intake.of(TopicKind::Effects);
+        assert_eq!((effects.read, effects.bytes, effects.empty), (1, 20, 0));
+        for code in ErrorCode::ALL {
+            let expected = u64::from(code == ErrorCode::BadTime);
+            assert_eq!(effects.dead_lettered(code), expected, "{}", code.name());
+        }
+        assert!(batch.is_empty());
+        assert!(batch.finish(&names()).positions.is_empty());
+    }
+
+    #[track_caller]
+    fn check_newest(facts: &[(Option<i64>, i64)], expected_ms: Option<u64>) {
+        let mut batch = Accumulator::new(LIMITS);
+        for (offset, (broker_ms, time_ms)) in (0..).zip(facts) {
+            let source = source(TopicKind::Activations, 0, offset, 1);
+            batch.add_fact(source, fact(*time_ms), *broker_ms, Instant::now());
+        }
+        let intake = batch.finish(&names()).intake;
+        let newest = intake.of(TopicKind::Activations).newest_event_time();
+        assert_eq!(newest.map(EventTime::millis), expected_ms);
+    }
+
+    #[test]
+    fn the_newest_record_is_the_brokers() {
+        check_newest(&[], None);
+        check_newest(&[(Some(10), 1), (Some(20), 2)], Some(2));
+        check_newest(&[(Some(20), 2), (Some(10), 9)], Some(2));
+        check_newest(&[(Some(20), 2), (Some(20), 1)], Some(1));
+        check_newest(&[(None, 2), (None, 1)], Some(1));
+        check_newest(&[(Some(1), 2), (None, 1)], Some(2));
+    }
+}

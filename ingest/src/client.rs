@@ -1,0 +1,212 @@
+//! librdkafka's settings, and what its callbacks bring.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use config::Kafka;
+use rdkafka::ClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::topic_partition_list::TopicPartitionList;
+
+use crate::error::IngestError;
+use crate::retry::Throttle;
+use crate::statistics::Statistics;
+
+/// The longest dead letter, and so the longest record that can be passed.
+pub const RECORD_BYTES_MAX: &str = "104857600";
+
+/// The consumer with what its callbacks bring.
+pub type Consumer = BaseConsumer<Callbacks>;
+
+/// Names that librdkafka knows for settings made below: what the user says under one of them
+/// has to replace ours.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("metadata.broker.list", "bootstrap.servers"),
+    ("request.required.acks", "acks"),
+    ("queue.buffering.max.ms", "linger.ms"),
+    ("delivery.timeout.ms", "message.timeout.ms"),
+];
+
+pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    let settings = [
+        ("group.id", kafka.group.as_str()),
+        // Positions are the store's. Kafka's are told for dashboards, and never obeyed.
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        // A position that is gone is an error and no reason to go somewhere else.
+        ("auto.offset.reset", "error"),
+        ("isolation.level", "read_committed"),
+        // The default, a second, makes reading a backlog three times as slow.
+        ("fetch.queue.backoff.ms", "10"),
+        // Of all partitions together: a backlog is read ahead no further.
+        ("queued.max.messages.kbytes", "16384"),
+        ("queued.min.messages", "10000"),
+        ("statistics.interval.ms", "1000"),
+        // A record that is longer than all fetch limits comes alone, if this lets it.
+        ("receive.message.max.bytes", "134217728"),
+    ];
+    client(kafka, &settings)
+        .create_with_context(Callbacks::default())
+        .map_err(IngestError::of_client)
+}
+
+/// For dead letters.
+pub fn producer(kafka: &Kafka) -> ClientConfig {
+    let settings = [
+        ("acks", "all"),
+        ("enable.idempotence", "true"),
+        ("message.max.bytes", RECORD_BYTES_MAX),
+        // So long until the reason of a failure is known; it is tried again.
+        ("message.timeout.ms", "30000"),
+        ("linger.ms", "5"),
+    ];
+    client(kafka, &settings)
+}
+
+pub fn admin(kafka: &Kafka) -> ClientConfig {
+    client(kafka, &[])
+}
+
+fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("bootstrap.servers", &kafka.brokers).set("client.id", "adtrail");
+    for (key, value) in settings {
+        client.set(*key, *value);
+    }
+    for (key, value) in &kafka.librdkafka {
+        let other_name = OTHER_NAMES.iter().find(|(other, _)| other == key);
+        client.set(other_name.map_or(key.as_str(), |(_, name)| name), value);
+    }
+    let is_debugged = kafka.librdkafka.contains_key("debug");
+    let level = if is_debugged { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
+    client.set_log_level(level);
+    client
+}
+
+/// What librdkafka tells the consumer's thread while that polls.
+#[derive(Default)]
+pub struct Callbacks {
+    statistics: Mutex<Option<Statistics>>,
+    errors: Throttle,
+    commits: AtomicU64,
+    commit_failed: AtomicBool,
+}
+
+impl Callbacks {
+    /// The newest statistics, once.
+    pub fn take_statistics(&self) -> Option<Statistics> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Commits that the broker answered.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Commits serve dashboards: a failure is worth one line, not one a second.
+    pub fn commit_failed(&self, error: &KafkaError) {
+        if self.commit_failed.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%error, "positions cannot be told to kafka");
+        } else {
+            tracing::warn!(%error, "positions cannot be told to kafka, its lag will not be right");
+        }
+    }
+}
+
+impl ClientContext for Callbacks {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        match Statistics::parse(statistics) {
+            Ok(parsed) => {
+                let mut newest = self.statistics.lock().unwrap_or_else(PoisonError::into_inner);
+                *newest = Some(parsed);
+            }
+            Err(error) => tracing::debug!(%error, "statistics of librdkafka cannot be read"),
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.errors.warn(|| tracing::warn!(%error, reason, "kafka"));
+    }
+}
+
+impl ConsumerContext for Callbacks {
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = result {
+            self.commit_failed(&error);
+        }
+    }
+}
+
+/// The admin client's callbacks.
+pub struct Logged;
+
+impl ClientContext for Logged {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka");
+    }
+}
+
+/// librdkafka's log as ours. It calls every lost connection an error, and connects again.
+pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error
+        | RDKafkaLogLevel::Warning => tracing::warn!(facility, "{message}"),
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(facility, "{message}"),
+        RDKafkaLogLevel::Debug => tracing::debug!(facility, "{message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kafka(librdkafka: &[(&str, &str)]) -> Kafka {
+        let mut kafka = config::parse("").expect("the defaults are valid").kafka;
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        kafka.librdkafka = librdkafka.iter().map(own).collect();
+        kafka
+    }
+
+    #[track_caller]
+    fn check(librdkafka: &[(&str, &str)], key: &str, expected: Option<&str>) {
+        assert_eq!(producer(&kafka(librdkafka)).get(key), expected);
+    }
+
+    #[test]
+    fn the_users_settings_come_last() {
+        check(&[], "acks", Some("all"));
+        check(&[("acks", "1")], "acks", Some("1"));
+        check(&[("request.required.acks", "1")], "acks", Some("1"));
+        check(&[("request.required.acks", "1")], "request.required.acks", None);
+        check(&[("metadata.broker.list", "k:1")], "bootstrap.servers", Some("k:1"));
+        check(&[("delivery.timeout.ms", "7")], "message.timeout.ms", Some("7"));
+        check(&[("socket.keepalive.enable", "true")], "socket.keepalive.enable", Some("true"));
+    }
+
+    #[test]
+    fn a_refused_setting_is_named_without_its_value() {
+        let error = |key, value| {
+            let outcome = consumer(&kafka(&[(key, value)])).map(|_| ());
+            outcome.expect_err("the setting is wrong").to_string()
+        };
+        let unknown = error("no.such.setting", "hunter2");
+        assert!(unknown.contains("kafka.librdkafka.no.such.setting"), "{unknown}");
+        assert!(!unknown.contains("hunter2"), "{unknown}");
+        let wrong = error("fetch.min.bytes", "hunter2");
+        assert!(wrong.contains("kafka.librdkafka.fetch.min.bytes"), "{wrong}");
+    }
+}

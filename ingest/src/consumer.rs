@@ -1,0 +1,331 @@
+//! The thread that reads Kafka.
+//!
+//! It owns every partition and reads each from the store's position, so Kafka's group decides
+//! nothing. While batches are not taken, or dead letters not acknowledged, nothing is polled:
+//! that holds producers back no more than Kafka's own log does.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use attribution::ledger::Position;
+use config::{Config, Kafka};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::types::RDKafkaErrorCode;
+
+use crate::assignment::{self, Extents, PartitionCounts, Unfound};
+use crate::batch::{Batch, Limits};
+use crate::client::{self, Consumer};
+use crate::commits::Commits;
+use crate::dead_letter::DeadLetters;
+use crate::error::IngestError;
+use crate::health::{Extent, Health};
+use crate::offsets::Offsets;
+use crate::retry::{Backoff, Throttle};
+use crate::shutdown::Shutdown;
+use crate::sorter::Sorter;
+use crate::stall::{self, Stall};
+use crate::statistics::Statistics;
+use crate::topic::TopicNames;
+
+/// A topic that was just made may be unknown to some brokers for so long.
+const NO_TOPIC_PATIENCE: Duration = Duration::from_secs(10);
+/// Partitions that were added are noticed so soon.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// A broker that just became leader may not know a partition's end: it is asked again.
+const RANGE_TRIES: usize = 3;
+const RANGE_RETRY: Duration = Duration::from_millis(500);
+/// Polls between two looks at everything else.
+const POLLS: usize = 256;
+const POLL_IDLE: Duration = Duration::from_millis(50);
+/// The last dead letters are waited for so long after the request to stop.
+const LAST_LETTERS: Duration = Duration::from_secs(2);
+
+/// Starts reading, on a thread of its own, from `positions`; a partition that has none is read
+/// from its beginning. After a request to stop, what was read is handed on and the sender of
+/// batches is dropped; the positions of the last batches are then awaited from `committed` until
+/// its sender is dropped, for a few seconds.
+///
+/// # Errors
+/// Settings that librdkafka refuses. Whatever ends reading later is the thread's result.
+pub fn start(
+    config: &Config,
+    positions: &[Position],
+    batches: SyncSender<Batch>,
+    committed: Receiver<Vec<Position>>,
+    shutdown: Shutdown,
+    health: Arc<Health>,
+) -> Result<JoinHandle<Result<(), IngestError>>, IngestError> {
+    let names = TopicNames::new(&config.kafka.topics);
+    let limits = Limits {
+        records_max: config.ingest.batch_records_max,
+        bytes_max: config.ingest.batch_bytes_max,
+        age_max: config.ingest.batch_age_max,
+    };
+    let offsets = Offsets::new(&names, positions);
+    health.set_committed(&offsets);
+    let reader = Reader {
+        consumer: client::consumer(&config.kafka)?,
+        dead_letters: DeadLetters::new(&config.kafka, &names)?,
+        sorter: Sorter::new(names.clone(), config.policy.clone(), limits),
+        commits: Commits::new(names.clone(), health.clone(), committed),
+        counts: PartitionCounts::default(),
+        looked_at: Instant::now(),
+        kafka: config.kafka.clone(),
+        names,
+        offsets,
+        batches,
+        shutdown,
+        health,
+    };
+    thread::Builder::new()
+        .name("adtrail-ingest".to_owned())
+        .spawn(move || reader.run())
+        .map_err(IngestError::Thread)
+}
+
+struct Reader {
+    kafka: Kafka,
+    names: TopicNames,
+    consumer: Consumer,
+    dead_letters: DeadLetters,
+    sorter: Sorter,
+    commits: Commits,
+    counts: PartitionCounts,
+    looked_at: Instant,
+    /// How far everything is read, handed on or not.
+    offsets: Offsets,
+    batches: SyncSender<Batch>,
+    shutdown: Shutdown,
+    health: Arc<Health>,
+}
+
+impl Reader {
+    fn run(mut self) -> Result<(), IngestError> {
+        let outcome = self.read();
+        self.health.set_assigned(false);
+        outcome?;
+        let Self { batches, commits, consumer, .. } = self;
+        drop(batches);
+        commits.finish(&consumer);
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), IngestError> {
+        if self.begin()?.is_break() {
+            return Ok(());
+        }
+        while !self.shutdown.is_requested() {
+            self.commits.serve(&self.consumer);
+            if let Some(statistics) = self.consumer.context().take_statistics() {
+                self.observe(&statistics);
+            }
+            if self.looked_at.elapsed() >= LOOK_EVERY {
+                self.look_again()?;
+            }
+            self.poll()?;
+        }
+        self.hand_on()
+    }
+
+    /// Finds the topics and takes up every partition; breaks off if asked to stop.
+    fn begin(&mut self) -> Result<ControlFlow<()>, IngestError> {
+        let Some(counts) = self.find_topics()? else { return Ok(ControlFlow::Break(())) };
+        self.counts = counts;
+        self.dead_letters.create_topics(&self.kafka, &self.consumer, &self.shutdown)?;
+        self.check_positions()?;
+        self.assign()?;
+        self.health.set_connected(true);
+        self.health.set_assigned(true);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Asks until the brokers answer; `None` if asked to stop first.
+    fn find_topics(&self) -> Result<Option<PartitionCounts>, IngestError> {
+        let mut backoff = Backoff::new();
+        let unreachable = Throttle::default();
+        let mut missing_since = None;
+        while !self.shutdown.is_requested() {
+            match assignment::find_partitions(&self.consumer, &self.names) {
+                Ok(counts) => return Ok(Some(counts)),
+                Err(Unfound::NoTopic(topic)) => {
+                    let since = missing_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= NO_TOPIC_PATIENCE {
+                        let setting = topic.setting();
+                        let topic = self.names.of(topic).clone();
+                        return Err(IngestError::NoTopic { setting, topic });
+                    }
+                }
+                Err(Unfound::Unreachable(error)) => {
+                    self.health.set_connected(false);
+                    let brokers = &self.kafka.brokers;
+                    unreachable.warn(|| {
+                        tracing::warn!(brokers, %error, "kafka does not answer, asking again");
+                    });
+                }
+            }
+            // For the callbacks; nothing is assigned that could be read.
+            let _ = self.consumer.poll(Duration::ZERO);
+            self.shutdown.sleep(backoff.next().min(Duration::from_secs(1)));
+        }
+        Ok(None)
+    }
+
+    /// That the broker still has what the positions point at.
+    fn check_positions(&mut self) -> Result<(), IngestError> {
+        let mut tries = 1;
+        loop {
+            let extents = self.find_extents();
+            match assignment::check(&self.names, &self.counts, &extents, &self.offsets) {
+                Err(IngestError::OutOfRange { .. }) if tries < RANGE_TRIES => {
+                    tries += 1;
+                    self.shutdown.sleep(RANGE_RETRY);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Empty if a broker does not answer: then fetching finds out.
+    fn find_extents(&self) -> Extents {
+        match assignment::find_extents(&self.consumer, &self.names, &self.counts) {
+            Ok(extents) => {
+                for ((topic, partition), extent) in &extents {
+                    self.health.set_extent(*topic, *partition, *extent);
+                }
+                extents
+            }
+            Err(error) => {
+                tracing::warn!(%error, "positions cannot be checked before they are read from");
+                Extents::new()
+            }
+        }
+    }
+
+    fn assign(&self) -> Result<(), IngestError> {
+        assignment::assignment(&self.names, &self.counts, &self.offsets)
+            .and_then(|list| self.consumer.assign(&list))
+            .map_err(IngestError::Client)
+    }
+
+    /// Takes up partitions that were added since.
+    fn look_again(&mut self) -> Result<(), IngestError> {
+        self.looked_at = Instant::now();
+        match assignment::find_partitions(&self.consumer, &self.names) {
+            Ok(counts) if counts != self.counts => {
+                tracing::info!(?counts, "the number of partitions has changed");
+                self.counts = counts;
+                self.check_positions()?;
+                self.assign()
+            }
+            Ok(_) => Ok(()),
+            // Fetching fails too, if it is true, and is heard.
+            Err(unfound) => {
+                tracing::debug!(?unfound, "partitions cannot be looked up");
+                Ok(())
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Result<(), IngestError> {
+        for _ in 0..POLLS {
+            let now = Instant::now();
+            let batch = self.sorter.batch();
+            let wait = batch.remaining(now).unwrap_or(POLL_IDLE).min(POLL_IDLE);
+            if batch.is_full() || wait.is_zero() {
+                return self.hand_on();
+            }
+            match self.consumer.poll(wait) {
+                None => return Ok(()),
+                Some(Err(error)) => return self.mend(&error),
+                Some(Ok(message)) => {
+                    let Some(topic) = self.names.kind(message.topic()) else { continue };
+                    let (partition, offset) = (message.partition(), message.offset());
+                    // What was fetched before partitions were taken up anew can still come.
+                    if self.offsets.next(topic, partition).is_some_and(|next| offset < next) {
+                        continue;
+                    }
+                    self.offsets.advance(topic, partition, offset + 1);
+                    self.sorter.take(&message, topic, now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After an error that came instead of a record. The client itself tries most things again.
+    fn mend(&mut self, error: &KafkaError) -> Result<(), IngestError> {
+        let KafkaError::MessageConsumption(code) = error else { return stall::refuse_fatal(error) };
+        match code {
+            RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
+                self.check_positions()?;
+                tracing::warn!(%error, "positions are in range, reading on from them");
+                self.shutdown.sleep(RANGE_RETRY);
+                self.assign()
+            }
+            RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition => {
+                let Some(counts) = self.find_topics()? else { return Ok(()) };
+                self.counts = counts;
+                self.check_positions()?;
+                self.assign()
+            }
+            // The client would pass over what it cannot read.
+            RDKafkaErrorCode::BadMessage
+            | RDKafkaErrorCode::BadCompression
+            | RDKafkaErrorCode::NotImplemented
+            | RDKafkaErrorCode::InvalidMessage
+            | RDKafkaErrorCode::MessageSizeTooLarge => Err(IngestError::Unreadable(error.clone())),
+            RDKafkaErrorCode::AllBrokersDown => {
+                self.health.set_connected(false);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn observe(&self, statistics: &Statistics) {
+        self.health.set_connected(statistics.is_connected());
+        for (name, partition, seen) in statistics.partitions() {
+            let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };
+            let low = seen.low();
+            let read = self.offsets.next(topic, partition);
+            let high = if seen.is_drained() { read.unwrap_or(low) } else { high };
+            self.health.set_extent(topic, partition, Extent { low, high });
+        }
+    }
+
+    /// Hands on what was read, once its dead letters are acknowledged. Asked to stop, a batch
+    /// whose dead letters are not acknowledged is dropped: it will be read again.
+    fn hand_on(&mut self) -> Result<(), IngestError> {
+        if self.sorter.batch().is_empty() {
+            return Ok(());
+        }
+        self.health.saw_message();
+        let (batch, letters) = self.sorter.finish();
+        let mut stall = Stall::new(&self.consumer, &mut self.commits);
+        let mut stop_at = None;
+        let shutdown = &self.shutdown;
+        let acknowledged = self.dead_letters.deliver(&letters, || {
+            stall.serve()?;
+            if shutdown.is_requested() {
+                stop_at.get_or_insert_with(|| Instant::now() + LAST_LETTERS);
+            }
+            Ok(stop_at.is_none_or(|stop_at| Instant::now() < stop_at))
+        })?;
+        if !acknowledged {
+            tracing::warn!(
+                letters = letters.len(),
+                "stopped before dead letters were acknowledged"
+            );
+            return Ok(());
+        }
+        stall::send(&self.batches, batch, shutdown, &mut stall)?;
+        if stall.has_let_go { self.assign() } else { Ok(()) }
+    }
+}

@@ -1,0 +1,265 @@
+//! Records that are no facts, kept: produced to `<topic>.dlq` as they came, with headers that say
+//! where they stood and what was wrong. A position passes one only once it is acknowledged.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use config::Kafka;
+use rdkafka::ClientContext;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::types::RDKafkaErrorCode;
+
+use crate::assignment;
+use crate::batch::Source;
+use crate::client::{self, Consumer, Logged, RECORD_BYTES_MAX};
+use crate::error::IngestError;
+use crate::retry::{Backoff, Throttle};
+use crate::shutdown::Shutdown;
+use crate::topic::{PerTopic, TopicKind, TopicNames};
+use crate::wire::DecodeError;
+
+/// The end of a dead-letter topic's name.
+pub const SUFFIX: &str = ".dlq";
+
+const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one look for acknowledgements takes.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A record that is no fact.
+pub struct DeadLetter {
+    topic: TopicKind,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: OwnedHeaders,
+}
+
+impl DeadLetter {
+    /// Copies the record; `name` is its topic's.
+    pub fn new(
+        message: &BorrowedMessage<'_>,
+        source: Source,
+        name: &str,
+        error: &DecodeError,
+    ) -> Self {
+        let code = error.code.name();
+        let added = [
+            ("__connect.errors.topic", name.to_owned()),
+            ("__connect.errors.partition", source.partition.to_string()),
+            ("__connect.errors.offset", source.offset.to_string()),
+            ("__connect.errors.stage", "VALUE_CONVERTER".to_owned()),
+            ("__connect.errors.exception.class.name", format!("adtrail.{code}")),
+            ("__connect.errors.exception.message", error.message.clone()),
+            ("adtrail.error.code", code.to_owned()),
+        ];
+        // Copied whole: a header's name need not be UTF-8, and reading one by one needs it.
+        let own = message.headers().map(BorrowedHeaders::detach).unwrap_or_default();
+        let headers = added
+            .iter()
+            .fold(own, |headers, (key, value)| headers.insert(Header { key, value: Some(value) }));
+        Self {
+            topic: source.topic,
+            key: message.key().map(<[u8]>::to_vec),
+            value: message.payload().map(<[u8]>::to_vec),
+            headers,
+        }
+    }
+}
+
+/// The producer of dead letters.
+pub struct DeadLetters {
+    producer: BaseProducer<Reporter>,
+    reports: Receiver<Report>,
+    topics: PerTopic<String>,
+    stuck: Throttle,
+}
+
+impl DeadLetters {
+    pub fn new(kafka: &Kafka, names: &TopicNames) -> Result<Self, IngestError> {
+        let (sender, reports) = mpsc::channel();
+        let producer = client::producer(kafka)
+            .create_with_context(Reporter { reports: sender })
+            .map_err(IngestError::of_client)?;
+        let topics = PerTopic::from_fn(|topic| format!("{}{SUFFIX}", names.of(topic)));
+        Ok(Self { producer, reports, topics, stuck: Throttle::default() })
+    }
+
+    /// Creates the topics that are missing. If that fails reading goes on, because the first dead
+    /// letter is kept waiting, and says so, for as long as it has no topic to go to.
+    pub fn create_topics(
+        &self,
+        kafka: &Kafka,
+        consumer: &Consumer,
+        shutdown: &Shutdown,
+    ) -> Result<(), IngestError> {
+        let mut missing = Vec::new();
+        for topic in TopicKind::ALL {
+            let name = self.topics.of(topic).as_str();
+            match assignment::partition_count(consumer, name) {
+                Ok(Some(_)) => {}
+                Ok(None) => missing.push(name),
+                Err(error) => {
+                    tracing::warn!(name, %error, "the topic for dead letters cannot be looked up");
+                }
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { create(kafka, &missing, shutdown) }
+    }
+
+    /// Produces the letters and waits until all are acknowledged, however long that takes.
+    /// `meanwhile` is asked again and again whether to wait on; `false` if it ended the wait.
+    pub fn deliver(
+        &self,
+        letters: &[DeadLetter],
+        mut meanwhile: impl FnMut() -> Result<bool, IngestError>,
+    ) -> Result<bool, IngestError> {
+        let mut unsent: VecDeque<usize> = (0..letters.len()).collect();
+        let mut in_flight = 0_usize;
+        let mut backoff = Backoff::new();
+        let mut retry_at = Instant::now();
+        while in_flight > 0 || !unsent.is_empty() {
+            if !meanwhile()? {
+                return Ok(false);
+            }
+            let mut failure = None;
+            if Instant::now() >= retry_at {
+                (in_flight, failure) = self.send(letters, &mut unsent, in_flight)?;
+            }
+            self.producer.poll(POLL);
+            for report in self.reports.try_iter() {
+                in_flight -= 1;
+                if let Some(error) = report.error {
+                    unsent.push_back(report.index);
+                    failure = Some(error);
+                }
+            }
+            if let Some(error) = failure {
+                refuse_fatal(&error)?;
+                self.stuck.warn(|| {
+                    let waiting = in_flight + unsent.len();
+                    tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits");
+                });
+                retry_at = Instant::now() + backoff.next();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands letters to the client until it takes no more; how many are under way then.
+    fn send(
+        &self,
+        letters: &[DeadLetter],
+        unsent: &mut VecDeque<usize>,
+        mut in_flight: usize,
+    ) -> Result<(usize, Option<KafkaError>), IngestError> {
+        while let Some(index) = unsent.front().copied() {
+            let Some(letter) = letters.get(index) else { break };
+            let record = BaseRecord {
+                topic: self.topics.of(letter.topic),
+                partition: None,
+                payload: letter.value.as_deref(),
+                key: letter.key.as_deref(),
+                timestamp: None,
+                headers: Some(letter.headers.clone()),
+                delivery_opaque: index,
+            };
+            match self.producer.send(record) {
+                Ok(()) => {
+                    unsent.pop_front();
+                    in_flight += 1;
+                }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
+                    if in_flight > 0 =>
+                {
+                    break;
+                }
+                Err((error, _)) => return Ok((in_flight, Some(error))),
+            }
+        }
+        Ok((in_flight, None))
+    }
+}
+
+fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), IngestError> {
+    let admin: AdminClient<Logged> =
+        client::admin(kafka).create_with_context(Logged).map_err(IngestError::of_client)?;
+    // One partition, copied as often as the broker's default has it.
+    let topic = |name| {
+        NewTopic::new(name, 1, TopicReplication::Fixed(-1))
+            .set("max.message.bytes", RECORD_BYTES_MAX)
+    };
+    let topics: Vec<NewTopic<'_>> = names.iter().copied().map(topic).collect();
+    let options = AdminOptions::new()
+        .request_timeout(Some(CREATE_TIMEOUT))
+        .operation_timeout(Some(CREATE_TIMEOUT));
+    let mut created = pin!(admin.create_topics(&topics, &options));
+    let mut context = Context::from_waker(Waker::noop());
+    let results = loop {
+        match created.as_mut().poll(&mut context) {
+            Poll::Ready(results) => break results,
+            Poll::Pending if shutdown.is_requested() => return Ok(()),
+            Poll::Pending => shutdown.sleep(POLL),
+        }
+    };
+    match results {
+        Ok(results) => results.into_iter().for_each(report_creation),
+        Err(error) => tracing::warn!(%error, "topics for dead letters cannot be created"),
+    }
+    Ok(())
+}
+
+fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
+    match error {
+        KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) => {
+            Err(IngestError::Fatal(error.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn report_creation(result: Result<String, (String, RDKafkaErrorCode)>) {
+    match result {
+        Ok(topic) => tracing::info!(topic, "topic for dead letters created"),
+        Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+        Err((topic, error)) => {
+            tracing::warn!(topic, %error, "the topic for dead letters cannot be created");
+        }
+    }
+}
+
+/// What became of one letter that was sent.
+struct Report {
+    index: usize,
+    error: Option<KafkaError>,
+}
+
+struct Reporter {
+    reports: Sender<Report>,
+}
+
+impl ClientContext for Reporter {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        client::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka, for dead letters");
+    }
+}
+
+impl ProducerContext for Reporter {
+    /// The letter's place among those delivered together.
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
+        let error = result.as_ref().err().map(|(error, _)| error.clone());
+        // Nobody listens any more only while the producer is dropped.
+        let _ = self.reports.send(Report { index, error });
+    }
+}

@@ -1,0 +1,59 @@
+//! Why reading ended. Each message says what to do, where anything can be done.
+
+use std::sync::Arc;
+
+use rdkafka::error::KafkaError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    #[error("librdkafka refuses kafka.librdkafka.{key}: {reason}")]
+    Setting { key: String, reason: String },
+
+    #[error("the Kafka client cannot be made: {0}")]
+    Client(#[source] KafkaError),
+
+    #[error("the thread that reads Kafka cannot be started: {0}")]
+    Thread(#[source] std::io::Error),
+
+    #[error("the topic does not exist: create it, or name another with {setting} (now {topic:?})")]
+    NoTopic { setting: &'static str, topic: Arc<str> },
+
+    #[error(
+        "the stored position is not in the topic any more: wanted offset {wanted} of partition \
+         {partition}, the broker has {low} to {high}; events may have been lost; {WAY_ON}: \
+         {topic}"
+    )]
+    OutOfRange { topic: Arc<str>, partition: i32, wanted: i64, low: i64, high: i64 },
+
+    #[error(
+        "a partition with a stored position does not exist any more, so the topic was made anew: \
+         wanted offset {wanted} of partition {partition}, there are {partitions} partitions; \
+         events may have been lost; {WAY_ON}: {topic}"
+    )]
+    PartitionGone { topic: Arc<str>, partition: i32, wanted: i64, partitions: usize },
+
+    #[error(
+        "records cannot be read and would be lost if they were passed over: {0}; check the \
+         broker's log for the partition"
+    )]
+    Unreadable(#[source] KafkaError),
+
+    #[error("the Kafka client failed for good: {0}")]
+    Fatal(#[source] KafkaError),
+
+    #[error("batches are taken no more")]
+    NoReceiver,
+}
+
+const WAY_ON: &str = "to go on, restore the topic's records, or begin with a new store \
+                      (store.path), which reads every topic from its beginning";
+
+impl IngestError {
+    /// Of making a client. Values are left out: they can be passwords.
+    pub(crate) fn of_client(error: KafkaError) -> Self {
+        match error {
+            KafkaError::ClientConfig(_, reason, key, _) => Self::Setting { key, reason },
+            other => Self::Client(other),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the service shows of its intake while it runs: whether it reads, and how far behind.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::offsets::Offsets;
+use crate::topic::TopicKind;
+
+/// Written by the reading thread, read by probes and metrics.
+#[derive(Debug, Default)]
+pub struct Health {
+    connected: AtomicBool,
+    assigned: AtomicBool,
+    /// 0: none yet.
+    last_message_ms: AtomicU64,
+    partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
+}
+
+/// What the broker has of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// The oldest record kept.
+    pub low: i64,
+    /// One after the last record that can be read.
+    pub high: i64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Partition {
+    extent: Option<Extent>,
+    committed: Option<i64>,
+}
+
+impl Health {
+    /// Whether the brokers answer.
+    pub fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Whether the topics were found and are being read.
+    pub fn is_assigned(&self) -> bool {
+        self.assigned.load(Ordering::Relaxed)
+    }
+
+    /// Both of these.
+    pub fn is_ready(&self) -> bool {
+        self.is_connected() && self.is_assigned()
+    }
+
+    /// When the last record came, in milliseconds since 1970.
+    pub fn last_message_ms(&self) -> Option<u64> {
+        Some(self.last_message_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
+    }
+
+    /// Records of the topic that are not committed yet.
+    pub fn lag_messages(&self, topic: TopicKind) -> u64 {
+        let partitions = self.partitions();
+        let of_topic = partitions.iter().filter(|((of, _), _)| *of == topic);
+        of_topic.map(|(_, partition)| partition.lag_messages()).sum()
+    }
+
+    pub(crate) fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_assigned(&self, assigned: bool) {
+        self.assigned.store(assigned, Ordering::Relaxed);
+    }
+
+    pub(crate) fn saw_message(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.last_message_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_extent(&self, topic: TopicKind, partition: i32, extent: Extent) {
+        self.partitions().entry((topic, partition)).or_default().extent = Some(extent);
+    }
+
+    pub(crate) fn set_committed(&self, offsets: &Offsets) {
+        let mut partitions = self.partitions();
+        for (topic, partition, next_offset) in offsets.iter() {
+            partitions.entry((topic, partition)).or_default().committed = Some(next_offset);
+        }
+    }
+
+    /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
+    fn partitions(&self) -> MutexGuard<'_, HashMap<(TopicKind, i32), Partition>> {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Partition {
+    fn lag_messages(&self) -> u64 {
+        let Some(Extent { low, high }) = self.extent else { return 0 };
+        let next = self.committed.unwrap_or(low).max(low);
+        u64::try_from(high - next).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(extent: Option<(i64, i64)>, committed: Option<i64>, expected: u64) {
+        let extent = extent.map(|(low, high)| Extent { low, high });
+        assert_eq!(Partition { extent, committed }.lag_messages(), expected);
+    }
+
+    #[test]
+    fn lag_is_what_is_left_to_commit() {
+        check(None, None, 0);
+        check(None, Some(5), 0);
+        check(Some((2, 10)), None, 8);
+        check(Some((2, 10)), Some(4), 6);
+        check(Some((2, 10)), Some(10), 0);
+        check(Some((2, 10)), Some(12), 0);
+        check(Some((8, 10)), Some(4), 2);
+    }
+
+    #[test]
+    fn lag_is_summed_by_topic() {
+        let health = Health::default();
+        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 5 });
+        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 7 });
+        health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 1 });
+        let mut committed = Offsets::default();
+        committed.advance(TopicKind::Clicks, 1, 7);
+        health.set_committed(&committed);
+        assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
+        assert_eq!(health.lag_messages(TopicKind::Effects), 1);
+        assert_eq!(health.lag_messages(TopicKind::Activations), 0);
+    }
+}

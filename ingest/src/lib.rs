@@ -1,0 +1,43 @@
+//! Kafka in: records become facts in batches, bad records become dead letters.
+//!
+//! One thread reads all partitions of the three topics from the positions that the store has,
+//! decodes each record, and hands on bounded batches of facts with the positions that they
+//! reach. A position never passes a record that is neither in a batch nor acknowledged in the
+//! dead-letter topic.
+//!
+//! It does not decide what a fact means, knows no store, and does not rely on Kafka's committed
+//! offsets.
+//!
+//! Start with [`start`] and `consumer`; what a record must look like is in [`wire`]; files of
+//! events are read by [`mod@file`].
+
+mod assignment;
+mod batch;
+mod client;
+mod commits;
+mod consumer;
+mod dead_letter;
+mod error;
+pub mod file;
+mod health;
+pub mod lateness;
+mod metrics;
+mod offsets;
+mod retry;
+mod shutdown;
+mod sorter;
+mod stall;
+mod statistics;
+mod topic;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::{Batch, Intake, TopicIntake};
+pub use consumer::start;
+pub use error::IngestError;
+pub use health::{Extent, Health};
+pub use metrics::Metrics;
+pub use shutdown::Shutdown;
+pub use topic::{PerTopic, TopicKind, TopicNames};

@@ -1,0 +1,79 @@
+//! Times in which no record may be polled: dead letters are not acknowledged, batches not taken.
+
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+
+use crate::batch::Batch;
+use crate::client::Consumer;
+use crate::commits::Commits;
+use crate::error::IngestError;
+use crate::shutdown::Shutdown;
+
+/// A wait that is longer lets go of the partitions, because polling is how callbacks are served
+/// and records must not be polled; they are read again from where they were.
+const LET_GO_AFTER: Duration = Duration::from_secs(10);
+const STALL_PAUSE: Duration = Duration::from_millis(2);
+
+/// A time in which no record may be polled.
+pub struct Stall<'a> {
+    consumer: &'a Consumer,
+    commits: &'a mut Commits,
+    since: Instant,
+    /// Then the partitions have to be taken up anew.
+    pub has_let_go: bool,
+}
+
+impl<'a> Stall<'a> {
+    pub fn new(consumer: &'a Consumer, commits: &'a mut Commits) -> Self {
+        Self { consumer, commits, since: Instant::now(), has_let_go: false }
+    }
+
+    /// Does what polling does besides.
+    pub fn serve(&mut self) -> Result<(), IngestError> {
+        self.commits.serve(self.consumer);
+        if self.since.elapsed() < LET_GO_AFTER {
+            return Ok(());
+        }
+        if !self.has_let_go {
+            self.consumer.unassign().map_err(IngestError::Client)?;
+            self.has_let_go = true;
+        }
+        match self.consumer.poll(Duration::ZERO) {
+            Some(Err(error)) => refuse_fatal(&error),
+            // A record that still came is read again.
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// Hands a batch on; waits while the queue is full. A receiver that is gone is an error, unless
+/// all are stopping.
+pub fn send(
+    batches: &SyncSender<Batch>,
+    mut batch: Batch,
+    shutdown: &Shutdown,
+    stall: &mut Stall<'_>,
+) -> Result<(), IngestError> {
+    loop {
+        match batches.try_send(batch) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(unsent)) => batch = unsent,
+            Err(TrySendError::Disconnected(_)) if shutdown.is_requested() => return Ok(()),
+            Err(TrySendError::Disconnected(_)) => return Err(IngestError::NoReceiver),
+        }
+        stall.serve()?;
+        thread::sleep(STALL_PAUSE);
+    }
+}
+
+/// Whether the client itself goes on after the error.
+pub fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
+    match error {
+        KafkaError::MessageConsumptionFatal(_) => Err(IngestError::Fatal(error.clone())),
+        _ => Ok(()),
+    }
+}

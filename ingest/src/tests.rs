@@ -1,0 +1,422 @@
+//! The whole crate against librdkafka's own broker in this process.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use attribution::event::Fact;
+use attribution::ledger::Position;
+use config::Config;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
+
+use super::*;
+use crate::wire::ErrorCode;
+
+const CLICKS: &str = "adtrail.clicks";
+const EFFECTS: &str = "adtrail.effects";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Broker {
+    cluster: MockCluster<'static, DefaultProducerContext>,
+    producer: BaseProducer,
+}
+
+impl Broker {
+    fn new() -> Self {
+        let cluster = MockCluster::new(1).expect("a cluster");
+        let producer = client(&cluster.bootstrap_servers()).create().expect("a producer");
+        Self { cluster, producer }
+    }
+
+    /// With the three topics, of two partitions each, and those for dead letters, which this
+    /// broker cannot be asked to create.
+    fn with_topics() -> Self {
+        let broker = Self::new();
+        for topic in [CLICKS, "adtrail.activations", EFFECTS] {
+            broker.cluster.create_topic(topic, 2, 1).expect("a topic");
+            broker.cluster.create_topic(&format!("{topic}.dlq"), 1, 1).expect("a topic");
+        }
+        broker
+    }
+
+    fn produce(&self, topic: &str, partition: i32, value: Option<&[u8]>) {
+        let headers = OwnedHeaders::new()
+            .insert(Header { key: "own", value: Some("kept") })
+            .insert(Header { key: "null", value: None::<&str> });
+        let record = BaseRecord {
+            topic,
+            partition: Some(partition),
+            payload: value,
+            key: Some("app-x"),
+            timestamp: Some(BROKER_MS),
+            headers: Some(headers),
+            delivery_opaque: (),
+        };
+        self.producer.send(record).map_err(|(error, _)| error).expect("room in the queue");
+    }
+
+    fn flush(&self) {
+        self.producer.flush(PATIENCE).expect("the broker answers");
+    }
+
+    fn config(&self, more: &str) -> Config {
+        config(&self.cluster.bootstrap_servers(), more)
+    }
+}
+
+const BROKER_MS: i64 = 1_773_144_000_000;
+
+fn client(brokers: &str) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("bootstrap.servers", brokers).set("message.max.bytes", "100000000");
+    client
+}
+
+fn config(brokers: &str, more: &str) -> Config {
+    let text = format!(
+        "[kafka]\nbrokers = \"{brokers}\"\n[[apps]]\npid = 1\nkey = \"app-x\"\nname = \"X\"\n{more}"
+    );
+    config::parse(&text).expect("a valid configuration")
+}
+
+fn click(id: usize) -> Vec<u8> {
+    format!(r#"{{"app":"app-x","spreadid":7,"time":{BROKER_MS},"click_id":"c-{id}"}}"#).into_bytes()
+}
+
+struct Running {
+    batches: Receiver<Batch>,
+    committed: Option<Sender<Vec<Position>>>,
+    shutdown: Shutdown,
+    health: Arc<Health>,
+    thread: JoinHandle<Result<(), IngestError>>,
+}
+
+impl Running {
+    fn start(config: &Config, positions: &[Position]) -> Self {
+        let (batch_sender, batches) = mpsc::sync_channel(2);
+        let (committed, positions_committed) = mpsc::channel();
+        let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
+        let thread = start(
+            config,
+            positions,
+            batch_sender,
+            positions_committed,
+            shutdown.clone(),
+            health.clone(),
+        )
+        .expect("valid settings");
+        Self { batches, committed: Some(committed), shutdown, health, thread }
+    }
+
+    /// Takes and commits batches until so many records were read.
+    fn take(&self, records: u64) -> Vec<Batch> {
+        let (mut taken, mut read) = (Vec::new(), 0);
+        while read < records {
+            let batch = self.batches.recv_timeout(PATIENCE).expect("a batch");
+            read += TopicKind::ALL.iter().map(|topic| batch.intake.of(*topic).read).sum::<u64>();
+            let committed = self.committed.as_ref().expect("not stopped yet");
+            committed.send(batch.positions.clone()).expect("the reader runs");
+            taken.push(batch);
+        }
+        assert_eq!(read, records);
+        taken
+    }
+
+    fn stop(mut self) -> Result<(), IngestError> {
+        self.shutdown.request();
+        self.committed = None;
+        self.thread.join().expect("no panic")
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
+    Position { topic: topic.into(), partition, next_offset }
+}
+
+/// The click ids of the batches, in order.
+fn ids(batches: &[Batch]) -> Vec<String> {
+    batches.iter().flat_map(|batch| batch.facts.iter().map(|fact| fact.id().to_owned())).collect()
+}
+
+type Letter = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
+
+/// The first so many letters of a topic: key, value and headers.
+fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
+    let consumer: BaseConsumer = client(&broker.cluster.bootstrap_servers())
+        .set("group.id", "letters")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Beginning).expect("an offset");
+    consumer.assign(&list).expect("assigned");
+    let (mut found, start) = (Vec::new(), Instant::now());
+    while found.len() < count {
+        assert!(start.elapsed() < PATIENCE, "{} letters of {count}", found.len());
+        let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
+        let headers = message.headers().expect("headers");
+        let header =
+            |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
+        found.push((
+            message.key().map(<[u8]>::to_vec),
+            message.payload().map(<[u8]>::to_vec),
+            headers.iter().map(header).collect(),
+        ));
+    }
+    found
+}
+
+/// That the first bad click is kept, with its headers and those that say what was wrong.
+#[track_caller]
+fn check_letter(broker: &Broker, bad: &[u8]) {
+    let found = letters(broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert_eq!(found.0.as_deref(), Some(&b"app-x"[..]));
+    assert_eq!(found.1.as_deref(), Some(bad));
+    let header = |key: &str| {
+        let value = found.2.iter().find(|(own, _)| own == key).expect(key).1.clone();
+        value.map(|value| String::from_utf8(value).expect("text"))
+    };
+    assert_eq!(header("own").as_deref(), Some("kept"));
+    assert_eq!(header("null"), None);
+    assert_eq!(header("__connect.errors.topic").as_deref(), Some(CLICKS));
+    assert_eq!(header("__connect.errors.partition").as_deref(), Some("1"));
+    assert_eq!(header("__connect.errors.offset").as_deref(), Some("0"));
+    assert_eq!(header("__connect.errors.stage").as_deref(), Some("VALUE_CONVERTER"));
+    let class = header("__connect.errors.exception.class.name");
+    assert_eq!(class.as_deref(), Some("adtrail.not_json"));
+    assert!(header("__connect.errors.exception.message").is_some());
+    assert_eq!(header("adtrail.error.code").as_deref(), Some("not_json"));
+}
+
+#[test]
+fn records_become_facts_positions_and_letters() {
+    let broker = Broker::with_topics();
+    for id in 0..10 {
+        broker.produce(CLICKS, 0, Some(&click(id)));
+    }
+    let bad = b"{\"spreadid\":7,\xff\0";
+    broker.produce(CLICKS, 1, Some(bad));
+    broker.produce(CLICKS, 1, None);
+    broker.produce(CLICKS, 1, Some(b""));
+    let effect = format!(r#"{{"app":"app-x","name":"n","time":{BROKER_MS}}}"#).into_bytes();
+    broker.produce(EFFECTS, 0, Some(&effect));
+    let late = format!(r#"{{"app":"app-x","name":"n","time":{}}}"#, BROKER_MS - 8 * 86_400_000);
+    broker.produce(EFFECTS, 0, Some(late.as_bytes()));
+    broker.flush();
+
+    let running = Running::start(&broker.config(""), &[]);
+    let batches = running.take(15);
+    let mut ids = ids(&batches);
+    ids.retain(|id| id.starts_with("c-"));
+    assert_eq!(ids, (0..10).map(|id| format!("c-{id}")).collect::<Vec<_>>());
+    let effects = |fact: &&Fact| matches!(fact, Fact::Effect(_));
+    assert_eq!(batches.iter().flat_map(|batch| &batch.facts).filter(effects).count(), 1);
+
+    let sum = |count: &dyn Fn(&Intake) -> u64| -> u64 {
+        batches.iter().map(|batch| count(&batch.intake)).sum()
+    };
+    assert_eq!(sum(&|intake| intake.of(TopicKind::Clicks).read), 13);
+    assert_eq!(sum(&|intake| intake.of(TopicKind::Clicks).empty), 2);
+    assert_eq!(sum(&|i| i.of(TopicKind::Clicks).dead_lettered(ErrorCode::NotJson)), 1);
+    assert_eq!(sum(&|intake| intake.of(TopicKind::Effects).read), 2);
+    assert_eq!(sum(&|i| i.of(TopicKind::Effects).dead_lettered(ErrorCode::TooLate)), 1);
+    let mut reached: Vec<_> = batches.into_iter().flat_map(|batch| batch.positions).collect();
+    reached.sort();
+    reached.reverse();
+    reached.dedup_by(|a, b| (&a.topic, a.partition) == (&b.topic, b.partition));
+    assert_eq!(reached, [position(EFFECTS, 0, 2), position(CLICKS, 1, 3), position(CLICKS, 0, 10)]);
+
+    check_letter(&broker, bad);
+
+    assert!(running.health.is_ready());
+    assert!(running.health.last_message_ms().is_some());
+    for topic in TopicKind::ALL {
+        wait_until("lag 0", || running.health.lag_messages(topic) == 0);
+    }
+    broker.produce(CLICKS, 0, Some(&click(10)));
+    broker.flush();
+    wait_until("lag 1", || running.health.lag_messages(TopicKind::Clicks) == 1);
+    running.take(1);
+    wait_until("lag 0 again", || running.health.lag_messages(TopicKind::Clicks) == 0);
+    let health = running.health.clone();
+    running.stop().expect("a clean stop");
+    assert!(!health.is_ready());
+
+    let group: BaseConsumer = client(&broker.cluster.bootstrap_servers())
+        .set("group.id", "adtrail")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    list.add_partition(CLICKS, 0);
+    let told = group.committed_offsets(list, PATIENCE).expect("the group's offsets");
+    assert_eq!(told.elements()[0].offset(), Offset::Offset(11));
+}
+
+#[test]
+fn reading_goes_on_from_the_stores_positions() {
+    let broker = Broker::with_topics();
+    for id in 0..10 {
+        broker.produce(CLICKS, (id % 2) as i32, Some(&click(id)));
+    }
+    broker.flush();
+    let positions = [position(CLICKS, 0, 3), position(CLICKS, 1, 5), position("other", 0, 9)];
+    let running = Running::start(&broker.config(""), &positions);
+    assert_eq!(ids(&running.take(2)), ["c-6", "c-8"]);
+    running.stop().expect("a clean stop");
+}
+
+#[track_caller]
+fn check_out_of_range(wanted: i64) {
+    let broker = Broker::with_topics();
+    for id in 0..4 {
+        broker.produce(CLICKS, 1, Some(&click(id)));
+    }
+    broker.flush();
+    let running = Running::start(&broker.config(""), &[position(CLICKS, 1, wanted)]);
+    match running.thread.join().expect("no panic") {
+        Err(IngestError::OutOfRange { topic, partition: 1, wanted: found, low: 0, high: 4 }) => {
+            assert_eq!((&*topic, found), (CLICKS, wanted));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_position_beyond_the_end_is_fatal() {
+    check_out_of_range(5);
+}
+
+#[test]
+fn a_position_on_a_partition_that_is_gone_is_fatal() {
+    let broker = Broker::with_topics();
+    let running = Running::start(&broker.config(""), &[position(CLICKS, 2, 1)]);
+    let outcome = running.thread.join().expect("no panic");
+    assert!(
+        matches!(outcome, Err(IngestError::PartitionGone { partition: 2, partitions: 2, .. })),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_missing_topic_is_named_with_its_setting() {
+    let broker = Broker::new();
+    broker.cluster.create_topic(CLICKS, 1, 1).expect("a topic");
+    let running = Running::start(&broker.config(""), &[]);
+    let error = running.thread.join().expect("no panic").expect_err("no such topic").to_string();
+    assert!(error.contains("kafka.activations"), "{error}");
+    assert!(error.contains("\"adtrail.activations\""), "{error}");
+}
+
+#[test]
+fn an_unreachable_broker_is_waited_for_until_asked_to_stop() {
+    let running = Running::start(&config("127.0.0.1:1", ""), &[]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!running.health.is_connected());
+    assert!(!running.health.is_ready());
+    assert!(!running.thread.is_finished());
+    let asked = Instant::now();
+    running.stop().expect("a clean stop");
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn no_batch_passes_letters_that_are_not_acknowledged() {
+    let broker = Broker::with_topics();
+    let dlq = "adtrail.clicks.dlq";
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    broker.cluster.topic_error(dlq, denied).expect("a topic that fails");
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.produce(CLICKS, 0, Some(b"bad"));
+    broker.flush();
+    let held = Duration::from_secs(2);
+
+    let running = Running::start(&broker.config(""), &[]);
+    // The two can come in one batch or in two; the second is held either way.
+    let passed = running.batches.recv_timeout(held).map_or(0, |batch| batch.facts.len());
+    assert!(running.batches.recv_timeout(held).is_err(), "{passed} passed");
+    let health = running.health.clone();
+    wait_until("assigned", || health.is_assigned());
+    running.stop().expect("a clean stop");
+
+    let running = Running::start(&broker.config(""), &[position(CLICKS, 0, 1)]);
+    assert!(running.batches.recv_timeout(held).is_err());
+    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error(dlq, fine).expect("a topic that works");
+    let batches = running.take(1);
+    assert_eq!(batches[0].positions, [position(CLICKS, 0, 2)]);
+    assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
+    running.stop().expect("a clean stop");
+}
+
+#[test]
+fn large_values_come_and_go_whole() {
+    let broker = Broker::with_topics();
+    let large = vec![b'x'; 4 << 20];
+    broker.produce(CLICKS, 0, Some(&large));
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    let running = Running::start(&broker.config(""), &[]);
+    let batches = running.take(2);
+    let too_large =
+        |batch: &Batch| batch.intake.of(TopicKind::Clicks).dead_lettered(ErrorCode::TooLarge);
+    assert_eq!(batches.iter().map(too_large).sum::<u64>(), 1);
+    let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert!(found.1.as_ref() == Some(&large));
+    running.stop().expect("a clean stop");
+}
+
+/// Long enough for the reader to let go of its partitions.
+#[test]
+fn nothing_is_lost_or_doubled_by_a_long_wait() {
+    let broker = Broker::with_topics();
+    for id in 0..2_000 {
+        broker.produce(CLICKS, 0, Some(&click(id)));
+    }
+    broker.flush();
+    let running = Running::start(&broker.config("[ingest]\nbatch_records_max = 100"), &[]);
+    std::thread::sleep(Duration::from_secs(12));
+    let expected: Vec<_> = (0..2_000).map(|id| format!("c-{id}")).collect();
+    assert_eq!(ids(&running.take(2_000)), expected);
+    running.stop().expect("a clean stop");
+}
+
+#[test]
+fn a_receiver_that_is_gone_ends_reading() {
+    let broker = Broker::with_topics();
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    let Running { batches, thread, .. } = Running::start(&broker.config(""), &[]);
+    drop(batches);
+    let outcome = thread.join().expect("no panic");
+    assert!(matches!(outcome, Err(IngestError::NoReceiver)), "{outcome:?}");
+}
+
+#[test]
+fn the_partial_batch_is_handed_on_at_the_end() {
+    let broker = Broker::with_topics();
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    let running = Running::start(&broker.config("[ingest]\nbatch_age_max = \"1h\""), &[]);
+    wait_until("assigned", || running.health.is_assigned());
+    assert!(running.batches.recv_timeout(Duration::from_secs(2)).is_err());
+    running.shutdown.request();
+    assert_eq!(ids(&running.take(1)), ["c-0"]);
+    let disconnected = running.batches.recv_timeout(PATIENCE);
+    assert_eq!(disconnected.err(), Some(mpsc::RecvTimeoutError::Disconnected));
+    running.stop().expect("a clean stop");
+}

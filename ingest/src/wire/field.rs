@@ -1,0 +1,127 @@
+//! Values of the JSON as the parts of a fact: each reader says what it expects.
+
+use attribution::event::{self, EventTime, Pairs, Purpose, SpreadId};
+use serde_json::value::RawValue;
+
+use super::decimal::{DECIMAL_ALLOWED, is_plain_decimal};
+use super::fault::Fault;
+use super::time::{self, TIME_ALLOWED};
+use super::value::{Text, Value};
+
+const STRING: &str = "a string";
+const MAP: &str = "an object whose values are strings";
+const SPREADID: &str = "a whole number from 1 to 4294967295";
+const MILLISECONDS: &str = "milliseconds as a whole number, not below 0";
+const PURPOSE: &str = "\"ua\" or \"retargeting\"";
+
+/// So much of a member's key is repeated in a message.
+const KEY_CHARS_MAX: usize = 64;
+
+/// A text; empty where there is none.
+pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
+    match value {
+        Value::Absent => Ok(Box::default()),
+        Value::Text(text) => Ok(text.0.into()),
+        other => Err(Fault::wrong_type(field, &other, STRING)),
+    }
+}
+
+/// A text that must be there and not be empty.
+pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
+    let text = text(value, field)?;
+    if text.is_empty() { Err(Fault::missing(field, STRING)) } else { Ok(text) }
+}
+
+/// Keyed texts, sorted.
+pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
+    let members = match value {
+        Value::Absent => return Ok(Pairs::new()),
+        Value::Object(members) => members,
+        Value::Text(text) if text.0.is_empty() => return Ok(Pairs::new()),
+        other => return Err(Fault::wrong_type(field, &other, MAP)),
+    };
+    if let Some((key, what)) = members.other {
+        let key: String = key.chars().take(KEY_CHARS_MAX).collect();
+        let mut fault = Fault::bad_value(&format!("{field}.{key}"), what, STRING);
+        fault.code = super::ErrorCode::WrongType;
+        return Err(fault);
+    }
+    let mut pairs = members.texts;
+    event::sort_pairs(&mut pairs);
+    Ok(pairs)
+}
+
+pub fn required_time(value: &Value<'_>, field: &'static str) -> Result<EventTime, Fault> {
+    optional_time(value, field)?.ok_or_else(|| Fault::missing(field, TIME_ALLOWED))
+}
+
+pub fn optional_time(value: &Value<'_>, field: &'static str) -> Result<Option<EventTime>, Fault> {
+    if is_absent(value) {
+        return Ok(None);
+    }
+    time::read(value).map(Some).map_err(|(code, what)| {
+        let mut fault = Fault::bad_value(field, what, TIME_ALLOWED);
+        fault.code = code;
+        fault
+    })
+}
+
+pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, Fault> {
+    match value {
+        absent if is_absent(absent) => Err(Fault::missing("spreadid", SPREADID)),
+        Value::Unsigned(number) => u32::try_from(*number)
+            .ok()
+            .filter(|number| *number > 0)
+            .map(SpreadId)
+            .ok_or_else(|| Fault::bad_value("spreadid", "out of range", SPREADID)),
+        Value::Negative => Err(Fault::bad_value("spreadid", "out of range", SPREADID)),
+        other => Err(Fault::wrong_type("spreadid", other, SPREADID)),
+    }
+}
+
+pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, Fault> {
+    match value {
+        absent if is_absent(absent) => Ok(None),
+        Value::Unsigned(number) => Ok(Some(*number)),
+        Value::Negative => Err(Fault::bad_value("lookback_ms", "out of range", MILLISECONDS)),
+        other => Err(Fault::wrong_type("lookback_ms", other, MILLISECONDS)),
+    }
+}
+
+pub fn purpose(value: &Value<'_>) -> Result<Purpose, Fault> {
+    match value {
+        absent if is_absent(absent) => Ok(Purpose::Ua),
+        Value::Text(text) => match &*text.0 {
+            "ua" => Ok(Purpose::Ua),
+            "retargeting" => Ok(Purpose::Retargeting),
+            _ => Err(Fault::bad_value("purpose", "another string", PURPOSE)),
+        },
+        other => Err(Fault::wrong_type("purpose", other, PURPOSE)),
+    }
+}
+
+/// A decimal to the letter, given as string or as number; empty where there is none.
+pub fn revenue(raw: Option<&RawValue>) -> Result<Box<str>, Fault> {
+    let Some(raw) = raw.map(RawValue::get) else { return Ok(Box::default()) };
+    let value: Value<'_> = serde_json::from_str(raw)
+        .map_err(|_| Fault::bad_value("revenue", "unreadable", DECIMAL_ALLOWED))?;
+    let decimal = match &value {
+        Value::Text(Text(text)) => text,
+        Value::Unsigned(_) | Value::Negative | Value::Float => raw,
+        other => return Err(Fault::wrong_type("revenue", other, DECIMAL_ALLOWED)),
+    };
+    if decimal.is_empty() || is_plain_decimal(decimal) {
+        Ok(decimal.into())
+    } else {
+        Err(Fault::bad_value("revenue", "no such decimal", DECIMAL_ALLOWED))
+    }
+}
+
+/// An empty text is an absent one, of any type.
+fn is_absent(value: &Value<'_>) -> bool {
+    match value {
+        Value::Absent => true,
+        Value::Text(text) => text.0.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,39 @@
+//! What producers send, decoded: bytes → facts.
+
+mod decimal;
+mod error;
+mod fault;
+mod field;
+mod json;
+mod time;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+
+pub use self::error::{DecodeError, ErrorCode};
+use crate::topic::TopicKind;
+
+/// The longest event that is decoded.
+pub const EVENT_BYTES_MAX: usize = 1 << 20;
+
+/// Decodes one event and gives it its identity. `topic` says which types belong there and which
+/// one is meant where `type` is left out; a file of mixed events has none, so each says its own.
+pub fn decode(
+    value: &[u8],
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Fact, DecodeError> {
+    if value.len() > EVENT_BYTES_MAX {
+        return Err(too_large());
+    }
+    json::decode(value, topic, policy)
+}
+
+fn too_large() -> DecodeError {
+    let message = format!("the event is too long; allowed: at most {EVENT_BYTES_MAX} bytes");
+    DecodeError { code: ErrorCode::TooLarge, field: None, message }
+}

@@ -1,0 +1,145 @@
+//! A field's value as it stands in the JSON, borrowed where it can be.
+//!
+//! Which type a field must have depends on the event's family, and a field that the family does
+//! not have is ignored whatever it holds. So reading accepts every value and remembers what it
+//! is; what it should be is asked when the fact is built.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use attribution::event::Pairs;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// What a field holds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Value<'a> {
+    /// Left out, or null.
+    #[default]
+    Absent,
+    Text(Text<'a>),
+    Unsigned(u64),
+    Negative,
+    /// With a fraction or an exponent, or beyond 64 bits.
+    Float,
+    Boolean,
+    List,
+    Object(Members),
+}
+
+/// A text: borrowed, unless escapes had to be resolved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+/// What an object holds; null members are left out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Members {
+    /// In the order received.
+    pub texts: Pairs,
+    /// The key of the first member that is no text, and what it is.
+    pub other: Option<(Box<str>, &'static str)>,
+}
+
+impl Value<'_> {
+    /// What stands there instead of what was expected.
+    pub fn described(&self) -> &'static str {
+        match self {
+            Self::Absent => "null",
+            Self::Text(_) => "a string",
+            Self::Unsigned(_) => "a number",
+            Self::Negative => "a negative number",
+            Self::Float => "a number with a fraction or an exponent, or beyond 64 bits",
+            Self::Boolean => "a boolean",
+            Self::List => "an array",
+            Self::Object(_) => "an object",
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value<'de>, E> {
+        Ok(Value::Absent)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Value<'de>, E> {
+        TextVisitor.visit_borrowed_str(text).map(Value::Text)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value<'de>, E> {
+        TextVisitor.visit_str(text).map(Value::Text)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value<'de>, E> {
+        Ok(Value::Unsigned(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value<'de>, E> {
+        Ok(u64::try_from(number).map_or(Value::Negative, Value::Unsigned))
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Value<'de>, E> {
+        Ok(Value::Float)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Value<'de>, E> {
+        Ok(Value::Boolean)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value<'de>, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::List)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value<'de>, A::Error> {
+        let mut members = Members::default();
+        while let Some((key, value)) = object.next_entry::<Text<'de>, Value<'de>>()? {
+            match value {
+                Value::Text(text) => members.texts.push((key.0.into(), text.0.into())),
+                Value::Absent => {}
+                other if members.other.is_none() => {
+                    members.other = Some((key.0.into(), other.described()));
+                }
+                _ => {}
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
