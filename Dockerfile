@@ -1,0 +1,28 @@
+# The adtrail binary on a small Debian. Needs BuildKit, which is the default of current engines.
+FROM rust:1.95-bookworm AS build
+WORKDIR /src
+COPY scripts/install scripts/
+RUN scripts/install && rm -rf /var/lib/apt/lists/*
+COPY . .
+# The caches keep RocksDB and librdkafka (13 minutes on two cores) from one build to the next.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/target \
+    CARGO_TARGET_DIR=/target cargo build --release --locked --bin adtrail \
+    && install -D /target/release/adtrail /out/adtrail
+
+FROM debian:bookworm-slim
+# What the binary is linked to, certificates for brokers with TLS, and curl for the health check.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates curl libssl3 libstdc++6 zlib1g \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --home-dir /var/lib/adtrail --create-home adtrail
+COPY --from=build /out/adtrail /usr/local/bin/adtrail
+COPY LICENSE /usr/share/doc/adtrail/
+USER adtrail
+WORKDIR /var/lib/adtrail
+# The store, and all of it that must survive.
+VOLUME /var/lib/adtrail
+# Users, operators.
+EXPOSE 8080 8081
+ENTRYPOINT ["adtrail"]
+CMD ["run", "--config", "/etc/adtrail/adtrail.toml"]
