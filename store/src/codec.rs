@@ -1,0 +1,147 @@
+//! How values are written: a layout version, then varints and length-prefixed text.
+//!
+//! Drawn in `docs/format.md`. Reading checks everything: damaged bytes are an error, never a
+//! panic and never a wrong value that could have been told.
+
+pub mod home;
+pub mod row;
+
+use attribution::event::{EventTime, Pairs};
+
+use crate::StoreError;
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_varint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &Pairs) {
+    put_varint(out, pairs.len() as u64);
+    for (key, value) in pairs {
+        put_text(out, key);
+        put_text(out, value);
+    }
+}
+
+/// 0 for none, else the time plus one.
+pub(crate) fn put_time(out: &mut Vec<u8>, time: Option<EventTime>) {
+    put_varint(out, time.map_or(0, |time| time.millis() + 1));
+}
+
+/// Reads what the functions above wrote.
+pub(crate) struct Input<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub fn byte(&mut self) -> Result<u8, StoreError> {
+        let (byte, rest) = self.rest.split_first().ok_or_else(truncated)?;
+        self.rest = rest;
+        Ok(*byte)
+    }
+
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, StoreError> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(StoreError::corrupt("a number of more than 64 bits"))
+    }
+
+    pub fn varint_u32(&mut self) -> Result<u32, StoreError> {
+        u32::try_from(self.varint()?).map_err(|_| StoreError::corrupt("a number of more than 32 bits"))
+    }
+
+    #[inline]
+    pub fn text(&mut self) -> Result<&'a str, StoreError> {
+        let len = usize::try_from(self.varint()?).map_err(|_| truncated())?;
+        let (text, rest) = self.rest.split_at_checked(len).ok_or_else(truncated)?;
+        self.rest = rest;
+        std::str::from_utf8(text).map_err(|_| StoreError::corrupt("text that is not UTF-8"))
+    }
+
+    pub fn boxed(&mut self) -> Result<Box<str>, StoreError> {
+        self.text().map(Box::from)
+    }
+
+    pub fn pairs(&mut self) -> Result<Pairs, StoreError> {
+        let count = self.varint()?;
+        let mut pairs = Pairs::new();
+        for _ in 0..count {
+            pairs.push((self.boxed()?, self.boxed()?));
+        }
+        Ok(pairs)
+    }
+
+    pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
+        match self.varint()? {
+            0 => Ok(None),
+            plus_one => i64::try_from(plus_one - 1)
+                .ok()
+                .and_then(EventTime::from_millis)
+                .map(Some)
+                .ok_or_else(|| StoreError::corrupt("a time after the year 9999")),
+        }
+    }
+
+    pub fn some_time(&mut self) -> Result<EventTime, StoreError> {
+        self.time()?.ok_or_else(|| StoreError::corrupt("a missing time"))
+    }
+
+    /// All must have been read.
+    pub fn end(self) -> Result<(), StoreError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(StoreError::corrupt(format!("{} bytes after the value", self.rest.len())))
+        }
+    }
+}
+
+/// The value of an index entry: the hash under which its fact has its home.
+pub(crate) fn index_id(value: &[u8]) -> Result<u64, StoreError> {
+    let id = value.try_into().map_err(|_| StoreError::corrupt("an index entry's value"))?;
+    Ok(u64::from_be_bytes(id))
+}
+
+/// The entry of a table of names at a stored number.
+pub(crate) fn choose<T: Copy>(table: &[T], number: u8) -> Result<T, StoreError> {
+    table
+        .get(usize::from(number))
+        .copied()
+        .ok_or_else(|| StoreError::corrupt(format!("an unknown code: {number}")))
+}
+
+/// The number under which `choose` finds it; 0 stands for none.
+pub(crate) fn code<T: PartialEq>(table: &[T], value: Option<&T>) -> u8 {
+    let place = value.and_then(|value| table.iter().position(|entry| entry == value));
+    place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or(0)
+}
+
+pub(crate) fn choose_option<T: Copy>(table: &[T], number: u8) -> Result<Option<T>, StoreError> {
+    match number {
+        0 => Ok(None),
+        number => choose(table, number - 1).map(Some),
+    }
+}
+
+fn truncated() -> StoreError {
+    StoreError::corrupt("a value that ends too early")
+}

@@ -1,0 +1,267 @@
+//! Facts and their present decisions as bytes.
+//!
+//! Every value starts with its layout version and the fact's time, so that expiry needs to read
+//! no further.
+
+use attribution::attribute::{Credit, Decision};
+use attribution::event::{
+    Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch, TouchKind,
+};
+use attribution::ledger::{ActivationHome, EffectHome, Home, Present};
+use attribution::row::{
+    Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status,
+};
+
+use super::{
+    Input, choose, choose_option, code, put_pairs, put_text, put_time, put_varint,
+};
+use crate::StoreError;
+
+const VERSION: u8 = 1;
+
+const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
+const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
+
+/// Appends a home's value; the app and the family are in its key.
+pub fn encode(home: &Home, out: &mut Vec<u8>) {
+    out.push(VERSION);
+    put_time(out, Some(home.time()));
+    match home {
+        Home::Touch(touch) => put_touch(out, touch),
+        Home::Activation(home) => {
+            put_activation(out, &home.fact);
+            put_present(out, home.present.as_ref());
+            put_decision(out, home.decision.as_ref());
+        }
+        Home::Effect(home) => {
+            put_effect(out, &home.fact);
+            put_present(out, home.present.as_ref());
+        }
+    }
+}
+
+/// Reads a home of a family and app.
+pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError> {
+    let mut input = Input::new(bytes);
+    let version = input.byte()?;
+    if version != VERSION {
+        return Err(StoreError::corrupt(format!("a fact of layout version {version}")));
+    }
+    let time = input.some_time()?;
+    let home = match family {
+        Family::Touch => Home::Touch(Box::new(touch(&mut input, pid, time)?)),
+        Family::Activation => Home::Activation(Box::new(ActivationHome {
+            fact: activation(&mut input, pid, time)?,
+            present: present(&mut input)?,
+            decision: decision(&mut input)?,
+        })),
+        Family::Effect => Home::Effect(Box::new(EffectHome {
+            fact: effect(&mut input, pid, time)?,
+            present: present(&mut input)?,
+        })),
+    };
+    input.end()?;
+    Ok(home)
+}
+
+fn put_touch(out: &mut Vec<u8>, touch: &Touch) {
+    put_id(out, &touch.id, &touch.click_id);
+    out.push(code(&TOUCH_KINDS, Some(&touch.kind)));
+    out.push(code(&PURPOSES, Some(&touch.purpose)));
+    put_varint(out, u64::from(touch.spreadid.0));
+    put_varint(out, touch.lookback_ms.map_or(0, |ms| ms.saturating_add(1)));
+    put_pairs(out, &touch.ids);
+    put_device(out, &touch.device);
+    put_text(out, &touch.site);
+    put_pairs(out, &touch.params);
+}
+
+fn touch(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<Touch, StoreError> {
+    let (id, click_id) = id(input)?;
+    Ok(Touch {
+        pid,
+        id,
+        click_id,
+        kind: chosen(&TOUCH_KINDS, input)?,
+        purpose: chosen(&PURPOSES, input)?,
+        spreadid: SpreadId(input.varint_u32()?),
+        time,
+        lookback_ms: input.varint()?.checked_sub(1),
+        ids: input.pairs()?,
+        device: device(input)?,
+        site: input.boxed()?,
+        params: input.pairs()?,
+    })
+}
+
+/// A touch's id is nearly always its click id to the letter: then it is written once.
+fn put_id(out: &mut Vec<u8>, id: &str, click_id: &str) {
+    put_text(out, id);
+    if id == click_id {
+        out.push(1);
+    } else {
+        out.push(0);
+        put_text(out, click_id);
+    }
+}
+
+fn id(input: &mut Input<'_>) -> Result<(Box<str>, Box<str>), StoreError> {
+    let id = input.boxed()?;
+    let click_id = if input.byte()? == 1 { id.clone() } else { input.boxed()? };
+    Ok((id, click_id))
+}
+
+fn put_activation(out: &mut Vec<u8>, activation: &Activation) {
+    put_text(out, &activation.id);
+    put_time(out, activation.install_begin_time);
+    put_text(out, &activation.click_id);
+    put_pairs(out, &activation.ids);
+    put_device(out, &activation.device);
+    put_text(out, &activation.app_version);
+    put_pairs(out, &activation.props);
+}
+
+fn activation(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<Activation, StoreError> {
+    Ok(Activation {
+        pid,
+        id: input.boxed()?,
+        time,
+        install_begin_time: input.time()?,
+        click_id: input.boxed()?,
+        ids: input.pairs()?,
+        device: device(input)?,
+        app_version: input.boxed()?,
+        props: input.pairs()?,
+    })
+}
+
+fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
+    put_text(out, &effect.id);
+    put_text(out, &effect.name);
+    put_pairs(out, &effect.ids);
+    put_device(out, &effect.device);
+    put_text(out, &effect.app_version);
+    put_text(out, &effect.revenue);
+    put_text(out, &effect.currency);
+    put_pairs(out, &effect.props);
+}
+
+fn effect(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<Effect, StoreError> {
+    Ok(Effect {
+        pid,
+        id: input.boxed()?,
+        name: input.boxed()?,
+        time,
+        ids: input.pairs()?,
+        device: device(input)?,
+        app_version: input.boxed()?,
+        revenue: input.boxed()?,
+        currency: input.boxed()?,
+        props: input.pairs()?,
+    })
+}
+
+fn put_device(out: &mut Vec<u8>, device: &Device) {
+    for text in [&device.ip, &device.ua, &device.model, &device.os, &device.os_version] {
+        put_text(out, text);
+    }
+}
+
+fn device(input: &mut Input<'_>) -> Result<Device, StoreError> {
+    Ok(Device {
+        ip: input.boxed()?,
+        ua: input.boxed()?,
+        model: input.boxed()?,
+        os: input.boxed()?,
+        os_version: input.boxed()?,
+    })
+}
+
+fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
+    put_time(out, present.map(|present| present.event_time));
+    let Some(present) = present else { return };
+    put_varint(out, u64::from(present.revision));
+    put_varint(out, u64::from(present.spreadid.0));
+    out.push(code(&Status::ALL, Some(&present.status)));
+    out.extend_from_slice(&present.digest.to_be_bytes());
+}
+
+fn present(input: &mut Input<'_>) -> Result<Option<Present>, StoreError> {
+    let Some(event_time) = input.time()? else { return Ok(None) };
+    let mut present = Present {
+        event_time,
+        revision: input.varint_u32()?,
+        spreadid: SpreadId(input.varint_u32()?),
+        status: chosen(&Status::ALL, input)?,
+        digest: 0,
+    };
+    for _ in 0..8 {
+        present.digest = present.digest << 8 | u64::from(input.byte()?);
+    }
+    Ok(Some(present))
+}
+
+fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
+    out.push(code(&InstallType::ALL, decision.map(|decision| &decision.install_type)));
+    let Some(Decision { original, credit, .. }) = decision else { return };
+    put_text(out, original.as_deref().unwrap_or_default());
+    out.push(code(&Status::ALL, Some(&credit.status)));
+    put_varint(out, u64::from(credit.spreadid.0));
+    out.push(code(&RejectReason::ALL, credit.reject_reason.as_ref()));
+    put_time(out, credit.touch.as_ref().map(|touch| touch.time));
+    if let Some(touch) = &credit.touch {
+        out.push(code(&TOUCH_KINDS, Some(&touch.kind)));
+        put_text(out, &touch.click_id);
+        out.push(code(&MatchType::ALL, Some(&touch.match_type)));
+    }
+    put_varint(out, credit.contributors.len() as u64);
+    for contributor in &credit.contributors {
+        put_varint(out, u64::from(contributor.spreadid.0));
+        out.push(code(&TOUCH_KINDS, Some(&contributor.kind)));
+        put_time(out, Some(contributor.time));
+        out.push(code(&MatchType::ALL, Some(&contributor.match_type)));
+    }
+}
+
+fn decision(input: &mut Input<'_>) -> Result<Option<Decision>, StoreError> {
+    let Some(install_type) = choose_option(&InstallType::ALL, input.byte()?)? else {
+        return Ok(None);
+    };
+    let original = Some(input.boxed()?).filter(|id| !id.is_empty());
+    Ok(Some(Decision { install_type, original, credit: credit(input)? }))
+}
+
+fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
+    let mut credit = Credit {
+        status: chosen(&Status::ALL, input)?,
+        spreadid: SpreadId(input.varint_u32()?),
+        reject_reason: choose_option(&RejectReason::ALL, input.byte()?)?,
+        touch: None,
+        contributors: Vec::new(),
+    };
+    if let Some(time) = input.time()? {
+        credit.touch = Some(CreditedTouch {
+            time,
+            kind: chosen(&TOUCH_KINDS, input)?,
+            click_id: input.boxed()?,
+            match_type: chosen(&MatchType::ALL, input)?,
+        });
+    }
+    for _ in 0..input.varint()? {
+        credit.contributors.push(Contributor {
+            spreadid: SpreadId(input.varint_u32()?),
+            kind: chosen(&TOUCH_KINDS, input)?,
+            time: input.some_time()?,
+            match_type: chosen(&MatchType::ALL, input)?,
+        });
+    }
+    Ok(credit)
+}
+
+/// What `code` wrote of a value that is never absent.
+fn chosen<T: Copy>(table: &[T], input: &mut Input<'_>) -> Result<T, StoreError> {
+    match input.byte()? {
+        0 => Err(StoreError::corrupt("a missing code")),
+        number => choose(table, number - 1),
+    }
+}

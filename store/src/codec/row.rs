@@ -1,0 +1,269 @@
+//! The exported row as bytes, read back without copying.
+
+use attribution::event::{EventTime, SpreadId, TouchKind};
+use attribution::row::{
+    CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType, RejectReason, Row, Status,
+};
+
+use super::{Input, choose, choose_option, code, put_text, put_time, put_varint};
+use crate::StoreError;
+
+const VERSION: u8 = 1;
+
+/// The text cells of a row, in the order in which they are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextCell {
+    EventName,
+    EventId,
+    ClickId,
+    ActivationId,
+    Oaid,
+    Gaid,
+    Idfa,
+    Caid,
+    Idfv,
+    Imei,
+    AndroidId,
+    Mac,
+    Ip,
+    Ua,
+    DeviceModel,
+    Os,
+    OsVersion,
+    AppVersion,
+    Revenue,
+    Currency,
+    Props,
+}
+
+pub const TEXT_CELLS: usize = TextCell::Props as usize + 1;
+
+const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
+
+/// A stored row. Its key holds the rest: app, event time, campaign and seq.
+#[derive(Debug, Clone)]
+pub struct RowView<'a> {
+    pub revision: u32,
+    pub event_type: EventType,
+    pub status: Status,
+    pub install_type: Option<InstallType>,
+    pub match_type: Option<MatchType>,
+    pub touch_kind: Option<TouchKind>,
+    pub touch_time: Option<EventTime>,
+    pub activation_time: Option<EventTime>,
+    pub reject_reason: Option<RejectReason>,
+    contributors: [Option<Contributor>; CONTRIBUTORS_MAX],
+    text: [&'a str; TEXT_CELLS],
+    /// A bit per text cell, by [`TextCell`]: whether CSV must quote it.
+    pub needs_quotes: u32,
+}
+
+impl<'a> RowView<'a> {
+    /// Reads a stored row.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, StoreError> {
+        let mut input = Input::new(bytes);
+        let version = input.byte()?;
+        if version != VERSION {
+            return Err(StoreError::corrupt(format!("a row of layout version {version}")));
+        }
+        let mut row = Self {
+            revision: input.varint_u32()?,
+            event_type: choose(&EventType::ALL, input.byte()?)?,
+            status: choose(&Status::ALL, input.byte()?)?,
+            install_type: choose_option(&InstallType::ALL, input.byte()?)?,
+            match_type: choose_option(&MatchType::ALL, input.byte()?)?,
+            touch_kind: choose_option(&TOUCH_KINDS, input.byte()?)?,
+            reject_reason: choose_option(&RejectReason::ALL, input.byte()?)?,
+            touch_time: input.time()?,
+            activation_time: input.time()?,
+            contributors: [const { None }; CONTRIBUTORS_MAX],
+            text: [""; TEXT_CELLS],
+            needs_quotes: 0,
+        };
+        let count = usize::from(input.byte()?);
+        let contributors = row
+            .contributors
+            .get_mut(..count)
+            .ok_or_else(|| StoreError::corrupt(format!("{count} contributors")))?;
+        for contributor in contributors {
+            *contributor = Some(Contributor {
+                spreadid: SpreadId(input.varint_u32()?),
+                kind: choose(&TOUCH_KINDS, input.byte()?)?,
+                time: input.some_time()?,
+                match_type: choose(&MatchType::ALL, input.byte()?)?,
+            });
+        }
+        row.needs_quotes = input.varint_u32()?;
+        let present = input.varint_u32()?;
+        if present >> TEXT_CELLS != 0 {
+            return Err(StoreError::corrupt("a row with unknown cells"));
+        }
+        for (cell, text) in row.text.iter_mut().enumerate() {
+            if present >> cell & 1 == 1 {
+                *text = input.text()?;
+            }
+        }
+        input.end()?;
+        Ok(row)
+    }
+
+    /// Empty where there is nothing.
+    #[inline]
+    pub fn text(&self, cell: TextCell) -> &'a str {
+        self.text[cell as usize]
+    }
+
+    #[inline]
+    pub fn must_quote(&self, cell: TextCell) -> bool {
+        self.needs_quotes >> (cell as u32) & 1 == 1
+    }
+
+    /// Newest first.
+    pub fn contributor(&self, index: usize) -> Option<&Contributor> {
+        self.contributors.get(index)?.as_ref()
+    }
+}
+
+/// Appends a row's value; what is in the key is left out.
+pub fn encode(row: &Row, out: &mut Vec<u8>) {
+    let touch = row.touch.as_ref();
+    out.push(VERSION);
+    put_varint(out, u64::from(row.revision));
+    // Types and statuses are never absent, so their codes start at 0.
+    out.push(code(&EventType::ALL, Some(&row.event_type)).saturating_sub(1));
+    out.push(code(&Status::ALL, Some(&row.status)).saturating_sub(1));
+    out.push(code(&InstallType::ALL, row.install_type.as_ref()));
+    out.push(code(&MatchType::ALL, touch.map(|touch| &touch.match_type)));
+    out.push(code(&TOUCH_KINDS, touch.map(|touch| &touch.kind)));
+    out.push(code(&RejectReason::ALL, row.reject_reason.as_ref()));
+    put_time(out, touch.map(|touch| touch.time));
+    put_time(out, row.activation.as_ref().map(|activation| activation.time));
+    let contributors = row.contributors.get(..CONTRIBUTORS_MAX).unwrap_or(&row.contributors);
+    out.push(contributors.len() as u8);
+    for contributor in contributors {
+        put_varint(out, u64::from(contributor.spreadid.0));
+        out.push(code(&TOUCH_KINDS, Some(&contributor.kind)).saturating_sub(1));
+        put_time(out, Some(contributor.time));
+        out.push(code(&MatchType::ALL, Some(&contributor.match_type)).saturating_sub(1));
+    }
+    let props = props_json(row);
+    let text = cells(row, &props);
+    let bits = |is_set: fn(&str) -> bool| {
+        let bit = |(cell, text): (usize, &&str)| u64::from(is_set(text)) << cell;
+        text.iter().enumerate().map(bit).sum::<u64>()
+    };
+    put_varint(out, bits(needs_quotes));
+    put_varint(out, bits(|text| !text.is_empty()));
+    for text in text.iter().filter(|text| !text.is_empty()) {
+        put_text(out, text);
+    }
+}
+
+fn cells<'a>(row: &'a Row, props: &'a str) -> [&'a str; TEXT_CELLS] {
+    let touch = row.touch.as_ref();
+    let [oaid, gaid, idfa, caid, idfv, imei, android_id, mac] = &row.ids;
+    [
+        &row.event_name,
+        &row.event_id,
+        touch.map_or("", |touch| &touch.click_id),
+        row.activation.as_ref().map_or("", |activation| &activation.id),
+        oaid,
+        gaid,
+        idfa,
+        caid,
+        idfv,
+        imei,
+        android_id,
+        mac,
+        &row.device.ip,
+        &row.device.ua,
+        &row.device.model,
+        &row.device.os,
+        &row.device.os_version,
+        &row.app_version,
+        &row.revenue,
+        &row.currency,
+        props,
+    ]
+}
+
+/// Compact JSON with sorted keys, which they are already; nothing where there are none.
+fn props_json(row: &Row) -> String {
+    if row.props.is_empty() {
+        return String::new();
+    }
+    let pairs = row.props.iter().map(|(key, value)| (key.to_string(), (**value).into()));
+    serde_json::Value::Object(pairs.collect()).to_string()
+}
+
+/// Whether a CSV reader needs quotes around the text.
+fn needs_quotes(text: &str) -> bool {
+    text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'))
+}
+
+#[cfg(test)]
+mod tests {
+    use attribution::event::{Device, Pid};
+    use attribution::ids::IdKind;
+    use attribution::row::{ActivationRef, CreditedTouch};
+
+    use super::*;
+
+    pub fn sample() -> Row {
+        let at = |millis| EventTime::from_millis(millis).unwrap();
+        let match_type = MatchType::Device(IdKind::AndroidId);
+        let contributor = Contributor {
+            spreadid: SpreadId(u32::MAX),
+            kind: TouchKind::Impression,
+            time: EventTime::MAX,
+            match_type: MatchType::IpUa,
+        };
+        Row {
+            pid: Pid(1),
+            event_time: at(5),
+            spreadid: SpreadId(7),
+            seq: 9,
+            revision: 300,
+            event_type: EventType::Effect,
+            event_name: "purchase, or so".into(),
+            event_id: "e-1".into(),
+            status: Status::Attributed,
+            install_type: Some(InstallType::Reinstall),
+            touch: Some(CreditedTouch { kind: TouchKind::Click, time: at(0), click_id: "c".into(), match_type }),
+            activation: Some(ActivationRef { id: "a-1".into(), time: at(4) }),
+            reject_reason: None,
+            contributors: vec![contributor.clone(), contributor],
+            ids: Default::default(),
+            device: Device { ua: "über \"x\"".into(), ..Device::default() },
+            app_version: "".into(),
+            revenue: "9.99".into(),
+            currency: "CNY".into(),
+            props: vec![("a".into(), "1\n".into()), ("b".into(), "\"".into())],
+        }
+    }
+
+    #[test]
+    fn rows_come_back() {
+        let mut bytes = Vec::new();
+        encode(&sample(), &mut bytes);
+        let view = RowView::decode(&bytes).unwrap();
+        assert_eq!(view.revision, 300);
+        assert_eq!((view.event_type, view.status), (EventType::Effect, Status::Attributed));
+        assert_eq!(view.match_type, Some(MatchType::Device(IdKind::AndroidId)));
+        assert_eq!((view.touch_kind, view.touch_time), (Some(TouchKind::Click), EventTime::from_millis(0)));
+        assert_eq!(view.contributor(1), sample().contributors.get(1));
+        assert_eq!(view.contributor(2), None);
+        assert_eq!(view.text(TextCell::Props), r#"{"a":"1\n","b":"\""}"#);
+        assert!(view.must_quote(TextCell::EventName) && view.must_quote(TextCell::Ua));
+        assert!(view.must_quote(TextCell::Props) && !view.must_quote(TextCell::EventId));
+    }
+
+    #[test]
+    fn cut_or_longer_rows_are_errors() {
+        let mut bytes = Vec::new();
+        encode(&sample(), &mut bytes);
+        assert!((0..bytes.len()).all(|len| RowView::decode(&bytes[..len]).is_err()));
+        bytes.push(0);
+        assert!(RowView::decode(&bytes).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! The store of one machine: one RocksDB in the process, a column family per table.
+//!
+//! Everything that a batch writes goes into one write batch, so after a crash either all of it
+//! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
+//! that were recorded and are not committed yet wait in [`pending`] and are part of every read.
+
+mod options;
+mod pending;
+mod tables;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use attribution::event::{EventTime, Family, Pid};
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+};
+use attribution::policy::Policy;
+use attribution::row::{EventType, Status};
+use foldhash::fast::FixedState;
+use rocksdb::{WriteBatch, WriteOptions};
+
+use crate::StoreError;
+use crate::codec;
+use crate::key::{self, FACT_PREFIX_BYTES, RowKey};
+use crate::scan::Reader;
+use pending::Pending;
+use tables::{Meta, Tables};
+
+pub use options::Retention;
+pub(crate) use tables::EVENTS;
+
+/// The writing side of an embedded store; there is one per directory.
+pub struct Embedded {
+    tables: Tables,
+    meta: Meta,
+    partitions: HashMap<Pid, u16, FixedState>,
+    pending: Pending,
+    retention: Retention,
+}
+
+/// Rows by type and status.
+pub type StatusCounts = HashMap<(EventType, Status), u64>;
+
+impl Embedded {
+    /// Opens the store of the settings, creating it where there is none.
+    pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
+        let retention = Retention::new(settings.retention_ms);
+        retention.update(now());
+        let tables = Tables::open(&settings.path, &retention)?;
+        let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
+        let partitions = policy
+            .apps()
+            .map(|app| (app.pid, key::partition(&app.key, settings.partitions)))
+            .collect();
+        Ok(Self { tables, meta, partitions, pending: Pending::default(), retention })
+    }
+
+    /// A reading side, for any number of threads.
+    pub fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.tables.db), self.meta.partitions, self.retention.clone())
+    }
+
+    /// The rows that there are, by type and status, since the store was created.
+    pub fn status_counts(&self) -> StatusCounts {
+        let mut counts = StatusCounts::new();
+        for event_type in EventType::ALL {
+            for status in Status::ALL {
+                counts.insert((event_type, status), self.meta.count(event_type, status));
+            }
+        }
+        counts
+    }
+
+    /// What the engine says of itself, by name; for metrics.
+    pub fn engine_figures(&self) -> Vec<(&'static str, u64)> {
+        self.tables.figures()
+    }
+
+    fn row_key(&self, pid: Pid, event_time: EventTime, spreadid: u32, seq: u64) -> key::Key {
+        let partition = self.partitions.get(&pid).copied().unwrap_or_default();
+        let spreadid = attribution::event::SpreadId(spreadid);
+        RowKey { partition, pid, event_time, spreadid, seq }.encode()
+    }
+
+    fn put_decision(&mut self, batch: &mut WriteBatch, write: &DecisionWrite) {
+        let row = &write.row;
+        let new_key = self.row_key(row.pid, row.event_time, row.spreadid.0, row.seq);
+        if let Some(old) = &write.replaced {
+            let old_key = self.row_key(row.pid, old.event_time, old.spreadid.0, row.seq);
+            if old_key != new_key {
+                batch.delete_cf(self.tables.events(), old_key);
+            }
+            self.meta.remove(row.event_type, old.status);
+        }
+        self.meta.add(row.event_type, row.status);
+        let mut value = Vec::with_capacity(384);
+        codec::row::encode(row, &mut value);
+        batch.put_cf(self.tables.events(), new_key, value);
+        self.pending.put_home(&write.key, &write.home);
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Embedded").field("path", &self.tables.db.path()).finish_non_exhaustive()
+    }
+}
+
+impl Ledger for Embedded {
+    type Error = StoreError;
+
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.tables.positions()
+    }
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let mut homes: Vec<Option<Home>> = Vec::with_capacity(keys.len());
+        let mut missing: Vec<(usize, FactKey)> = Vec::new();
+        for (place, fact) in keys.iter().enumerate() {
+            let known = self.pending.get(fact.family, &key::home(fact));
+            if known.is_none() {
+                missing.push((place, *fact));
+            }
+            homes.push(known.map(|value| codec::home::decode(fact.family, fact.pid, value)).transpose()?);
+        }
+        self.tables.homes(&missing, &mut homes)?;
+        Ok(homes)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        let mut pages = vec![Vec::new(); scans.len()];
+        for family in [Family::Touch, Family::Activation, Family::Effect] {
+            let mut order: Vec<usize> =
+                (0..scans.len()).filter(|place| scans[*place].family == family).collect();
+            if order.is_empty() {
+                continue;
+            }
+            order.sort_unstable_by_key(|place| scans[*place].key);
+            let mut entries = self.tables.index_iterator(family);
+            for place in order {
+                pages[place] = page(&mut entries, &self.pending, &scans[place])?;
+            }
+        }
+        Ok(pages)
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        for write in &facts {
+            let family = write.key.family;
+            self.pending.put_home(&write.key, &write.home);
+            for (found_by, time) in &write.stale {
+                self.pending.delete(family, key::index(*found_by, &write.key, *time));
+            }
+            let id = write.key.id.0.to_be_bytes();
+            for found_by in &write.index {
+                self.pending.put(family, key::index(*found_by, &write.key, write.home.time()), &id);
+            }
+        }
+        self.pending.sort();
+        Ok(Vec::new())
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        positions: &[Position],
+    ) -> Result<Vec<FactKey>, StoreError> {
+        let mut batch = WriteBatch::default();
+        for write in &decisions {
+            self.put_decision(&mut batch, write);
+        }
+        self.pending.sort();
+        self.pending.drain_into(&mut batch, &self.tables);
+        for position in positions {
+            let next_offset = position.next_offset.to_be_bytes();
+            batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+        }
+        if !decisions.is_empty() {
+            self.meta.put(&mut batch, &self.tables);
+        }
+        self.tables.db.write_opt(batch, &write_options())?;
+        self.retention.update(now());
+        Ok(Vec::new())
+    }
+}
+
+/// The log is written and not synced: what a power cut takes from its end takes its positions
+/// with it.
+fn write_options() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_memtable_insert_hint_per_batch(true);
+    options
+}
+
+/// One page of a scan: what is stored and what is pending, merged in key order.
+fn page(
+    entries: &mut rocksdb::DBRawIterator<'_>,
+    pending: &Pending,
+    scan: &Scan,
+) -> Result<Vec<IndexEntry>, StoreError> {
+    let mut page = Vec::new();
+    if scan.newest < scan.oldest {
+        return Ok(page);
+    }
+    let first = match &scan.after {
+        Some(entry) => key::index(scan.key, &entry.fact, entry.time),
+        None => key::index_from(scan.key, scan.pid, scan.newest),
+    };
+    let prefix = &first[..FACT_PREFIX_BYTES];
+    let mut waiting = pending.from(scan.family, &first).iter().peekable();
+    entries.seek(first);
+    while page.len() < scan.limit {
+        let stored = entries.key().filter(|key| key.starts_with(prefix));
+        let next = waiting.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
+        let (key, id) = match (stored, next) {
+            (None, None) => break,
+            // What is pending stands before what is stored, and in place of it.
+            (stored, Some(next)) if stored.is_none_or(|stored| &next.key[..] <= stored) => {
+                waiting.next();
+                if stored == Some(&next.key[..]) {
+                    entries.next();
+                }
+                match pending.value(next) {
+                    Some(id) => (next.key, codec::index_id(id)?),
+                    None => continue,
+                }
+            }
+            (Some(stored), _) => {
+                let found = (copy(stored)?, codec::index_id(entries.value().unwrap_or_default())?);
+                entries.next();
+                found
+            }
+            (None, Some(_)) => break,
+        };
+        if scan.after.is_some() && key == first {
+            continue;
+        }
+        let entry = key::decode_index(scan.family, &key, id)
+            .ok_or_else(|| StoreError::corrupt("an index entry"))?;
+        if entry.time < scan.oldest {
+            break;
+        }
+        page.push(entry);
+    }
+    entries.status()?;
+    Ok(page)
+}
+
+fn copy(key: &[u8]) -> Result<key::Key, StoreError> {
+    key.try_into().map_err(|_| StoreError::corrupt("a key of an unknown length"))
+}
+
+/// The machine's time, for retention alone; no decision depends on it.
+fn now() -> EventTime {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    i64::try_from(millis).ok().and_then(EventTime::from_millis).unwrap_or_default()
+}
+
+/// Opens the store of a directory for reading beside the process that writes it.
+pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> {
+    let path: &Path = &settings.path;
+    let retention = Retention::new(settings.retention_ms);
+    retention.update(now());
+    let tables = Tables::open_for_reading(path)?;
+    let meta = Meta::load(&tables, path, settings.partitions)?;
+    Ok(Reader::new(tables.db, meta.partitions, retention))
+}

@@ -1,0 +1,103 @@
+//! How RocksDB is set up, and which rows are too old to keep.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use attribution::event::EventTime;
+use rocksdb::{
+    BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, Options, SliceTransform,
+};
+
+use crate::key::{FACT_PREFIX_BYTES, RowKey};
+
+const MIB: usize = 1 << 20;
+/// Shared by all tables, index and filter blocks included.
+const BLOCK_CACHE_BYTES: usize = 192 * MIB;
+/// All memtables together; half of it in each direction of a flush.
+const WRITE_BUFFERS_BYTES: usize = 192 * MIB;
+const WRITE_BUFFER_BYTES: usize = 64 * MIB;
+const WAL_BYTES_MAX: u64 = 512 * MIB as u64;
+
+/// The event time before which rows are neither shown nor kept.
+#[derive(Debug, Clone)]
+pub struct Retention {
+    keep_ms: Option<u64>,
+    oldest_ms: Arc<AtomicU64>,
+}
+
+impl Retention {
+    /// `None` keeps all.
+    pub fn new(keep_ms: Option<u64>) -> Self {
+        Self { keep_ms, oldest_ms: Arc::default() }
+    }
+
+    pub fn update(&self, now: EventTime) {
+        if let Some(keep_ms) = self.keep_ms {
+            self.oldest_ms.store(now.minus(keep_ms).millis(), Ordering::Relaxed);
+        }
+    }
+
+    pub fn oldest(&self) -> EventTime {
+        EventTime::default().plus(self.oldest_ms.load(Ordering::Relaxed))
+    }
+}
+
+/// Options of the whole engine.
+pub fn engine() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_db_write_buffer_size(WRITE_BUFFERS_BYTES);
+    options.set_max_total_wal_size(WAL_BYTES_MAX);
+    options.increase_parallelism(std::thread::available_parallelism().map_or(2, |n| n.get() as i32));
+    options.set_keep_log_file_num(4);
+    options.set_max_open_files(-1);
+    options
+}
+
+/// Options of the tables of facts: looked up by whole key or by prefix.
+pub fn facts(cache: &Cache) -> Options {
+    let mut options = table(cache, 8 * 1024);
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
+    options.set_memtable_prefix_bloom_ratio(0.1);
+    options.set_memtable_whole_key_filtering(false);
+    options
+}
+
+/// Options of the table of rows: scanned in key order.
+pub fn events(cache: &Cache, retention: &Retention) -> Options {
+    let mut options = table(cache, 32 * 1024);
+    let retention = retention.clone();
+    options.set_compaction_filter("retention", move |_, key, _| match RowKey::decode(key) {
+        Some(key) if key.event_time < retention.oldest() => CompactionDecision::Remove,
+        _ => CompactionDecision::Keep,
+    });
+    options
+}
+
+/// Options of the small tables: positions, meta.
+pub fn small() -> Options {
+    Options::default()
+}
+
+pub fn cache() -> Cache {
+    Cache::new_lru_cache(BLOCK_CACHE_BYTES)
+}
+
+fn table(cache: &Cache, block_bytes: usize) -> Options {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(cache);
+    blocks.set_block_size(block_bytes);
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_whole_key_filtering(false);
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    blocks.set_format_version(6);
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&blocks);
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    options
+}

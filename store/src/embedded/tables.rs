@@ -1,0 +1,253 @@
+//! The tables in RocksDB, and what a store says of itself.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use attribution::event::Family;
+use attribution::ledger::{FactKey, Home, Position};
+use attribution::row::{EventType, Status};
+use rocksdb::{
+    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, ReadOptions, WriteBatch,
+};
+
+use super::options::{self, Retention};
+use crate::StoreError;
+use crate::codec;
+use crate::key;
+
+pub const EVENTS: &str = "events";
+const TOUCHES: &str = "touches";
+const ACTIVATIONS: &str = "activations";
+const EFFECTS: &str = "effects";
+const OFFSETS: &str = "offsets";
+const META: &str = "meta";
+const TABLES: [&str; 6] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, META];
+
+/// The version of all layouts together.
+const LAYOUT_VERSION: u32 = 1;
+const META_LAYOUT: &[u8] = b"layout";
+const META_PARTITIONS: &[u8] = b"partitions";
+const META_COUNTS: &[u8] = b"counts";
+
+/// An open RocksDB with all its tables.
+pub struct Tables {
+    pub db: Arc<DB>,
+}
+
+impl Tables {
+    pub fn open(path: &Path, retention: &Retention) -> Result<Self, StoreError> {
+        refuse_foreign(path)?;
+        std::fs::create_dir_all(path).map_err(|error| unwritable(path, &error.to_string()))?;
+        let cache = options::cache();
+        let tables = descriptors(&cache, retention);
+        let db = DB::open_cf_descriptors(&options::engine(), path, tables)
+            .map_err(|error| opening(path, error))?;
+        Ok(Self { db: Arc::new(db) })
+    }
+
+    pub fn open_for_reading(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing { path: path.into() });
+        }
+        refuse_foreign(path)?;
+        let cache = options::cache();
+        let tables = || descriptors(&cache, &Retention::new(None));
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut engine = options::engine();
+            engine.create_if_missing(false);
+            engine.create_missing_column_families(false);
+            match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
+                Ok(db) => return Ok(Self { db: Arc::new(db) }),
+                // The writing process may delete a file between its listing and its opening.
+                Err(_) if attempts < 10 => std::thread::sleep(std::time::Duration::from_millis(50)),
+                Err(error) => return Err(opening(path, error)),
+            }
+        }
+    }
+
+    pub fn events(&self) -> &ColumnFamily {
+        self.table(EVENTS)
+    }
+
+    pub fn offsets(&self) -> &ColumnFamily {
+        self.table(OFFSETS)
+    }
+
+    pub fn facts(&self, family: Family) -> &ColumnFamily {
+        self.table(match family {
+            Family::Touch => TOUCHES,
+            Family::Activation => ACTIVATIONS,
+            Family::Effect => EFFECTS,
+        })
+    }
+
+    #[allow(clippy::expect_used, reason = "all tables are opened or created with the store")]
+    fn table(&self, name: &str) -> &ColumnFamily {
+        self.db.cf_handle(name).expect("table is open")
+    }
+
+    /// An iterator that only sees keys of the prefix which it was last sought to.
+    pub fn index_iterator(&self, family: Family) -> DBRawIterator<'_> {
+        let mut options = ReadOptions::default();
+        options.set_prefix_same_as_start(true);
+        self.db.raw_iterator_cf_opt(self.facts(family), options)
+    }
+
+    /// Fills the places of the homes that are stored; keys of a family come in key order.
+    pub fn homes(
+        &self,
+        missing: &[(usize, FactKey)],
+        homes: &mut [Option<Home>],
+    ) -> Result<(), StoreError> {
+        for family in [Family::Touch, Family::Activation, Family::Effect] {
+            let wanted: Vec<_> = missing.iter().filter(|(_, fact)| fact.family == family).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let keys: Vec<_> = wanted.iter().map(|(_, fact)| key::home(fact)).collect();
+            let is_sorted = keys.is_sorted();
+            let values = self.db.batched_multi_get_cf(self.facts(family), &keys, is_sorted);
+            for ((place, fact), value) in wanted.into_iter().zip(values) {
+                if let Some(value) = value? {
+                    homes[*place] = Some(codec::home::decode(family, fact.pid, &value)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
+        let mut positions = Vec::new();
+        let mut entries = self.db.raw_iterator_cf(self.offsets());
+        entries.seek_to_first();
+        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+            let position = key::decode_position(key, value);
+            positions.push(position.ok_or_else(|| StoreError::corrupt("a position"))?);
+            entries.next();
+        }
+        entries.status()?;
+        Ok(positions)
+    }
+
+    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+        let sum = |property: &str| {
+            let of = |name: &&str| {
+                let value = self.db.property_int_value_cf(self.table(name), property);
+                value.ok().flatten().unwrap_or(0)
+            };
+            TABLES.iter().map(of).sum()
+        };
+        vec![
+            ("memtable_bytes", sum("rocksdb.cur-size-all-mem-tables")),
+            ("table_bytes", sum("rocksdb.live-sst-files-size")),
+            ("pending_compaction_bytes", sum("rocksdb.estimate-pending-compaction-bytes")),
+        ]
+    }
+}
+
+/// What the store says of itself: fixed when it was created, and its row counts.
+pub struct Meta {
+    pub partitions: u16,
+    counts: [[u64; Status::ALL.len()]; EventType::ALL.len()],
+}
+
+impl Meta {
+    pub fn load_or_create(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
+        let meta = tables.table(META);
+        if tables.db.get_cf(meta, META_LAYOUT)?.is_none() {
+            let mut batch = WriteBatch::default();
+            batch.put_cf(meta, META_LAYOUT, LAYOUT_VERSION.to_be_bytes());
+            batch.put_cf(meta, META_PARTITIONS, partitions.to_be_bytes());
+            tables.db.write(batch)?;
+            tables.db.flush_wal(true)?;
+        }
+        Self::load(tables, path, partitions)
+    }
+
+    pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
+        let meta = tables.table(META);
+        let read = |name: &[u8]| tables.db.get_cf(meta, name);
+        let layout = read(META_LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
+        let found = layout.as_slice().try_into().map(u32::from_be_bytes).unwrap_or(0);
+        if found != LAYOUT_VERSION {
+            return Err(StoreError::WrongVersion { path: path.into(), found, expected: LAYOUT_VERSION });
+        }
+        let stored = read(META_PARTITIONS)?.unwrap_or_default();
+        let found = stored.as_slice().try_into().map(u16::from_be_bytes).unwrap_or(0);
+        if found != partitions {
+            return Err(StoreError::WrongPartitions { path: path.into(), found, configured: partitions });
+        }
+        let mut counts = [[0; Status::ALL.len()]; EventType::ALL.len()];
+        if let Some(stored) = read(META_COUNTS)? {
+            let numbers = stored.chunks_exact(8).map(|bytes| {
+                bytes.iter().fold(0, |value: u64, byte| value << 8 | u64::from(*byte))
+            });
+            for (count, number) in counts.iter_mut().flatten().zip(numbers) {
+                *count = number;
+            }
+        }
+        Ok(Self { partitions, counts })
+    }
+
+    pub fn count(&self, event_type: EventType, status: Status) -> u64 {
+        self.counts[event_type as usize][status as usize]
+    }
+
+    pub fn add(&mut self, event_type: EventType, status: Status) {
+        self.counts[event_type as usize][status as usize] += 1;
+    }
+
+    pub fn remove(&mut self, event_type: EventType, status: Status) {
+        let count = &mut self.counts[event_type as usize][status as usize];
+        *count = count.saturating_sub(1);
+    }
+
+    pub fn put(&self, batch: &mut WriteBatch, tables: &Tables) {
+        let bytes: Vec<u8> = self.counts.iter().flatten().flat_map(|n| n.to_be_bytes()).collect();
+        batch.put_cf(tables.table(META), META_COUNTS, bytes);
+    }
+}
+
+fn descriptors(cache: &rocksdb::Cache, retention: &Retention) -> Vec<ColumnFamilyDescriptor> {
+    let table = |name: &str| {
+        let options = match name {
+            EVENTS => options::events(cache, retention),
+            OFFSETS | META => options::small(),
+            _ => options::facts(cache),
+        };
+        ColumnFamilyDescriptor::new(name, options)
+    };
+    TABLES.iter().map(|name| table(name)).collect()
+}
+
+/// A directory with files and no RocksDB in it is somebody else's.
+fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+    let Ok(mut files) = path.read_dir() else { return Ok(()) };
+    if files.next().is_some() && !path.join("CURRENT").exists() {
+        return Err(StoreError::NotAStore { path: path.into() });
+    }
+    Ok(())
+}
+
+fn opening(path: &Path, error: rocksdb::Error) -> StoreError {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::IOError if is_locked(&text) => StoreError::InUse { path: path.into() },
+        ErrorKind::IOError => unwritable(path, &text),
+        ErrorKind::Corruption => StoreError::corrupt(text),
+        // Tables that this version does not know, or lacks.
+        ErrorKind::InvalidArgument => StoreError::NotAStore { path: path.into() },
+        _ => error.into(),
+    }
+}
+
+/// Held by another process, or by this one; a lock file that can not be opened is another matter.
+fn is_locked(text: &str) -> bool {
+    text.contains("While lock file") || text.contains("lock hold by current process")
+}
+
+fn unwritable(path: &Path, reason: &str) -> StoreError {
+    StoreError::Unwritable { path: path.into(), reason: reason.into() }
+}

@@ -1,0 +1,47 @@
+//! What can go wrong with a store, told by what to do about it.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Stop the other process, or use another directory.
+    #[error("store directory is in use by another process: {}", .path.display())]
+    InUse { path: PathBuf },
+
+    /// Fix the path.
+    #[error("store directory does not exist: {}", .path.display())]
+    Missing { path: PathBuf },
+
+    /// Fix the path: something else lives there.
+    #[error("directory holds files but no adtrail store: {}", .path.display())]
+    NotAStore { path: PathBuf },
+
+    /// Use the matching version of adtrail.
+    #[error("store has layout version {found}, this adtrail reads version {expected}: {}", .path.display())]
+    WrongVersion { path: PathBuf, found: u32, expected: u32 },
+
+    /// Fix the setting: the number is fixed when the store is created.
+    #[error(
+        "store was created with store.partitions = {found}, configured is {configured}: {}",
+        .path.display()
+    )]
+    WrongPartitions { path: PathBuf, found: u16, configured: u16 },
+
+    /// Fix permissions, or free space.
+    #[error("store directory can not be written: {}: {reason}", .path.display())]
+    Unwritable { path: PathBuf, reason: String },
+
+    /// Restore from a backup: the bytes are not what was written.
+    #[error("store is damaged: {what}")]
+    Corrupt { what: String },
+
+    /// The engine failed; what was committed is safe.
+    #[error("store engine failed: {0}")]
+    Engine(#[from] rocksdb::Error),
+}
+
+impl StoreError {
+    pub(crate) fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into() }
+    }
+}

@@ -1,0 +1,194 @@
+//! Where everything stands: the byte layout of all keys.
+//!
+//! Integers are big-endian, so byte order is key order. The layouts are drawn in
+//! `docs/format.md`.
+
+use attribution::event::{EventTime, Family, Pid, SpreadId};
+use attribution::ledger::{FactKey, IndexEntry, Position};
+use attribution::matching::MatchKey;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Every key but that of a position has this many bytes.
+pub const KEY_BYTES: usize = 24;
+/// Keys of facts share this prefix (match key and app): bloom filters are over it.
+pub const FACT_PREFIX_BYTES: usize = 12;
+
+pub type Key = [u8; KEY_BYTES];
+
+const U48_MAX: u64 = (1 << 48) - 1;
+
+/// The key of a row: partition u16 · pid u32 · event time u48 · spreadid u32 · seq u64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    pub partition: u16,
+    pub pid: Pid,
+    pub event_time: EventTime,
+    pub spreadid: SpreadId,
+    pub seq: u64,
+}
+
+impl RowKey {
+    pub fn encode(&self) -> Key {
+        let mut key = [0; KEY_BYTES];
+        key[..2].copy_from_slice(&self.partition.to_be_bytes());
+        key[2..6].copy_from_slice(&self.pid.0.to_be_bytes());
+        key[6..12].copy_from_slice(&u48(self.event_time.millis()));
+        key[12..16].copy_from_slice(&self.spreadid.0.to_be_bytes());
+        key[16..].copy_from_slice(&self.seq.to_be_bytes());
+        key
+    }
+
+    /// `None` if the bytes are no row key.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let key: &Key = bytes.try_into().ok()?;
+        Some(Self {
+            partition: u16::from_be_bytes([key[0], key[1]]),
+            pid: Pid(read_u32(key, 2)),
+            event_time: time(read_u48(key, 6))?,
+            spreadid: SpreadId(read_u32(key, 12)),
+            seq: read_u64(key, 16),
+        })
+    }
+}
+
+/// The partition that an app's rows are in.
+pub fn partition(app_key: &str, partitions: u16) -> u16 {
+    let bucket = xxh3_64(app_key.as_bytes()) % u64::from(partitions.max(1));
+    u16::try_from(bucket).unwrap_or_default()
+}
+
+/// The first key of an app at or after a time.
+pub fn row_from(partition: u16, pid: Pid, event_time: EventTime) -> Key {
+    RowKey { partition, pid, event_time, spreadid: SpreadId(0), seq: 0 }.encode()
+}
+
+/// A fact's home: id u64 · pid u32 · 0 u48 · tag u48. No inverted time is 0.
+pub fn home(fact: &FactKey) -> Key {
+    fact_key(fact.id, fact.pid, 0, fact.tag)
+}
+
+/// An index entry: match u64 · pid u32 · inverted time u48 · tag u48; its value is the id.
+pub fn index(found_by: MatchKey, fact: &FactKey, time: EventTime) -> Key {
+    fact_key(found_by, fact.pid, U48_MAX - time.millis(), fact.tag)
+}
+
+/// The first index key at or before a time.
+pub fn index_from(found_by: MatchKey, pid: Pid, newest: EventTime) -> Key {
+    fact_key(found_by, pid, U48_MAX - newest.millis(), 0)
+}
+
+/// What an index key and its value say, or `None` if they are no index entry.
+pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
+    Some(IndexEntry {
+        time: time(U48_MAX - read_u48(key, 12))?,
+        fact: FactKey {
+            family,
+            id: MatchKey(id),
+            pid: Pid(read_u32(key, 8)),
+            tag: read_u48(key, 18),
+        },
+    })
+}
+
+/// A position: topic · 0 · partition i32.
+pub fn position(position: &Position) -> Vec<u8> {
+    let mut key = position.topic.as_bytes().to_vec();
+    key.push(0);
+    key.extend_from_slice(&position.partition.to_be_bytes());
+    key
+}
+
+/// The position at a key, with its value.
+pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
+    let (topic, partition) = key.split_last_chunk::<4>()?;
+    let (end, topic) = topic.split_last()?;
+    let topic = std::str::from_utf8(topic).ok().filter(|_| *end == 0)?;
+    Some(Position {
+        topic: topic.into(),
+        partition: i32::from_be_bytes(*partition),
+        next_offset: i64::from_be_bytes(next_offset.try_into().ok()?),
+    })
+}
+
+fn fact_key(found_by: MatchKey, pid: Pid, inverted_time: u64, tag: u64) -> Key {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&found_by.0.to_be_bytes());
+    key[8..12].copy_from_slice(&pid.0.to_be_bytes());
+    key[12..18].copy_from_slice(&u48(inverted_time));
+    key[18..].copy_from_slice(&u48(tag));
+    key
+}
+
+/// The low 48 bits.
+fn u48(value: u64) -> [u8; 6] {
+    let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
+    [a, b, c, d, e, f]
+}
+
+fn time(millis: u64) -> Option<EventTime> {
+    i64::try_from(millis).ok().and_then(EventTime::from_millis)
+}
+
+fn read_u32(key: &Key, at: usize) -> u32 {
+    key[at..at + 4].iter().fold(0, |value, byte| value << 8 | u32::from(*byte))
+}
+
+fn read_u48(key: &Key, at: usize) -> u64 {
+    key[at..at + 6].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+fn read_u64(key: &Key, at: usize) -> u64 {
+    key[at..at + 8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> EventTime {
+        EventTime::from_millis(millis).unwrap()
+    }
+
+    fn row(pid: u32, millis: i64, spreadid: u32, seq: u64) -> RowKey {
+        RowKey { partition: 3, pid: Pid(pid), event_time: at(millis), spreadid: SpreadId(spreadid), seq }
+    }
+
+    #[test]
+    fn row_keys_sort_by_app_time_campaign_seq() {
+        let sorted = [
+            row(1, 5, 9, 9),
+            row(1, 6, 0, u64::MAX),
+            row(1, 6, 1, 0),
+            row(1, 6, 1, 1),
+            row(2, 0, 0, 0),
+        ];
+        assert!(sorted.windows(2).all(|pair| pair[0].encode() < pair[1].encode()));
+        assert!(sorted.iter().all(|key| RowKey::decode(&key.encode()) == Some(*key)));
+    }
+
+    #[test]
+    fn index_keys_sort_newest_first_after_the_home() {
+        let fact = FactKey { family: Family::Touch, id: MatchKey(7), pid: Pid(1), tag: 5 };
+        let keys =
+            [home(&fact), index(MatchKey(7), &fact, at(9)), index(MatchKey(7), &fact, at(8))];
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+        let entry = decode_index(Family::Touch, &keys[1], 7);
+        assert_eq!(entry, Some(IndexEntry { time: at(9), fact }));
+        assert!(home(&fact) < index(MatchKey(7), &fact, EventTime::MAX));
+    }
+
+    #[test]
+    fn positions_come_back() {
+        let kept = Position { topic: "adtrail.clicks".into(), partition: 11, next_offset: 1 << 40 };
+        let value = kept.next_offset.to_be_bytes();
+        assert_eq!(decode_position(&position(&kept), &value), Some(kept));
+        assert_eq!(decode_position(b"x", &value), None);
+    }
+
+    #[test]
+    fn the_partition_of_an_app_never_changes() {
+        assert_eq!(partition("app-x", 64), partition("app-x", 64));
+        assert_eq!(partition("app-x", 1), 0);
+        assert_eq!([partition("app-x", 64), partition("app-y", 64)], [13, 8]);
+    }
+}

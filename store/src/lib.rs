@@ -1,0 +1,14 @@
+//! Facts, decisions, rows and Kafka positions under ordered keys.
+//!
+//! [`embedded`] keeps them in one RocksDB, [`memory`] in maps, for tests and measurements; both
+//! are a [`attribution::ledger::Ledger`]. [`key`] lays out the keys, [`codec`] the values, and
+//! [`scan`] reads an app's rows in key order. What a decision is, is not known here.
+
+pub mod codec;
+pub mod embedded;
+mod error;
+pub mod key;
+pub mod memory;
+pub mod scan;
+
+pub use error::StoreError;

@@ -1,0 +1,127 @@
+//! The ledger in maps: for tests and for measuring the engine alone. Nothing of it survives.
+
+use std::collections::{BTreeMap, HashMap};
+
+use attribution::event::{Family, Pid};
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+};
+use attribution::matching::MatchKey;
+use attribution::row::Row;
+use foldhash::fast::FixedState;
+
+use crate::{StoreError, codec};
+
+/// Facts, decisions and rows of one process.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// Encoded, as on disk: a third of the memory.
+    homes: HashMap<FactKey, Box<[u8]>, FixedState>,
+    /// Newest first.
+    index: HashMap<(Family, MatchKey, Pid), Vec<IndexEntry>, FixedState>,
+    rows: BTreeMap<(Pid, u64, u32, u64), Row>,
+    positions: BTreeMap<(std::sync::Arc<str>, i32), i64>,
+}
+
+impl Memory {
+    /// All rows in the order of an export.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+}
+
+impl Ledger for Memory {
+    type Error = StoreError;
+
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        let position = |((topic, partition), next_offset): (&(std::sync::Arc<str>, i32), &i64)| {
+            Position { topic: topic.clone(), partition: *partition, next_offset: *next_offset }
+        };
+        Ok(self.positions.iter().map(position).collect())
+    }
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let home = |key: &FactKey| {
+            let value = self.homes.get(key);
+            value.map(|value| codec::home::decode(key.family, key.pid, value)).transpose()
+        };
+        let mut homes = Vec::with_capacity(keys.len());
+        for key in keys {
+            homes.push(home(key)?);
+        }
+        Ok(homes)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        Ok(scans.iter().map(|scan| self.page(scan)).collect())
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        for FactWrite { key, home, index, stale } in facts {
+            for (found_by, time) in stale {
+                self.entries(&key, found_by).retain(|entry| entry.fact != key || entry.time != time);
+            }
+            let entry = IndexEntry { time: home.time(), fact: key };
+            for found_by in index {
+                let entries = self.entries(&key, found_by);
+                if let Err(place) = entries.binary_search_by(|other| order(other, &entry)) {
+                    entries.insert(place, entry);
+                }
+            }
+            self.put_home(key, &home);
+        }
+        Ok(Vec::new())
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        positions: &[Position],
+    ) -> Result<Vec<FactKey>, StoreError> {
+        for DecisionWrite { key, home, row, replaced } in decisions {
+            if let Some(old) = replaced {
+                self.rows.remove(&(row.pid, old.event_time.millis(), old.spreadid.0, row.seq));
+            }
+            self.put_home(key, &home);
+            self.rows.insert((row.pid, row.event_time.millis(), row.spreadid.0, row.seq), row);
+        }
+        for position in positions {
+            let partition = (position.topic.clone(), position.partition);
+            self.positions.insert(partition, position.next_offset);
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Memory {
+    fn entries(&mut self, fact: &FactKey, found_by: MatchKey) -> &mut Vec<IndexEntry> {
+        self.index.entry((fact.family, found_by, fact.pid)).or_insert_with(|| Vec::with_capacity(1))
+    }
+
+    fn put_home(&mut self, key: FactKey, home: &Home) {
+        let mut value = Vec::with_capacity(512);
+        codec::home::encode(home, &mut value);
+        self.homes.insert(key, value.into());
+    }
+
+    fn page(&self, scan: &Scan) -> Vec<IndexEntry> {
+        let Some(entries) = self.index.get(&(scan.family, scan.key, scan.pid)) else {
+            return Vec::new();
+        };
+        let start = match &scan.after {
+            Some(after) => {
+                entries.partition_point(|entry| order(entry, after) != std::cmp::Ordering::Greater)
+            }
+            None => entries.partition_point(|entry| entry.time > scan.newest),
+        };
+        let rest = entries.get(start..).unwrap_or_default();
+        let wanted = rest.iter().take_while(|entry| entry.time >= scan.oldest);
+        wanted.take(scan.limit).copied().collect()
+    }
+}
+
+/// Newest first, then by tag, as keys are ordered in a store.
+fn order(a: &IndexEntry, b: &IndexEntry) -> std::cmp::Ordering {
+    b.time.cmp(&a.time).then_with(|| a.fact.tag.cmp(&b.fact.tag))
+}
+

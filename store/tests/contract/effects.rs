@@ -1,0 +1,240 @@
+//! Section 6: what an effect inherits, and from which activation.
+
+use attribution::policy::ReinstallEffects;
+use adtrail_store::memory::Memory;
+
+use super::support::facts::{
+    A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified, impression,
+    millis,
+};
+use super::support::rules::{rules, rules_with};
+use super::support::run::{Shelf, fed, rows_however};
+use super::{check, check_with};
+
+/// What the effect `e` carries.
+#[track_caller]
+fn carries(facts: impl IntoIterator<Item = Draft>, expected: &str) {
+    let rows = rows_however(&rules(), &identified(facts));
+    let row = rows.iter().find(|row| row.short.starts_with("e: ")).expect("a row of e");
+    assert_eq!(row.short, format!("e: {expected}"));
+}
+
+#[test]
+fn an_effect_carries_all_of_the_credit_of_its_activation() {
+    let facts = [
+        impression("i2", a_and(-2 * HOUR)),
+        click("c1", a_and(-HOUR)),
+        activation("a", A),
+        effect("e", a_and(DAY)),
+    ];
+    let rows = [
+        "a: install attributed c1 (click by oaid) + 2 (impression by oaid)",
+        "e: install attributed c1 (click by oaid) of a + 2 (impression by oaid)",
+    ];
+    check(facts, &rows);
+}
+
+#[test]
+fn the_effect_of_an_organic_install_is_organic() {
+    carries([activation("a", A), effect("e", a_and(1))], "install organic of a");
+}
+
+#[test]
+fn case_37_an_effect_may_come_before_its_activation() {
+    // The order reversed is part of every case; here it is also the order given.
+    let facts = [effect("e", a_and(1)), activation("a", A), click("c1", a_and(-HOUR))];
+    carries(facts, "install attributed c1 (click by oaid) of a");
+}
+
+#[test]
+fn case_38_an_effect_without_an_activation_is_an_orphan() {
+    carries([effect("e", A)], "orphan");
+    carries([effect("e", A), activation("a", A).only("oaid", "another")], "orphan");
+    carries([effect("e", A), activation("a", A).of_app_y()], "orphan");
+}
+
+#[test]
+fn effects_match_by_device_id_alone() {
+    let there = |draft: Draft| draft.anyone().ip("203.0.113.9").ua("agent");
+    carries([there(activation("a", A)), there(effect("e", a_and(1)))], "orphan");
+    let hashed = effect("e", a_and(1)).only("imei_md5", "8d3ebd3654fb46a2832296669cf1b536");
+    let facts = [activation("a", A).and("imei", "868049039501257"), hashed];
+    carries(facts, "install organic of a");
+}
+
+#[test]
+fn cases_39_and_40_an_effect_may_be_5_min_before_its_activation() {
+    let at = |ms| [activation("a", A), effect("e", a_and(ms))];
+    carries(at(-4 * MINUTE), "install organic of a");
+    carries(at(-5 * MINUTE), "install organic of a");
+    carries(at(-5 * MINUTE - 1), "orphan");
+    carries(at(-6 * MINUTE), "orphan");
+}
+
+#[test]
+fn an_effect_is_at_most_400_d_after_its_activation() {
+    let at = |ms| [activation("a", A), effect("e", a_and(ms))];
+    carries(at(400 * DAY), "install organic of a");
+    carries(at(400 * DAY + 1), "orphan");
+}
+
+#[test]
+fn both_spans_are_settings() {
+    let narrow = || {
+        rules_with(|app| {
+            app.clock_skew_ms = 0;
+            app.effect_window_ms = 1_000;
+        })
+    };
+    let at = |ms| [activation("a", A), effect("e", a_and(ms))];
+    let carried = "e: install organic of a";
+    check_with(narrow(), at(0), &["a: install organic", carried]);
+    check_with(narrow(), at(-1), &["e: orphan", "a: install organic"]);
+    check_with(narrow(), at(1_000), &["a: install organic", carried]);
+    check_with(narrow(), at(1_001), &["a: install organic", "e: orphan"]);
+}
+
+#[test]
+fn the_latest_activation_is_in_force() {
+    let facts = |ms| {
+        let retargeting = click("c1", a_and(DAY - HOUR)).retargeting();
+        [activation("a", A), retargeting, activation("b", a_and(DAY)), effect("e", a_and(ms))]
+    };
+    carries(facts(DAY - 5 * MINUTE - 1), "install organic of a");
+    carries(facts(DAY - 5 * MINUTE), "reinstall attributed c1 (click by oaid) of b");
+    carries(facts(DAY), "reinstall attributed c1 (click by oaid) of b");
+}
+
+#[test]
+fn of_activations_at_one_time_the_greater_id_is_in_force() {
+    // They share no id with each other, so that none is a duplicate.
+    let facts = [
+        activation("a", A).only("imei", "1"),
+        activation("b", A).only("oaid", "x"),
+        effect("e", a_and(1)).only("imei", "1").and("oaid", "x"),
+    ];
+    carries(facts, "install organic of b");
+}
+
+#[test]
+fn a_duplicate_is_never_in_force() {
+    let facts = [activation("a", A), activation("b", a_and(30 * SECOND)), effect("e", a_and(DAY))];
+    carries(facts, "install organic of a");
+}
+
+#[test]
+fn an_unattributed_reinstall_hands_on_the_credit_of_its_install() {
+    let facts = [
+        impression("i2", a_and(-2 * HOUR)),
+        click("c1", a_and(-HOUR)),
+        activation("a", A),
+        activation("b", a_and(DAY)),
+        effect("e", a_and(2 * DAY)),
+    ];
+    let original = "reinstall attributed c1 (click by oaid) of b + 2 (impression by oaid)";
+    carries(facts.clone(), original);
+    let organic = rules_with(|app| app.reinstall_effects = ReinstallEffects::Organic);
+    let rows = [
+        "a: install attributed c1 (click by oaid) + 2 (impression by oaid)",
+        "b: reinstall unattributed",
+        "e: reinstall organic of b",
+    ];
+    check_with(organic, facts, &rows);
+}
+
+#[test]
+fn an_unattributed_reinstall_after_an_organic_install_hands_on_organic() {
+    let facts = [activation("a", A), activation("b", a_and(DAY)), effect("e", a_and(2 * DAY))];
+    carries(facts, "reinstall organic of b");
+}
+
+#[test]
+fn of_several_installs_the_last_is_the_original() {
+    let facts = [
+        click("c1", a_and(-HOUR)),
+        activation("a", A),
+        click("c2", a_and(90 * DAY)),
+        activation("b", a_and(91 * DAY)),
+        activation("c", a_and(92 * DAY)),
+        effect("e", a_and(93 * DAY)),
+    ];
+    carries(facts, "reinstall attributed c2 (click by oaid) of c");
+}
+
+#[test]
+fn an_attributed_reinstall_hands_on_its_own_credit() {
+    let facts = [
+        click("c1", a_and(-HOUR)),
+        activation("a", A),
+        click("c2", a_and(DAY - HOUR)).retargeting(),
+        activation("b", a_and(DAY)),
+        effect("e", a_and(2 * DAY)),
+    ];
+    carries(facts, "reinstall attributed c2 (click by oaid) of b");
+}
+
+#[test]
+fn an_effect_keeps_its_own_columns() {
+    let facts = [
+        activation("a", A),
+        effect("e", a_and(1)).revenue("9.990", "CNY").prop("level", "3").ip("203.0.113.9"),
+    ];
+    let rows = rows_however(&rules(), &identified(facts));
+    for own in ["9.990", "CNY", r#"{\"level\":\"3\"}"#, "203.0.113.9", "purchase"] {
+        assert!(rows[1].whole.contains(own), "{own}: {}", rows[1].whole);
+    }
+}
+
+#[test]
+fn effects_reach_back_over_many_pages_of_activations() {
+    // 300 reinstalls follow the effect within its clock skew's reach or later; it is the
+    // install before them all that counts, 300 duplicates behind it.
+    let duplicate = |n: i64| activation(&format!("d{n:03}"), a_and(n));
+    let later = |n: i64| activation(&format!("r{n:03}"), a_and(HOUR + n * 2 * MINUTE));
+    let facts = (1..300)
+        .map(duplicate)
+        .chain((0..300).map(later))
+        .chain([activation("a", A), effect("e", a_and(MINUTE))]);
+    let worker = fed(Memory::default(), &rules(), vec![identified(facts)]);
+    let rows = worker.ledger().shown();
+    let row = rows.iter().find(|row| row.short.starts_with("e: "));
+    assert_eq!(row.map(|row| &*row.short), Some("e: install organic of a"));
+}
+
+#[test]
+fn many_pages_of_effects_follow_their_activation() {
+    let effects = (0..600).map(|n| effect(&format!("e{n:03}"), a_and(n % 7)));
+    let batches = [effects.collect(), vec![activation("a", A)], vec![click("c1", a_and(-HOUR))]];
+    let batches = batches.map(identified).into();
+    let worker = fed(Memory::default(), &rules(), batches);
+    let rows = worker.ledger().shown();
+    assert_eq!(rows.len(), 601);
+    assert!(rows.iter().all(|row| row.short.contains(": install attributed c1 (click by oaid)")));
+}
+
+#[test]
+fn the_first_and_the_last_times_that_there_are() {
+    let first = millis(0);
+    let last = attribution::event::EventTime::MAX.minus(1);
+    let facts = [
+        click("c1", first),
+        activation("a", millis(20_000)),
+        effect("e", first),
+        activation("y", last),
+        effect("z", last),
+    ];
+    let rows = [
+        "e: install attributed c1 (click by oaid) of a",
+        "a: install attributed c1 (click by oaid)",
+        "z: install organic of y",
+        "y: install organic",
+    ];
+    let mut found: Vec<_> = rows_however(&rules(), &identified(facts))
+        .into_iter()
+        .map(|row| row.short)
+        .collect();
+    found.sort();
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    assert_eq!(found, rows);
+}

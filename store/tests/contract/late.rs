@@ -1,0 +1,181 @@
+//! Section 7: rows are written as soon as they are known, and corrected.
+
+use attribution::row::Status;
+use attribution::worker::Worker;
+use adtrail_store::memory::Memory;
+
+use super::support::facts::{
+    A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified,
+};
+use super::support::rules::rules;
+use super::support::run::{Shelf, give, on_disk};
+
+/// The rows after each batch, in memory and on disk.
+#[track_caller]
+fn after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) {
+    let mut memory = Worker::new(Memory::default(), rules());
+    let (embedded, _dir) = on_disk(&rules());
+    let mut embedded = Worker::new(embedded, rules());
+    for (batch, expected) in batches.into_iter().zip(expected) {
+        give(&mut memory, identified(batch.clone()));
+        give(&mut embedded, identified(batch));
+        for rows in [memory.ledger().shown(), embedded.ledger().shown()] {
+            let short: Vec<_> = rows.iter().map(|row| &*row.short).collect();
+            assert_eq!(short, expected);
+        }
+    }
+}
+
+#[test]
+fn case_43_a_late_click_corrects_the_activation_and_its_effects() {
+    after_each(
+        [
+            vec![activation("a", A), effect("e", a_and(MINUTE))],
+            vec![click("c1", a_and(-HOUR))],
+        ],
+        [
+            &["a: install organic", "e: install organic of a"],
+            &[
+                "a: install attributed c1 (click by oaid)",
+                "e: install attributed c1 (click by oaid) of a",
+            ],
+        ],
+    );
+}
+
+#[test]
+fn case_37_a_late_activation_corrects_its_effects() {
+    after_each(
+        [vec![effect("e", a_and(MINUTE))], vec![activation("a", A)]],
+        [&["e: orphan"], &["a: install organic", "e: install organic of a"]],
+    );
+}
+
+#[test]
+fn a_late_click_of_the_original_install_corrects_the_effects_of_its_reinstall() {
+    after_each(
+        [
+            vec![activation("a", A), activation("b", a_and(DAY)), effect("e", a_and(2 * DAY))],
+            vec![click("c1", a_and(-HOUR))],
+            vec![click("c2", a_and(DAY - HOUR)).retargeting()],
+        ],
+        [
+            &["a: install organic", "b: reinstall unattributed", "e: reinstall organic of b"],
+            &[
+                "a: install attributed c1 (click by oaid)",
+                "b: reinstall unattributed",
+                "e: reinstall attributed c1 (click by oaid) of b",
+            ],
+            &[
+                "a: install attributed c1 (click by oaid)",
+                "b: reinstall attributed c2 (click by oaid)",
+                "e: reinstall attributed c2 (click by oaid) of b",
+            ],
+        ],
+    );
+}
+
+#[test]
+fn a_late_first_install_makes_the_next_a_reinstall() {
+    after_each(
+        [
+            vec![click("c1", a_and(-HOUR)), activation("b", A), effect("e", a_and(MINUTE))],
+            vec![activation("a", a_and(-DAY))],
+        ],
+        [
+            &[
+                "b: install attributed c1 (click by oaid)",
+                "e: install attributed c1 (click by oaid) of b",
+            ],
+            &["a: install organic", "b: reinstall unattributed", "e: reinstall organic of b"],
+        ],
+    );
+}
+
+#[test]
+fn a_late_activation_shortly_before_makes_the_next_a_duplicate() {
+    after_each(
+        [
+            vec![activation("b", A), effect("e", a_and(MINUTE))],
+            vec![activation("a", a_and(-1))],
+        ],
+        [
+            &["b: install organic", "e: install organic of b"],
+            &["a: install organic", "b: duplicate duplicate", "e: install organic of a"],
+        ],
+    );
+}
+
+#[test]
+fn a_late_install_between_changes_which_install_is_the_original() {
+    after_each(
+        [
+            vec![
+                click("c1", a_and(-HOUR)),
+                activation("a", A),
+                activation("c", a_and(90 * DAY)),
+                effect("e", a_and(90 * DAY + MINUTE)),
+            ],
+            // Two, because what stands less than 90 d after the install is a reinstall.
+            vec![activation("z", a_and(-1)).only("imei", "1")],
+            vec![activation("a", a_and(-2 * DAY))],
+        ],
+        [
+            &[
+                "a: install attributed c1 (click by oaid)",
+                "c: reinstall unattributed",
+                "e: reinstall attributed c1 (click by oaid) of c",
+            ],
+            &[
+                "z: install organic",
+                "a: install attributed c1 (click by oaid)",
+                "c: reinstall unattributed",
+                "e: reinstall attributed c1 (click by oaid) of c",
+            ],
+            &[
+                "a: install organic",
+                "z: install organic",
+                "c: install organic",
+                "e: install organic of c",
+            ],
+        ],
+    );
+}
+
+#[test]
+fn a_correction_that_moves_the_row_leaves_no_old_one() {
+    // Another campaign, then another time: both are in the row's key.
+    after_each(
+        [
+            vec![click("c1", a_and(-2 * HOUR)), activation("a", A)],
+            vec![click("c2", a_and(-HOUR))],
+            vec![activation("a", a_and(-90 * MINUTE))],
+        ],
+        [
+            &["a: install attributed c1 (click by oaid)"],
+            &["a: install attributed c2 (click by oaid) + 1 (click by oaid)"],
+            &["a: install attributed c1 (click by oaid)"],
+        ],
+    );
+}
+
+#[test]
+fn corrections_are_counted_by_the_status_left_and_entered() {
+    let mut worker = Worker::new(Memory::default(), rules());
+    let first = give(&mut worker, identified([activation("a", A), effect("e", a_and(1))]));
+    assert_eq!(first.decided, [((None, Status::Organic), 2)].into());
+    let second = give(&mut worker, identified([click("c1", a_and(-HOUR))]));
+    assert_eq!(second.decided, [((Some(Status::Organic), Status::Attributed), 2)].into());
+    let again = give(&mut worker, identified([click("c1", a_and(-HOUR)), activation("a", A)]));
+    assert_eq!(again.decided, [].into(), "a redelivery decides nothing new");
+    assert_eq!((again.touches.redelivered, again.activations.redelivered), (1, 1));
+}
+
+#[test]
+fn facts_of_an_unknown_app_are_left_out() {
+    let policy = std::sync::Arc::new(attribution::policy::Policy::default());
+    let mut worker = Worker::new(Memory::default(), policy);
+    let report = give(&mut worker, identified([activation("a", A), click("c", A)]));
+    assert_eq!(report, Default::default());
+    assert!(worker.ledger().shown().is_empty());
+}

@@ -1,0 +1,208 @@
+//! Section 4: allow, reject, flag; the first rule that applies decides.
+
+use std::sync::Arc;
+
+use attribution::ids;
+use attribution::policy::{AppPolicy, IpRange, Policy};
+use adtrail_store::memory::Memory;
+
+use super::support::facts::{
+    A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified,
+    impression,
+};
+use super::support::rules::{OTHER_CHANNEL, rules_with};
+use super::support::run::{Shelf, fed};
+use super::{check, check_with, credit, credit_with};
+
+const IP: &str = "203.0.113.9";
+
+#[test]
+fn case_21_a_click_too_short_before_is_no_candidate() {
+    credit([click("c1", "03-08T00:00"), click("c2", a_and(-3 * SECOND)), activation("a", A)], "c1");
+}
+
+#[test]
+fn ctit_min_is_the_least_that_is_accepted() {
+    credit([click("c1", a_and(-10 * SECOND)), activation("a", A)], "c1");
+    credit([click("c1", a_and(-10 * SECOND + 1)), activation("a", A)], "organic");
+    credit([impression("c1", a_and(-10 * SECOND + 1)), activation("a", A)], "organic");
+}
+
+#[test]
+fn case_23_a_click_after_the_install_began_is_injected() {
+    let a = || activation("a", A).install_begin(a_and(-MINUTE));
+    credit([click("c1", "03-09T12:00"), click("c2", a_and(-30 * SECOND)), a()], "c1");
+    credit([click("c2", a_and(-MINUTE)), a()], "c2");
+    credit([click("c2", a_and(-MINUTE + 1)), a()], "organic");
+    credit([impression("c2", a_and(-MINUTE + 1)), a()], "organic");
+}
+
+#[test]
+fn a_rejected_touch_is_no_contributor() {
+    let facts = [click("c1", "03-08T00:00"), click("c2", a_and(-3 * SECOND)), activation("a", A)];
+    check(facts, &["a: install attributed c1 (click by oaid)"]);
+}
+
+fn clicks_max(max: u32) -> Arc<Policy> {
+    rules_with(|app| app.fraud.clicks_per_device_max = max)
+}
+
+/// Clicks at so many hours before A.
+fn clicks(hours: &[i64]) -> Vec<Draft> {
+    hours.iter().map(|hours| click(&format!("h{hours}"), a_and(-hours * HOUR)).campaign(1)).collect()
+}
+
+#[test]
+fn more_clicks_than_the_limit_within_24_h_are_too_many() {
+    let facts = |hours: &[i64]| {
+        let facts = clicks(hours).into_iter().chain([activation("a", A)]);
+        facts.collect::<Vec<_>>()
+    };
+    // h1 has three clicks in its day; with the limit 2 the click before it wins.
+    credit_with(clicks_max(3), facts(&[3, 2, 1]), "h1");
+    credit_with(clicks_max(2), facts(&[3, 2, 1]), "h2");
+    credit_with(clicks_max(1), facts(&[3, 2, 1]), "h3");
+    credit_with(clicks_max(0), facts(&[3, 2, 1]), "h1");
+    // The day before a click is open at its start.
+    credit_with(clicks_max(1), facts(&[25, 1]), "h1");
+    credit_with(clicks_max(1), facts(&[24, 1]), "h24");
+}
+
+#[test]
+fn clicks_before_the_window_count_too() {
+    let facts = || {
+        let old = click("old", a_and(-7 * DAY - 1)).campaign(1);
+        [old, click("c1", a_and(-7 * DAY)), activation("a", A)]
+    };
+    credit_with(clicks_max(2), facts(), "c1");
+    credit_with(clicks_max(1), facts(), "organic");
+}
+
+#[test]
+fn clicks_of_another_channel_do_not_count() {
+    let other = click("other", a_and(-2 * HOUR)).campaign(OTHER_CHANNEL);
+    credit_with(clicks_max(1), [other, click("c1", a_and(-HOUR)), activation("a", A)], "c1");
+    let unknown = |id, ms| click(id, a_and(ms)).campaign(4_000);
+    let facts = [unknown("u", -2 * HOUR), unknown("v", -HOUR), activation("a", A)];
+    credit_with(clicks_max(1), facts, "u");
+}
+
+#[test]
+fn clicks_that_match_only_probabilistically_do_not_count() {
+    let there = |draft: Draft| draft.ip(IP).ua("agent");
+    let guess = there(click("guess", a_and(-2 * HOUR)).anyone()).campaign(1);
+    let facts = [guess, there(click("c1", a_and(-HOUR))), there(activation("a", A))];
+    credit_with(clicks_max(1), facts, "c1");
+}
+
+#[test]
+fn impressions_are_neither_counted_nor_rejected_for_it() {
+    let seen = || {
+        let (i1, i2) = (impression("i1", a_and(-3 * HOUR)), impression("i2", a_and(-2 * HOUR)));
+        vec![i1, i2, activation("a", A)]
+    };
+    credit_with(clicks_max(1), seen(), "i2");
+    credit_with(clicks_max(1), seen().into_iter().chain([click("c1", a_and(-HOUR))]), "c1");
+}
+
+
+#[test]
+fn a_named_click_counts() {
+    // The click c2 is of no device; the activation names it.
+    let facts = [
+        click("c1", a_and(-2 * HOUR)),
+        click("c2", a_and(-HOUR)).anyone(),
+        activation("a", A).names("c2"),
+    ];
+    credit_with(clicks_max(2), facts.clone(), "c2");
+    credit_with(clicks_max(1), facts, "c1");
+}
+
+#[test]
+fn many_pages_of_clicks_are_counted() {
+    let facts = |n: i64| {
+        let click = |n| click(&format!("x{n:03}"), a_and(-HOUR + n)).campaign(1);
+        (0..n).map(click).chain([activation("a", A)]).collect::<Vec<_>>()
+    };
+    let winner = |max: u32, n, expected: &str| {
+        let policy = clicks_max(max);
+        let worker = fed(Memory::default(), &policy, vec![identified(facts(n))]);
+        let rows = worker.ledger().shown();
+        assert!(rows[0].short.contains(expected), "{}", rows[0].short);
+    };
+    winner(300, 300, "x299");
+    winner(299, 300, "x298");
+    winner(20, 600, "x019");
+}
+
+fn range(ip: &str, prefix_bits: u8) -> IpRange {
+    IpRange { network: ip.parse().expect("an address"), prefix_bits }
+}
+
+fn block_device(app: &mut AppPolicy, setting: &str) {
+    let ids = ids::parse_setting(setting).expect("a device id");
+    app.fraud.block_devices.extend(ids.iter().cloned());
+}
+
+#[test]
+fn block_listed_touches_are_rejected() {
+    let by_ip = || rules_with(|app| app.fraud.block_ips = vec![range("203.0.113.0", 24)]);
+    let by_site = || rules_with(|app| app.fraud.block_sites = vec!["bad".into()]);
+    let c1 = || click("c1", a_and(-2 * HOUR));
+    let c2 = || click("c2", a_and(-HOUR));
+    let with = |policy, c2: Draft, expected| {
+        credit_with(policy, [c1(), c2, activation("a", A)], expected);
+    };
+    with(by_ip(), c2().ip(IP), "c1");
+    with(by_ip(), c2().ip("203.0.114.9"), "c2");
+    with(by_site(), c2().site("bad"), "c1");
+    with(by_site(), c2().site("good"), "c2");
+    let by_device = rules_with(|app| block_device(app, "imei:868049039501257"));
+    with(by_device, c2().and("imei_md5", "8d3ebd3654fb46a2832296669cf1b536"), "c1");
+}
+
+#[test]
+fn allow_listed_touches_are_accepted_whatever_else_applies() {
+    let rules = |change: fn(&mut AppPolicy)| {
+        rules_with(|app| {
+            app.fraud.block_ips = vec![range(IP, 32)];
+            app.fraud.clicks_per_device_max = 1;
+            change(app);
+        })
+    };
+    let facts = || {
+        let bad = click("c2", a_and(-SECOND)).ip(IP).site("s");
+        let a = activation("a", A).install_begin(a_and(-MINUTE));
+        [click("c1", a_and(-2 * HOUR)).campaign(OTHER_CHANNEL), bad, a]
+    };
+    credit_with(rules(|_| {}), facts(), "c1");
+    credit_with(rules(|app| app.fraud.allow_sites = vec!["s".into()]), facts(), "c2");
+    credit_with(rules(|app| app.fraud.allow_channels = vec!["ads".into()]), facts(), "c2");
+    credit_with(rules(|app| app.fraud.allow_channels = vec!["other".into()]), facts(), "c1");
+}
+
+#[test]
+fn a_block_listed_activation_is_rejected_with_its_effects() {
+    let by_ip = || rules_with(|app| app.fraud.block_ips = vec![range(IP, 32)]);
+    let facts = [
+        click("c1", a_and(-HOUR)),
+        activation("a", A).ip(IP),
+        effect("e", a_and(1)),
+        activation("b", a_and(DAY)).ip(IP),
+    ];
+    let rows = [
+        "a: install rejected because blocked",
+        "e: install rejected of a because blocked",
+        "b: reinstall rejected because blocked",
+    ];
+    check_with(by_ip(), facts, &rows);
+    let by_device = rules_with(|app| block_device(app, &format!("oaid:{D}")));
+    check_with(by_device, [activation("a", A)], &["a: install rejected because blocked"]);
+}
+
+#[test]
+fn an_effects_own_address_rejects_nothing() {
+    let by_ip = rules_with(|app| app.fraud.block_ips = vec![range(IP, 32)]);
+    let facts = [activation("a", A), effect("e", a_and(1)).ip(IP)];
+    check_with(by_ip, facts, &["a: install organic", "e: install organic of a"]);
+}

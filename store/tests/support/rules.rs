@@ -1,0 +1,58 @@
+//! Two apps, some campaigns, and the settings of the contract's cases.
+
+use std::sync::Arc;
+
+use attribution::event::{Pid, SpreadId};
+use attribution::policy::{AppPolicy, Campaign, HOUR_MS, Policy, Windows};
+
+pub const X: Pid = Pid(1);
+pub const Y: Pid = Pid(2);
+/// A campaign with windows of its own: 2 h for clicks, 1 h for the rest.
+pub const NARROW: u32 = 30;
+/// A campaign whose windows are wider than those of its app: 30 days, but for guesses 48 h.
+pub const WIDE: u32 = 31;
+/// A campaign of app X on another channel than the campaigns 1 to 9.
+pub const OTHER_CHANNEL: u32 = 32;
+
+pub fn app_key(pid: Pid) -> &'static str {
+    if pid == X { "app-x" } else { "app-y" }
+}
+
+/// Both apps, in the order of an export.
+pub fn apps() -> [AppPolicy; 2] {
+    [X, Y].map(|pid| AppPolicy::new(pid, app_key(pid)))
+}
+
+/// The settings of the contract's cases.
+pub fn rules() -> Arc<Policy> {
+    rules_with(|_| {})
+}
+
+/// The settings of the contract's cases, but for the changes to app X.
+pub fn rules_with(change: impl FnOnce(&mut AppPolicy)) -> Arc<Policy> {
+    let [mut x, y] = apps();
+    x.probabilistic = true;
+    x.fraud.ctit_min_ms = 10_000;
+    x.fraud.clicks_per_device_max = 50;
+    change(&mut x);
+    let mut campaigns: Vec<Campaign> =
+        (1..=9).map(|spreadid| campaign(spreadid, "ads", x.windows)).collect();
+    campaigns.push(campaign(NARROW, "ads", windows(2, 1)));
+    campaigns.push(campaign(WIDE, "ads", windows(30 * 24, 48)));
+    campaigns.push(campaign(OTHER_CHANNEL, "other", x.windows));
+    Arc::new(Policy::new(vec![x, y], campaigns))
+}
+
+fn campaign(spreadid: u32, channel: &str, windows: Windows) -> Campaign {
+    let spreadid = SpreadId(spreadid);
+    Campaign { spreadid, pid: X, channel: channel.into(), name: "".into(), windows }
+}
+
+fn windows(click_hours: u64, other_hours: u64) -> Windows {
+    Windows {
+        click_ms: click_hours * HOUR_MS,
+        click_probabilistic_ms: other_hours * HOUR_MS,
+        impression_ms: other_hours * HOUR_MS,
+        impression_probabilistic_ms: other_hours * HOUR_MS,
+    }
+}

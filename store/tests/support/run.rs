@@ -1,0 +1,125 @@
+//! The worker over any ledger: what goes in, in which order, and the rows that come out.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use attribution::event::{EventTime, Fact};
+use attribution::ledger::{Ledger, Position};
+use attribution::policy::Policy;
+use attribution::worker::{Batch, Report, Worker};
+use adtrail_store::StoreError;
+use adtrail_store::codec::row::{self, RowView};
+use adtrail_store::embedded::Embedded;
+use adtrail_store::key::RowKey;
+use adtrail_store::memory::Memory;
+use adtrail_store::scan::Reader;
+use tempfile::TempDir;
+
+use super::rules;
+use super::show::{Shown, show};
+
+/// A ledger whose rows can be looked at.
+pub trait Shelf: Ledger<Error = StoreError> {
+    /// In the order of an export.
+    fn shown(&self) -> Vec<Shown>;
+}
+
+impl Shelf for Memory {
+    fn shown(&self) -> Vec<Shown> {
+        let shown = |row: &attribution::row::Row| {
+            let mut value = Vec::new();
+            row::encode(row, &mut value);
+            let key = RowKey {
+                partition: 0,
+                pid: row.pid,
+                event_time: row.event_time,
+                spreadid: row.spreadid,
+                seq: row.seq,
+            };
+            show(&key, &RowView::decode(&value).expect("the row was just encoded"))
+        };
+        self.rows().map(shown).collect()
+    }
+}
+
+impl Shelf for Embedded {
+    fn shown(&self) -> Vec<Shown> {
+        read(&self.reader())
+    }
+}
+
+/// All rows of all apps.
+pub fn read(reader: &Reader) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for app in rules::apps() {
+        let visit = |key: &RowKey, value: &[u8]| {
+            shown.push(show(key, &RowView::decode(value).expect("a row that can be read")));
+            ControlFlow::Continue(())
+        };
+        reader.scan_rows(&app, EventTime::default(), EventTime::MAX, visit).expect("a scan");
+    }
+    shown
+}
+
+pub fn settings(path: &Path) -> config::Store {
+    config::Store { path: path.into(), partitions: 8, retention_ms: None }
+}
+
+pub fn open(path: &Path, policy: &Policy) -> Embedded {
+    Embedded::open(&settings(path), policy).expect("the store opens")
+}
+
+/// A store on disk that is gone with its test.
+pub fn on_disk(policy: &Policy) -> (Embedded, TempDir) {
+    let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    (open(dir.path(), policy), dir)
+}
+
+/// A worker that has processed the batches.
+pub fn fed<L: Shelf>(ledger: L, policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -> Worker<L> {
+    let mut worker = Worker::new(ledger, Arc::clone(policy));
+    for facts in batches {
+        give(&mut worker, facts);
+    }
+    worker
+}
+
+pub fn give<L: Shelf>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
+    worker.process(Batch { facts, positions: Vec::new() }).expect("the ledger works")
+}
+
+pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
+    Position { topic: topic.into(), partition, next_offset }
+}
+
+/// The rows of the facts, which are the same whatever the ledger, the order and the batches.
+#[track_caller]
+pub fn rows_however(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
+    let reversed: Vec<Fact> = facts.iter().rev().cloned().collect();
+    let alone = |facts: &[Fact]| facts.iter().map(|fact| vec![fact.clone()]).collect();
+    let ways: [(&str, Vec<Vec<Fact>>); 4] = [
+        ("in one batch", vec![facts.to_vec()]),
+        ("in one batch, reversed", vec![reversed.clone()]),
+        ("each alone", alone(facts)),
+        ("each alone, reversed", alone(&reversed)),
+    ];
+    let rows = fed(Memory::default(), policy, ways[0].1.clone()).ledger().shown();
+    for (name, batches) in ways {
+        let others = fed(Memory::default(), policy, batches.clone());
+        same(&others.ledger().shown(), &rows, &format!("in memory, {name}"));
+        let (embedded, _dir) = on_disk(policy);
+        let others = fed(embedded, policy, batches);
+        same(&others.ledger().shown(), &rows, &format!("on disk, {name}"));
+    }
+    rows
+}
+
+/// Rows are equal in everything.
+#[track_caller]
+pub fn same(found: &[Shown], expected: &[Shown], how: &str) {
+    let whole = |rows: &[Shown]| -> Vec<String> {
+        rows.iter().map(|row| row.whole.clone()).collect()
+    };
+    assert_eq!(whole(found), whole(expected), "{how}");
+}

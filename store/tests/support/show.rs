@@ -1,0 +1,90 @@
+//! Rows as text.
+
+use attribution::event::TouchKind;
+use attribution::row::Contributor;
+use adtrail_store::codec::row::{RowView, TextCell};
+use adtrail_store::key::RowKey;
+
+/// A row, in three degrees of detail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// What a person asks first: `a: install attributed c1 (click by oaid)`.
+    pub short: String,
+    /// All that was decided.
+    pub decision: String,
+    /// Everything but the revision, which depends on the order in which facts came.
+    pub whole: String,
+}
+
+pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
+    let mut whole = row.clone();
+    whole.revision = 0;
+    let RowKey { pid, event_time, spreadid, seq, .. } = key;
+    Shown {
+        short: short(row),
+        decision: decision(key, row),
+        whole: format!("{} {} {} {seq} {whole:?}", pid.0, event_time.millis(), spreadid.0),
+    }
+}
+
+fn short(row: &RowView<'_>) -> String {
+    let id = row.text(TextCell::EventId);
+    let of = row.text(TextCell::ActivationId);
+    let mut text = format!("{id}:");
+    if let Some(install_type) = row.install_type {
+        text += &format!(" {}", install_type.name());
+    }
+    text += &format!(" {}", row.status.name());
+    if let (Some(kind), Some(match_type)) = (row.touch_kind, row.match_type) {
+        let click_id = row.text(TextCell::ClickId);
+        text += &format!(" {click_id} ({} by {})", kind_name(kind), match_type.name());
+    }
+    if !of.is_empty() && of != id {
+        text += &format!(" of {of}");
+    }
+    for Contributor { spreadid, kind, match_type, .. } in contributors(row) {
+        text += &format!(" + {} ({} by {})", spreadid.0, kind_name(*kind), match_type.name());
+    }
+    if let Some(reason) = row.reject_reason {
+        text += &format!(" because {}", reason.name());
+    }
+    text
+}
+
+fn decision(key: &RowKey, row: &RowView<'_>) -> String {
+    let time = |time: Option<attribution::event::EventTime>| {
+        time.map_or("-".into(), |time| time.millis().to_string())
+    };
+    let contributors: Vec<_> = contributors(row)
+        .map(|Contributor { spreadid, kind, time, match_type }| {
+            let (kind, by) = (kind_name(*kind), match_type.name());
+            format!("{} {kind} @{} {by}", spreadid.0, time.millis())
+        })
+        .collect();
+    format!(
+        "{} @{} {} {} | {} {} {} | {} {} @{} {} | {} @{} | {} | {}",
+        key.pid.0,
+        key.event_time.millis(),
+        row.event_type.name(),
+        row.text(TextCell::EventId),
+        row.status.name(),
+        row.install_type.map_or("-", |install_type| install_type.name()),
+        key.spreadid.0,
+        row.touch_kind.map_or("-", kind_name),
+        row.text(TextCell::ClickId),
+        time(row.touch_time),
+        row.match_type.map_or("-", |match_type| match_type.name()),
+        row.text(TextCell::ActivationId),
+        time(row.activation_time),
+        row.reject_reason.map_or("-", |reason| reason.name()),
+        contributors.join(", "),
+    )
+}
+
+fn contributors<'a>(row: &'a RowView<'_>) -> impl Iterator<Item = &'a Contributor> {
+    (0..).map_while(|index| row.contributor(index))
+}
+
+fn kind_name(kind: TouchKind) -> &'static str {
+    attribution::row::touch_kind_name(kind)
+}
