@@ -157,7 +157,9 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
 
 /// Whether all clicks that count against this one have been read.
 fn is_counted(touch: &Touch, unread: Unread) -> bool {
-    unread.of(Tier::ClickById).is_none_or(|time| time <= touch.time.minus(CLICK_COUNT_MS))
+    let is_too_old =
+        |time| touch.time.since(time).is_some_and(|age_ms| age_ms >= CLICK_COUNT_MS);
+    unread.of(Tier::ClickById).is_none_or(is_too_old)
 }
 
 fn clicks_by_id<'a>(subject: &Subject<'_>, evidence: &'a Evidence) -> Vec<&'a Touch> {

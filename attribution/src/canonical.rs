@@ -35,7 +35,8 @@ pub fn compare(a: &Fact, b: &Fact, app_key: &str) -> Ordering {
         if a == b {
             return Ordering::Equal;
         }
-        content(a, app_key).cmp(&content(b, app_key))
+        // Separators within values can make two contents equal; the facts still differ.
+        content(a, app_key).cmp(&content(b, app_key)).then_with(|| a.cmp(b))
     })
 }
 

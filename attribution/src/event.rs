@@ -5,11 +5,11 @@
 //! a redelivered one.
 
 /// One thing that happened, as a producer reported it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
-    Touch(Touch),
-    Activation(Activation),
-    Effect(Effect),
+    Touch(Box<Touch>),
+    Activation(Box<Activation>),
+    Effect(Box<Effect>),
 }
 
 /// The families within which an id names one fact.
@@ -34,6 +34,8 @@ pub struct EventTime(u64);
 
 impl EventTime {
     pub const MAX: Self = Self(253_402_300_799_999);
+    /// The end of a range that holds every event time.
+    pub const END: Self = Self(Self::MAX.0 + 1);
 
     /// `None` before 1970 and after 9999.
     pub fn from_millis(millis: i64) -> Option<Self> {
@@ -77,7 +79,7 @@ pub enum Purpose {
 pub type Pairs = Vec<(Box<str>, Box<str>)>;
 
 /// What an event tells of the device that it happened on, besides ids.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Device {
     pub ip: Box<str>,
     pub ua: Box<str>,
@@ -87,7 +89,7 @@ pub struct Device {
 }
 
 /// A click on an ad, or a sight of one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touch {
     pub pid: Pid,
     /// Identity: the click id, normalised, or `#` and the MD5 of the canonical content.
@@ -106,7 +108,7 @@ pub struct Touch {
 }
 
 /// The first start of an app on a device, or a later one that an SDK reports as such.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Activation {
     pub pid: Pid,
     /// Identity: the event id, or `#` and the MD5 of the canonical content.
@@ -122,7 +124,7 @@ pub struct Activation {
 }
 
 /// Something done in the app: a registration, a purchase.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Effect {
     pub pid: Pid,
     /// Identity: the event id, or `#` and the MD5 of the canonical content.

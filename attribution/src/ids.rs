@@ -51,7 +51,18 @@ impl IdKind {
             Some(name) => (name, Form::Md5),
             None => (name, Form::Raw),
         };
-        Self::ALL.into_iter().find(|kind| kind.name() == name).map(|kind| (kind, form))
+        let kind = match name {
+            "oaid" => Self::Oaid,
+            "gaid" => Self::Gaid,
+            "idfa" => Self::Idfa,
+            "caid" => Self::Caid,
+            "idfv" => Self::Idfv,
+            "imei" => Self::Imei,
+            "android_id" => Self::AndroidId,
+            "mac" => Self::Mac,
+            _ => return None,
+        };
+        Some((kind, form))
     }
 }
 
@@ -178,13 +189,15 @@ fn normalise(kind: IdKind, received: &str) -> Option<String> {
     if identifies_nobody(trimmed) {
         return None;
     }
-    Some(match kind {
+    let normalised = match kind {
         IdKind::Idfa => uuid(trimmed).unwrap_or_else(|| trimmed.into()).to_uppercase(),
         IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or_else(|| trimmed.into()),
         IdKind::Imei | IdKind::AndroidId => trimmed.to_lowercase(),
         IdKind::Mac => trimmed.replace([':', '-', '.'], "").to_lowercase(),
         IdKind::Caid | IdKind::Idfv => trimmed.into(),
-    })
+    };
+    // What was hidden by other separators than those that everybody writes.
+    (!identifies_nobody(&normalised)).then_some(normalised)
 }
 
 /// The text as a lower-case UUID with dashes, if it is 32 hex digits with or without them.
@@ -198,11 +211,14 @@ fn uuid(text: &str) -> Option<String> {
     if !well_formed {
         return None;
     }
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let digits = digits.to_ascii_lowercase();
-    Some(
-        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"),
-    )
+    let mut uuid = String::with_capacity(36);
+    for digit in text.chars().filter(|digit| *digit != '-') {
+        if matches!(uuid.len(), 8 | 13 | 18 | 23) {
+            uuid.push('-');
+        }
+        uuid.push(digit.to_ascii_lowercase());
+    }
+    Some(uuid)
 }
 
 const NOBODY_WORDS: [&str; 5] = ["0", "null", "unknown", "undefined", "none"];

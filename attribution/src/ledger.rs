@@ -20,6 +20,11 @@ use crate::row::{Row, Status};
 pub trait Ledger {
     type Error: std::error::Error + Send + Sync + 'static;
 
+    /// Whether other workers may write the same store meanwhile. What a worker has read can then
+    /// be outdated when it commits, so it decides again until nothing differs any more, and
+    /// gives the positions with the last commit.
+    const SHARED: bool = false;
+
     /// The next offset to read of every partition that was ever committed.
     fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
@@ -35,8 +40,8 @@ pub trait Ledger {
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
     /// Makes decisions, their rows and then the positions durable, with all that was recorded
-    /// before. Returns the events about which another worker decided since their homes were
-    /// read: decide these again; the positions count only once none is left.
+    /// before. Returns the events about which another worker decided, or whose fact it replaced,
+    /// since their homes were read: of these nothing is written.
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
@@ -87,9 +92,9 @@ pub struct IndexEntry {
 /// What a store keeps under a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Home {
-    Touch(Touch),
-    Activation(ActivationHome),
-    Effect(EffectHome),
+    Touch(Box<Touch>),
+    Activation(Box<ActivationHome>),
+    Effect(Box<EffectHome>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

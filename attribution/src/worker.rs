@@ -74,20 +74,21 @@ impl<L: Ledger> Worker<L> {
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let mut report = Report::default();
         let mut desk = Desk::new(&mut self.ledger, &self.policy);
-        let admitted = desk.admit(batch.facts, &mut report)?;
+        let mut admitted = desk.admit(batch.facts, &mut report)?;
         loop {
             let writes = desk.decide_all(&admitted)?;
-            let moves: Vec<_> = writes.iter().map(moved).collect();
-            let keys: Vec<_> = writes.iter().map(|write| write.key).collect();
-            let lost = desk.commit(writes, &batch.positions)?;
-            for (moved, key) in moves.into_iter().zip(keys) {
-                if !lost.contains(&key) {
-                    *report.decided.entry(moved).or_default() += 1;
+            let is_last = !L::SHARED || writes.is_empty();
+            let moves: Vec<_> = writes.iter().map(|write| (write.key, moved(write))).collect();
+            let lost = desk.commit(writes, if is_last { &batch.positions } else { &[] })?;
+            for (key, moved) in &moves {
+                if !lost.contains(key) {
+                    *report.decided.entry(*moved).or_default() += 1;
                 }
             }
-            if lost.is_empty() {
+            if is_last {
                 return Ok(report);
             }
+            admitted.revisit(moves.into_iter().map(|(key, _)| key));
             desk.clear();
         }
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn fact(time_ms: i64) -> Fact {
-        Fact::Activation(Activation {
+        Fact::Activation(Box::new(Activation {
             pid: Pid(1),
             id: "a".into(),
             time: EventTime::from_millis(time_ms).expect("a time in range"),
@@ -182,7 +182,7 @@ mod tests {
             device: Device::default(),
             app_version: "".into(),
             props: vec![],
-        })
+        }))
     }
 
     #[track_caller]

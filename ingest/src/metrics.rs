@@ -174,7 +174,7 @@ mod tests {
             Limits { records_max: 9, bytes_max: 999, age_max: std::time::Duration::from_secs(1) };
         let source =
             |offset| Source { topic: TopicKind::Activations, partition: 0, offset, bytes: 7 };
-        let fact = Fact::Activation(Activation {
+        let fact = Fact::Activation(Box::new(Activation {
             pid: Pid(1),
             id: "a".into(),
             time: EventTime::from_millis(NOW_MS - 60_000).expect("a time in range"),
@@ -184,7 +184,7 @@ mod tests {
             device: Device::default(),
             app_version: "".into(),
             props: vec![],
-        });
+        }));
         let mut batch = Accumulator::new(limits);
         batch.add_fact(source(0), fact, None, Instant::now());
         batch.add_empty(source(1), Instant::now());

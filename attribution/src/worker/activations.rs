@@ -13,7 +13,7 @@ use crate::ids::{self, DeviceIds};
 use crate::ledger::{ActivationHome, FactKey, Home, IndexEntry, Ledger, Scan};
 use crate::matching::{self, TouchClass};
 
-/// An activation whose row is new.
+/// An activation whose effects can change.
 pub struct Changed {
     pub key: FactKey,
     pub activation: Activation,
@@ -22,7 +22,7 @@ pub struct Changed {
 /// An activation that is being decided.
 struct Case {
     key: FactKey,
-    home: ActivationHome,
+    home: Box<ActivationHome>,
     ids: DeviceIds,
     searches: Vec<Search>,
     members: Vec<Member>,
@@ -45,7 +45,7 @@ enum Wanted {
 }
 
 impl<L: Ledger> Desk<'_, L> {
-    /// Decides on all, and returns those whose rows are new.
+    /// Decides on all, and returns those whose effects can change.
     pub fn decide_activations(
         &mut self,
         keys: Vec<FactKey>,
@@ -168,7 +168,7 @@ impl<L: Ledger> Desk<'_, L> {
                     Some(Home::Activation(home)) => case.members.extend(member(home, &case.ids)),
                     Some(Home::Touch(touch)) => {
                         let ids = DeviceIds::new(&touch.ids);
-                        case.evidence.touches.push((touch.clone(), ids));
+                        case.evidence.touches.push((touch.as_ref().clone(), ids));
                     }
                     _ => {}
                 }
@@ -180,7 +180,7 @@ impl<L: Ledger> Desk<'_, L> {
             }
         }
         if let Some(Home::Touch(touch)) = case.named_click().and_then(|key| self.home(&key)) {
-            case.evidence.touches.push((touch.clone(), DeviceIds::new(&touch.ids)));
+            case.evidence.touches.push((touch.as_ref().clone(), DeviceIds::new(&touch.ids)));
         }
         case.members.push(Member { time: case.home.fact.time, id: case.home.fact.id.clone() });
         case.members.sort_unstable();
@@ -231,7 +231,8 @@ impl<L: Ledger> Desk<'_, L> {
         home.decision = Some(decision);
         let activation = home.fact.clone();
         let is_new = self.decide(case.key, Home::Activation(home), row);
-        is_new.then_some(Changed { key: case.key, activation })
+        // Another worker may have written this very decision and not its effects yet, and stopped.
+        (is_new || L::SHARED).then_some(Changed { key: case.key, activation })
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use super::affected::touch_scans;
+use super::affected::add_touch_scans;
 use super::{Desk, Report};
 use crate::canonical;
-use crate::event::{Activation, Fact};
+use crate::event::{Activation, Fact, Family};
 use crate::ids::DeviceIds;
 use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, Ledger, Scan};
 use crate::matching::{self, MatchKey};
@@ -25,38 +25,42 @@ pub struct Settled {
     pub outgoing_activations: Vec<(FactKey, Activation)>,
 }
 
-/// What became of one message.
-struct Outcome {
-    key: FactKey,
-    is_known: bool,
-    /// The fact's home, of activations and effects.
-    home: Option<Home>,
-    touch_scans: Vec<Scan>,
-    outgoing: Option<Activation>,
+impl Settled {
+    /// Has these events decided on once more.
+    pub fn revisit(&mut self, events: impl Iterator<Item = FactKey>) {
+        for key in events {
+            match key.family {
+                Family::Touch => {}
+                Family::Activation => self.activations.push(key),
+                Family::Effect => self.effects.push(key),
+            }
+        }
+    }
 }
+
+/// One message of a batch, and the place of its fact.
+type Waiting = Vec<(FactKey, Fact)>;
 
 impl<L: Ledger> Desk<'_, L> {
     /// Settles identities among the facts and against the ledger, and records what is new.
     pub fn admit(&mut self, facts: Vec<Fact>, report: &mut Report) -> Result<Settled, L::Error> {
-        let mut waiting = self.least(facts, report);
         let mut settled = Settled::default();
+        let mut waiting = self.least(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
             let homes = self.ledger().homes(&keys)?;
+            let known: Vec<bool> = homes.iter().map(Option::is_some).collect();
             let mut writes = Vec::with_capacity(keys.len());
-            let mut outcomes = Vec::with_capacity(keys.len());
             for ((key, fact), home) in waiting.into_iter().zip(homes) {
                 let Some(app) = self.app(&key) else { continue };
-                let (outcome, write) = settle(key, fact, home, self.policy, app);
-                outcomes.push(outcome);
-                writes.extend(write);
+                writes.extend(self.settle(key, fact, home, app, &mut settled));
             }
             let lost = self.ledger().record(writes)?;
             let lost_keys: HashSet<FactKey, FixedState> =
                 lost.iter().map(|write| write.key).collect();
-            for outcome in outcomes {
-                if lost_keys.is_empty() || !lost_keys.contains(&outcome.key) {
-                    self.absorb(outcome, &mut settled, report);
+            for (key, is_known) in keys.into_iter().zip(known) {
+                if lost_keys.is_empty() || !lost_keys.contains(&key) {
+                    count(key, is_known, report);
                 }
             }
             waiting = lost.into_iter().map(|write| (write.key, into_fact(write.home))).collect();
@@ -65,23 +69,25 @@ impl<L: Ledger> Desk<'_, L> {
     }
 
     /// Of the messages with one id, the least, in key order; the others are redelivered.
-    fn least(&self, facts: Vec<Fact>, report: &mut Report) -> Vec<(FactKey, Fact)> {
+    fn least(&self, facts: Vec<Fact>, report: &mut Report) -> Waiting {
         let mut order: Vec<(FactKey, usize)> = facts
             .iter()
             .enumerate()
-            .map(|(index, fact)| {
-                (matching::fact_key(fact.family(), fact.pid(), fact.id()), index)
+            .filter(|(_, fact)| self.policy.app(fact.pid()).is_some())
+            .map(|(place, fact)| {
+                (matching::fact_key(fact.family(), fact.pid(), fact.id()), place)
             })
             .collect();
         order.sort_unstable();
         let mut facts: Vec<Option<Fact>> = facts.into_iter().map(Some).collect();
-        let mut least: Vec<(FactKey, Fact)> = Vec::with_capacity(order.len());
-        for (key, index) in order {
-            let (Some(fact), Some(app)) = (facts[index].take(), self.app(&key)) else { continue };
+        let mut least: Waiting = Vec::with_capacity(order.len());
+        for (key, place) in order {
+            let Some(fact) = facts.get_mut(place).and_then(Option::take) else { continue };
             match least.last_mut() {
                 Some((last, standing)) if *last == key => {
                     report.admitted_mut(key.family).redelivered += 1;
-                    if canonical::compare(&fact, standing, &app.key) == Ordering::Less {
+                    let app_key = self.app(&key).map_or("", |app| &app.key);
+                    if canonical::compare(&fact, standing, app_key) == Ordering::Less {
                         *standing = fact;
                     }
                 }
@@ -91,88 +97,83 @@ impl<L: Ledger> Desk<'_, L> {
         least
     }
 
-    fn absorb(&mut self, outcome: Outcome, settled: &mut Settled, report: &mut Report) {
-        let count = report.admitted_mut(outcome.key.family);
-        if outcome.is_known {
-            count.redelivered += 1;
-        } else {
-            count.accepted += 1;
+    /// Holds a message against what its id stands for already. What is known is decided on
+    /// again: after a crash between fact and decision (HBase) its redelivery completes it.
+    fn settle(
+        &mut self,
+        key: FactKey,
+        fact: Fact,
+        known: Option<Home>,
+        app: &AppPolicy,
+        settled: &mut Settled,
+    ) -> Option<FactWrite> {
+        let scans = &mut settled.touch_scans;
+        let Some(known) = known else {
+            let index = index(key, &fact, self.policy, app, scans);
+            let home = new_home(fact);
+            self.stand(key, &home, settled);
+            return Some(FactWrite { key, home, index, stale: Vec::new() });
+        };
+        let standing = into_fact(known.clone());
+        let before = index(key, &standing, self.policy, app, scans);
+        if canonical::compare(&fact, &standing, &app.key) != Ordering::Less {
+            self.stand(key, &known, settled);
+            return None;
         }
-        settled.touch_scans.extend(outcome.touch_scans);
-        settled
-            .outgoing_activations
-            .extend(outcome.outgoing.map(|activation| (outcome.key, activation)));
-        let Some(home) = outcome.home else { return };
+        let after = index(key, &fact, self.policy, app, scans);
+        let is_stale = |found_by: &MatchKey| {
+            standing.time() != fact.time() || !after.contains(found_by)
+        };
+        let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
+        if let Fact::Activation(outgoing) = standing {
+            settled.outgoing_activations.push((key, *outgoing));
+        }
+        let home = replace(known, fact);
+        self.stand(key, &home, settled);
+        Some(FactWrite { key, home, index: after, stale })
+    }
+
+    /// Notes an activation or effect that is to be decided on.
+    fn stand(&mut self, key: FactKey, home: &Home, settled: &mut Settled) {
         match home {
-            Home::Activation(_) => settled.activations.push(outcome.key),
-            Home::Effect(_) => settled.effects.push(outcome.key),
-            Home::Touch(_) => {}
+            Home::Touch(_) => return,
+            Home::Activation(_) => settled.activations.push(key),
+            Home::Effect(_) => settled.effects.push(key),
         }
-        self.put(outcome.key, home);
+        self.put(key, home.clone());
     }
 }
 
-/// Holds a message against what its id stands for already. What is known is decided on again:
-/// after a crash between fact and decision (HBase) its redelivery is what completes it.
-fn settle(
+fn count(key: FactKey, is_known: bool, report: &mut Report) {
+    let admitted = report.admitted_mut(key.family);
+    if is_known {
+        admitted.redelivered += 1;
+    } else {
+        admitted.accepted += 1;
+    }
+}
+
+/// The keys that a fact is found by. Where the activations stand that a touch can change is
+/// added to the scans; a scan too many does no harm.
+fn index(
     key: FactKey,
-    fact: Fact,
-    known: Option<Home>,
+    fact: &Fact,
     policy: &Policy,
     app: &AppPolicy,
-) -> (Outcome, Option<FactWrite>) {
-    let mut outcome =
-        Outcome { key, is_known: known.is_some(), home: None, touch_scans: Vec::new(), outgoing: None };
-    let Some(known) = known else {
-        let indexed = Indexed::new(key, &fact, policy, app);
-        let home = new_home(fact);
-        outcome.touch_scans = indexed.touch_scans;
-        outcome.home = decidable(&home);
-        return (outcome, Some(FactWrite { key, home, index: indexed.keys, stale: Vec::new() }));
-    };
-    let standing = to_fact(&known);
-    let before = Indexed::new(key, &standing, policy, app);
-    outcome.touch_scans = before.touch_scans;
-    if canonical::compare(&fact, &standing, &app.key) != Ordering::Less {
-        outcome.home = decidable(&known);
-        return (outcome, None);
-    }
-    let after = Indexed::new(key, &fact, policy, app);
-    outcome.touch_scans.extend(after.touch_scans);
-    let stale = before.keys.into_iter().map(|key| (key, standing.time()));
-    let stale = stale.filter(|(key, time)| *time != fact.time() || !after.keys.contains(key));
-    let stale = stale.collect();
-    let (home, outgoing) = replace(known, fact);
-    outcome.outgoing = outgoing;
-    outcome.home = decidable(&home);
-    (outcome, Some(FactWrite { key, home, index: after.keys, stale }))
-}
-
-/// The keys of a fact, and, of a touch, where the activations stand that it can change.
-struct Indexed {
-    keys: Vec<MatchKey>,
-    touch_scans: Vec<Scan>,
-}
-
-impl Indexed {
-    fn new(key: FactKey, fact: &Fact, policy: &Policy, app: &AppPolicy) -> Self {
-        match fact {
-            Fact::Touch(touch) => {
-                let ids = DeviceIds::new(&touch.ids);
-                Self {
-                    keys: matching::touch_index(touch, &ids, app.probabilistic),
-                    touch_scans: touch_scans(&key, touch, &ids, policy, app),
-                }
-            }
-            Fact::Activation(activation) => {
-                let ids = DeviceIds::new(&activation.ids);
-                let keys = matching::activation_index(activation, &ids, app.probabilistic);
-                Self { keys, touch_scans: Vec::new() }
-            }
-            Fact::Effect(effect) => {
-                let ids = DeviceIds::new(&effect.ids);
-                Self { keys: ids.iter().map(matching::by_id).collect(), touch_scans: Vec::new() }
-            }
+    scans: &mut Vec<Scan>,
+) -> Vec<MatchKey> {
+    match fact {
+        Fact::Touch(touch) => {
+            let ids = DeviceIds::new(&touch.ids);
+            add_touch_scans(scans, &key, (touch, &ids), policy, app);
+            matching::touch_index(touch, &ids, app.probabilistic)
+        }
+        Fact::Activation(activation) => {
+            let ids = DeviceIds::new(&activation.ids);
+            matching::activation_index(activation, &ids, app.probabilistic)
+        }
+        Fact::Effect(effect) => {
+            DeviceIds::new(&effect.ids).iter().map(matching::by_id).collect()
         }
     }
 }
@@ -181,39 +182,30 @@ fn new_home(fact: Fact) -> Home {
     match fact {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => {
-            Home::Activation(ActivationHome { fact, decision: None, present: None })
+            let home = ActivationHome { fact: *fact, decision: None, present: None };
+            Home::Activation(Box::new(home))
         }
-        Fact::Effect(fact) => Home::Effect(EffectHome { fact, present: None }),
+        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
     }
 }
 
 /// The home with another fact in it; its present row stays until the new decision.
-fn replace(known: Home, fact: Fact) -> (Home, Option<Activation>) {
+fn replace(known: Home, fact: Fact) -> Home {
     match (known, fact) {
         (Home::Activation(home), Fact::Activation(fact)) => {
-            let outgoing = Some(home.fact);
-            let decision = home.decision;
-            (Home::Activation(ActivationHome { fact, decision, present: home.present }), outgoing)
+            Home::Activation(Box::new(ActivationHome { fact: *fact, ..*home }))
         }
         (Home::Effect(home), Fact::Effect(fact)) => {
-            (Home::Effect(EffectHome { fact, present: home.present }), None)
+            Home::Effect(Box::new(EffectHome { fact: *fact, ..*home }))
         }
-        (_, fact) => (new_home(fact), None),
+        (_, fact) => new_home(fact),
     }
-}
-
-fn decidable(home: &Home) -> Option<Home> {
-    (!matches!(home, Home::Touch(_))).then(|| home.clone())
-}
-
-fn to_fact(home: &Home) -> Fact {
-    into_fact(home.clone())
 }
 
 fn into_fact(home: Home) -> Fact {
     match home {
         Home::Touch(touch) => Fact::Touch(touch),
-        Home::Activation(home) => Fact::Activation(home.fact),
-        Home::Effect(home) => Fact::Effect(home.fact),
+        Home::Activation(home) => Fact::Activation(Box::new(home.fact)),
+        Home::Effect(home) => Fact::Effect(Box::new(home.fact)),
     }
 }

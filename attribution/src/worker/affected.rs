@@ -18,14 +18,16 @@ impl<L: Ledger> Desk<'_, L> {
     /// its activations on a device.
     pub fn affected_activations(&mut self, settled: &Settled) -> Result<Vec<FactKey>, L::Error> {
         self.load(settled.activations.iter().copied())?;
-        let mut scans = settled.touch_scans.clone();
+        let mut scans = Vec::new();
         for (key, activation) in self.standing(&settled.activations) {
             scans.extend(device_scans(&key, activation, Family::Activation, from(activation)));
         }
         for (key, activation) in &settled.outgoing_activations {
             scans.extend(device_scans(key, activation, Family::Activation, from(activation)));
         }
-        let mut keys: Vec<_> = self.scan_all(scans)?.iter().map(|entry| entry.fact).collect();
+        let mut found = self.scan_all(&settled.touch_scans)?;
+        found.extend(self.scan_all(&scans)?);
+        let mut keys: Vec<_> = found.iter().map(|entry| entry.fact).collect();
         keys.extend(&settled.activations);
         keys.sort_unstable();
         keys.dedup();
@@ -49,7 +51,7 @@ impl<L: Ledger> Desk<'_, L> {
             followers.extend(device_scans(key, activation, Family::Activation, from(activation)));
         }
         let followers: Vec<_> =
-            self.scan_all(followers)?.iter().map(|entry| entry.fact).collect();
+            self.scan_all(&followers)?.iter().map(|entry| entry.fact).collect();
         self.load(followers.iter().copied())?;
         for key in &followers {
             if let Some(Home::Activation(home)) = self.home(key)
@@ -61,7 +63,7 @@ impl<L: Ledger> Desk<'_, L> {
                 scans.extend(self.effect_scans(key, &home.fact));
             }
         }
-        let mut keys: Vec<_> = self.scan_all(scans)?.iter().map(|entry| entry.fact).collect();
+        let mut keys: Vec<_> = self.scan_all(&scans)?.iter().map(|entry| entry.fact).collect();
         keys.extend(&settled.effects);
         keys.sort_unstable();
         keys.dedup();
@@ -89,25 +91,26 @@ fn is_original(changed: &Changed, decision: &crate::attribute::Decision) -> bool
     decision.original.as_deref() == Some(&*changed.activation.id)
 }
 
-/// Where the activations stand that a touch can be credited with.
-pub fn touch_scans(
+/// Adds where the activations stand that a touch can be credited with.
+pub fn add_touch_scans(
+    scans: &mut Vec<Scan>,
     key: &FactKey,
-    touch: &Touch,
-    ids: &DeviceIds,
+    (touch, ids): (&Touch, &DeviceIds),
     policy: &Policy,
     app: &AppPolicy,
-) -> Vec<Scan> {
+) {
     let times = candidate::reach(policy, app, touch, false);
-    let mut keys: Vec<_> = ids.iter().map(matching::by_id).collect();
-    keys.push(matching::by_click_id(&touch.id));
-    let mut scans: Vec<_> =
-        keys.into_iter().map(|found_by| scan(key, Family::Activation, found_by, times)).collect();
+    scans.extend(
+        ids.iter()
+            .map(matching::by_id)
+            .chain([matching::by_click_id(&touch.id)])
+            .map(|found_by| scan(key, Family::Activation, found_by, times)),
+    );
     if app.probabilistic {
         let times = candidate::reach(policy, app, touch, true);
         let keys = matching::probabilistic_keys(&touch.device);
         scans.extend(keys.map(|found_by| scan(key, Family::Activation, found_by, times)));
     }
-    scans
 }
 
 fn device_scans(

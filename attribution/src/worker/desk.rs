@@ -80,22 +80,16 @@ impl<'a, L: Ledger> Desk<'a, L> {
     }
 
     /// All entries of all scans.
-    pub fn scan_all(&mut self, mut scans: Vec<Scan>) -> Result<Vec<IndexEntry>, L::Error> {
+    pub fn scan_all(&mut self, scans: &[Scan]) -> Result<Vec<IndexEntry>, L::Error> {
         let mut found = Vec::new();
-        while !scans.is_empty() {
-            let pages = self.ledger.scan(&scans)?;
-            scans = scans
-                .into_iter()
-                .zip(&pages)
-                .filter(|(scan, page)| page.len() >= scan.limit)
-                .map(|(scan, page)| Scan {
-                    after: page.last().copied(),
-                    limit: NEXT_PAGE,
-                    ..scan
-                })
-                .collect();
+        let mut pages = self.ledger.scan(scans)?;
+        let mut open = unread(scans, &pages);
+        while !open.is_empty() {
             found.extend(pages.into_iter().flatten());
+            pages = self.ledger.scan(&open)?;
+            open = unread(&open, &pages);
         }
+        found.extend(pages.into_iter().flatten());
         Ok(found)
     }
 
@@ -151,6 +145,16 @@ impl<'a, L: Ledger> Desk<'a, L> {
     ) -> Result<Vec<FactKey>, L::Error> {
         self.ledger.commit(decisions, positions)
     }
+}
+
+/// The next pages of the scans whose page was full.
+fn unread(scans: &[Scan], pages: &[Vec<IndexEntry>]) -> Vec<Scan> {
+    scans
+        .iter()
+        .zip(pages)
+        .filter(|(scan, page)| page.len() >= scan.limit)
+        .map(|(scan, page)| Scan { after: page.last().copied(), limit: NEXT_PAGE, ..*scan })
+        .collect()
 }
 
 /// The scan of one key between two times, both inclusive.

@@ -6,13 +6,13 @@ use crate::compose;
 use crate::event::{EventTime, Family};
 use crate::ids::DeviceIds;
 use crate::inherit;
-use crate::ledger::{ActivationHome, EffectHome, FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::ledger::{EffectHome, FactKey, Home, IndexEntry, Ledger, Scan};
 use crate::matching;
 
 /// An effect that is being decided.
 struct Case {
     key: FactKey,
-    home: EffectHome,
+    home: Box<EffectHome>,
     ids: DeviceIds,
     /// Open searches for activations of the device.
     scans: Vec<Scan>,
@@ -87,7 +87,7 @@ impl<L: Ledger> Desk<'_, L> {
     ) -> Option<(&crate::event::Activation, &crate::attribute::Decision)> {
         let app = self.app(&case.key)?;
         let found = case.found.iter().filter_map(|entry| match self.at(entry)? {
-            Home::Activation(home) => Some(home),
+            Home::Activation(home) => Some(&**home),
             _ => None,
         });
         inherit::in_force(app, &case.home.fact, &case.ids, found)
@@ -104,7 +104,7 @@ impl<L: Ledger> Desk<'_, L> {
         let Some(app) = self.app(&case.key) else { return };
         let original = self.original(&case).and_then(|key| self.home(&key));
         let original = match original {
-            Some(Home::Activation(ActivationHome { decision, .. })) => decision.as_ref(),
+            Some(Home::Activation(home)) => home.decision.as_ref(),
             _ => None,
         };
         let inheritance = inherit::inherit(app, self.activation_in_force(&case), original);

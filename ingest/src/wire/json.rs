@@ -95,9 +95,9 @@ fn build(mut event: Event<'_>, topic: Option<TopicKind>, policy: &Policy) -> Res
     let kind = kind(&event.kind, topic)?;
     let app = app(std::mem::take(&mut event.app), policy)?;
     let mut fact = match kind {
-        Kind::Touch(kind) => Fact::Touch(touch(event, app.pid, kind)?),
-        Kind::Activation => Fact::Activation(activation(event, app.pid)?),
-        Kind::Effect => Fact::Effect(effect(event, app.pid)?),
+        Kind::Touch(kind) => Fact::Touch(Box::new(touch(event, app.pid, kind)?)),
+        Kind::Activation => Fact::Activation(Box::new(activation(event, app.pid)?)),
+        Kind::Effect => Fact::Effect(Box::new(effect(event, app.pid)?)),
     };
     canonical::identify(&mut fact, &app.key);
     Ok(fact)
