@@ -1,0 +1,69 @@
+//! HTTP out: any time range of an app as CSV, streamed from one snapshot of the store.
+//!
+//! A request is parsed into an [`ExportQuery`], [`write_rows`] writes the rows that it asks for,
+//! and a download hands them on, a few chunks at a time. What the HTTP service answers, a file
+//! on the command line gets too: both go through [`write_rows`].
+//!
+//! It decides nothing about attribution and writes nothing to the store; it has no tokens, so
+//! who may reach the listener may read everything.
+//!
+//! Start with `routes`; what a request may say is in `query`, what a row looks like in `column`
+//! and `csv`. The operators' listener is [`admin`].
+
+pub mod admin;
+mod column;
+mod csv;
+mod download;
+mod error;
+mod metrics;
+mod moment;
+mod nearest;
+mod page;
+mod problem;
+mod query;
+mod routes;
+mod rows;
+mod zone;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::io;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+
+pub use column::{Column, ContributorPart};
+pub use csv::CsvWriter;
+pub use error::ExportError;
+pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
+pub use query::ExportQuery;
+pub use routes::{ExportState, router};
+pub use rows::write_rows;
+pub use zone::Zone;
+
+/// Serves users until `shutdown`, then until the downloads that are under way have ended: how
+/// long that may take is the caller's to say.
+///
+/// # Errors
+/// What the listener says.
+pub async fn serve(
+    listener: TcpListener,
+    state: ExportState,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    serve_router(listener, router(state), shutdown).await
+}
+
+async fn serve_router(
+    listener: TcpListener,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    // The last bytes of an answer should not wait for an acknowledgement; where the socket does
+    // not have the option, they do.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+}

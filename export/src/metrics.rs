@@ -1,0 +1,180 @@
+//! The metrics of this crate. Nothing is counted per row.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+/// Names with their help, which is the doc comment.
+macro_rules! describe {
+    ($($(#[doc = $help:literal])+ $kind:ident $visibility:vis $constant:ident = $name:literal;)+) => {
+        $($(#[doc = $help])+ $visibility const $constant: &str = $name;)+
+
+        fn describe() {
+            $(metrics::$kind!($name, concat!($($help),+).trim_start());)+
+        }
+    };
+}
+
+describe! {
+    /// Answers on the users' listener, by status.
+    describe_counter REQUESTS = "adtrail_export_requests_total";
+    /// Rows written into downloads, once their scan has ended, broken off or not.
+    describe_counter ROWS = "adtrail_export_rows_total";
+    /// Bytes of CSV handed to clients' connections.
+    describe_counter BYTES = "adtrail_export_bytes_total";
+    /// Downloads that ended before they were complete.
+    describe_counter ABORTED = "adtrail_export_aborted_total";
+    /// Time from a download's start to its end, complete or not.
+    describe_histogram pub DURATION = "adtrail_export_duration_seconds";
+    /// Downloads that are under way.
+    describe_gauge ACTIVE = "adtrail_export_active";
+}
+
+/// Upper bounds of the buckets of [`DURATION`], for the recorder.
+pub const DURATION_BUCKETS_SECONDS: [f64; 10] =
+    [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0];
+
+/// Those that are answered with.
+const STATUSES: [StatusCode; 7] = [
+    StatusCode::OK,
+    StatusCode::BAD_REQUEST,
+    StatusCode::NOT_FOUND,
+    StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+];
+
+/// All metrics of the crate.
+pub struct Metrics {
+    requests: [Counter; STATUSES.len()],
+    rows: Counter,
+    bytes: Counter,
+    aborted: Counter,
+    duration: Histogram,
+    active: Gauge,
+}
+
+/// A download that is under way; one that is dropped has been aborted.
+pub(crate) struct Active {
+    metrics: Arc<Metrics>,
+    started: Instant,
+    complete: bool,
+}
+
+impl Metrics {
+    /// Registers everything with the recorder that is installed, at 0.
+    #[expect(clippy::new_without_default, reason = "it registers: that should be seen")]
+    pub fn new() -> Self {
+        describe();
+        let metrics = Self {
+            requests: STATUSES
+                .map(|status| counter!(REQUESTS, "status" => status.as_u16().to_string())),
+            rows: counter!(ROWS),
+            bytes: counter!(BYTES),
+            aborted: counter!(ABORTED),
+            duration: histogram!(DURATION),
+            active: gauge!(ACTIVE),
+        };
+        for counter in [&metrics.rows, &metrics.bytes, &metrics.aborted] {
+            counter.increment(0);
+        }
+        metrics.requests.iter().for_each(|counter| counter.increment(0));
+        metrics.active.set(0.0);
+        metrics
+    }
+
+    pub(crate) fn answered(&self, status: StatusCode) {
+        let known = STATUSES.iter().zip(&self.requests).find(|(known, _)| **known == status);
+        match known {
+            Some((_, counter)) => counter.increment(1),
+            None => counter!(REQUESTS, "status" => status.as_u16().to_string()).increment(1),
+        }
+    }
+
+    pub(crate) fn rows_written(&self, rows: u64) {
+        self.rows.increment(rows);
+    }
+
+    pub(crate) fn download_started(self: &Arc<Self>) -> Active {
+        self.active.increment(1.0);
+        Active { metrics: Arc::clone(self), started: Instant::now(), complete: false }
+    }
+}
+
+impl Active {
+    pub fn sent(&self, bytes: usize) {
+        self.metrics.bytes.increment(bytes as u64);
+    }
+
+    pub fn complete(mut self) {
+        self.complete = true;
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.metrics.active.decrement(1.0);
+        self.metrics.duration.record(self.started.elapsed());
+        if !self.complete {
+            self.metrics.aborted.increment(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+
+    use super::*;
+
+    fn recorded(act: impl FnOnce(&Arc<Metrics>)) -> String {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Full(DURATION.into()), &DURATION_BUCKETS_SECONDS)
+            .unwrap()
+            .build_recorder();
+        let handle = recorder.handle();
+        metrics::with_local_recorder(&recorder, || act(&Arc::new(Metrics::new())));
+        handle.render()
+    }
+
+    #[track_caller]
+    fn check(scrape: &str, line: &str) {
+        assert!(scrape.lines().any(|found| found == line), "{line} is not in\n{scrape}");
+    }
+
+    #[test]
+    fn every_series_is_there_from_the_start() {
+        let scrape = recorded(|_| {});
+        for status in STATUSES {
+            check(&scrape, &format!("{REQUESTS}{{status=\"{}\"}} 0", status.as_u16()));
+        }
+        for name in [ROWS, BYTES, ABORTED, ACTIVE] {
+            check(&scrape, &format!("{name} 0"));
+        }
+        check(&scrape, &format!("{DURATION}_count 0"));
+        check(&scrape, &format!("{DURATION}_bucket{{le=\"1800\"}} 0"));
+        check(&scrape, &format!("# HELP {ACTIVE} Downloads that are under way."));
+    }
+
+    #[test]
+    fn downloads_are_counted() {
+        let scrape = recorded(|metrics| {
+            let complete = metrics.download_started();
+            complete.sent(7);
+            complete.complete();
+            drop(metrics.download_started());
+            let _running = std::mem::ManuallyDrop::new(metrics.download_started());
+            metrics.rows_written(3);
+            metrics.answered(StatusCode::OK);
+        });
+        check(&scrape, &format!("{BYTES} 7"));
+        check(&scrape, &format!("{ROWS} 3"));
+        check(&scrape, &format!("{ABORTED} 1"));
+        check(&scrape, &format!("{ACTIVE} 1"));
+        check(&scrape, &format!("{DURATION}_count 2"));
+        check(&scrape, &format!("{REQUESTS}{{status=\"200\"}} 1"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What a user is told of what went wrong: `application/problem+json` of RFC 9457.
+
+use axum::Json;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::ExportError;
+
+/// A problem; `kind` is stable, the texts are for people.
+#[derive(Debug, Serialize)]
+pub(crate) struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    #[serde(serialize_with = "serialize_status")]
+    status: StatusCode,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed: Option<Vec<&'static str>>,
+}
+
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("10");
+
+impl Problem {
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { kind, title, status, detail: detail.into(), parameter: None, allowed: None }
+    }
+
+    fn of_parameter(
+        kind: &'static str,
+        title: &'static str,
+        detail: String,
+        parameter: &str,
+        allowed: Option<&[&'static str]>,
+    ) -> Self {
+        Self {
+            parameter: Some(parameter.into()),
+            allowed: allowed.map(<[_]>::to_vec),
+            ..Self::new(StatusCode::BAD_REQUEST, kind, title, detail)
+        }
+    }
+
+    /// The query is not one of names and values.
+    pub fn bad_query() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "/problems/bad-query",
+            "Unreadable query",
+            "expected parameters such as from=2026-03-10&to=2026-03-11",
+        )
+    }
+
+    /// A download in HTTP/1.0 has no end mark: one that failed would look complete.
+    pub fn http_version() -> Self {
+        Self::new(
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            "/problems/http-version",
+            "HTTP version not supported",
+            "expected HTTP/1.1 or later: in HTTP/1.0 a failed download would look complete",
+        )
+    }
+
+    pub fn path_not_found(path: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "/problems/not-found",
+            "Not found",
+            format!("nothing is at this path: {path:?}"),
+        )
+    }
+}
+
+/// For all paths that there are not.
+pub(crate) async fn not_found(uri: Uri) -> Problem {
+    Problem::path_not_found(uri.path())
+}
+
+/// For all other methods; the header that says which there are is the router's.
+pub(crate) async fn method_not_allowed(method: Method) -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "/problems/method-not-allowed",
+        "Method not allowed",
+        format!("expected GET or HEAD: {:?}", method.as_str()),
+    )
+}
+
+impl From<ExportError> for Problem {
+    fn from(error: ExportError) -> Self {
+        let detail = error.to_string();
+        match &error {
+            ExportError::MissingParameter { parameter, allowed } => Self::of_parameter(
+                "/problems/missing-parameter",
+                "Missing parameter",
+                detail,
+                parameter,
+                Some(allowed),
+            ),
+            ExportError::BadParameter { parameter, allowed, .. } => Self::of_parameter(
+                "/problems/bad-parameter",
+                "Bad parameter",
+                detail,
+                parameter,
+                Some(allowed),
+            ),
+            ExportError::RepeatedParameter { parameter } => Self::of_parameter(
+                "/problems/repeated-parameter",
+                "Repeated parameter",
+                detail,
+                parameter,
+                None,
+            ),
+            ExportError::UnknownParameter { parameter, known } => Self::of_parameter(
+                "/problems/unknown-parameter",
+                "Unknown parameter",
+                detail,
+                parameter,
+                Some(known),
+            ),
+            ExportError::UnknownApp(_) => {
+                Self::new(StatusCode::NOT_FOUND, "/problems/unknown-app", "Unknown app", detail)
+            }
+            ExportError::Busy { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy", detail)
+            }
+            // What is wrong inside is in the log.
+            ExportError::Store(_) | ExportError::BrokenOff => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "/problems/store",
+                "Store failed",
+                "the rows could not be read; the service's log says why",
+            ),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status;
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        let media_type = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, media_type);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        response
+    }
+}
+
+fn serialize_status<S: serde::Serializer>(
+    status: &StatusCode,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}

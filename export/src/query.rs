@@ -1,0 +1,312 @@
+//! What a request asks for.
+
+use std::borrow::Cow;
+
+use attribution::event::EventTime;
+use attribution::row::EventType;
+
+use crate::ExportError;
+use crate::column::Column;
+use crate::moment::{self, Moment};
+use crate::zone::Zone;
+
+/// Which rows of an app, and which of their columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportQuery {
+    pub from: EventTime,
+    /// The first time after the range.
+    pub to: EventTime,
+    /// In which times are written.
+    pub zone: Zone,
+    /// `None`: both.
+    pub event_type: Option<EventType>,
+    pub columns: Vec<Column>,
+    /// As asked, for the file's name.
+    from_text: Box<str>,
+    to_text: Box<str>,
+}
+
+const FROM: &str = "from";
+const TO: &str = "to";
+const TIMEZONE: &str = "timezone";
+const TYPE: &str = "type";
+const FIELDS: &str = "fields";
+
+const TYPES: [(&str, Option<EventType>); 3] = [
+    ("all", None),
+    ("activation", Some(EventType::Activation)),
+    ("effect", Some(EventType::Effect)),
+];
+
+/// The values of the parameters, as they came.
+#[derive(Default)]
+struct Given<'a> {
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    timezone: Option<&'a str>,
+    event_type: Option<&'a str>,
+    fields: Vec<&'a str>,
+}
+
+impl ExportQuery {
+    /// The parameters that there are.
+    pub const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, TYPE, FIELDS];
+
+    /// Names with their values, decoded; `fields` may be repeated, the others not.
+    ///
+    /// # Errors
+    /// The first parameter that is wrong, in the order given, or missing.
+    pub fn parse<'a>(
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ExportError> {
+        let given = Given::sort(parameters)?;
+        let zone = given.timezone.map_or(Ok(Zone::utc()), parse_zone)?;
+        let from_text = require(FROM, given.from)?;
+        let to_text = require(TO, given.to)?;
+        let from_moment = parse_moment(FROM, from_text)?;
+        let to_moment = parse_moment(TO, to_text)?;
+        let from = in_range(FROM, from_text, from_moment.start(&zone))?;
+        let to = in_range(TO, to_text, to_moment.end(&zone))?;
+        // A day before that of `from` ends with it, and is before it all the same.
+        if to <= from && to_moment.start(&zone) < Some(from) {
+            let problem = format!("expected a time that is not before {FROM}");
+            return Err(bad(TO, problem, to_text, moment::FORMS.to_vec()));
+        }
+        Ok(Self {
+            from,
+            to,
+            zone,
+            event_type: given.event_type.map_or(Ok(None), parse_type)?,
+            columns: parse_columns(&given.fields)?,
+            from_text: from_text.into(),
+            to_text: to_text.into(),
+        })
+    }
+
+    /// Every row, all columns, in UTC.
+    pub fn all_time() -> Self {
+        Self {
+            from: EventTime::default(),
+            to: EventTime::END,
+            zone: Zone::utc(),
+            event_type: None,
+            columns: Column::all().collect(),
+            from_text: "".into(),
+            to_text: "".into(),
+        }
+    }
+
+    /// A name for the file, of characters that no file system and no shell minds.
+    pub fn file_name(&self, app_key: &str) -> String {
+        let safe = |part: &str| -> String {
+            let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-');
+            part.chars().map(|c| if is_safe(c) { c } else { '-' }).collect()
+        };
+        let parts = [app_key, &self.from_text, &self.to_text, self.zone.name()];
+        format!("{}.csv", parts.map(safe).join("_"))
+    }
+}
+
+impl<'a> Given<'a> {
+    fn sort(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ExportError> {
+        let mut given = Self::default();
+        for (name, value) in parameters {
+            let (parameter, place) = match name {
+                FROM => (FROM, &mut given.from),
+                TO => (TO, &mut given.to),
+                TIMEZONE => (TIMEZONE, &mut given.timezone),
+                TYPE => (TYPE, &mut given.event_type),
+                FIELDS => {
+                    given.fields.push(value);
+                    continue;
+                }
+                _ => {
+                    let known = ExportQuery::PARAMETERS;
+                    return Err(ExportError::UnknownParameter { parameter: name.into(), known });
+                }
+            };
+            if place.replace(value).is_some() {
+                return Err(ExportError::RepeatedParameter { parameter });
+            }
+        }
+        Ok(given)
+    }
+}
+
+fn require<'a>(parameter: &'static str, value: Option<&'a str>) -> Result<&'a str, ExportError> {
+    value.ok_or(ExportError::MissingParameter { parameter, allowed: &moment::FORMS })
+}
+
+fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+    Moment::parse(text).ok_or_else(|| {
+        let problem = format!("expected {}", moment::FORMS.join(", or "));
+        bad(parameter, problem, text, moment::FORMS.to_vec())
+    })
+}
+
+fn in_range(
+    parameter: &'static str,
+    text: &str,
+    time: Option<EventTime>,
+) -> Result<EventTime, ExportError> {
+    const ALLOWED: &str = "1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z";
+    time.ok_or_else(|| {
+        let problem = format!("expected a time within {ALLOWED}, the end of a day included");
+        bad(parameter, problem, text, vec![ALLOWED])
+    })
+}
+
+fn parse_zone(name: &str) -> Result<Zone, ExportError> {
+    Zone::parse(name).map_err(|nearest| {
+        let problem = format!("expected an IANA time zone name, the nearest is {nearest:?}");
+        bad(TIMEZONE, problem, name, vec!["an IANA time zone name such as Asia/Shanghai"])
+    })
+}
+
+fn parse_type(name: &str) -> Result<Option<EventType>, ExportError> {
+    let found = TYPES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, event_type)| *event_type).ok_or_else(|| {
+        let allowed = TYPES.map(|(known, _)| known);
+        bad(TYPE, format!("expected {}", allowed.join(", or ")), name, allowed.to_vec())
+    })
+}
+
+/// All columns where none are named.
+fn parse_columns(fields: &[&str]) -> Result<Vec<Column>, ExportError> {
+    let mut columns = Vec::new();
+    for name in fields.iter().flat_map(|names| names.split(',')) {
+        let refused = |problem| bad(FIELDS, problem, name, Column::names().collect());
+        let column = Column::parse(name)
+            .map_err(|nearest| refused(format!("unknown column, the nearest is {nearest:?}")))?;
+        if columns.contains(&column) {
+            return Err(refused("this column is named twice".into()));
+        }
+        columns.push(column);
+    }
+    Ok(if fields.is_empty() { Column::all().collect() } else { columns })
+}
+
+fn bad(
+    parameter: &'static str,
+    problem: impl Into<Cow<'static, str>>,
+    value: &str,
+    allowed: Vec<&'static str>,
+) -> ExportError {
+    ExportError::BadParameter { parameter, problem: problem.into(), value: value.into(), allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: [(&str, &str); 2] = [("from", "2026-03-10"), ("to", "2026-03-10")];
+
+    fn parse(more: &[(&'static str, &'static str)]) -> Result<ExportQuery, ExportError> {
+        ExportQuery::parse(DAY.iter().chain(more).copied())
+    }
+
+    #[track_caller]
+    fn check_error(parameters: &[(&str, &str)], expected: &str) {
+        let error = ExportQuery::parse(parameters.iter().copied()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[track_caller]
+    fn check_more(more: (&'static str, &'static str), expected: &str) {
+        assert_eq!(parse(&[more]).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn a_day_is_asked_for_in_its_zone() {
+        let query = parse(&[("timezone", "Asia/Shanghai")]).unwrap();
+        assert_eq!(query.from.millis(), 1_773_072_000_000);
+        assert_eq!(query.to.since(query.from), Some(86_400_000));
+        assert_eq!(query.event_type, None);
+        assert_eq!(query.columns, Column::all().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn types_and_columns_are_as_asked() {
+        let query =
+            parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
+        assert_eq!(query.event_type, Some(EventType::Effect));
+        let names: Vec<_> = query.columns.iter().map(|column| column.name()).collect();
+        assert_eq!(names, ["revenue", "app", "pid"]);
+        assert_eq!(parse(&[("type", "all")]).unwrap().event_type, None);
+    }
+
+    #[test]
+    fn a_range_may_be_empty() {
+        let query =
+            ExportQuery::parse([("from", "2026-03-10"), ("to", "2026-03-10T00:00")]).unwrap();
+        assert_eq!(query.from, query.to);
+    }
+
+    #[track_caller]
+    fn check_name(from: &str, to: &str, zone: &str, expected: &str) {
+        let parameters = [("from", from), ("to", to), ("timezone", zone)];
+        assert_eq!(ExportQuery::parse(parameters).unwrap().file_name("a/\"b\"_é"), expected);
+    }
+
+    #[test]
+    fn file_names_are_safe() {
+        check_name("2026-03-10", "2026-03-11", "UTC", "a--b---_2026-03-10_2026-03-11_UTC.csv");
+        check_name(
+            "2026-03-10 08:00",
+            "2026-03-10T08:00:00.5+08:00",
+            "asia/shanghai",
+            "a--b---_2026-03-10-08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
+        );
+    }
+
+    #[test]
+    fn wrong_times_are_named() {
+        const FORMS: &str = "expected an RFC 3339 instant such as 2026-03-10T08:00:00+08:00, \
+            or a local date-time such as 2026-03-10T08:00, or a date such as 2026-03-10";
+        check_error(&[], &format!("from is missing, {FORMS}"));
+        check_error(&[DAY[0]], &format!("to is missing, {FORMS}"));
+        check_error(&[("from", "yesterday"), DAY[1]], &format!("from: {FORMS}: \"yesterday\""));
+        check_error(&[DAY[0], ("to", "")], &format!("to: {FORMS}: \"\""));
+        check_error(
+            &[DAY[0], ("to", "2026-03-09")],
+            "to: expected a time that is not before from: \"2026-03-09\"",
+        );
+        check_error(
+            &[DAY[0], ("to", "2026-03-09T23:59:59.999")],
+            "to: expected a time that is not before from: \"2026-03-09T23:59:59.999\"",
+        );
+        check_error(
+            &[("from", "1969-12-31"), DAY[1]],
+            "from: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z, \
+             the end of a day included: \"1969-12-31\"",
+        );
+        check_error(
+            &[DAY[0], ("to", "9999-12-31")],
+            "to: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z, \
+             the end of a day included: \"9999-12-31\"",
+        );
+    }
+
+    #[test]
+    fn other_wrong_parameters_are_named() {
+        check_more(
+            ("timezone", "Asia/Shangai"),
+            "timezone: expected an IANA time zone name, the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",
+        );
+        check_more(("type", "click"), "type: expected all, or activation, or effect: \"click\"");
+        check_more(
+            ("fields", "app,chanel"),
+            "fields: unknown column, the nearest is \"channel\": \"chanel\"",
+        );
+        check_more(("fields", ""), "fields: unknown column, the nearest is \"ip\": \"\"");
+        check_more(("fields", "app,pid,app"), "fields: this column is named twice: \"app\"");
+        check_more(("to", "2026-03-11"), "to is given more than once");
+        let unknown = ["event_name", "status", "channel", "spreadid", "install_type"];
+        for name in unknown.into_iter().chain(["preset", "dialect", "limit", "after", "From", ""]) {
+            check_more(
+                (name, "x"),
+                &format!("unknown parameter, known are from, to, timezone, type, fields: {name:?}"),
+            );
+        }
+    }
+}

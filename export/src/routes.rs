@@ -1,0 +1,168 @@
+//! What the users' listener answers.
+
+use std::sync::Arc;
+
+use attribution::event::EventTime;
+use attribution::policy::{AppPolicy, Policy};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use store::scan::Reader;
+use tokio::sync::Semaphore;
+
+use crate::ExportError;
+use crate::download::{self, Scan};
+use crate::metrics::Metrics;
+use crate::page;
+use crate::problem::{self, Problem};
+use crate::query::ExportQuery;
+use crate::zone::{TimeWriter, Zone};
+
+/// Scans at one time, each with a thread of its own; far below the number of threads that the
+/// runtime has for them.
+pub(crate) const SCANS_MAX: usize = 64;
+
+const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
+const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
+
+/// What answers need; cheap to clone.
+#[derive(Clone)]
+pub struct ExportState {
+    reader: Reader,
+    policy: Arc<Policy>,
+    metrics: Arc<Metrics>,
+    pub(crate) scans: Arc<Semaphore>,
+}
+
+impl ExportState {
+    /// Registers the metrics with the recorder that is installed.
+    pub fn new(reader: Reader, policy: Arc<Policy>) -> Self {
+        let metrics = Arc::new(Metrics::new());
+        Self { reader, policy, metrics, scans: Arc::new(Semaphore::new(SCANS_MAX)) }
+    }
+}
+
+/// All routes of the users' listener.
+pub fn router(state: ExportState) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/v1/apps", get(apps))
+        .route("/v1/apps/{app}/events.csv", get(events_csv))
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .fallback(problem::not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(&state.metrics), count))
+        .with_state(state)
+}
+
+async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    metrics.answered(response.status());
+    response
+}
+
+async fn index(State(state): State<ExportState>) -> Response {
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, page::html(&sorted(&state.policy), today)).into_response()
+}
+
+/// An app as listed.
+#[derive(Serialize)]
+struct AppEntry<'a> {
+    key: &'a str,
+    pid: u32,
+    name: &'a str,
+}
+
+async fn apps(State(state): State<ExportState>, uri: Uri) -> Result<Response, Problem> {
+    if let Some((parameter, _)) = parameters(&uri)?.into_iter().next() {
+        let parameter = parameter.into();
+        return Err(ExportError::UnknownParameter { parameter, known: &[] }.into());
+    }
+    let apps = sorted(&state.policy);
+    let entries: Vec<_> = apps
+        .iter()
+        .map(|app| AppEntry { key: &app.key, pid: app.pid.0, name: &app.name })
+        .collect();
+    Ok(Json(entries).into_response())
+}
+
+async fn events_csv(
+    State(state): State<ExportState>,
+    app: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Path(app_key) = app.map_err(|_| Problem::path_not_found(request.uri().path()))?;
+    let app = state.policy.app_by_key(&app_key);
+    let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
+    let parameters = parameters(request.uri())?;
+    let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let query = ExportQuery::parse(pairs)?;
+    if request.version() < Version::HTTP_11 {
+        return Err(Problem::http_version());
+    }
+    let headers = headers(app, &query);
+    if request.method() == Method::HEAD {
+        return Ok((headers, download::unread()).into_response());
+    }
+    let permit = Arc::clone(&state.scans).try_acquire_owned();
+    let scan = Scan {
+        permit: permit.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?,
+        reader: state.reader.clone(),
+        policy: Arc::clone(&state.policy),
+        pid: app.pid,
+        query,
+        metrics: Arc::clone(&state.metrics),
+    };
+    Ok((headers, download::start(scan).await?).into_response())
+}
+
+/// Names and values of the query, decoded.
+fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+    let Query(parameters) = Query::try_from_uri(uri).map_err(|_| Problem::bad_query())?;
+    Ok(parameters)
+}
+
+fn headers(app: &AppPolicy, query: &ExportQuery) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let media_type = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
+    headers.insert(header::CONTENT_TYPE, media_type);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let file_name = query.file_name(&app.key);
+    // All of these are of safe characters, so each is a header's value.
+    let texts = [
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\"")),
+        (RANGE_FROM, in_utc(query.from)),
+        (RANGE_TO, in_utc(query.to)),
+    ];
+    headers.extend(
+        texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))),
+    );
+    headers
+}
+
+fn in_utc(time: EventTime) -> String {
+    let mut text = Vec::new();
+    TimeWriter::new(&Zone::utc()).write(time, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn sorted(policy: &Policy) -> Vec<&AppPolicy> {
+    let mut apps: Vec<_> = policy.apps().collect();
+    apps.sort_by_key(|app| app.pid);
+    apps
+}

@@ -1,0 +1,310 @@
+//! The service over a real store, seen from the other end of the wire.
+
+pub(crate) mod bed;
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use attribution::event::{Fact, Pid};
+use serde_json::json;
+
+use crate::routes::SCANS_MAX;
+use crate::{ExportQuery, write_rows};
+use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
+
+const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+
+/// A credited install with a contributor, an effect of it, an organic install, an orphan with a
+/// hostile name, and an install of another app.
+fn facts() -> Vec<Fact> {
+    let mut other = activation("b-1", "d9", DAY + MINUTE);
+    other.pid = Pid(2);
+    vec![
+        click(9, "c-0", "d1", DAY - 3 * MINUTE),
+        click(7, "c-1", "d1", DAY - MINUTE),
+        Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
+        Fact::Effect(effect("e-1", "purchase", "d1", DAY + 2 * MINUTE)),
+        Fact::Activation(activation("a-2", "d2", DAY + 3 * MINUTE)),
+        Fact::Effect(effect("e-2", "a,\r\n\"b\" ü", "d3", DAY + 4 * MINUTE)),
+        Fact::Activation(other),
+    ]
+}
+
+fn bed() -> Bed {
+    Bed::new(facts())
+}
+
+#[test]
+fn an_export_has_every_cell() {
+    let bed = bed();
+    let answer = bed.get(EVENTS);
+    assert_eq!(answer.status, 200);
+    assert!(answer.is_ended);
+    let header: Vec<_> = crate::Column::names().collect();
+    let ua = "\"Mozilla/5.0 (X, like \"\"Y\"\")\"";
+    let expected = [
+        header.join(","),
+        format!(
+            "activation,activation,2026-03-10T00:01:00.000Z,app-x,1,a-1,attributed,install,7,\
+             \"Say \"\"hi\"\"\",\"tou,tiao\",oaid,click,2026-03-09T23:59:00.000Z,c-1,a-1,\
+             2026-03-10T00:01:00.000Z,,9,unknown,click,2026-03-09T23:57:00.000Z,oaid,,,,,,,,,,,\
+             d1,,,,,,,,,{ua},,android,,1.2,,,"
+        ),
+        "effect,purchase,2026-03-10T00:02:00.000Z,app-x,1,e-1,attributed,install,7,\
+         \"Say \"\"hi\"\"\",\"tou,tiao\",oaid,click,2026-03-09T23:59:00.000Z,c-1,a-1,\
+         2026-03-10T00:01:00.000Z,,9,unknown,click,2026-03-09T23:57:00.000Z,oaid,,,,,,,,,,,\
+         d1,,,,,,,,,,,,,,9.99,CNY,\"{\"\"level\"\":\"\"3\"\"}\""
+            .into(),
+        format!(
+            "activation,activation,2026-03-10T00:03:00.000Z,app-x,1,a-2,organic,install,0,,,,,,,\
+             a-2,2026-03-10T00:03:00.000Z,,,,,,,,,,,,,,,,,d2,,,,,,,,,{ua},,android,,1.2,,,"
+        ),
+        "effect,\"a,\r\n\"\"b\"\" ü\",2026-03-10T00:04:00.000Z,app-x,1,e-2,orphan,,0,,,,,,,,,,\
+         ,,,,,,,,,,,,,,,d3,,,,,,,,,,,,,,9.99,CNY,\"{\"\"level\"\":\"\"3\"\"}\""
+            .into(),
+    ];
+    assert_eq!(answer.text(), expected.join("\n") + "\n");
+}
+
+#[test]
+fn types_fields_times_and_zones_are_as_asked() {
+    let bed = bed();
+    let check = |more: &str, expected: &str| {
+        let answer = bed.get(&format!("{EVENTS}&{more}"));
+        assert_eq!((answer.status, answer.is_ended), (200, true));
+        assert_eq!(answer.text(), expected, "{more}");
+    };
+    check("fields=event_id", "event_id\na-1\ne-1\na-2\ne-2\n");
+    check("type=effect&fields=spreadid,event_id", "spreadid,event_id\n7,e-1\n0,e-2\n");
+    check("type=activation&fields=event_id,pid", "event_id,pid\na-1,1\na-2,1\n");
+    // The day in New York begins after the last event.
+    check("timezone=America/New_York&fields=pid", "pid\n");
+    // A line of one empty cell is quoted.
+    check("fields=gaid", "gaid\n\"\"\n\"\"\n\"\"\n\"\"\n");
+    let check_range = |range: &str, expected: &str| {
+        let target = format!("/v1/apps/app-x/events.csv?{range}&fields=event_time,event_id");
+        assert_eq!(bed.get(&target).text(), format!("event_time,event_id\n{expected}"));
+    };
+    check_range(
+        "from=2026-03-10T00:02:00Z&to=2026-03-10T08:03:00+08:00",
+        "2026-03-10T00:02:00.000Z,e-1\n",
+    );
+    check_range(
+        "from=2026-03-10%2008:03&to=2026-03-10&timezone=Asia%2FShanghai",
+        "2026-03-10T08:03:00.000+08:00,a-2\n2026-03-10T08:04:00.000+08:00,e-2\n",
+    );
+    check_range("from=2026-03-10T00:02:00Z&to=2026-03-10T00:02:00Z", "");
+    let other =
+        bed.get("/v1/apps/app%20y/events.csv?from=2026-03-10&to=2026-03-10&fields=app,event_id");
+    assert_eq!(other.text(), "app,event_id\napp y,b-1\n");
+}
+
+#[track_caller]
+fn check_headers(answer: &Answer, expected: &[(&str, Option<&str>)]) {
+    for (name, value) in expected {
+        assert_eq!(answer.header(name), *value, "{name}");
+    }
+}
+
+#[test]
+fn head_has_the_headers_of_get() {
+    let bed = bed();
+    let target = format!("{EVENTS}&timezone=Asia/Shanghai");
+    let expected = [
+        ("content-type", Some("text/csv; charset=utf-8; header=present")),
+        (
+            "content-disposition",
+            Some("attachment; filename=\"app-x_2026-03-10_2026-03-10_Asia-Shanghai.csv\""),
+        ),
+        ("adtrail-range-from", Some("2026-03-09T16:00:00.000Z")),
+        ("adtrail-range-to", Some("2026-03-10T16:00:00.000Z")),
+        ("content-length", None),
+    ];
+    check_headers(&bed.get(&target), &expected);
+    let head = bed.send(&format!("HEAD {target} HTTP/1.1"));
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    check_headers(&head, &expected);
+    let head = bed.send("HEAD /v1/apps/app-x/events.csv HTTP/1.1");
+    assert_eq!((head.status, head.body.len()), (400, 0));
+    check_headers(&head, &[("content-type", Some("application/problem+json"))]);
+}
+
+#[track_caller]
+fn check_problem(answer: &Answer, status: u16, kind: &str, parameter: Option<&str>) {
+    assert_eq!(answer.status, status);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let problem = answer.json();
+    assert_eq!(problem["type"], format!("/problems/{kind}"));
+    assert_eq!(problem["status"], status);
+    assert_eq!(problem["parameter"].as_str(), parameter);
+    assert!(problem["title"].is_string() && problem["detail"].is_string());
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let bed = bed();
+    let check = |target: &str, status, kind, parameter| {
+        check_problem(&bed.get(target), status, kind, parameter);
+    };
+    check("/v1/apps/app-z/events.csv", 404, "unknown-app", None);
+    check("/v1/apps/%ff/events.csv", 404, "not-found", None);
+    check("/v1/apps/app-x/events.xlsx", 404, "not-found", None);
+    check("/v1/apps/app-x/events.csv/", 404, "not-found", None);
+    check("/v1/apps?x=1", 400, "unknown-parameter", Some("x"));
+    check("/v1/apps/app-x/events.csv?to=2026-03-10", 400, "missing-parameter", Some("from"));
+    check(&format!("{EVENTS}&to=2026-03-11"), 400, "repeated-parameter", Some("to"));
+    check(&format!("{EVENTS}&fields=nope"), 400, "bad-parameter", Some("fields"));
+    check(&format!("{EVENTS}&timezone=Mars/Base"), 400, "bad-parameter", Some("timezone"));
+    check(&format!("{EVENTS}&type=%ff"), 400, "bad-parameter", Some("type"));
+    for name in ["event_name", "status", "channel", "spreadid", "install_type", "preset", "dialect"]
+    {
+        check(&format!("{EVENTS}&{name}=x"), 400, "unknown-parameter", Some(name));
+    }
+    let problem = bed.get(&format!("{EVENTS}&limit=5")).json();
+    assert_eq!(problem["allowed"], json!(["from", "to", "timezone", "type", "fields"]));
+    let problem = bed.get(&format!("{EVENTS}&fields=chanel")).json();
+    assert_eq!(problem["allowed"].as_array().map(Vec::len), Some(50));
+}
+
+#[test]
+fn other_methods_and_versions_are_refused() {
+    let bed = bed();
+    for method in ["POST", "DELETE", "OPTIONS", "BREW"] {
+        for target in ["/", "/v1/apps", EVENTS] {
+            let answer = bed.send(&format!("{method} {target} HTTP/1.1"));
+            check_problem(&answer, 405, "method-not-allowed", None);
+            check_headers(&answer, &[("allow", Some("GET,HEAD"))]);
+        }
+    }
+    check_problem(&bed.send(&format!("GET {EVENTS} HTTP/1.0")), 505, "http-version", None);
+}
+
+#[test]
+fn apps_are_listed_by_pid() {
+    let bed = bed();
+    let expected = json!([
+        {"key": "app-x", "pid": 1, "name": "App X"},
+        {"key": "app y", "pid": 2, "name": "Y"},
+    ]);
+    assert_eq!(bed.get("/v1/apps").json(), expected);
+    let page = bed.get("/");
+    check_headers(&page, &[("content-type", Some("text/html; charset=utf-8"))]);
+    let link = page.text().split('"').find(|text| text.contains("/app%20y/")).unwrap();
+    assert_eq!(bed.get(&link.replace("&amp;", "&")).status, 200);
+}
+
+#[test]
+fn a_download_is_what_is_written() {
+    let bed = Bed::new(many_activations(30_000));
+    let answer = bed.get(EVENTS);
+    assert!(answer.is_ended);
+    let query = ExportQuery::parse([("from", "2026-03-10"), ("to", "2026-03-10")]).unwrap();
+    let policy = &bed.config.policy;
+    let app = policy.app(Pid(1)).unwrap();
+    let mut chunks = Vec::new();
+    let rows = write_rows(&bed.reader, &[app], &query, policy, |chunk| {
+        chunks.push(chunk);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(rows.unwrap(), 30_000);
+    assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk.len() < 160 << 10));
+    assert!(answer.body == chunks.concat());
+    assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 30_001);
+
+    let mut taken = 0;
+    let rows = write_rows(&bed.reader, &[app, app], &query, policy, |_| {
+        taken += 1;
+        if taken == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(taken, 2);
+    assert!(rows.unwrap() < 30_000);
+}
+
+/// Writes zeros over a page in the middle of every file of the engine's tables.
+fn damage(store: &std::path::Path) {
+    use std::os::unix::fs::FileExt;
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(store).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = path.metadata().unwrap().len();
+        if path.extension().is_some_and(|extension| extension == "sst") && bytes > 100_000 {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "no table has a file");
+}
+
+#[test]
+fn a_damaged_store_aborts_the_download() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = bed::settings(dir.path());
+    drop(bed::fill(&config, many_activations(30_000)));
+    // Opening moves what is in the log into files.
+    drop(bed::fill(&config, vec![]));
+    damage(&config.store.path);
+    let reader = bed::fill(&config, vec![]);
+    let bed = Bed::over(dir, config, reader);
+
+    let answer = bed.get(EVENTS);
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.len() > 1 << 20, "it began: {}", answer.body.len());
+    assert!(!answer.is_ended);
+    // From the damage on there is nothing, and nothing is said of where it is.
+    let late = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10T04:10&to=2026-03-10T04:12");
+    check_problem(&late, 500, "store", None);
+    assert!(!late.text().contains("sst"), "{}", late.text());
+}
+
+#[test]
+fn a_slow_client_gets_all_and_one_that_leaves_ends_its_scan() {
+    let bed = Bed::new(many_activations(60_000));
+    let mut slow = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    gone.read_exact(&mut [0; 1]).unwrap();
+    drop(gone);
+    let mut bytes = vec![0; 1];
+    slow.read_exact(&mut bytes).unwrap();
+    let all_but_slow = async {
+        let scans = bed.state.scans.acquire_many(SCANS_MAX as u32 - 1);
+        drop(tokio::time::timeout(Duration::from_secs(60), scans).await.unwrap().unwrap());
+    };
+    bed.runtime.block_on(all_but_slow);
+    let mut part = [0; 4096];
+    loop {
+        match slow.read(&mut part).unwrap() {
+            0 => break,
+            read => bytes.extend_from_slice(&part[..read]),
+        }
+    }
+    let answer = Answer::parse(&bytes);
+    assert!(answer.is_ended);
+    assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 60_001);
+}
+
+#[test]
+fn more_downloads_than_allowed_are_told_to_come_back() {
+    let bed = bed();
+    let all = bed.state.scans.clone().try_acquire_many_owned(SCANS_MAX as u32).unwrap();
+    let answer = bed.get(EVENTS);
+    check_problem(&answer, 503, "busy", None);
+    check_headers(&answer, &[("retry-after", Some("10"))]);
+    assert_eq!(bed.send(&format!("HEAD {EVENTS} HTTP/1.1")).status, 200);
+    drop(all);
+    assert_eq!(bed.get(EVENTS).status, 200);
+}
+
+#[test]
+fn downloads_under_way_outlive_the_shutdown() {
+    let mut bed = Bed::new(many_activations(60_000));
+    let mut download = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    let mut bytes = vec![0; 1];
+    download.read_exact(&mut bytes).unwrap();
+    bed.stop();
+    download.read_to_end(&mut bytes).unwrap();
+    assert!(Answer::parse(&bytes).is_ended);
+    bed.join();
+    assert!(std::net::TcpStream::connect(bed.address).is_err());
+}

@@ -1,0 +1,268 @@
+//! A store with rows, a service over it, and a client that sees every byte.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use attribution::canonical;
+use attribution::event::Purpose;
+use attribution::event::{
+    Activation, Device, Effect, EventTime, Fact, Pid, SpreadId, Touch, TouchKind,
+};
+use attribution::worker::{Batch, Worker};
+use config::Config;
+use store::embedded::Embedded;
+use store::scan::Reader;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+use crate::{ExportState, serve};
+
+/// 2026-03-10T00:00:00Z.
+pub const DAY: u64 = 1_773_100_800_000;
+pub const MINUTE: u64 = 60_000;
+
+const SETTINGS: &str = r#"
+    [store]
+    retention = "off"
+    partitions = 4
+    [[apps]]
+    pid = 2
+    key = "app y"
+    name = "Y"
+    [[apps]]
+    pid = 1
+    key = "app-x"
+    name = "App X"
+    [[channels]]
+    id = "tou,tiao"
+    [[campaigns]]
+    spreadid = 7
+    pid = 1
+    channel = "tou,tiao"
+    name = 'Say "hi"'
+"#;
+
+pub fn settings(dir: &Path) -> Config {
+    let mut config = config::parse(SETTINGS).unwrap();
+    config.store.path = dir.join("store");
+    config
+}
+
+pub fn at(millis: u64) -> EventTime {
+    EventTime::default().plus(millis)
+}
+
+pub fn ids(oaid: &str) -> Vec<(Box<str>, Box<str>)> {
+    vec![("oaid".into(), oaid.into())]
+}
+
+pub fn click(spreadid: u32, click_id: &str, oaid: &str, time: u64) -> Fact {
+    Fact::Touch(Box::new(Touch {
+        pid: Pid(1),
+        id: "".into(),
+        click_id: click_id.into(),
+        kind: TouchKind::Click,
+        purpose: Purpose::Ua,
+        spreadid: SpreadId(spreadid),
+        time: at(time),
+        lookback_ms: None,
+        ids: ids(oaid),
+        device: Device::default(),
+        site: "".into(),
+        params: vec![],
+    }))
+}
+
+pub fn activation(id: &str, oaid: &str, time: u64) -> Box<Activation> {
+    Box::new(Activation {
+        pid: Pid(1),
+        id: id.into(),
+        time: at(time),
+        install_begin_time: None,
+        click_id: "".into(),
+        ids: ids(oaid),
+        device: Device {
+            ua: "Mozilla/5.0 (X, like \"Y\")".into(),
+            os: "android".into(),
+            ..Device::default()
+        },
+        app_version: "1.2".into(),
+        props: vec![],
+    })
+}
+
+pub fn effect(id: &str, name: &str, oaid: &str, time: u64) -> Box<Effect> {
+    Box::new(Effect {
+        pid: Pid(1),
+        id: id.into(),
+        name: name.into(),
+        time: at(time),
+        ids: ids(oaid),
+        device: Device::default(),
+        app_version: "".into(),
+        revenue: "9.99".into(),
+        currency: "CNY".into(),
+        props: vec![("level".into(), "3".into())],
+    })
+}
+
+/// Attributes the facts and keeps them.
+pub fn fill(config: &Config, facts: Vec<Fact>) -> Reader {
+    let ledger = Embedded::open(&config.store, &config.policy).unwrap();
+    let mut worker = Worker::new(ledger, Arc::clone(&config.policy));
+    let mut facts = facts.into_iter();
+    loop {
+        let mut batch: Vec<_> = facts.by_ref().take(5_000).collect();
+        if batch.is_empty() {
+            return worker.ledger().reader();
+        }
+        for fact in &mut batch {
+            let app = config.policy.app(fact.pid()).unwrap();
+            canonical::identify(fact, &app.key);
+        }
+        worker.process(Batch { facts: batch, positions: vec![] }).unwrap();
+    }
+}
+
+/// Activations of the day, one a second, each of a device of its own.
+pub fn many_activations(count: u64) -> Vec<Fact> {
+    let activation = |n| {
+        Fact::Activation(activation(&format!("a-{n}"), &format!("device-{n}"), DAY + 1_000 * n))
+    };
+    (0..count).map(activation).collect()
+}
+
+/// A service on a port of its own.
+pub struct Bed {
+    pub address: SocketAddr,
+    pub state: ExportState,
+    pub config: Config,
+    pub reader: Reader,
+    pub runtime: Runtime,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    _dir: TempDir,
+}
+
+impl Bed {
+    pub fn new(facts: Vec<Fact>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = settings(dir.path());
+        let reader = fill(&config, facts);
+        Self::over(dir, config, reader)
+    }
+
+    pub fn over(dir: TempDir, config: Config, reader: Reader) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let state = ExportState::new(reader.clone(), Arc::clone(&config.policy));
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async { drop(stopped.await) };
+        let served = runtime.spawn(serve(listener, state.clone(), shutdown));
+        Self {
+            address,
+            state,
+            config,
+            reader,
+            runtime,
+            stop: Some(stop),
+            served: Some(served),
+            _dir: dir,
+        }
+    }
+
+    pub fn get(&self, target: &str) -> Answer {
+        self.send(&format!("GET {target} HTTP/1.1"))
+    }
+
+    pub fn send(&self, request_line: &str) -> Answer {
+        let mut stream = self.open(request_line);
+        let mut bytes = Vec::new();
+        // An aborted answer may end in a reset; what came before it counts.
+        let _ = stream.read_to_end(&mut bytes);
+        Answer::parse(&bytes)
+    }
+
+    /// Sends a request and reads nothing.
+    pub fn open(&self, request_line: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(stream, "{request_line}\r\nHost: adtrail\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    }
+
+    /// Asks the service to stop.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has.
+    pub fn join(&mut self) {
+        let served = self.served.take().unwrap();
+        self.runtime.block_on(served).unwrap().unwrap();
+    }
+}
+
+/// An answer, and whether it came to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// Whether the mark of the end was there, in a chunked body.
+    pub is_ended: bool,
+}
+
+impl Answer {
+    pub fn parse(bytes: &[u8]) -> Self {
+        let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+        let head = std::str::from_utf8(&bytes[..head_end]).unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines
+            .map(|line| line.split_once(": ").unwrap())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let mut answer = Self { status, headers, body: vec![], is_ended: false };
+        let rest = &bytes[head_end + 4..];
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.read_chunks(rest);
+        } else {
+            answer.body = rest.to_vec();
+        }
+        answer
+    }
+
+    fn read_chunks(&mut self, mut rest: &[u8]) {
+        while let Some(line_end) = rest.windows(2).position(|two| two == b"\r\n") {
+            let size = std::str::from_utf8(&rest[..line_end]).unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            rest = &rest[line_end + 2..];
+            if size == 0 {
+                self.is_ended = rest == b"\r\n";
+                return;
+            }
+            let chunk = rest.get(..size).unwrap_or(rest);
+            self.body.extend_from_slice(chunk);
+            rest = rest.get(size + 2..).unwrap_or_default();
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
