@@ -1,0 +1,123 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Ad attribution that you can check: clicks, activations and effects come in from Kafka, each
+/// activation is credited to the ad that caused it, and the rows are downloaded as CSV.
+#[derive(Debug, Parser)]
+#[command(name = "adtrail", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// How logs are written to standard error
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Read Kafka, attribute, and serve CSV, in one process
+    Run(Settings),
+    /// Show all of it with made-up traffic: broker, attribution and CSV in one process
+    Demo(Demo),
+    /// Write an app's rows as CSV, without the service or beside it
+    Download(Download),
+    /// Attribute the events of files, without Kafka and without a server
+    Replay(Replay),
+    /// Check the settings, and name what is wrong with them
+    CheckConfig(Settings),
+}
+
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// Settings file; without it `adtrail.toml`, if there is one
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// One setting, before file and environment; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Stop when all made-up events are attributed and the first rows were shown
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Download {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// The app's key
+    #[arg(long, value_name = "KEY")]
+    pub app: String,
+
+    /// First event time: an RFC 3339 instant, or a local date or date-time
+    #[arg(long, value_name = "TIME")]
+    pub from: String,
+
+    /// End of event times, exclusive; a date includes that whole day
+    #[arg(long, value_name = "TIME")]
+    pub to: String,
+
+    /// IANA name of the time zone of times without an offset, and of the times shown
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub timezone: String,
+
+    /// Rows to write
+    #[arg(long = "type", value_name = "all|activation|effect", default_value = "all")]
+    pub event_type: String,
+
+    /// Columns to write, in this order; without it all
+    #[arg(long, value_name = "COLUMN,…")]
+    pub fields: Option<String>,
+
+    /// File to write; without it standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Files with one JSON event a line; `-` reads standard input
+    #[arg(required = true, value_name = "EVENTS.ndjson")]
+    pub events: Vec<PathBuf>,
+
+    /// File to write; without it standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Only this app's rows; without it those of all apps, by pid
+    #[arg(long, value_name = "KEY")]
+    pub app: Option<String>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

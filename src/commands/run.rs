@@ -1,0 +1,13 @@
+//! `adtrail run`.
+
+use ingest::Shutdown;
+
+use super::load;
+use crate::cli::Settings;
+use crate::{service, telemetry};
+
+pub fn run(settings: &Settings) -> anyhow::Result<()> {
+    let config = load(settings)?;
+    let recorder = telemetry::start_metrics()?;
+    service::run(&config, &Shutdown::default(), recorder)
+}

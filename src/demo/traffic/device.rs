@@ -1,0 +1,149 @@
+//! Devices: what they tell of themselves, and in which form an ad channel passes it on.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use attribution::ids::hex;
+use fastrand::Rng;
+use md5::{Digest, Md5};
+
+use super::catalogue::IdForm;
+
+/// Device ids by kind.
+pub type Ids = BTreeMap<&'static str, String>;
+
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// The id for ads, by which channels know the device; a private one has none.
+    ad_id: Option<Id>,
+    /// The id that the app reads from the system.
+    system_id: Id,
+    pub ip: String,
+    pub ua: String,
+    pub model: &'static str,
+    pub os: &'static str,
+    pub os_version: &'static str,
+}
+
+#[derive(Debug, Clone)]
+struct Id {
+    kind: &'static str,
+    md5_kind: &'static str,
+    value: String,
+}
+
+const ANDROIDS: [(&str, &str); 8] = [
+    ("HUAWEI P60", "12"),
+    ("Xiaomi 14", "14"),
+    ("OPPO Reno11", "14"),
+    ("vivo X100", "14"),
+    ("SM-S9210", "13"),
+    ("Pixel 8", "15"),
+    ("荣耀 Magic6", "14"),
+    ("Redmi K70, \"冠军版\"", "13"),
+];
+const IPHONES: [(&str, &str); 4] =
+    [("iPhone15,2", "17.6.1"), ("iPhone15,4", "18.1"), ("iPhone16,1", "18.1.1"), ("iPhone14,5", "16.7")];
+
+impl Device {
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ad_id = match rng.u32(0..100) {
+            0..48 => Some(Id::new("oaid", "oaid_md5", uuid(rng))),
+            48..60 => Some(Id::new("imei", "imei_md5", format!("86{:013}", rng.u64(..10_u64.pow(13))))),
+            60..70 => Some(Id::new("gaid", "gaid_md5", uuid(rng))),
+            70..84 => Some(Id::new("idfa", "idfa_md5", uuid(rng).to_uppercase())),
+            _ => None,
+        };
+        let is_iphone = match &ad_id {
+            Some(id) => id.kind == "idfa",
+            None => rng.bool(),
+        };
+        let (model, os_version) = choose(rng, if is_iphone { &IPHONES } else { &ANDROIDS });
+        let (system_id, os, ua) = if is_iphone {
+            let ua = iphone_ua(os_version);
+            (Id::new("idfv", "idfv_md5", uuid(rng).to_uppercase()), "ios", ua)
+        } else {
+            let value = format!("{:016x}", rng.u64(1..));
+            let ua = android_ua(rng, model, os_version);
+            (Id::new("android_id", "android_id_md5", value), "android", ua)
+        };
+        Self { ad_id, system_id, ip: draw_ip(rng), ua, model, os, os_version }
+    }
+
+    /// What the app knows: all ids, as they are.
+    pub fn app_ids(&self) -> Ids {
+        let known = self.ad_id.iter().chain([&self.system_id]);
+        known.map(|id| (id.kind, id.value.clone())).collect()
+    }
+
+    /// What a channel knows: one id in the channel's form; nothing of a private device.
+    pub fn channel_ids(&self, form: IdForm) -> Ids {
+        let Some(ad_id) = &self.ad_id else { return Ids::new() };
+        let id = match form {
+            // Only Android's is the same for every app, so only that is known to a channel.
+            IdForm::System if self.os == "android" => (self.system_id.kind, self.system_id.value.clone()),
+            IdForm::Raw | IdForm::System => (ad_id.kind, ad_id.value.clone()),
+            IdForm::Md5 => (ad_id.md5_kind, ad_id.md5()),
+            IdForm::Md5UpperCase => (ad_id.md5_kind, ad_id.md5().to_uppercase()),
+        };
+        Ids::from([id])
+    }
+
+    /// Moves to another network, as from home to the office.
+    pub fn change_ip(&mut self, rng: &mut Rng) {
+        self.ip = draw_ip(rng);
+    }
+}
+
+impl Id {
+    fn new(kind: &'static str, md5_kind: &'static str, value: String) -> Self {
+        Self { kind, md5_kind, value }
+    }
+
+    fn md5(&self) -> String {
+        hex(&Md5::digest(&self.value))
+    }
+}
+
+fn choose<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+    from[rng.usize(..from.len())]
+}
+
+fn uuid(rng: &mut Rng) -> String {
+    let bits = rng.u128(..);
+    format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        bits as u32,
+        (bits >> 32) as u16,
+        (bits >> 48) as u16 & 0xfff,
+        (bits >> 64) as u16 & 0xfff,
+        bits >> 80,
+    )
+}
+
+/// From the ranges that are kept for documentation.
+fn draw_ip(rng: &mut Rng) -> String {
+    let host = rng.u8(1..255);
+    match rng.u32(0..3) {
+        0 => Ipv4Addr::new(198, 51, 100, host).to_string(),
+        1 => Ipv4Addr::new(203, 0, 113, host).to_string(),
+        _ => Ipv6Addr::new(0x2001, 0xdb8, rng.u16(..), rng.u16(..), 0, 0, 0, host.into()).to_string(),
+    }
+}
+
+fn android_ua(rng: &mut Rng, model: &str, os_version: &str) -> String {
+    let (chrome, build) = (rng.u32(100..131), rng.u32(4000..7000));
+    format!(
+        "Mozilla/5.0 (Linux; Android {os_version}; {model}) AppleWebKit/537.36 (KHTML, like Gecko) \
+         Version/4.0 Chrome/{chrome}.0.{build}.{} Mobile Safari/537.36",
+        rng.u32(40..200)
+    )
+}
+
+fn iphone_ua(os_version: &str) -> String {
+    format!(
+        "Mozilla/5.0 (iPhone; CPU iPhone OS {} like Mac OS X) AppleWebKit/605.1.15 \
+         (KHTML, like Gecko) Mobile/15E148",
+        os_version.replace('.', "_")
+    )
+}

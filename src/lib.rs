@@ -1,0 +1,17 @@
+//! adtrail in one process: settings, store, intake, attribution and export wired together.
+//!
+//! Nothing is decided here. [`run`] is the service, for production and tests alike; the other
+//! commands are in [`commands`].
+
+pub mod cli;
+pub mod commands;
+pub mod demo;
+mod pipeline;
+mod service;
+pub mod telemetry;
+
+pub use service::run;
+
+/// See `docs/decisions/allocator.md`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,0 +1,29 @@
+//! The `adtrail` binary: parse, start telemetry, dispatch.
+
+use std::process::ExitCode;
+
+use adtrail::cli::{Cli, Command};
+use adtrail::commands::{check_config, download, replay, run};
+use adtrail::{demo, telemetry};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    telemetry::abort_on_panic();
+    telemetry::start_logs(cli.log_format);
+    let outcome = match &cli.command {
+        Command::Run(settings) => run::run(settings),
+        Command::Demo(options) => demo::run(options),
+        Command::Download(options) => download::run(options),
+        Command::Replay(options) => replay::run(options),
+        Command::CheckConfig(settings) => check_config::run(settings),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("adtrail: {error:#}");
+            // 2 is wrong use: settings and options that can not be.
+            if error.is::<adtrail::commands::WrongUse>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}

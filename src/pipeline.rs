@@ -1,0 +1,132 @@
+//! The attribution worker's thread: batches in, committed positions out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use anyhow::Context;
+use attribution::event::Family;
+use attribution::ledger::Position;
+use attribution::row::Status;
+use attribution::worker::{self, Report, Worker};
+use ingest::{TopicKind, TopicNames};
+use jiff::Timestamp;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use store::embedded::Embedded;
+
+/// Starts the thread; it ends when no more batches come, or with the first error.
+pub fn start(
+    worker: Worker<Embedded>,
+    batches: Receiver<ingest::Batch>,
+    committed: Sender<Vec<Position>>,
+    metrics: Arc<PipelineMetrics>,
+) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
+    Builder::new()
+        .name("attribution".into())
+        .spawn(move || work(worker, &batches, &committed, &metrics))
+        .context("no thread for attribution")
+}
+
+fn work(
+    mut worker: Worker<Embedded>,
+    batches: &Receiver<ingest::Batch>,
+    committed: &Sender<Vec<Position>>,
+    metrics: &PipelineMetrics,
+) -> anyhow::Result<()> {
+    metrics.store(worker.ledger());
+    for ingest::Batch { facts, positions, intake } in batches {
+        let start = Instant::now();
+        let kept = positions.clone();
+        let report = worker
+            .process(worker::Batch { facts, positions })
+            .context("a batch could not be committed; its events will be read again")?;
+        metrics.ingest.committed(&intake, Timestamp::now());
+        metrics.batch(&report, start, worker.ledger());
+        // Only Kafka's own lag figures miss a position that nobody listens for.
+        let _ = committed.send(kept);
+    }
+    Ok(())
+}
+
+/// Metrics of attribution and of the embedded store, and ingest's, which count when a batch is
+/// committed.
+pub struct PipelineMetrics {
+    pub ingest: ingest::Metrics,
+    topics: TopicNames,
+}
+
+const ACCEPTED: &str = "adtrail_attribution_accepted_total";
+const REDELIVERED: &str = "adtrail_attribution_redelivered_total";
+const CORRECTIONS: &str = "adtrail_attribution_corrections_total";
+const BATCH_SECONDS: &str = "adtrail_attribution_batch_seconds";
+const ROWS: &str = "adtrail_store_rows";
+
+impl PipelineMetrics {
+    /// Registers everything with the recorder that is installed.
+    pub fn new(config: &config::Config) -> Self {
+        describe_counter!(ACCEPTED, "Facts that were not known before, by topic.");
+        describe_counter!(
+            REDELIVERED,
+            "Messages that repeat a fact or take its place, by topic."
+        );
+        describe_counter!(
+            CORRECTIONS,
+            "Rows replaced by a corrected one, by the status left and the one entered."
+        );
+        describe_histogram!(BATCH_SECONDS, "Time from a batch's arrival to its commit.");
+        describe_gauge!(ROWS, "Rows in the store, by event type and present status.");
+        let topics = TopicNames::new(&config.kafka.topics);
+        for topic in TopicKind::ALL {
+            counter!(ACCEPTED, "topic" => topics.of(topic).to_owned()).increment(0);
+            counter!(REDELIVERED, "topic" => topics.of(topic).to_owned()).increment(0);
+        }
+        for (left, entered) in corrections() {
+            correction(left, entered).increment(0);
+        }
+        Self { ingest: ingest::Metrics::new(config), topics }
+    }
+
+    fn batch(&self, report: &Report, start: Instant, store: &Embedded) {
+        for topic in TopicKind::ALL {
+            let admitted = report.admitted(family(topic));
+            let name = || self.topics.of(topic).to_owned();
+            counter!(ACCEPTED, "topic" => name()).increment(admitted.accepted);
+            counter!(REDELIVERED, "topic" => name()).increment(admitted.redelivered);
+        }
+        let decided: &BTreeMap<(Option<Status>, Status), u64> = &report.decided;
+        for ((left, entered), count) in decided {
+            if let Some(left) = left {
+                correction(*left, *entered).increment(*count);
+            }
+        }
+        histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
+        if !decided.is_empty() {
+            self.store(store);
+        }
+    }
+
+    fn store(&self, store: &Embedded) {
+        for ((event_type, status), count) in store.status_counts() {
+            gauge!(ROWS, "event_type" => event_type.name(), "status" => status.name())
+                .set(count as f64);
+        }
+    }
+}
+
+fn corrections() -> impl Iterator<Item = (Status, Status)> {
+    Status::ALL.into_iter().flat_map(|left| Status::ALL.map(|entered| (left, entered)))
+}
+
+fn correction(left: Status, entered: Status) -> metrics::Counter {
+    counter!(CORRECTIONS, "left" => left.name(), "entered" => entered.name())
+}
+
+fn family(topic: TopicKind) -> Family {
+    match topic {
+        TopicKind::Clicks => Family::Touch,
+        TopicKind::Activations => Family::Activation,
+        TopicKind::Effects => Family::Effect,
+    }
+}

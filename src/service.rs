@@ -1,0 +1,174 @@
+//! The service: all roles in one process over the embedded store.
+
+use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use attribution::ledger::Ledger;
+use attribution::worker::Worker;
+use config::Config;
+use export::ExportState;
+use export::admin::Admin;
+use ingest::{Health, Shutdown};
+use jiff::Timestamp;
+use metrics_exporter_prometheus::PrometheusHandle;
+use store::embedded::Embedded;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::pipeline::{self, PipelineMetrics};
+
+/// Batches that wait for the worker: one is being decided, two are ready.
+const BATCHES_WAITING: usize = 2;
+const SUPERVISION: Duration = Duration::from_millis(50);
+
+/// Runs until the wish to stop, then drains: what has been read is committed, downloads under
+/// way may end, and all is over by the deadline of the settings.
+///
+/// # Errors
+/// What keeps the service from starting, or ended it.
+pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> anyhow::Result<()> {
+    if config.policy.apps().next().is_none() {
+        bail!("no app is configured: add [[apps]] with pid and key to the settings");
+    }
+    let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
+    let listeners = Listeners::bind(&runtime, config)?;
+    let embedded = Embedded::open(&config.store, &config.policy)?;
+    let reader = embedded.reader();
+    let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
+    let positions = worker.ledger_mut().positions()?;
+
+    let metrics = Arc::new(PipelineMetrics::new(config));
+    let health = Arc::new(Health::default());
+    let (batches, batches_in) = sync_channel(BATCHES_WAITING);
+    let (committed, committed_in) = channel();
+    let (stop, state) = (shutdown.clone(), Arc::clone(&health));
+    let intake = ingest::start(config, &positions, batches, committed_in, stop, state)?;
+    let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
+
+    let export = ExportState::new(reader, Arc::clone(&config.policy));
+    let admin = admin(metrics, health, recorder);
+    tracing::info!(
+        export = %config.export_listen,
+        admin = %config.admin_listen,
+        store = %config.store.path.display(),
+        "adtrail runs"
+    );
+    let servers = runtime.spawn(listeners.serve(export, admin, shutdown.clone()));
+    while !shutdown.is_requested() {
+        if intake.is_finished() || attribution.is_finished() || servers.is_finished() {
+            shutdown.request();
+        }
+        shutdown.sleep(SUPERVISION);
+    }
+    let deadline = Instant::now() + config.shutdown_deadline;
+    let outcome = end(intake, attribution, deadline);
+    let left = deadline.saturating_duration_since(Instant::now());
+    let served = runtime.block_on(async { tokio::time::timeout(left, servers).await });
+    // A download that is still under way is cut off here, and its client can tell.
+    runtime.shutdown_background();
+    outcome?;
+    if let Ok(served) = served {
+        served.context("the listeners failed")?.context("the listeners failed")?;
+    }
+    tracing::info!("adtrail has stopped; everything read is committed");
+    Ok(())
+}
+
+/// Waits for both threads, and tells the reason if one of them failed.
+fn end(
+    intake: JoinHandle<Result<(), ingest::IngestError>>,
+    attribution: JoinHandle<anyhow::Result<()>>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    while !(intake.is_finished() && attribution.is_finished()) {
+        if Instant::now() >= deadline {
+            bail!("not stopped within run.shutdown_deadline; what is not committed is read again");
+        }
+        std::thread::sleep(SUPERVISION);
+    }
+    let panicked = "a thread has panicked";
+    attribution.join().map_err(|_| anyhow::anyhow!(panicked))??;
+    intake.join().map_err(|_| anyhow::anyhow!(panicked))??;
+    Ok(())
+}
+
+fn admin(
+    metrics: Arc<PipelineMetrics>,
+    health: Arc<Health>,
+    recorder: PrometheusHandle,
+) -> Admin {
+    let observed = Arc::clone(&health);
+    let render = move || {
+        metrics.ingest.observe(&observed, Timestamp::now());
+        recorder.render()
+    };
+    let ready = move || {
+        if health.is_ready() {
+            Ok(())
+        } else if health.is_connected() {
+            Err("no partitions are assigned yet".to_owned())
+        } else {
+            Err("kafka can not be reached".to_owned())
+        }
+    };
+    Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
+}
+
+/// Both listeners, bound before anything else is started.
+struct Listeners {
+    export: TcpListener,
+    admin: TcpListener,
+}
+
+impl Listeners {
+    fn bind(runtime: &Runtime, config: &Config) -> anyhow::Result<Self> {
+        let bind = |setting: &str, address| {
+            runtime
+                .block_on(TcpListener::bind(address))
+                .with_context(|| format!("{setting} = \"{address}\" can not be listened on"))
+        };
+        Ok(Self {
+            export: bind("export.listen", config.export_listen)?,
+            admin: bind("admin.listen", config.admin_listen)?,
+        })
+    }
+
+    async fn serve(
+        self,
+        export: ExportState,
+        admin: Admin,
+        shutdown: Shutdown,
+    ) -> std::io::Result<()> {
+        let stop = shutdown.clone();
+        let admin = export::admin::serve(self.admin, admin, requested(shutdown.clone()));
+        let export = export::serve(self.export, export, requested(shutdown));
+        tokio::spawn(async move {
+            if let Err(error) = wait_for_signal().await {
+                tracing::error!(%error, "signals can not be listened for");
+            }
+            tracing::info!("stopping");
+            stop.request();
+        });
+        tokio::try_join!(export, admin).map(|_| ())
+    }
+}
+
+async fn requested(shutdown: Shutdown) {
+    while !shutdown.is_requested() {
+        tokio::time::sleep(SUPERVISION).await;
+    }
+}
+
+async fn wait_for_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
