@@ -1,0 +1,196 @@
+//! A real Apache Kafka: one broker and controller in one JVM, from jars that Maven resolves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use tempfile::TempDir;
+
+use super::leash::Leash;
+use super::{cache_dir, eventually, free_port, run_ok};
+
+mod client;
+pub use client::{Message, Record};
+
+const POM: &str = include_str!("kafka/pom.xml");
+
+/// Any 16 bytes in URL-safe base 64.
+const CLUSTER_ID: &str = "YWR0cmFpbC10ZXN0LWJlZA";
+
+#[derive(Debug)]
+pub struct Kafka {
+    dir: PathBuf,
+    port: u16,
+    running: Option<Leash>,
+}
+
+impl Kafka {
+    /// The broker that all tests of one binary share; topics are each test's own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Kafka> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// A broker of one's own, empty, to be killed and restarted.
+    pub fn start() -> Self {
+        Self::start_with(server_properties)
+    }
+
+    /// As [`Kafka::start`], with the settings that the function makes of ports and folder.
+    pub fn start_with(properties: impl Fn(&Ports, &Path) -> String) -> Self {
+        // Between the look for a free port and its use someone else may take it: once more then.
+        Self::try_start(&properties)
+            .or_else(|_| Self::try_start(&properties))
+            .unwrap_or_else(|log| panic!("kafka does not start:\n{log}"))
+    }
+
+    fn try_start(properties: &impl Fn(&Ports, &Path) -> String) -> Result<Self, String> {
+        let ports = Ports { broker: free_port(), controller: free_port() };
+        let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary folder");
+        let (settings, file) =
+            (properties(&ports, dir.path()), dir.path().join("server.properties"));
+        fs::write(&file, &settings).expect("a file");
+        let mut format = java("kafka.tools.StorageTool");
+        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(file);
+        if !settings.contains("controller.quorum.voters") {
+            format.arg("--standalone");
+        }
+        run_ok(&mut format, b"");
+        // Kept: the leash removes it, which works for a broker in a `static` too.
+        let mut kafka = Self { dir: dir.keep(), port: ports.broker, running: None };
+        kafka.launch()?;
+        Ok(kafka)
+    }
+
+    /// Runs the broker on its folder and waits until it answers; else its log.
+    fn launch(&mut self) -> Result<(), String> {
+        let mut command = java("kafka.Kafka");
+        command.arg(self.dir.join("server.properties"));
+        self.running = Some(Leash::hold(&self.dir, &command));
+        let client: BaseConsumer = self.client().create().expect("a client");
+        eventually("kafka answers", || {
+            let log = self.log();
+            if log.contains("Address already in use") {
+                return Ok(Err(log));
+            }
+            match client.fetch_metadata(None, Duration::from_millis(500)) {
+                Ok(metadata) if !metadata.brokers().is_empty() => Ok(Ok(())),
+                Ok(_) => Err(format!("no broker yet:\n{log}")),
+                Err(error) => Err(format!("{error}:\n{log}")),
+            }
+        })
+    }
+
+    /// Ends the process as a power cut would, but for what the system has not written yet.
+    pub fn kill9(&mut self) {
+        self.running.take().expect("kafka runs").end("KILL");
+    }
+
+    /// Starts again, on the same port and folder, after [`Kafka::kill9`].
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "kafka still runs");
+        self.launch().unwrap_or_else(|log| panic!("kafka does not start again:\n{log}"));
+    }
+
+    /// As the setting `kafka.brokers` wants it.
+    pub fn brokers(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.brokers());
+        // A client that outlives a killed broker comes back at once.
+        config.set("reconnect.backoff.ms", "20").set("reconnect.backoff.max.ms", "200");
+        config
+    }
+}
+
+impl Drop for Kafka {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        // The leash has removed it, but for a broker that was not running any more.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[derive(Debug)]
+pub struct Ports {
+    pub broker: u16,
+    pub controller: u16,
+}
+
+/// Short sessions let a killed broker come back in 3 s instead of 12.
+fn server_properties(ports: &Ports, dir: &Path) -> String {
+    let Ports { broker, controller } = ports;
+    let data = dir.join("data");
+    format!(
+        "process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+log.dirs={}
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=200
+",
+        data.display()
+    )
+}
+
+fn java(class: &str) -> Command {
+    let mut command = Command::new("java");
+    command
+        // Made to start fast and to stay small, not to run long.
+        .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"])
+        .arg(jars().join("*"))
+        .arg(class);
+    command
+}
+
+/// The folder of Kafka's jars: resolved when it is not there, or is of another POM.
+fn jars() -> PathBuf {
+    static JARS: OnceLock<PathBuf> = OnceLock::new();
+    JARS.get_or_init(|| {
+        let dir = cache_dir().join("kafka");
+        if fs::read_to_string(dir.join("pom.xml")).is_ok_and(|pom| pom == POM) {
+            return dir;
+        }
+        fs::create_dir_all(cache_dir()).expect("the cache folder");
+        // Complete or not there: a run that is stopped leaves no half of it.
+        let fresh = TempDir::with_prefix_in("kafka-", cache_dir()).expect("a folder in the cache");
+        fs::write(fresh.path().join("pom.xml"), POM).expect("a file");
+        run_ok(
+            Command::new("mvn").current_dir(fresh.path()).args([
+                "-B",
+                "-q",
+                "dependency:copy-dependencies",
+                "-DoutputDirectory=.",
+            ]),
+            b"",
+        );
+        let _ = fs::remove_dir_all(&dir);
+        fs::rename(fresh.keep(), &dir).expect("the folder can be renamed");
+        dir
+    })
+    .clone()
+}

@@ -1,0 +1,220 @@
+//! What tests say to Kafka: topics, records in and out, by librdkafka and by stock kcat.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::{ClientContext, Offset, TopicPartitionList};
+
+use super::super::{DEADLINE, eventually, run_ok};
+use super::Kafka;
+
+/// What is produced. Without a partition the key decides, without a time the clock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Message {
+    pub partition: Option<i32>,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub time_ms: Option<i64>,
+}
+
+impl Message {
+    pub fn new(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self { key: Some(key.into()), value: Some(value.into()), ..Self::default() }
+    }
+
+    /// With the timestamp that the broker keeps.
+    pub fn at(self, time_ms: i64) -> Self {
+        Self { time_ms: Some(time_ms), ..self }
+    }
+}
+
+/// What a topic holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub partition: i32,
+    pub offset: i64,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub time_ms: Option<i64>,
+}
+
+impl Kafka {
+    /// `settings` are the topic's own, as `("retention.ms", "-1")`.
+    pub fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        for (key, value) in settings {
+            topic = topic.set(key, value);
+        }
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let created = runtime.block_on(admin.create_topics([&topic], &options));
+        for result in created.expect("kafka answers") {
+            result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
+        }
+        let client: BaseConsumer = self.client().create().expect("a client");
+        eventually("the new topic has its leaders", || {
+            self.leaders_known(&client, name, partitions)
+        });
+    }
+
+    fn leaders_known(
+        &self,
+        client: &BaseConsumer,
+        name: &str,
+        partitions: i32,
+    ) -> Result<(), String> {
+        let metadata =
+            client.fetch_metadata(Some(name), DEADLINE).map_err(|error| error.to_string())?;
+        let led = metadata.topics().iter().flat_map(|topic| topic.partitions());
+        match led.filter(|partition| partition.leader() >= 0).count() {
+            count if count == partitions as usize => Ok(()),
+            count => Err(format!("partitions with a leader: {count}")),
+        }
+    }
+
+    /// Returns once all replicas have acknowledged every message, in the order given.
+    pub fn produce(&self, topic: &str, messages: impl IntoIterator<Item = Message>) {
+        let deliveries = Deliveries::default();
+        let producer: BaseProducer<Deliveries> = self
+            .client()
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("linger.ms", "5")
+            .set("message.max.bytes", "20000000")
+            .create_with_context(deliveries.clone())
+            .expect("a producer");
+        for message in messages {
+            send(&producer, topic, &message);
+        }
+        producer.flush(DEADLINE).expect("kafka acknowledges");
+        let failed = deliveries.failed.lock().expect("no callback panics");
+        assert!(failed.is_empty(), "not acknowledged: {failed:?}");
+    }
+
+    /// The stock producer: `kcat(&["-P", "-t", topic, "-K", "|"], b"key|value\n")`.
+    pub fn kcat(&self, args: &[&str], stdin: &[u8]) -> Vec<u8> {
+        run_ok(Command::new("kcat").args(["-b", &self.brokers()]).args(args), stdin)
+    }
+
+    /// All that the topic holds now, by partition and offset.
+    pub fn consume_all(&self, topic: &str) -> Vec<Record> {
+        let consumer: BaseConsumer = self
+            .client()
+            .set("group.id", "adtrail-test-bed")
+            .set("enable.auto.commit", "false")
+            .set("enable.partition.eof", "true")
+            .create()
+            .expect("a consumer");
+        let metadata = consumer.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+        let partitions: Vec<i32> = metadata
+            .topics()
+            .iter()
+            .flat_map(|topic| topic.partitions().iter().map(|partition| partition.id()))
+            .collect();
+        assert!(!partitions.is_empty(), "no such topic: {topic}");
+        let mut assignment = TopicPartitionList::new();
+        for &partition in &partitions {
+            assignment
+                .add_partition_offset(topic, partition, Offset::Beginning)
+                .expect("an offset");
+        }
+        consumer.assign(&assignment).expect("an assignment");
+        let mut records = read_to_ends(&consumer, partitions.len());
+        records.sort_by_key(|record| (record.partition, record.offset));
+        records
+    }
+}
+
+fn read_to_ends(consumer: &BaseConsumer, partitions: usize) -> Vec<Record> {
+    let started = Instant::now();
+    let mut records = Vec::new();
+    let mut ended = std::collections::BTreeSet::new();
+    while ended.len() < partitions {
+        assert!(started.elapsed() < DEADLINE, "read to the end of {ended:?} of {partitions} only");
+        match consumer.poll(Duration::from_millis(100)) {
+            None => {}
+            Some(Ok(message)) => records.push(record(&message)),
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                ended.insert(partition);
+            }
+            // librdkafka tells of a broker that is away, and goes on by itself.
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown,
+            ))) => {}
+            Some(Err(error)) => panic!("cannot read: {error}"),
+        }
+    }
+    records
+}
+
+fn record(message: &rdkafka::message::BorrowedMessage) -> Record {
+    let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+    Record {
+        partition: message.partition(),
+        offset: message.offset(),
+        key: message.key().map(<[u8]>::to_vec),
+        value: message.payload().map(<[u8]>::to_vec),
+        headers: headers
+            .map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec()))
+            .collect(),
+        time_ms: message.timestamp().to_millis(),
+    }
+}
+
+fn send(producer: &BaseProducer<Deliveries>, topic: &str, message: &Message) {
+    let mut record = BaseRecord::<[u8], [u8]>::to(topic);
+    record.partition = message.partition;
+    record.key = message.key.as_deref();
+    record.payload = message.value.as_deref();
+    record.timestamp = message.time_ms;
+    if !message.headers.is_empty() {
+        let headers = message.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+            headers.insert(Header { key, value: Some(value) })
+        });
+        record.headers = Some(headers);
+    }
+    let started = Instant::now();
+    loop {
+        record = match producer.send(record) {
+            Ok(()) => break,
+            // Full: let deliveries make room.
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
+                if started.elapsed() < DEADLINE =>
+            {
+                producer.poll(Duration::from_millis(10));
+                back
+            }
+            Err((error, _)) => panic!("cannot produce to {topic}: {error}"),
+        };
+    }
+    producer.poll(Duration::ZERO);
+}
+
+/// Gathers the messages that were not acknowledged.
+#[derive(Debug, Clone, Default)]
+struct Deliveries {
+    failed: Arc<Mutex<Vec<String>>>,
+}
+
+impl ClientContext for Deliveries {}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, _)) = result {
+            self.failed.lock().expect("no test panics while it holds it").push(error.to_string());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The test bed: the real programs that the integration tests run against, each started by the
+//! test that needs it and gone with it. Nothing here is skipped because a program is missing:
+//! `scripts/install --tests` brings them all.
+#![allow(dead_code, unused_imports, reason = "every test binary uses a part of it")]
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what clippy.toml lets tests do, this does too, for benches as well"
+)]
+
+use std::fmt::Display;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub mod adtrail;
+pub mod http;
+pub mod kafka;
+mod leash;
+pub mod prometheus;
+pub mod rows;
+
+/// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+const POLL_EVERY: Duration = Duration::from_millis(20);
+
+/// What `attempt` gives once it succeeds.
+///
+/// # Panics
+/// With the last failure, at the deadline.
+#[track_caller]
+pub fn eventually<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let started = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(failure) if started.elapsed() > DEADLINE => {
+                panic!("{what}: not within {DEADLINE:?}: {failure}")
+            }
+            Err(_) => thread::sleep(POLL_EVERY),
+        }
+    }
+}
+
+/// A port that nothing listens on, never given twice. It lies below the range from which the
+/// system draws the ports of outgoing connections, so that none of these takes it meanwhile.
+pub fn free_port() -> u16 {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    static DRAWN: AtomicU16 = AtomicU16::new(0);
+    // Test binaries that run side by side start at different places.
+    let start = (std::process::id().wrapping_mul(127) % u32::from(COUNT)) as u16;
+    loop {
+        let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
+        assert!(drawn < COUNT, "no free port between {FIRST} and {}", FIRST + COUNT);
+        let port =
+            FIRST + (u32::from(start) + u32::from(drawn)).rem_euclid(u32::from(COUNT)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Where what was fetched once is kept: the folder that the Makefile uses too.
+pub fn cache_dir() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache")
+    });
+    base.join("adtrail")
+}
+
+/// Runs a command to its end, feeding it `stdin`.
+pub fn run(command: &mut Command, stdin: &[u8]) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?} (scripts/install --tests brings it): {error}"));
+    let mut input = child.stdin.take().expect("stdin is piped");
+    thread::scope(|scope| {
+        // Beside reading: a child that answers while it reads would else wait for us for ever.
+        // One that ends early closes the pipe; what it then says is the caller's to judge.
+        scope.spawn(move || input.write_all(stdin));
+        child.wait_with_output().expect("the child can be waited for")
+    })
+}
+
+/// As [`run`], for a command that must succeed: its standard output.
+#[track_caller]
+pub fn run_ok(command: &mut Command, stdin: &[u8]) -> Vec<u8> {
+    let output = run(command, stdin);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {stderr}", output.status);
+    output.stdout
+}
+
+/// Everything a child writes, gathered by a thread while it runs.
+#[derive(Debug, Clone, Default)]
+pub struct Captured(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Captured {
+    pub fn from(mut source: impl Read + Send + 'static) -> Self {
+        let captured = Self::default();
+        let sink = captured.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            while let Ok(read @ 1..) = source.read(&mut buffer) {
+                sink.0.lock().expect("no writer panics").extend_from_slice(&buffer[..read]);
+            }
+        });
+        captured
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
+    }
+}

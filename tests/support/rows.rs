@@ -1,0 +1,30 @@
+//! Downloaded CSV, read by a reader that is not ours.
+
+use std::collections::BTreeMap;
+
+/// A row's cells by column name.
+pub type Row = BTreeMap<String, String>;
+
+#[track_caller]
+pub fn parse(text: &[u8]) -> Vec<Row> {
+    let mut reader = csv::Reader::from_reader(text);
+    let names: Vec<String> =
+        reader.headers().expect("a line of names").iter().map(str::to_owned).collect();
+    let row = |record: csv::StringRecord| {
+        let cells = record.iter().map(str::to_owned);
+        names.iter().cloned().zip(cells).collect()
+    };
+    reader.into_records().map(|record| row(record.expect("a row of as many cells"))).collect()
+}
+
+/// The rows by event id, which is there once.
+#[track_caller]
+pub fn by_event_id(rows: Vec<Row>) -> BTreeMap<String, Row> {
+    let mut by_id = BTreeMap::new();
+    for row in rows {
+        if let Some(other) = by_id.insert(row["event_id"].clone(), row) {
+            panic!("two rows of one event: {}", other["event_id"]);
+        }
+    }
+    by_id
+}

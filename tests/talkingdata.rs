@@ -1,0 +1,193 @@
+//! TalkingData's own clicks, all the way: a stock producer, a real Kafka, the service, HTTP.
+//!
+//! The sample of the AdTracking data set of 2017 has 100,000 clicks, 227 of which led to an
+//! install. It has no device id, so a click and its install meet by address, model and system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+mod support;
+
+use support::adtrail::{Adtrail, Site};
+use support::kafka::Kafka;
+use support::{rows, run_ok};
+
+const CLICKS: usize = 100_000;
+const ACTIVATIONS: usize = 227;
+
+/// One line of the sample.
+#[derive(Debug)]
+struct Sample {
+    ip: u32,
+    app: u32,
+    device: u32,
+    os: u32,
+    channel: u32,
+    click_time: String,
+    attributed_time: String,
+}
+
+/// The columns in the file's order, `is_attributed` last.
+type Columns = (u32, u32, u32, u32, u32, String, String, u8);
+
+impl From<Columns> for Sample {
+    fn from(columns: Columns) -> Self {
+        let (ip, app, device, os, channel, click_time, attributed_time, _) = columns;
+        Self { ip, app, device, os, channel, click_time, attributed_time }
+    }
+}
+
+impl Sample {
+    fn app_key(&self) -> String {
+        format!("app-{}", self.app)
+    }
+
+    /// What the click and its activation have in common.
+    fn common(&self) -> serde_json::Value {
+        serde_json::json!({
+            "app": self.app_key(),
+            // The sample's addresses are numbers; each becomes one that documentation may use.
+            "ip": format!("2001:db8::{:x}:{:x}", self.ip >> 16, self.ip & 0xffff),
+            "device_model": format!("m-{}", self.device),
+            "os": format!("os-{}", self.os),
+            "os_version": "1",
+        })
+    }
+
+    fn event(&self, own: serde_json::Value) -> String {
+        let mut event = self.common();
+        let own = own.as_object().unwrap().clone();
+        event.as_object_mut().unwrap().extend(own);
+        format!("{}|{event}\n", self.app_key())
+    }
+}
+
+/// `2017-11-07 09:30:38`, of UTC, as RFC 3339.
+fn rfc3339(time: &str, fraction: &str) -> String {
+    format!("{}{fraction}Z", time.replace(' ', "T"))
+}
+
+/// `None` where the data set is not there: it is not the project's to pass on.
+fn sample() -> Option<Vec<Sample>> {
+    let default = || {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/talkingdata_sample.csv.gz")
+    };
+    let path = std::env::var_os("ADTRAIL_TALKINGDATA").map_or_else(default, PathBuf::from);
+    if !path.exists() {
+        println!("skipped: no {}; ADTRAIL_TALKINGDATA names the file", path.display());
+        return None;
+    }
+    let text = run_ok(Command::new("gzip").arg("-dc").arg(path), b"");
+    let lines = csv::Reader::from_reader(&text[..]).into_deserialize::<Columns>();
+    Some(lines.map(|line| line.unwrap().into()).collect())
+}
+
+/// A campaign of one app and one channel, by both.
+type Campaigns = BTreeMap<(u32, u32), usize>;
+
+fn campaigns(sample: &[Sample]) -> Campaigns {
+    let pairs: BTreeSet<_> = sample.iter().map(|line| (line.app, line.channel)).collect();
+    pairs.into_iter().zip(1..).collect()
+}
+
+fn settings(campaigns: &Campaigns) -> String {
+    let mut text = String::from(
+        "[attribution]\nprobabilistic = true\nclick_probabilistic_window = \"24h\"\n\
+         correction_horizon = \"off\"\n",
+    );
+    for app in campaigns.keys().map(|(app, _)| app).collect::<BTreeSet<_>>() {
+        writeln!(text, "[[apps]]\npid = {app}\nkey = \"app-{app}\"").unwrap();
+    }
+    for channel in campaigns.keys().map(|(_, channel)| channel).collect::<BTreeSet<_>>() {
+        writeln!(text, "[[channels]]\nid = \"ch-{channel}\"").unwrap();
+    }
+    for ((app, channel), spreadid) in campaigns {
+        let keys = format!("spreadid = {spreadid}\npid = {app}\nchannel = \"ch-{channel}\"");
+        writeln!(text, "[[campaigns]]\n{keys}").unwrap();
+    }
+    text
+}
+
+fn produce(kafka: &Kafka, site: &Site, sample: &[Sample], campaigns: &Campaigns) {
+    let (mut clicks, mut activations) = (String::new(), String::new());
+    for (line, number) in sample.iter().zip(1..) {
+        clicks += &line.event(serde_json::json!({
+            "click_id": number.to_string(),
+            "spreadid": campaigns[&(line.app, line.channel)],
+            "time": rfc3339(&line.click_time, ""),
+        }));
+        if !line.attributed_time.is_empty() {
+            activations += &line.event(serde_json::json!({
+                "event_id": format!("a-{number}"),
+                "time": rfc3339(&line.attributed_time, ""),
+            }));
+        }
+    }
+    kafka.kcat(&["-P", "-t", &site.topics.activations, "-K", "|"], activations.as_bytes());
+    kafka.kcat(&["-P", "-t", &site.topics.clicks, "-K", "|"], clicks.as_bytes());
+}
+
+/// The rows of all apps by event id, as users download them.
+fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> BTreeMap<String, rows::Row> {
+    let apps: BTreeSet<_> = campaigns.keys().map(|(app, _)| app).collect();
+    let rows = apps.into_iter().flat_map(|app| {
+        let path = format!("/v1/apps/app-{app}/events.csv?from=2017-11-06&to=2017-11-10");
+        let reply = adtrail.get(&path).unwrap();
+        assert!(reply.status == 200 && reply.is_whole, "{path}: {reply:?}");
+        rows::parse(&reply.body)
+    });
+    rows::by_event_id(rows.collect())
+}
+
+#[test]
+fn every_activation_is_credited_to_its_own_click() {
+    let Some(sample) = sample() else { return };
+    assert_eq!(sample.len(), CLICKS);
+    let campaigns = campaigns(&sample);
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "talkingdata", 4, &settings(&campaigns)).set("store.retention", "off");
+    produce(kafka, &site, &sample, &campaigns);
+
+    let adtrail = site.start();
+    adtrail.await_read((CLICKS + ACTIVATIONS) as u64);
+    assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+
+    let found = download(&adtrail, &campaigns);
+    assert_eq!(found.len(), ACTIVATIONS);
+    let mut right = 0;
+    for (line, number) in sample.iter().zip(1..) {
+        if line.attributed_time.is_empty() {
+            continue;
+        }
+        let row = &found[&format!("a-{number}")];
+        check_row(row, line, number, campaigns[&(line.app, line.channel)]);
+        right += 1;
+    }
+    println!("credited to their own click's channel: {right} of {ACTIVATIONS}");
+    assert_eq!(right, ACTIVATIONS);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+}
+
+#[track_caller]
+fn check_row(row: &rows::Row, line: &Sample, number: u32, spreadid: usize) {
+    let expected = [
+        ("event_type", "activation".into()),
+        ("event_time", rfc3339(&line.attributed_time, ".000")),
+        ("app", line.app_key()),
+        ("pid", line.app.to_string()),
+        ("status", "attributed".into()),
+        ("install_type", "install".into()),
+        ("spreadid", spreadid.to_string()),
+        ("channel", format!("ch-{}", line.channel)),
+        ("match_type", "ip_device".into()),
+        ("touch_type", "click".into()),
+        ("touch_time", rfc3339(&line.click_time, ".000")),
+        ("click_id", number.to_string()),
+    ];
+    for (column, value) in expected {
+        assert_eq!(row[column], value, "{column} of click {number}: {row:?}");
+    }
+}
