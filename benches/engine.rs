@@ -1,0 +1,54 @@
+//! The attribution engine alone, over the ledger in memory: facts per CPU-second.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
+
+mod support;
+
+// The binary's allocator is the library's: without a use of it, it would not be linked.
+use adtrail as _;
+
+use attribution::worker::{Batch, Worker};
+use store::memory::Memory;
+use support::{APP, Events, count, memory_mib};
+
+const BATCH: usize = 5_000;
+
+fn main() {
+    let total = count("ADTRAIL_BENCH_FACTS", 2_000_000);
+    let config = config::parse(APP).expect("the settings are valid");
+    let mut events = Events::default();
+    let mut worker = Worker::new(Memory::default(), config.policy.clone());
+    let (mut seconds, mut done) = (0.0, 0);
+    println!("engine over memory, batches of {BATCH}: CPU-seconds of attribution alone");
+    println!("{:>12} {:>14} {:>18} {:>10}", "facts", "CPU-seconds", "facts/CPU-second", "RSS MiB");
+    let mut next_line = total / 4;
+    while done < total {
+        let facts: Vec<_> = events
+            .by_ref()
+            .take(BATCH)
+            .map(|(_, json)| {
+                ingest::wire::decode(json.as_bytes(), None, &config.policy).expect("a good event")
+            })
+            .collect();
+        done += facts.len();
+        let before = cpu_nanos();
+        worker.process(Batch { facts, positions: Vec::new() }).expect("memory does not fail");
+        seconds += (cpu_nanos() - before) as f64 / 1e9;
+        if done >= next_line {
+            let pid = std::process::id();
+            println!(
+                "{done:>12} {seconds:>14.2} {:>18.0} {:>10}",
+                done as f64 / seconds,
+                memory_mib(pid).0
+            );
+            next_line += total / 4;
+        }
+    }
+    assert!(worker.ledger().rows().count() > 0, "rows were written");
+}
+
+/// CPU time of this thread so far.
+fn cpu_nanos() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0)
+}

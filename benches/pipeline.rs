@@ -1,0 +1,107 @@
+//! The whole pipeline as users run it: JSON events in a real Apache Kafka, the real binary, rows in
+//! its store. Events per CPU-second of the adtrail process, its memory, and where the time goes.
+//!
+//! `ADTRAIL_BENCH_EVENTS` sets the number of events (5,000,000).
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
+
+mod support;
+#[path = "../tests/support/mod.rs"]
+mod test_bed;
+
+use std::time::{Duration, Instant};
+
+use rdkafka::config::ClientConfig;
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
+use test_bed::adtrail::{Adtrail, Site};
+use test_bed::kafka::Kafka;
+
+const PARTITIONS: i32 = 4;
+
+fn main() {
+    let total = count("ADTRAIL_BENCH_EVENTS", 5_000_000);
+    let kafka = Kafka::start();
+    let site = Site::new(&kafka, "bench", PARTITIONS, APP);
+    let (bytes, seconds) = produce(&kafka, &site, total);
+    println!(
+        "{total} events of {} bytes on average produced in {seconds:.0} s",
+        bytes / total as u64
+    );
+    println!(
+        "{:>10} {:>8} {:>8} {:>18} {:>10} {:>10}",
+        "events", "wall s", "CPU s", "events/CPU-second", "RSS MiB", "peak MiB"
+    );
+    let started = Instant::now();
+    let adtrail = site.start();
+    let mut next_line = total as f64 / 5.0;
+    loop {
+        let read = adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0);
+        if read >= next_line {
+            line(&adtrail, read, started);
+            next_line += total as f64 / 5.0;
+        }
+        if read >= total as f64 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let rows = adtrail.metric("adtrail_store_rows").unwrap_or(0.0);
+    println!("{rows:.0} rows; waiting for compactions to end");
+    settle(&adtrail);
+    line(&adtrail, total as f64, started);
+    let (status, _) = adtrail.terminate();
+    assert!(status.success(), "adtrail ends well: {status}");
+    let export = site.download(APP_KEY, "2026-03-01", "2027-01-01", &[]);
+    let lines = export.iter().filter(|byte| **byte == b'\n').count() - 1;
+    assert_eq!(lines as f64, rows, "the export has every row");
+}
+
+/// Produces with the app's key, as INTERFACES asks; returns bytes and seconds.
+fn produce(kafka: &Kafka, site: &Site, total: usize) -> (u64, f64) {
+    let producer: ThreadedProducer<_> = ClientConfig::new()
+        .set("bootstrap.servers", kafka.brokers())
+        .set("queue.buffering.max.messages", "1000000")
+        .set("linger.ms", "20")
+        .set("partitioner", "random")
+        .create()
+        .expect("a producer");
+    let started = Instant::now();
+    let mut bytes = 0;
+    for (topic, json) in Events::default().take(total) {
+        let topic = match topic {
+            "clicks" => &site.topics.clicks,
+            "activations" => &site.topics.activations,
+            _ => &site.topics.effects,
+        };
+        bytes += json.len() as u64;
+        let mut record: BaseRecord<'_, (), str> = BaseRecord::to(topic).payload(&json);
+        while let Err((_, returned)) = producer.send(record) {
+            record = returned;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    producer.flush(Duration::from_secs(120)).expect("all is acknowledged");
+    (bytes, started.elapsed().as_secs_f64())
+}
+
+/// Waits until the process uses nearly no CPU.
+fn settle(adtrail: &Adtrail) {
+    loop {
+        let before = cpu_seconds(adtrail.pid());
+        std::thread::sleep(Duration::from_secs(2));
+        if cpu_seconds(adtrail.pid()) - before < 0.2 {
+            return;
+        }
+    }
+}
+
+fn line(adtrail: &Adtrail, events: f64, started: Instant) {
+    let cpu = cpu_seconds(adtrail.pid());
+    let (resident, peak) = memory_mib(adtrail.pid());
+    println!(
+        "{events:>10.0} {:>8.1} {cpu:>8.1} {:>18.0} {resident:>10} {peak:>10}",
+        started.elapsed().as_secs_f64(),
+        events / cpu
+    );
+}

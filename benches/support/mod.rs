@@ -1,0 +1,137 @@
+//! What the benches share: the events of the speed promise, and this process's own figures.
+
+#![allow(dead_code, reason = "no bench uses all of it")]
+
+use std::fmt::Write;
+use std::fs;
+
+/// The settings of the app that the events are of.
+pub const APP: &str = r#"
+[attribution]
+correction_horizon = "off"
+
+[[apps]]
+pid = 1
+key = "app-bench"
+
+[[channels]]
+id = "channel-1"
+
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "channel-1"
+name = "Spring"
+"#;
+
+pub const APP_KEY: &str = "app-bench";
+
+/// Milliseconds of 2026-03-01T00:00:00Z, where the events start; one every 10 ms.
+pub const START_MS: u64 = 1_772_323_200_000;
+const STEP_MS: u64 = 10;
+
+/// Clicks of about 450 bytes with one device id and a click id; an activation per 100 clicks,
+/// of a device that clicked shortly before; three effects per activation.
+#[derive(Debug, Default)]
+pub struct Events {
+    clicks: u64,
+    waiting: Vec<(&'static str, String)>,
+}
+
+impl Iterator for Events {
+    /// The topic's kind and the JSON.
+    type Item = (&'static str, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(event) = self.waiting.pop() {
+            return Some(event);
+        }
+        self.clicks += 1;
+        if self.clicks.is_multiple_of(100) {
+            let device = self.clicks - 50;
+            for effect in (0..3).rev() {
+                self.waiting.push(("effects", effect_of(device, effect)));
+            }
+            self.waiting.push(("activations", activation_of(device)));
+        }
+        Some(("clicks", click_of(self.clicks)))
+    }
+}
+
+fn time_ms(number: u64) -> u64 {
+    START_MS + number * STEP_MS
+}
+
+/// A made-up device id, different for every number.
+fn oaid(number: u64) -> String {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (a, b) = (mixed >> 32, mixed & 0xffff_ffff);
+    format!("{a:08x}-{:04x}-4{:03x}-8{:03x}-{b:08x}{:04x}", b >> 16, a & 0xfff, b & 0xfff, a >> 16)
+}
+
+fn device(number: u64) -> String {
+    format!(
+        r#""ip":"203.0.{}.{}","ua":"Mozilla/5.0 (Linux; Android 14; V{}) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Mobile","device_model":"V{}","os":"android","os_version":"14""#,
+        number >> 8 & 0xff,
+        number & 0xff,
+        number % 97,
+        number % 97,
+    )
+}
+
+fn click_of(number: u64) -> String {
+    format!(
+        r#"{{"type":"click","app":"{APP_KEY}","click_id":"c-{:032x}","spreadid":7,"time":{},"purpose":"ua","ids":{{"oaid":"{}"}},{},"site":"site-{}","params":{{"sub1":"creative-{}"}}}}"#,
+        u128::from(number) << 64 | u128::from(number.wrapping_mul(0xd6e8_feb8_6659_fd93)),
+        time_ms(number),
+        oaid(number),
+        device(number),
+        number % 1000,
+        number % 50,
+    )
+}
+
+fn activation_of(number: u64) -> String {
+    format!(
+        r#"{{"type":"activation","app":"{APP_KEY}","event_id":"a-{number}","time":{},"ids":{{"oaid":"{}"}},{},"app_version":"1.2"}}"#,
+        time_ms(number + 50),
+        oaid(number),
+        device(number),
+    )
+}
+
+fn effect_of(number: u64, effect: u64) -> String {
+    let mut event = format!(
+        r#"{{"type":"effect","app":"{APP_KEY}","event_id":"e-{number}-{effect}","name":"purchase","time":{},"ids":{{"oaid":"{}"}},{},"app_version":"1.2""#,
+        time_ms(number + 60 + effect),
+        oaid(number),
+        device(number),
+    );
+    let _ = write!(event, r#","revenue":"9.99","currency":"CNY","props":{{"level":"{effect}"}}}}"#);
+    event
+}
+
+/// CPU-seconds of a process so far, user and system.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |field: usize| -> f64 {
+        after_name.split_whitespace().nth(field).and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    };
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// Resident memory of a process, now and at its greatest, in MiB.
+pub fn memory_mib(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let of = |name: &str| -> u64 {
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) / 1024
+    };
+    (of("VmRSS:"), of("VmHWM:"))
+}
+
+/// How many events a bench takes, `default` unless the environment says otherwise.
+pub fn count(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
