@@ -35,15 +35,15 @@ use report::{Counts, Places};
 use traffic::catalogue::{self, APPS};
 use traffic::{Plan, Traffic};
 
-/// The same events on every machine, as far back as the demo starts.
-const SEED: u64 = 1;
+/// The same events on every machine; with this one the first rows show much of what there is.
+const SEED: u64 = 5;
 const DAY_MS: i64 = 86_400_000;
 const PAST_MS: i64 = 3 * DAY_MS;
 /// About 40,000 messages.
 const PAST_JOURNEYS: u32 = 14_700;
-/// Live events end after so long, at about 20 a second: the store is a temporary folder.
+/// Live events, 10 to 20 a second, end after so long: the store is a temporary folder.
 const LIVE_MS: i64 = 2 * 3_600_000;
-const LIVE_JOURNEYS: u32 = 52_000;
+const LIVE_JOURNEYS: u32 = 72_000;
 const LIVE_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Without any progress for so long something is wrong.
@@ -164,14 +164,18 @@ impl Demo {
         }
         let figures = self.figures();
         let accepted = |topic| figures.accepted(self.names.of(topic));
-        for (event_type, topic) in
-            [(EventType::Activation, TopicKind::Activations), (EventType::Effect, TopicKind::Effects)]
-        {
+        for (event_type, topic) in [
+            (EventType::Activation, TopicKind::Activations),
+            (EventType::Effect, TopicKind::Effects),
+        ] {
             let (rows, events) = (counts.of(event_type), accepted(topic));
             ensure!(rows == events, "the CSV has {rows} {}s of {events}", event_type.name());
         }
         let summary = report::summary(&counts, accepted(TopicKind::Clicks), &figures);
-        Ok(format!("\nThe first rows of {}, in some of their columns\n\n{table}\n{summary}", APPS[0].name))
+        Ok(format!(
+            "\nThe first rows of {}, in some of their columns\n\n{table}\n{summary}",
+            APPS[0].name
+        ))
     }
 
     /// Produces live events, each when it is due, until asked to stop.
@@ -224,7 +228,8 @@ fn choose_address(port: u16) -> anyhow::Result<SocketAddr> {
     if TcpListener::bind(wished).is_ok() {
         return Ok(wished);
     }
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    let free =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let free = free.context("no free port to listen on")?;
     eprintln!("{wished} is taken, so this demo uses {free}");
     Ok(free)

@@ -1,5 +1,7 @@
 //! What the pipeline's own metrics say, for the progress and the summary.
 
+use std::collections::BTreeMap;
+
 /// A scrape in Prometheus' text format.
 pub struct Figures(pub String);
 
@@ -27,16 +29,12 @@ impl Figures {
     }
 
     /// Messages that were no events, by reason.
-    pub fn dead_lettered(&self) -> Vec<(String, u64)> {
-        let mut reasons: Vec<(String, u64)> = Vec::new();
+    pub fn dead_lettered(&self) -> BTreeMap<&str, u64> {
+        let mut reasons = BTreeMap::new();
         for (labels, value) in self.samples("adtrail_ingest_dead_lettered_total") {
-            let code = label(labels, "code");
-            match reasons.iter_mut().find(|(reason, _)| reason == code) {
-                Some((_, count)) => *count += value,
-                None => reasons.push((code.to_owned(), value)),
-            }
+            *reasons.entry(label(labels, "code")).or_default() += value;
         }
-        reasons.retain(|(_, count)| *count > 0);
+        reasons.retain(|_, count| *count > 0);
         reasons
     }
 
@@ -77,7 +75,7 @@ adtrail_ingest_empty_total{topic="b"} 1
         assert_eq!(figures.settled(), 5 + 7 + 2 + 3 + 1 + 1);
         assert_eq!((figures.accepted("b"), figures.accepted("c")), (7, 0));
         assert_eq!(figures.redelivered(), 2);
-        assert_eq!(figures.dead_lettered(), [("not_json".to_owned(), 4)]);
+        assert_eq!(figures.dead_lettered(), BTreeMap::from([("not_json", 4)]));
         assert_eq!(Figures(String::new()).settled(), 0);
     }
 }

@@ -50,3 +50,10 @@ impl Progress {
         self.bar.length().unwrap_or_default()
     }
 }
+
+/// Whatever ends it early should not write behind the bar.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -29,7 +29,8 @@ pub fn table(csv: &str) -> anyhow::Result<String> {
         let widths = rows.iter().map(|row| row.get(column).unwrap_or_default().chars().count());
         widths.max().unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..rows.first().map_or(0, csv::StringRecord::len)).map(width).collect();
+    let widths: Vec<usize> =
+        (0..rows.first().map_or(0, csv::StringRecord::len)).map(width).collect();
     let mut text = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
@@ -55,7 +56,11 @@ impl Counts {
     }
 
     pub fn of(&self, event_type: EventType) -> u64 {
-        self.0.iter().filter(|((name, _), _)| name == event_type.name()).map(|(_, count)| count).sum()
+        self.0
+            .iter()
+            .filter(|((name, _), _)| name == event_type.name())
+            .map(|(_, count)| count)
+            .sum()
     }
 
     fn cell(&self, event_type: EventType, status: Status) -> u64 {
@@ -79,13 +84,13 @@ impl Counts {
 /// What became of everything that was sent.
 pub fn summary(counts: &Counts, clicks: u64, figures: &Figures) -> String {
     let dead = figures.dead_lettered();
-    let total = dead.iter().map(|(_, count)| count).sum();
+    let total = dead.values().sum();
     let reasons: Vec<_> = dead.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     format!(
         "What became of the events, over all {} apps\n\n{}\n  \
-         clicks and impressions that they were matched with: {}\n  \
-         events that came more than once and count once: {}\n  \
-         messages that are no events, in the dead-letter topics: {} ({})\n",
+         clicks and impressions they were matched against: {}\n  \
+         repeats of an event, which counts once: {}\n  \
+         no events at all, now dead letters: {} ({})\n",
         APPS.len(),
         counts.summary(),
         HumanCount(clicks),
@@ -150,7 +155,11 @@ mod tests {
         counts.add("event_type,status\nactivation,organic\neffect,organic\n").unwrap();
         counts.add("event_type,status\neffect,organic\neffect,orphan\n").unwrap();
         assert_eq!(EventType::ALL.map(|event_type| counts.of(event_type)), [1, 3]);
-        let lines = ["activations   effects", "organic                   1         2", "orphan                    0         1"];
+        let lines = [
+            "activations   effects",
+            "organic                   1         2",
+            "orphan                    0         1",
+        ];
         assert_eq!(counts.summary().lines().map(str::trim).collect::<Vec<_>>(), lines);
     }
 }

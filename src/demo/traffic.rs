@@ -5,8 +5,8 @@
 //! is not the order in which things happened: some come late, some more than once, and a few are
 //! no events at all. Apps and campaigns are in [`catalogue`], one device's doings in `journey`.
 
-pub mod catalogue;
 mod broken;
+pub mod catalogue;
 mod device;
 mod event;
 mod journey;

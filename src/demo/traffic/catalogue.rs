@@ -64,7 +64,11 @@ pub static APPS: [App; 3] = [
             Campaign::new(101, &TOUTIAO, "Spring feed"),
             Campaign::new(102, &KUAISHOU, "Short video"),
             Campaign::new(103, &BAIDU, "Brand search"),
-            Campaign { is_retargeting: true, weight: 0, ..Campaign::new(104, &TOUTIAO, "Come back") },
+            Campaign {
+                is_retargeting: true,
+                weight: 0,
+                ..Campaign::new(104, &TOUTIAO, "Come back")
+            },
             Campaign { is_unlisted: true, weight: 1, ..Campaign::new(199, &WECHAT, "") },
         ],
     },

@@ -42,14 +42,20 @@ const ANDROIDS: [(&str, &str); 8] = [
     ("荣耀 Magic6", "14"),
     ("Redmi K70, \"冠军版\"", "13"),
 ];
-const IPHONES: [(&str, &str); 4] =
-    [("iPhone15,2", "17.6.1"), ("iPhone15,4", "18.1"), ("iPhone16,1", "18.1.1"), ("iPhone14,5", "16.7")];
+const IPHONES: [(&str, &str); 4] = [
+    ("iPhone15,2", "17.6.1"),
+    ("iPhone15,4", "18.1"),
+    ("iPhone16,1", "18.1.1"),
+    ("iPhone14,5", "16.7"),
+];
 
 impl Device {
     pub fn draw(rng: &mut Rng) -> Self {
         let ad_id = match rng.u32(0..100) {
             0..48 => Some(Id::new("oaid", "oaid_md5", uuid(rng))),
-            48..60 => Some(Id::new("imei", "imei_md5", format!("86{:013}", rng.u64(..10_u64.pow(13))))),
+            48..60 => {
+                Some(Id::new("imei", "imei_md5", format!("86{:013}", rng.u64(..10_u64.pow(13)))))
+            }
             60..70 => Some(Id::new("gaid", "gaid_md5", uuid(rng))),
             70..84 => Some(Id::new("idfa", "idfa_md5", uuid(rng).to_uppercase())),
             _ => None,
@@ -81,7 +87,9 @@ impl Device {
         let Some(ad_id) = &self.ad_id else { return Ids::new() };
         let id = match form {
             // Only Android's is the same for every app, so only that is known to a channel.
-            IdForm::System if self.os == "android" => (self.system_id.kind, self.system_id.value.clone()),
+            IdForm::System if self.os == "android" => {
+                (self.system_id.kind, self.system_id.value.clone())
+            }
             IdForm::Raw | IdForm::System => (ad_id.kind, ad_id.value.clone()),
             IdForm::Md5 => (ad_id.md5_kind, ad_id.md5()),
             IdForm::Md5UpperCase => (ad_id.md5_kind, ad_id.md5().to_uppercase()),
@@ -127,7 +135,9 @@ fn draw_ip(rng: &mut Rng) -> String {
     match rng.u32(0..3) {
         0 => Ipv4Addr::new(198, 51, 100, host).to_string(),
         1 => Ipv4Addr::new(203, 0, 113, host).to_string(),
-        _ => Ipv6Addr::new(0x2001, 0xdb8, rng.u16(..), rng.u16(..), 0, 0, 0, host.into()).to_string(),
+        _ => {
+            Ipv6Addr::new(0x2001, 0xdb8, rng.u16(..), rng.u16(..), 0, 0, 0, host.into()).to_string()
+        }
     }
 }
 

@@ -13,8 +13,13 @@ const MINUTE_MS: i64 = 60 * SECOND_MS;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-const SITES: [&str; 5] =
-    ["feed.example", "video.example/前贴片", "com.example.news", "search.example", "短视频, \"推荐\" 页"];
+const SITES: [&str; 5] = [
+    "feed.example",
+    "video.example/前贴片",
+    "com.example.news",
+    "search.example",
+    "短视频, \"推荐\" 页",
+];
 const STORES: [&str; 4] = ["huawei", "xiaomi", "oppo", "应用宝"];
 const NOTES: [&str; 4] = ["太好用了 🎉", "said \"wow\", twice", "a, b; c", "第一单"];
 
@@ -136,7 +141,8 @@ impl Traveller<'_> {
         let cents = self.choose(&[99, 600, 999, 1_250, 6_800, 64_800]);
         let price = format!("{}.{:02}", cents / 100, cents % 100);
         // Some senders write a number, some a text.
-        let number = serde_json::from_str(&price).ok().filter(|_| cents % 100 != 0 && self.chance(50));
+        let number =
+            serde_json::from_str(&price).ok().filter(|_| cents % 100 != 0 && self.chance(50));
         let revenue = number.unwrap_or(Value::String(price));
         self.send_effect("purchase", time_ms, Some(revenue));
     }

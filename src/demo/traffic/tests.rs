@@ -77,7 +77,11 @@ fn shares_are_as_planned() {
         assert!((expected[0]..=expected[1]).contains(&share), "{share} percent");
     }
     assert!((38_000..42_000).contains(&facts.len()), "{} messages", facts.len());
-    check(&facts, |fact| matches!(fact, Fact::Touch(touch) if touch.kind == TouchKind::Click), [48, 56]);
+    check(
+        &facts,
+        |fact| matches!(fact, Fact::Touch(touch) if touch.kind == TouchKind::Click),
+        [48, 56],
+    );
     check(&facts, |fact| matches!(fact, Fact::Touch(_)), [68, 76]);
     check(&facts, |fact| matches!(fact, Fact::Activation(_)), [5, 8]);
     check(&facts, |fact| matches!(fact, Fact::Effect(_)), [17, 25]);
@@ -94,7 +98,8 @@ fn devices_show_ids_in_every_form() {
         retargeting += usize::from(touch.purpose == Purpose::Retargeting);
         unlisted += usize::from(touch.spreadid.0 == 199);
         for (kind, value) in touch.ids {
-            upper += usize::from(&*kind == "imei_md5" && value.chars().any(|c| c.is_ascii_uppercase()));
+            upper +=
+                usize::from(&*kind == "imei_md5" && value.chars().any(|c| c.is_ascii_uppercase()));
             *kinds.entry(kind).or_insert(0) += 1;
         }
     }

@@ -1,0 +1,99 @@
+//! `adtrail demo` as a newcomer runs it.
+
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use support::adtrail::adtrail;
+use support::{Captured, eventually, http, run, run_ok};
+use tempfile::TempDir;
+
+/// Two demos that look for ports at the same moment can find the same ones.
+fn alone() -> MutexGuard<'static, ()> {
+    static DEMO: Mutex<()> = Mutex::new(());
+    DEMO.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// With a folder of its own for what is temporary.
+fn demo(temporary: &TempDir) -> Command {
+    let mut command = adtrail();
+    command.arg("demo").env("TMPDIR", temporary.path());
+    command
+}
+
+#[track_caller]
+fn assert_nothing_is_left(temporary: &TempDir) {
+    let left = fs::read_dir(temporary).map(Iterator::collect::<Vec<_>>);
+    assert!(left.as_ref().is_ok_and(Vec::is_empty), "{left:?}");
+}
+
+#[test]
+fn once_shows_rows_and_leaves_nothing_behind() {
+    let _alone = alone();
+    let temporary = TempDir::new().unwrap();
+    let output = run(demo(&temporary).arg("--once"), b"");
+    let (shown, log) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {log}", output.status);
+    let names = "event_time                event_name  status      channel   campaign";
+    let table = shown.lines().skip_while(|line| !line.trim_start().starts_with(names));
+    let rows: Vec<_> = table.skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 12, "{shown}");
+    assert!(rows.is_sorted(), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+    for part in ["attributed", "organic", "toutiao", "purchase", "orphan", "duplicate", "not_json"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // What was drawn for a terminal alone is not there.
+    assert!(log.contains("attributing them") && !log.contains('█'), "{log}");
+    assert_nothing_is_left(&temporary);
+}
+
+#[test]
+fn it_serves_what_it_says_until_it_is_interrupted() {
+    let _alone = alone();
+    let temporary = TempDir::new().unwrap();
+    // Taken by us or by somebody else.
+    let _taken = TcpListener::bind("127.0.0.1:8080");
+    let mut child = demo(&temporary)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let shown = Captured::from(child.stdout.take().unwrap());
+    let log = Captured::from(child.stderr.take().unwrap());
+    eventually("the demo serves", || {
+        let ended = child.try_wait().unwrap();
+        if ended.is_none() && shown.text().contains("Ctrl-C") { Ok(()) } else { Err(log.text()) }
+    });
+    assert!(log.text().contains("127.0.0.1:8080 is taken, so this demo uses"), "{}", log.text());
+
+    let told = |label: &str| {
+        let shown = shown.text();
+        let line = shown.lines().find(|line| line.trim_start().starts_with(label));
+        line.and_then(|line| line.split("http://").nth(1)).unwrap_or_default().to_owned()
+    };
+    let get = |url: &str| {
+        let (address, path) = url.split_once('/').unwrap();
+        http::get(address, &format!("/{path}")).unwrap()
+    };
+    assert_eq!(get(&told("page")).status, 200);
+    assert!(get(&told("metrics")).text().contains("\nadtrail_ingest_read_total{"));
+    let curl = told("full CSV");
+    let csv = get(curl.split('\'').next().unwrap());
+    assert!(csv.status == 200 && csv.is_whole, "{csv:?}");
+    let mut rows = csv::Reader::from_reader(&csv.body[..]);
+    assert!(rows.headers().unwrap().len() > 40);
+    assert!(rows.records().map(Result::unwrap).count() > 4_000);
+
+    run_ok(Command::new("kill").args(["-INT", &child.id().to_string()]), b"");
+    let status =
+        eventually("the demo ends", || child.try_wait().unwrap().ok_or_else(|| log.text()));
+    assert!(status.success(), "{status}: {}", log.text());
+    assert_nothing_is_left(&temporary);
+}
