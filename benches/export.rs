@@ -43,7 +43,10 @@ fn main() {
 
     let reader = store.reader();
     let query = ExportQuery::all_time();
-    println!("{:>6} {:>12} {:>8} {:>8} {:>16} {:>8} {:>10}", "run", "rows", "wall s", "CPU s", "rows/CPU-second", "MB/s", "RSS MiB");
+    println!(
+        "{:>6} {:>12} {:>8} {:>8} {:>16} {:>8} {:>10}",
+        "run", "rows", "wall s", "CPU s", "rows/CPU-second", "MB/s", "RSS MiB"
+    );
     for run in 1..=5 {
         let (wall, cpu) = (Instant::now(), cpu_nanos());
         let mut bytes = 0_u64;

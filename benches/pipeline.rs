@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
-use test_bed::adtrail::{Adtrail, Site};
+use test_bed::adtrail::Adtrail;
 use test_bed::kafka::Kafka;
+use test_bed::site::Site;
 
 const PARTITIONS: i32 = 4;
 

@@ -32,6 +32,9 @@ pub enum Command {
     /// Write an app's rows as CSV, without the service or beside it
     Download(Download),
     /// Attribute the events of files, without Kafka and without a server
+    ///
+    /// Lines that are no events are named on standard error and left out. The rows of all others
+    /// are written; then the command ends with 1, so that a script can tell.
     Replay(Replay),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),

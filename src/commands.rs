@@ -31,6 +31,14 @@ fn load(settings: &Settings) -> Result<Config, WrongUse> {
     config::load(&sources).map_err(|errors| WrongUse(errors.to_string()))
 }
 
+/// That there is something to do.
+fn require_apps(config: &Config) -> Result<(), WrongUse> {
+    match config.policy.apps().next() {
+        Some(_) => Ok(()),
+        None => Err(WrongUse("no app is configured: add [[apps]] with pid and key".into())),
+    }
+}
+
 /// Where a command's data goes: a file, or standard output.
 fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match path {

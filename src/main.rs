@@ -23,7 +23,11 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("adtrail: {error:#}");
             // 2 is wrong use: settings and options that can not be.
-            if error.is::<adtrail::commands::WrongUse>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<adtrail::commands::WrongUse>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

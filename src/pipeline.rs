@@ -67,10 +67,7 @@ impl PipelineMetrics {
     /// Registers everything with the recorder that is installed.
     pub fn new(config: &config::Config) -> Self {
         describe_counter!(ACCEPTED, "Facts that were not known before, by topic.");
-        describe_counter!(
-            REDELIVERED,
-            "Messages that repeat a fact or take its place, by topic."
-        );
+        describe_counter!(REDELIVERED, "Messages that repeat a fact or take its place, by topic.");
         describe_counter!(
             CORRECTIONS,
             "Rows replaced by a corrected one, by the status left and the one entered."

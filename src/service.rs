@@ -30,9 +30,6 @@ const SUPERVISION: Duration = Duration::from_millis(50);
 /// # Errors
 /// What keeps the service from starting, or ended it.
 pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> anyhow::Result<()> {
-    if config.policy.apps().next().is_none() {
-        bail!("no app is configured: add [[apps]] with pid and key to the settings");
-    }
     let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
     let listeners = Listeners::bind(&runtime, config)?;
     let embedded = Embedded::open(&config.store, &config.policy)?;
@@ -95,11 +92,7 @@ fn end(
     Ok(())
 }
 
-fn admin(
-    metrics: Arc<PipelineMetrics>,
-    health: Arc<Health>,
-    recorder: PrometheusHandle,
-) -> Admin {
+fn admin(metrics: Arc<PipelineMetrics>, health: Arc<Health>, recorder: PrometheusHandle) -> Admin {
     let observed = Arc::clone(&health);
     let render = move || {
         metrics.ingest.observe(&observed, Timestamp::now());

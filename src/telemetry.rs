@@ -1,5 +1,6 @@
 //! Logs to standard error, and the recorder behind `/metrics`.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,7 +19,11 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Sends logs to standard error; `RUST_LOG` chooses which.
 pub fn start_logs(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // Colours are for people: a file or a collector gets the text alone.
+        .with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => logs.with_target(false).init(),
         LogFormat::Json => logs.json().flatten_event(true).init(),

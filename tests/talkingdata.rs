@@ -2,6 +2,7 @@
 //!
 //! The sample of the AdTracking data set of 2017 has 100,000 clicks, 227 of which led to an
 //! install. It has no device id, so a click and its install meet by address, model and system.
+#![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,8 +11,9 @@ use std::process::Command;
 
 mod support;
 
-use support::adtrail::{Adtrail, Site};
+use support::adtrail::Adtrail;
 use support::kafka::Kafka;
+use support::site::Site;
 use support::{rows, run_ok};
 
 const CLICKS: usize = 100_000;
@@ -147,7 +149,8 @@ fn every_activation_is_credited_to_its_own_click() {
     assert_eq!(sample.len(), CLICKS);
     let campaigns = campaigns(&sample);
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "talkingdata", 4, &settings(&campaigns)).set("store.retention", "off");
+    let site =
+        Site::new(kafka, "talkingdata", 4, &settings(&campaigns)).set("store.retention", "off");
     produce(kafka, &site, &sample, &campaigns);
 
     let adtrail = site.start();

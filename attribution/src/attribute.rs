@@ -6,9 +6,7 @@ use crate::candidate::{self, CLICK_COUNT_MS, Candidate, Subject, Tier};
 use crate::classify::Class;
 use crate::event::{EventTime, SpreadId, Touch, TouchKind};
 use crate::ids::DeviceIds;
-use crate::row::{
-    CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, Status,
-};
+use crate::row::{CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, Status};
 
 /// What was decided about an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,8 +155,7 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
 
 /// Whether all clicks that count against this one have been read.
 fn is_counted(touch: &Touch, unread: Unread) -> bool {
-    let is_too_old =
-        |time| touch.time.since(time).is_some_and(|age_ms| age_ms >= CLICK_COUNT_MS);
+    let is_too_old = |time| touch.time.since(time).is_some_and(|age_ms| age_ms >= CLICK_COUNT_MS);
     unread.of(Tier::ClickById).is_none_or(is_too_old)
 }
 
@@ -166,8 +163,7 @@ fn clicks_by_id<'a>(subject: &Subject<'_>, evidence: &'a Evidence) -> Vec<&'a To
     if subject.app.fraud.clicks_per_device_max == 0 {
         return Vec::new();
     }
-    let matches =
-        |touch: &Touch, ids: &DeviceIds| subject.matches(touch, ids).by_id.is_some();
+    let matches = |touch: &Touch, ids: &DeviceIds| subject.matches(touch, ids).by_id.is_some();
     evidence
         .touches
         .iter()

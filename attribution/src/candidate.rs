@@ -132,14 +132,11 @@ impl<'a> Subject<'a> {
 /// How long before an activation the touch may be.
 pub fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> u64 {
     let own_ms = touch.lookback_ms.map(|ms| ms.min(LOOKBACK_MAX_MS));
-    let windows = policy
-        .campaign(app.pid, touch.spreadid)
-        .map_or(&app.windows, |campaign| &campaign.windows);
+    let windows =
+        policy.campaign(app.pid, touch.spreadid).map_or(&app.windows, |campaign| &campaign.windows);
     match Tier::of(touch.kind, is_probabilistic) {
         Tier::ClickById => own_ms.unwrap_or(windows.click_ms),
-        Tier::ClickProbabilistic => {
-            windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS)
-        }
+        Tier::ClickProbabilistic => windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
         Tier::ImpressionById => own_ms.unwrap_or(windows.impression_ms),
         Tier::ImpressionProbabilistic => own_ms.unwrap_or(windows.impression_probabilistic_ms),
     }

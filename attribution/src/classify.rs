@@ -29,9 +29,7 @@ pub fn classify(app: &AppPolicy, members: &[Member]) -> Class {
         let since = |earlier: &Member| member.time.since(earlier.time).unwrap_or(0);
         install_type = if last_real.is_some_and(|real| since(real) < app.duplicate_within_ms) {
             InstallType::Duplicate
-        } else if last_install
-            .is_none_or(|install| since(install) > app.reattribution_window_ms)
-        {
+        } else if last_install.is_none_or(|install| since(install) > app.reattribution_window_ms) {
             InstallType::Install
         } else {
             InstallType::Reinstall
@@ -97,10 +95,8 @@ mod tests {
     #[test]
     fn a_reinstall_names_the_install_before_it() {
         let app = AppPolicy::new(Pid(1), "a");
-        let member = |time, id: &str| Member {
-            time: EventTime::from_millis(time).unwrap(),
-            id: id.into(),
-        };
+        let member =
+            |time, id: &str| Member { time: EventTime::from_millis(time).unwrap(), id: id.into() };
         let members = [member(0, "a"), member(70_000, "b"), member(200_000, "c")];
         assert_eq!(classify(&app, &members).original.as_deref(), Some("a"));
     }
@@ -109,7 +105,8 @@ mod tests {
     fn a_long_gap_settles_what_follows() {
         let app = AppPolicy::new(Pid(1), "a");
         let members = |gap| {
-            [0, gap].map(|time| Member { time: EventTime::from_millis(time).unwrap(), id: "x".into() })
+            [0, gap]
+                .map(|time| Member { time: EventTime::from_millis(time).unwrap(), id: "x".into() })
         };
         assert!(!is_settled(&app, &members(DAYS_90)));
         assert!(is_settled(&app, &members(DAYS_90 + 1)));

@@ -122,17 +122,13 @@ impl DeviceIds {
         self.0.iter().find(|id| other.contains(id)).map(|id| id.kind)
     }
 
-    /// Whether both carry one kind, in one form, and no value of it is equal.
+    /// Whether both carry one kind in one form, and no value of that kind is equal.
     pub fn contradicts(&self, other: &Self) -> bool {
-        let carried = |ids: &Self, like: &DeviceId| {
-            ids.0.iter().any(|id| id.kind == like.kind && id.is_md5() == like.is_md5())
+        let is_comparable = |id: &DeviceId| {
+            other.0.iter().any(|like| like.kind == id.kind && like.is_md5() == id.is_md5())
         };
-        let equal = |like: &DeviceId| {
-            self.0.iter().any(|id| {
-                id.kind == like.kind && id.is_md5() == like.is_md5() && other.contains(id)
-            })
-        };
-        self.0.iter().any(|id| carried(other, id) && !equal(id))
+        let is_equal = |kind| self.0.iter().any(|id| id.kind == kind && other.contains(id));
+        self.0.iter().any(|id| is_comparable(id) && !is_equal(id.kind))
     }
 }
 
@@ -152,9 +148,9 @@ pub fn parse_setting(text: &str) -> Option<DeviceIds> {
 /// What a row shows for a kind: the normalised id, or the MD5 where only that is known.
 pub fn shown(received: &Pairs, kind: IdKind) -> Box<str> {
     let of = |form: Form| {
-        received.iter().find_map(|(name, value)| {
-            (IdKind::parse(name) == Some((kind, form))).then_some(value)
-        })
+        received
+            .iter()
+            .find_map(|(name, value)| (IdKind::parse(name) == Some((kind, form))).then_some(value))
     };
     let raw = of(Form::Raw).and_then(|value| normalise(kind, value));
     let md5 = || match of(Form::Md5).and_then(|value| md5_value(kind, value))?.value {
@@ -176,7 +172,10 @@ fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
     match kind {
         IdKind::Idfa => ids.push(md5(&value)),
         IdKind::Imei => ids.push(md5(&value)),
-        IdKind::Oaid | IdKind::Gaid => ids.push(md5(&value.to_lowercase())),
+        IdKind::Oaid | IdKind::Gaid => {
+            let is_lower = !value.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+            ids.push(if is_lower { md5(&value) } else { md5(&value.to_lowercase()) });
+        }
         IdKind::AndroidId => ids.extend([md5(&value), md5(&value.to_uppercase())]),
         IdKind::Caid | IdKind::Idfv | IdKind::Mac => {
             ids.push(DeviceId { kind, value: IdValue::Raw(value.into()) });
@@ -211,6 +210,9 @@ fn uuid(text: &str) -> Option<String> {
     if !well_formed {
         return None;
     }
+    if dashed && !text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Some(text.to_owned());
+    }
     let mut uuid = String::with_capacity(36);
     for digit in text.chars().filter(|digit| *digit != '-') {
         if matches!(uuid.len(), 8 | 13 | 18 | 23) {
@@ -230,8 +232,7 @@ fn identifies_nobody(trimmed: &str) -> bool {
 
 fn md5_value(kind: IdKind, received: &str) -> Option<DeviceId> {
     let digest = parse_hex(received.trim())?;
-    (!nobody_digests().contains(&digest))
-        .then_some(DeviceId { kind, value: IdValue::Md5(digest) })
+    (!nobody_digests().contains(&digest)).then_some(DeviceId { kind, value: IdValue::Md5(digest) })
 }
 
 /// The MD5 values of what identifies nobody.
@@ -295,8 +296,16 @@ mod tests {
         matches(imei, ("imei_md5", "8d3ebd3654fb46a2832296669cf1b536"), Some(IdKind::Imei));
         let upper = ids::hex_md5("9774D56D682E549C");
         let lower = ids::hex_md5("9774d56d682e549c");
-        matches(("android_id", "9774d56d682e549C"), ("android_id_md5", &upper), Some(IdKind::AndroidId));
-        matches(("android_id", "9774d56d682e549C"), ("android_id_md5", &lower), Some(IdKind::AndroidId));
+        matches(
+            ("android_id", "9774d56d682e549C"),
+            ("android_id_md5", &upper),
+            Some(IdKind::AndroidId),
+        );
+        matches(
+            ("android_id", "9774d56d682e549C"),
+            ("android_id_md5", &lower),
+            Some(IdKind::AndroidId),
+        );
         matches(("mac", "AA:bb:CC:00:11:22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
         matches(("mac_md5", &upper), ("mac_md5", &upper), Some(IdKind::Mac));
     }
@@ -310,7 +319,9 @@ mod tests {
 
     #[test]
     fn values_that_identify_nobody_are_dropped() {
-        for value in ["", " ", "0", "NULL", "Unknown", "undefined", "none", "0000-0000", "00:00:00:00:00:00"] {
+        for value in
+            ["", " ", "0", "NULL", "Unknown", "undefined", "none", "0000-0000", "00:00:00:00:00:00"]
+        {
             assert!(super::tests::ids(&[("oaid", value), ("mac", value)]).is_empty(), "{value}");
             assert_eq!(click_id(value), None);
         }
@@ -324,9 +335,19 @@ mod tests {
 
     #[test]
     fn rows_show_the_normalised_id_or_its_md5() {
-        check_shown("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", IdKind::Idfa, "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5");
+        check_shown(
+            "idfa",
+            "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
+            IdKind::Idfa,
+            "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5",
+        );
         check_shown("oaid", "Not-A-Uuid", IdKind::Oaid, "Not-A-Uuid");
-        check_shown("imei_md5", "8D3EBD3654FB46A2832296669CF1B536", IdKind::Imei, "8d3ebd3654fb46a2832296669cf1b536");
+        check_shown(
+            "imei_md5",
+            "8D3EBD3654FB46A2832296669CF1B536",
+            IdKind::Imei,
+            "8d3ebd3654fb46a2832296669cf1b536",
+        );
         check_shown("imei", "null", IdKind::Imei, "");
     }
 

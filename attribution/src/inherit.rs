@@ -61,9 +61,7 @@ pub fn inherit<'a>(
         return Inheritance { activation: None, credit: Credit::nobody(Status::Orphan, None) };
     };
     let credit = match (decision.credit.status, app.reinstall_effects) {
-        (Status::Unattributed, ReinstallEffects::Organic) => {
-            Credit::nobody(Status::Organic, None)
-        }
+        (Status::Unattributed, ReinstallEffects::Organic) => Credit::nobody(Status::Organic, None),
         (Status::Unattributed, ReinstallEffects::Original) => {
             original.unwrap_or(decision).credit.clone()
         }

@@ -63,7 +63,11 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 }
 
 /// Keys under which an activation is found by touches, other activations and effects.
-pub fn activation_index(activation: &Activation, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+pub fn activation_index(
+    activation: &Activation,
+    ids: &DeviceIds,
+    probabilistic: bool,
+) -> Vec<MatchKey> {
     let mut keys: Vec<_> = ids.iter().map(by_id).collect();
     keys.extend(ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
@@ -102,9 +106,8 @@ pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + u
         let parts = [&device.model, &device.os, &device.os_version];
         place_key(KeySpace::IpDevice, ip, &parts.map(|part| &**part))
     });
-    let by_ua = ip
-        .filter(|_| !device.ua.is_empty())
-        .map(|ip| place_key(KeySpace::IpUa, ip, &[&device.ua]));
+    let by_ua =
+        ip.filter(|_| !device.ua.is_empty()).map(|ip| place_key(KeySpace::IpUa, ip, &[&device.ua]));
     by_device.into_iter().chain(by_ua)
 }
 
@@ -135,11 +138,7 @@ fn probabilistic_match(a: &Device, b: &Device) -> Option<MatchType> {
     let same_device =
         names_device(a) && a.model == b.model && a.os == b.os && a.os_version == b.os_version;
     let same_ua = !a.ua.is_empty() && a.ua == b.ua;
-    if same_device {
-        Some(MatchType::IpDevice)
-    } else {
-        same_ua.then_some(MatchType::IpUa)
-    }
+    if same_device { Some(MatchType::IpDevice) } else { same_ua.then_some(MatchType::IpUa) }
 }
 
 fn names_device(device: &Device) -> bool {
@@ -243,14 +242,33 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_parsed() {
-        check(&device("2001:db8::1", "u", ""), &device("2001:0DB8:0:0:0:0:0:1", "u", ""), Some(MatchType::IpUa));
-        check(&device("::ffff:203.0.113.9", "u", ""), &device("203.0.113.9", "u", ""), Some(MatchType::IpUa));
+        check(
+            &device("2001:db8::1", "u", ""),
+            &device("2001:0DB8:0:0:0:0:0:1", "u", ""),
+            Some(MatchType::IpUa),
+        );
+        check(
+            &device("::ffff:203.0.113.9", "u", ""),
+            &device("203.0.113.9", "u", ""),
+            Some(MatchType::IpUa),
+        );
         check(&device("not an ip", "u", ""), &device("not an ip", "u", ""), None);
     }
 
     #[test]
     fn shared_addresses_match_nobody() {
-        for ip in ["10.1.2.3", "172.31.0.1", "192.168.1.1", "127.0.0.1", "169.254.3.4", "100.64.3.9", "::1", "fe80::1", "fd00::1", "::ffff:10.0.0.1"] {
+        for ip in [
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.1.1",
+            "127.0.0.1",
+            "169.254.3.4",
+            "100.64.3.9",
+            "::1",
+            "fe80::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+        ] {
             check(&device(ip, "u", "m"), &device(ip, "u", "m"), None);
         }
         for ip in ["172.32.0.1", "100.128.0.1", "11.0.0.1", "2001:db8::1"] {

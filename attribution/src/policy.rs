@@ -153,7 +153,10 @@ impl Policy {
             widest,
             pids: apps.iter().map(|app| (app.key.clone(), app.pid)).collect(),
             apps: apps.into_iter().map(|app| (app.pid, app)).collect(),
-            campaigns: campaigns.into_iter().map(|campaign| (campaign.spreadid, campaign)).collect(),
+            campaigns: campaigns
+                .into_iter()
+                .map(|campaign| (campaign.spreadid, campaign))
+                .collect(),
         }
     }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Fact, Family};
-use crate::ledger::{DecisionWrite, Ledger, Position};
+use crate::ledger::{DecisionWrite, Ledger, Position, Scan};
 use crate::policy::Policy;
 use crate::row::Status;
 use desk::Desk;
@@ -28,6 +28,8 @@ use desk::Desk;
 pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
+    /// Room for the scans of a batch, kept from one to the next: it is a megabyte.
+    scans: Vec<Scan>,
 }
 
 /// What has arrived together, and the positions after it.
@@ -58,7 +60,7 @@ pub struct Admitted {
 
 impl<L: Ledger> Worker<L> {
     pub fn new(ledger: L, policy: Arc<Policy>) -> Self {
-        Self { ledger, policy }
+        Self { ledger, policy, scans: Vec::new() }
     }
 
     pub fn ledger(&self) -> &L {
@@ -73,8 +75,9 @@ impl<L: Ledger> Worker<L> {
     /// Facts of apps that the policy does not know are the caller's bug; they are left out.
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let mut report = Report::default();
+        let scans = std::mem::take(&mut self.scans);
         let mut desk = Desk::new(&mut self.ledger, &self.policy);
-        let mut admitted = desk.admit(batch.facts, &mut report)?;
+        let mut admitted = desk.admit(batch.facts, scans, &mut report)?;
         loop {
             let writes = desk.decide_all(&admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
@@ -86,6 +89,7 @@ impl<L: Ledger> Worker<L> {
                 }
             }
             if is_last {
+                self.scans = admitted.touch_scans;
                 return Ok(report);
             }
             admitted.revisit(moves.into_iter().map(|(key, _)| key));

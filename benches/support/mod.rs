@@ -71,7 +71,7 @@ fn oaid(number: u64) -> String {
 
 fn device(number: u64) -> String {
     format!(
-        r#""ip":"203.0.{}.{}","ua":"Mozilla/5.0 (Linux; Android 14; V{}) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Mobile","device_model":"V{}","os":"android","os_version":"14""#,
+        r#""ip":"203.0.{}.{}","ua":"Mozilla/5.0 (Linux; Android 14; V{}) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.6478.122 Mobile Safari/537.36","device_model":"V{}","os":"android","os_version":"14""#,
         number >> 8 & 0xff,
         number & 0xff,
         number % 97,
@@ -81,7 +81,7 @@ fn device(number: u64) -> String {
 
 fn click_of(number: u64) -> String {
     format!(
-        r#"{{"type":"click","app":"{APP_KEY}","click_id":"c-{:032x}","spreadid":7,"time":{},"purpose":"ua","ids":{{"oaid":"{}"}},{},"site":"site-{}","params":{{"sub1":"creative-{}"}}}}"#,
+        r#"{{"type":"click","app":"{APP_KEY}","click_id":"c-{:032x}","spreadid":7,"time":{},"purpose":"ua","ids":{{"oaid":"{}"}},{},"site":"site-network-{}","params":{{"sub1":"creative-{}"}}}}"#,
         u128::from(number) << 64 | u128::from(number.wrapping_mul(0xd6e8_feb8_6659_fd93)),
         time_ms(number),
         oaid(number),
@@ -126,7 +126,8 @@ pub fn memory_mib(pid: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let of = |name: &str| -> u64 {
         let line = status.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) / 1024
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0)
+            / 1024
     };
     (of("VmRSS:"), of("VmHWM:"))
 }

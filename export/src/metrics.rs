@@ -20,7 +20,7 @@ macro_rules! describe {
 describe! {
     /// Answers on the users' listener, by status.
     describe_counter REQUESTS = "adtrail_export_requests_total";
-    /// Rows written into downloads, once their scan has ended, broken off or not.
+    /// Rows written into downloads, counted when their scan ends; of one that fails, none.
     describe_counter ROWS = "adtrail_export_rows_total";
     /// Bytes of CSV handed to clients' connections.
     describe_counter BYTES = "adtrail_export_bytes_total";

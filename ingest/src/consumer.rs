@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ const RANGE_RETRY: Duration = Duration::from_millis(500);
 /// Polls between two looks at everything else.
 const POLLS: usize = 256;
 const POLL_IDLE: Duration = Duration::from_millis(50);
+/// Closing the client is waited for so long.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// The last dead letters are waited for so long after the request to stop.
 const LAST_LETTERS: Duration = Duration::from_secs(2);
 
@@ -108,11 +110,13 @@ impl Reader {
     fn run(mut self) -> Result<(), IngestError> {
         let outcome = self.read();
         self.health.set_assigned(false);
-        outcome?;
         let Self { batches, commits, consumer, .. } = self;
         drop(batches);
-        commits.finish(&consumer);
-        Ok(())
+        if outcome.is_ok() {
+            commits.finish(&consumer);
+        }
+        close(consumer);
+        outcome
     }
 
     fn read(&mut self) -> Result<(), IngestError> {
@@ -328,4 +332,16 @@ impl Reader {
         stall::send(&self.batches, batch, shutdown, &mut stall)?;
         if stall.has_let_go { self.assign() } else { Ok(()) }
     }
+}
+
+/// Closing waits for answers to positions that were told, for a minute if the brokers are away.
+/// They are for dashboards alone, so the client is then left to the end of the process.
+fn close(consumer: Consumer) {
+    let (closed, is_closed) = mpsc::channel();
+    thread::spawn(move || {
+        drop(consumer);
+        // Nobody listens any more if it took too long.
+        let _ = closed.send(());
+    });
+    let _ = is_closed.recv_timeout(CLOSE_PATIENCE);
 }

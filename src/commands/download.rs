@@ -15,8 +15,8 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
         .policy
         .app_by_key(&options.app)
         .ok_or_else(|| WrongUse(format!("--app: no such app is configured: {}", options.app)))?;
-    let query = ExportQuery::parse(parameters(options))
-        .map_err(|error| WrongUse(format!("--{error}")))?;
+    let query =
+        ExportQuery::parse(parameters(options)).map_err(|error| WrongUse(format!("--{error}")))?;
     let reader = store::embedded::open_for_reading(&config.store)?;
     let mut out = output(options.out.as_deref())?;
     let mut written = Ok(());

@@ -18,7 +18,7 @@ use export::ExportQuery;
 use ingest::file::{Events, FileError};
 use store::embedded::Embedded;
 
-use super::{WrongUse, load, output};
+use super::{WrongUse, load, output, require_apps};
 use crate::cli::Replay;
 
 /// Bad lines that are told one by one; the rest is counted.
@@ -26,6 +26,7 @@ const BAD_LINES_TOLD: u64 = 20;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let mut config = load(&options.settings)?;
+    require_apps(&config)?;
     let apps = chosen_apps(&config, options.app.as_deref())?;
     let folder = tempfile::tempdir().context("no temporary folder can be made")?;
     config.store.path = folder.path().join("store");
@@ -62,9 +63,6 @@ fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, Wro
             return Err(WrongUse(format!("--app: no such app is configured: {key}")));
         }
     }
-    if apps.is_empty() {
-        return Err(WrongUse("no app is configured: add [[apps]] with pid and key".into()));
-    }
     Ok(apps)
 }
 
@@ -81,10 +79,11 @@ fn attribute(worker: &mut Worker<Embedded>, path: &Path, config: &Config) -> any
         match event {
             Ok(fact) => facts.push(fact),
             Err(FileError::Read { error, .. }) => return Err(error.into()),
-            Err(error) => {
+            Err(FileError::Line { line_number, error }) => {
                 bad_lines += 1;
                 if bad_lines <= BAD_LINES_TOLD {
-                    tracing::warn!("{}: {error}", path.display());
+                    let code = error.code.name();
+                    tracing::warn!("{}:{line_number}: {code}: {error}", path.display());
                 }
             }
         }

@@ -2,12 +2,13 @@
 
 use ingest::Shutdown;
 
-use super::load;
+use super::{load, require_apps};
 use crate::cli::Settings;
 use crate::{service, telemetry};
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load(settings)?;
+    require_apps(&config)?;
     let recorder = telemetry::start_metrics()?;
     service::run(&config, &Shutdown::default(), recorder)
 }

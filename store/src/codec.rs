@@ -66,7 +66,8 @@ impl<'a> Input<'a> {
     }
 
     pub fn varint_u32(&mut self) -> Result<u32, StoreError> {
-        u32::try_from(self.varint()?).map_err(|_| StoreError::corrupt("a number of more than 32 bits"))
+        u32::try_from(self.varint()?)
+            .map_err(|_| StoreError::corrupt("a number of more than 32 bits"))
     }
 
     #[inline]

@@ -25,12 +25,10 @@ use rocksdb::{WriteBatch, WriteOptions};
 use crate::StoreError;
 use crate::codec;
 use crate::key::{self, FACT_PREFIX_BYTES, RowKey};
+use crate::retention::Retention;
 use crate::scan::Reader;
 use pending::Pending;
 use tables::{Meta, Tables};
-
-pub use options::Retention;
-pub(crate) use tables::EVENTS;
 
 /// The writing side of an embedded store; there is one per directory.
 pub struct Embedded {
@@ -124,7 +122,9 @@ impl Ledger for Embedded {
             if known.is_none() {
                 missing.push((place, *fact));
             }
-            homes.push(known.map(|value| codec::home::decode(fact.family, fact.pid, value)).transpose()?);
+            homes.push(
+                known.map(|value| codec::home::decode(fact.family, fact.pid, value)).transpose()?,
+            );
         }
         self.tables.homes(&missing, &mut homes)?;
         Ok(homes)

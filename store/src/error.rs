@@ -9,7 +9,7 @@ pub enum StoreError {
     InUse { path: PathBuf },
 
     /// Fix the path.
-    #[error("store directory does not exist: {}", .path.display())]
+    #[error("there is no store in this directory: {}", .path.display())]
     Missing { path: PathBuf },
 
     /// Fix the path: something else lives there.

@@ -150,7 +150,13 @@ mod tests {
     }
 
     fn row(pid: u32, millis: i64, spreadid: u32, seq: u64) -> RowKey {
-        RowKey { partition: 3, pid: Pid(pid), event_time: at(millis), spreadid: SpreadId(spreadid), seq }
+        RowKey {
+            partition: 3,
+            pid: Pid(pid),
+            event_time: at(millis),
+            spreadid: SpreadId(spreadid),
+            seq,
+        }
     }
 
     #[test]

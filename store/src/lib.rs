@@ -9,6 +9,7 @@ pub mod embedded;
 mod error;
 pub mod key;
 pub mod memory;
+mod retention;
 pub mod scan;
 
 pub use error::StoreError;

@@ -18,9 +18,18 @@ pub struct Memory {
     /// Encoded, as on disk: a third of the memory.
     homes: HashMap<FactKey, Box<[u8]>, FixedState>,
     /// Newest first.
-    index: HashMap<(Family, MatchKey, Pid), Vec<IndexEntry>, FixedState>,
+    index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
     positions: BTreeMap<(std::sync::Arc<str>, i32), i64>,
+    /// Room to encode in.
+    value: Vec<u8>,
+}
+
+/// The facts under one key: nearly always one.
+#[derive(Debug, Clone)]
+enum Entries {
+    One(IndexEntry),
+    Many(Vec<IndexEntry>),
 }
 
 impl Memory {
@@ -59,14 +68,17 @@ impl Ledger for Memory {
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         for FactWrite { key, home, index, stale } in facts {
             for (found_by, time) in stale {
-                self.entries(&key, found_by).retain(|entry| entry.fact != key || entry.time != time);
+                let stale = IndexEntry { time, fact: key };
+                if let Some(entries) = self.index.get_mut(&(key.family, found_by, key.pid)) {
+                    entries.remove(&stale);
+                }
             }
             let entry = IndexEntry { time: home.time(), fact: key };
             for found_by in index {
-                let entries = self.entries(&key, found_by);
-                if let Err(place) = entries.binary_search_by(|other| order(other, &entry)) {
-                    entries.insert(place, entry);
-                }
+                self.index
+                    .entry((key.family, found_by, key.pid))
+                    .and_modify(|entries| entries.insert(entry))
+                    .or_insert(Entries::One(entry));
             }
             self.put_home(key, &home);
         }
@@ -94,20 +106,17 @@ impl Ledger for Memory {
 }
 
 impl Memory {
-    fn entries(&mut self, fact: &FactKey, found_by: MatchKey) -> &mut Vec<IndexEntry> {
-        self.index.entry((fact.family, found_by, fact.pid)).or_insert_with(|| Vec::with_capacity(1))
-    }
-
     fn put_home(&mut self, key: FactKey, home: &Home) {
-        let mut value = Vec::with_capacity(512);
-        codec::home::encode(home, &mut value);
-        self.homes.insert(key, value.into());
+        self.value.clear();
+        codec::home::encode(home, &mut self.value);
+        self.homes.insert(key, self.value.as_slice().into());
     }
 
     fn page(&self, scan: &Scan) -> Vec<IndexEntry> {
         let Some(entries) = self.index.get(&(scan.family, scan.key, scan.pid)) else {
             return Vec::new();
         };
+        let entries = entries.as_slice();
         let start = match &scan.after {
             Some(after) => {
                 entries.partition_point(|entry| order(entry, after) != std::cmp::Ordering::Greater)
@@ -120,8 +129,33 @@ impl Memory {
     }
 }
 
+impl Entries {
+    fn as_slice(&self) -> &[IndexEntry] {
+        match self {
+            Self::One(entry) => std::slice::from_ref(entry),
+            Self::Many(entries) => entries,
+        }
+    }
+
+    fn insert(&mut self, entry: IndexEntry) {
+        if let Err(place) = self.as_slice().binary_search_by(|other| order(other, &entry)) {
+            let mut entries = match self {
+                Self::One(only) => vec![*only],
+                Self::Many(many) => std::mem::take(many),
+            };
+            entries.insert(place, entry);
+            *self = Self::Many(entries);
+        }
+    }
+
+    fn remove(&mut self, entry: &IndexEntry) {
+        let mut entries = self.as_slice().to_vec();
+        entries.retain(|other| other != entry);
+        *self = Self::Many(entries);
+    }
+}
+
 /// Newest first, then by tag, as keys are ordered in a store.
 fn order(a: &IndexEntry, b: &IndexEntry) -> std::cmp::Ordering {
     b.time.cmp(&a.time).then_with(|| a.fact.tag.cmp(&b.fact.tag))
 }
-

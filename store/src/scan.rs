@@ -8,8 +8,8 @@ use attribution::policy::AppPolicy;
 use rocksdb::{DB, ReadOptions};
 
 use crate::StoreError;
-use crate::embedded::Retention;
 use crate::key::{self, RowKey};
+use crate::retention::Retention;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Clone)]
@@ -18,6 +18,9 @@ pub struct Reader {
     partitions: u16,
     retention: Retention,
 }
+
+/// The table of rows.
+pub(crate) const EVENTS: &str = "events";
 
 /// Bytes that RocksDB reads ahead of a scan.
 const READ_AHEAD_BYTES: usize = 2 << 20;
@@ -44,7 +47,7 @@ impl Reader {
         }
         let table = self
             .db
-            .cf_handle(crate::embedded::EVENTS)
+            .cf_handle(EVENTS)
             .ok_or_else(|| StoreError::corrupt("the table of rows is missing"))?;
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(end);

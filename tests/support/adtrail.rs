@@ -1,168 +1,10 @@
-//! The real binary as a child process, on settings, a store and ports of its own.
+//! The real binary as a child process.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-
-use tempfile::TempDir;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::http::{self, Reply};
-use super::kafka::Kafka;
-use super::{Captured, eventually, free_port, run, run_ok};
-
-/// A place where adtrail runs: its settings, its store, and its topics in a Kafka.
-#[derive(Debug)]
-pub struct Site {
-    dir: TempDir,
-    brokers: String,
-    pub topics: Topics,
-    more_settings: String,
-    /// Of every command.
-    flags: Vec<String>,
-}
-
-#[derive(Debug, Clone)]
-pub struct Topics {
-    pub clicks: String,
-    pub activations: String,
-    pub effects: String,
-}
-
-impl Topics {
-    /// Those of a test by this name.
-    pub fn of(name: &str) -> Self {
-        Self {
-            clicks: format!("{name}.clicks"),
-            activations: format!("{name}.activations"),
-            effects: format!("{name}.effects"),
-        }
-    }
-
-    pub fn all(&self) -> [&str; 3] {
-        [&self.clicks, &self.activations, &self.effects]
-    }
-}
-
-impl Site {
-    /// `name` makes the topics this test's own; `more_settings` is TOML with the apps and what
-    /// else differs from the defaults, but for `[kafka]`, `[store]`, `[export]` and `[admin]`.
-    pub fn new(kafka: &Kafka, name: &str, partitions: i32, more_settings: &str) -> Self {
-        let topics = Topics::of(name);
-        for topic in topics.all() {
-            kafka.create_topic(topic, partitions, &[]);
-            // Where the dead letters of a topic go.
-            kafka.create_topic(&format!("{topic}.dlq"), 1, &[]);
-        }
-        Self::on(topics, kafka.brokers(), more_settings)
-    }
-
-    /// Another place on the same topics: an empty store, which reads all from the start.
-    pub fn beside(&self) -> Self {
-        let site = Self::on(self.topics.clone(), self.brokers.clone(), &self.more_settings);
-        Self { flags: self.flags.clone(), ..site }
-    }
-
-    /// As [`Site::new`], on topics that are there already, or are not.
-    pub fn on(topics: Topics, brokers: String, more_settings: &str) -> Self {
-        let dir = TempDir::with_prefix("adtrail-site-").expect("a temporary folder");
-        let more_settings = more_settings.to_owned();
-        let site = Self { dir, brokers, topics, more_settings, flags: Vec::new() };
-        site.write_config(free_port(), free_port());
-        site
-    }
-
-    /// With one setting of the tables that `more_settings` cannot repeat: `"store.retention"`.
-    pub fn set(self, key: &str, value: &str) -> Self {
-        self.flag("--set").flag(&format!("{key}={value}"))
-    }
-
-    /// With one more word on the command line of every command.
-    pub fn flag(mut self, flag: &str) -> Self {
-        self.flags.push(flag.into());
-        self
-    }
-
-    pub fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    pub fn config(&self) -> PathBuf {
-        self.dir.path().join("adtrail.toml")
-    }
-
-    /// `adtrail run`, ready to serve. May be called again after the one before has ended.
-    pub fn start(&self) -> Adtrail {
-        // Between the look for a free port and its use someone else may take it: once more then.
-        self.try_start()
-            .or_else(|_| self.try_start())
-            .unwrap_or_else(|log| panic!("adtrail does not start:\n{log}"))
-    }
-
-    /// As [`Site::start`], but an adtrail that ends instead of getting ready gives its log.
-    pub fn try_start(&self) -> Result<Adtrail, String> {
-        let mut adtrail = self.spawn();
-        adtrail.await_ready()?;
-        Ok(adtrail)
-    }
-
-    /// `adtrail run`, which may never get ready.
-    pub fn spawn(&self) -> Adtrail {
-        let (export, admin) = (free_port(), free_port());
-        self.write_config(export, admin);
-        Adtrail::spawn(self.command(&["run"]), export, admin)
-    }
-
-    /// Any command on this site's settings, not run yet.
-    pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = adtrail();
-        command.args(args).arg("--config").arg(self.config()).args(&self.flags);
-        command.current_dir(&self.dir);
-        command
-    }
-
-    /// Any other command on this site's settings: `site.run(&["check-config"])`.
-    pub fn run(&self, args: &[&str]) -> Output {
-        run(&mut self.command(args), b"")
-    }
-
-    /// The CSV of an app, by the command that works beside a running service and without one.
-    #[track_caller]
-    pub fn download(&self, app: &str, from: &str, to: &str, more: &[&str]) -> Vec<u8> {
-        let mut command = self.command(&["download", "--app", app, "--from", from, "--to", to]);
-        run_ok(command.args(more), b"")
-    }
-
-    fn write_config(&self, export: u16, admin: u16) {
-        let Self { brokers, more_settings, .. } = self;
-        let Topics { clicks, activations, effects } = &self.topics;
-        let store = self.dir.path().join("store");
-        // A group of its own, so that sites on the same topics share none of their partitions.
-        let group = self.dir.path().file_name().expect("a named folder").display();
-        let text = format!(
-            r#"[kafka]
-brokers = "{brokers}"
-group = "{group}"
-clicks = "{clicks}"
-activations = "{activations}"
-effects = "{effects}"
-
-[store]
-path = "{}"
-
-[export]
-listen = "127.0.0.1:{export}"
-
-[admin]
-listen = "127.0.0.1:{admin}"
-
-{more_settings}
-"#,
-            store.display()
-        );
-        fs::write(self.config(), text).expect("the settings can be written");
-    }
-}
+use super::{Captured, eventually, run_ok};
 
 /// A running `adtrail`, killed when dropped.
 #[derive(Debug)]
@@ -176,7 +18,8 @@ pub struct Adtrail {
 }
 
 impl Adtrail {
-    fn spawn(mut command: Command, export: u16, admin: u16) -> Self {
+    /// Runs a command that listens on these ports.
+    pub fn spawn(mut command: Command, export: u16, admin: u16) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -212,6 +55,15 @@ impl Adtrail {
                 (Some(read), Some(0.0)) if read == records as f64 => Ok(()),
                 _ => Err(format!("read {read:?} of {records}, lag {lag:?}\n{}", self.log())),
             }
+        });
+    }
+
+    /// Until something is read and committed since its start.
+    #[track_caller]
+    pub fn await_some_read(&self) {
+        eventually("something is read", || match self.metric("adtrail_ingest_read_total") {
+            Some(1.0..) => Ok(()),
+            read => Err(format!("{read:?}\n{}", self.log())),
         });
     }
 
@@ -265,9 +117,14 @@ impl Adtrail {
     }
 
     /// SIGTERM, and what it ends with.
-    pub fn terminate(mut self) -> (ExitStatus, String) {
+    pub fn terminate(self) -> (ExitStatus, String) {
         run_ok(Command::new("kill").args(["-TERM", &self.pid().to_string()]), b"");
-        let status = eventually("adtrail ends after SIGTERM", || {
+        self.wait()
+    }
+
+    /// What it ends with, by itself.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let status = eventually("adtrail ends", || {
             let ended = self.child.try_wait().expect("the child can be asked");
             ended.ok_or_else(|| self.log())
         });

@@ -19,11 +19,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub mod adtrail;
+pub mod crowd;
 pub mod http;
 pub mod kafka;
 mod leash;
 pub mod prometheus;
 pub mod rows;
+pub mod site;
 
 /// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
 pub const DEADLINE: Duration = Duration::from_secs(120);

@@ -17,13 +17,13 @@ pub fn parse(text: &[u8]) -> Vec<Row> {
     reader.into_records().map(|record| row(record.expect("a row of as many cells"))).collect()
 }
 
-/// The rows by event id, which is there once.
+/// The rows of one app by event type and id, which are there once.
 #[track_caller]
 pub fn by_event_id(rows: Vec<Row>) -> BTreeMap<String, Row> {
     let mut by_id = BTreeMap::new();
     for row in rows {
         if let Some(other) = by_id.insert(row["event_id"].clone(), row) {
-            panic!("two rows of one event: {}", other["event_id"]);
+            panic!("two rows of one event: {other:?}");
         }
     }
     by_id

@@ -115,13 +115,12 @@ impl<L: Ledger> Desk<'_, L> {
             let mut seek = |found_by, is_probabilistic| {
                 let tier = Tier::of(class.kind, is_probabilistic);
                 let oldest = time.minus(window_max_ms(self.policy, app, tier));
-                let extra_ms = if app.fraud.clicks_per_device_max > 0
-                    && class.kind == TouchKind::Click
-                {
-                    crate::candidate::CLICK_COUNT_MS
-                } else {
-                    0
-                };
+                let extra_ms =
+                    if app.fraud.clicks_per_device_max > 0 && class.kind == TouchKind::Click {
+                        crate::candidate::CLICK_COUNT_MS
+                    } else {
+                        0
+                    };
                 if time.millis() > 0 {
                     let times = (oldest.minus(extra_ms), time.minus(1));
                     searches.push(search(Family::Touch, found_by, times, Wanted::Touches(tier)));
@@ -194,20 +193,14 @@ impl<L: Ledger> Desk<'_, L> {
         let app = self.app(&case.key)?;
         let last = case.members.iter().position(|member| *member.id == *case.home.fact.id)?;
         let members = case.members.get(..=last)?;
-        let is_whole = case
-            .searches
-            .iter()
-            .all(|search| search.wanted != Wanted::Members || search.is_read);
+        let is_whole =
+            case.searches.iter().all(|search| search.wanted != Wanted::Members || search.is_read);
         if !is_whole && !self.settles(case, members) {
             return None;
         }
         let class: Class = classify::classify(app, members);
-        let subject = Subject {
-            policy: self.policy,
-            app,
-            activation: &case.home.fact,
-            ids: &case.ids,
-        };
+        let subject =
+            Subject { policy: self.policy, app, activation: &case.home.fact, ids: &case.ids };
         attribute::without_touches(&subject, &class)
             .or_else(|| attribute::attribute(&subject, &class, &case.evidence))
     }

@@ -43,8 +43,15 @@ type Waiting = Vec<(FactKey, Fact)>;
 
 impl<L: Ledger> Desk<'_, L> {
     /// Settles identities among the facts and against the ledger, and records what is new.
-    pub fn admit(&mut self, facts: Vec<Fact>, report: &mut Report) -> Result<Settled, L::Error> {
-        let mut settled = Settled::default();
+    /// `scans` is room to write in.
+    pub fn admit(
+        &mut self,
+        facts: Vec<Fact>,
+        mut scans: Vec<Scan>,
+        report: &mut Report,
+    ) -> Result<Settled, L::Error> {
+        scans.clear();
+        let mut settled = Settled { touch_scans: scans, ..Settled::default() };
         let mut waiting = self.least(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
@@ -74,9 +81,7 @@ impl<L: Ledger> Desk<'_, L> {
             .iter()
             .enumerate()
             .filter(|(_, fact)| self.policy.app(fact.pid()).is_some())
-            .map(|(place, fact)| {
-                (matching::fact_key(fact.family(), fact.pid(), fact.id()), place)
-            })
+            .map(|(place, fact)| (matching::fact_key(fact.family(), fact.pid(), fact.id()), place))
             .collect();
         order.sort_unstable();
         let mut facts: Vec<Option<Fact>> = facts.into_iter().map(Some).collect();
@@ -121,9 +126,8 @@ impl<L: Ledger> Desk<'_, L> {
             return None;
         }
         let after = index(key, &fact, self.policy, app, scans);
-        let is_stale = |found_by: &MatchKey| {
-            standing.time() != fact.time() || !after.contains(found_by)
-        };
+        let is_stale =
+            |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
         if let Fact::Activation(outgoing) = standing {
             settled.outgoing_activations.push((key, *outgoing));
@@ -172,9 +176,7 @@ fn index(
             let ids = DeviceIds::new(&activation.ids);
             matching::activation_index(activation, &ids, app.probabilistic)
         }
-        Fact::Effect(effect) => {
-            DeviceIds::new(&effect.ids).iter().map(matching::by_id).collect()
-        }
+        Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(matching::by_id).collect(),
     }
 }
 

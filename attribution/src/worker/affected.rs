@@ -50,8 +50,7 @@ impl<L: Ledger> Desk<'_, L> {
             scans.extend(self.effect_scans(key, activation));
             followers.extend(device_scans(key, activation, Family::Activation, from(activation)));
         }
-        let followers: Vec<_> =
-            self.scan_all(&followers)?.iter().map(|entry| entry.fact).collect();
+        let followers: Vec<_> = self.scan_all(&followers)?.iter().map(|entry| entry.fact).collect();
         self.load(followers.iter().copied())?;
         for key in &followers {
             if let Some(Home::Activation(home)) = self.home(key)

@@ -6,9 +6,7 @@ use foldhash::fast::FixedState;
 
 use crate::compose;
 use crate::event::EventTime;
-use crate::ledger::{
-    DecisionWrite, FactKey, Home, IndexEntry, Ledger, Position, Present, Scan,
-};
+use crate::ledger::{DecisionWrite, FactKey, Home, IndexEntry, Ledger, Position, Present, Scan};
 use crate::policy::{AppPolicy, Policy};
 use crate::row::Row;
 

@@ -8,13 +8,9 @@ use attribution::event::{
     Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 use attribution::ledger::{ActivationHome, EffectHome, Home, Present};
-use attribution::row::{
-    Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status,
-};
+use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status};
 
-use super::{
-    Input, choose, choose_option, code, put_pairs, put_text, put_time, put_varint,
-};
+use super::{Input, choose, choose_option, code, put_pairs, put_text, put_time, put_varint};
 use crate::StoreError;
 
 const VERSION: u8 = 1;

@@ -229,7 +229,12 @@ mod tests {
             event_id: "e-1".into(),
             status: Status::Attributed,
             install_type: Some(InstallType::Reinstall),
-            touch: Some(CreditedTouch { kind: TouchKind::Click, time: at(0), click_id: "c".into(), match_type }),
+            touch: Some(CreditedTouch {
+                kind: TouchKind::Click,
+                time: at(0),
+                click_id: "c".into(),
+                match_type,
+            }),
             activation: Some(ActivationRef { id: "a-1".into(), time: at(4) }),
             reject_reason: None,
             contributors: vec![contributor.clone(), contributor],
@@ -250,7 +255,10 @@ mod tests {
         assert_eq!(view.revision, 300);
         assert_eq!((view.event_type, view.status), (EventType::Effect, Status::Attributed));
         assert_eq!(view.match_type, Some(MatchType::Device(IdKind::AndroidId)));
-        assert_eq!((view.touch_kind, view.touch_time), (Some(TouchKind::Click), EventTime::from_millis(0)));
+        assert_eq!(
+            (view.touch_kind, view.touch_time),
+            (Some(TouchKind::Click), EventTime::from_millis(0))
+        );
         assert_eq!(view.contributor(1), sample().contributors.get(1));
         assert_eq!(view.contributor(2), None);
         assert_eq!(view.text(TextCell::Props), r#"{"a":"1\n","b":"\""}"#);

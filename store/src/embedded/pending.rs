@@ -61,7 +61,10 @@ impl Pending {
 
     /// The value of a key that is waiting to be put.
     pub fn get(&self, family: Family, key: &Key) -> Option<&[u8]> {
-        self.from(family, key).first().filter(|entry| entry.key == *key).and_then(|entry| self.value(entry))
+        self.from(family, key)
+            .first()
+            .filter(|entry| entry.key == *key)
+            .and_then(|entry| self.value(entry))
     }
 
     /// All entries from a key on.

@@ -7,15 +7,17 @@ use attribution::event::Family;
 use attribution::ledger::{FactKey, Home, Position};
 use attribution::row::{EventType, Status};
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, ReadOptions, WriteBatch,
+    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, Options, ReadOptions,
+    WriteBatch,
 };
 
-use super::options::{self, Retention};
+use super::options;
 use crate::StoreError;
 use crate::codec;
 use crate::key;
+use crate::retention::Retention;
+use crate::scan::EVENTS;
 
-pub const EVENTS: &str = "events";
 const TOUCHES: &str = "touches";
 const ACTIVATIONS: &str = "activations";
 const EFFECTS: &str = "effects";
@@ -46,10 +48,10 @@ impl Tables {
     }
 
     pub fn open_for_reading(path: &Path) -> Result<Self, StoreError> {
-        if !path.exists() {
+        refuse_foreign(path)?;
+        if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
-        refuse_foreign(path)?;
         let cache = options::cache();
         let tables = || descriptors(&cache, &Retention::new(None));
         let mut attempts = 0;
@@ -154,7 +156,11 @@ pub struct Meta {
 }
 
 impl Meta {
-    pub fn load_or_create(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
+    pub fn load_or_create(
+        tables: &Tables,
+        path: &Path,
+        partitions: u16,
+    ) -> Result<Self, StoreError> {
         let meta = tables.table(META);
         if tables.db.get_cf(meta, META_LAYOUT)?.is_none() {
             let mut batch = WriteBatch::default();
@@ -169,15 +175,24 @@ impl Meta {
     pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
         let meta = tables.table(META);
         let read = |name: &[u8]| tables.db.get_cf(meta, name);
-        let layout = read(META_LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
+        let layout =
+            read(META_LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
         let found = layout.as_slice().try_into().map(u32::from_be_bytes).unwrap_or(0);
         if found != LAYOUT_VERSION {
-            return Err(StoreError::WrongVersion { path: path.into(), found, expected: LAYOUT_VERSION });
+            return Err(StoreError::WrongVersion {
+                path: path.into(),
+                found,
+                expected: LAYOUT_VERSION,
+            });
         }
         let stored = read(META_PARTITIONS)?.unwrap_or_default();
         let found = stored.as_slice().try_into().map(u16::from_be_bytes).unwrap_or(0);
         if found != partitions {
-            return Err(StoreError::WrongPartitions { path: path.into(), found, configured: partitions });
+            return Err(StoreError::WrongPartitions {
+                path: path.into(),
+                found,
+                configured: partitions,
+            });
         }
         let mut counts = [[0; Status::ALL.len()]; EventType::ALL.len()];
         if let Some(stored) = read(META_COUNTS)? {
@@ -222,13 +237,27 @@ fn descriptors(cache: &rocksdb::Cache, retention: &Retention) -> Vec<ColumnFamil
     TABLES.iter().map(|name| table(name)).collect()
 }
 
-/// A directory with files and no RocksDB in it is somebody else's.
+/// A directory with files and no RocksDB in it is somebody else's, and so is a RocksDB with data
+/// and none of the tables.
 fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let Ok(mut files) = path.read_dir() else { return Ok(()) };
-    if files.next().is_some() && !path.join("CURRENT").exists() {
-        return Err(StoreError::NotAStore { path: path.into() });
+    let is_foreign = files.next().is_some()
+        && (!path.join("CURRENT").exists() || is_foreign_database(path).unwrap_or(false));
+    if is_foreign { Err(StoreError::NotAStore { path: path.into() }) } else { Ok(()) }
+}
+
+/// Not so if it is empty: then making a store here was cut off.
+fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
+    let found = DB::list_cf(&Options::default(), path)?;
+    if found.iter().any(|name| TABLES.contains(&&**name)) {
+        return Ok(false);
     }
-    Ok(())
+    let db = DB::open_cf_for_read_only(&Options::default(), path, &found, false)?;
+    Ok(found.iter().filter_map(|name| db.cf_handle(name)).any(|table| {
+        let mut entries = db.raw_iterator_cf(table);
+        entries.seek_to_first();
+        entries.valid()
+    }))
 }
 
 fn opening(path: &Path, error: rocksdb::Error) -> StoreError {

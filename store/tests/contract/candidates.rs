@@ -16,11 +16,7 @@ fn edge(touch: fn(&str, EventTime) -> Draft, window_ms: i64) {
 
 /// The touch is credited exactly `window_ms` before the activation, and not 1 ms earlier.
 #[track_caller]
-fn within(
-    touch: impl Fn(EventTime) -> Draft,
-    activation: Draft,
-    window_ms: i64,
-) {
+fn within(touch: impl Fn(EventTime) -> Draft, activation: Draft, window_ms: i64) {
     credit([touch(a_and(-window_ms)), activation.clone()], "c1");
     credit([touch(a_and(-window_ms - 1)), activation], "organic");
 }
@@ -176,9 +172,20 @@ const MINUTES_30: i64 = HOUR / 2;
 #[test]
 fn case_16_shared_addresses_are_no_key() {
     let shared = [
-        "100.64.3.9", "100.127.255.255", "10.0.0.1", "172.16.0.1", "172.31.255.255",
-        "192.168.1.1", "127.0.0.1", "169.254.0.1", "::1", "fe80::1", "febf::1", "fc00::1",
-        "fdff::1", "::ffff:10.0.0.1",
+        "100.64.3.9",
+        "100.127.255.255",
+        "10.0.0.1",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.168.1.1",
+        "127.0.0.1",
+        "169.254.0.1",
+        "::1",
+        "fe80::1",
+        "febf::1",
+        "fc00::1",
+        "fdff::1",
+        "::ffff:10.0.0.1",
     ];
     let personal = ["100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "2001:db8::1"];
     let credit = |ip: &str, expected| {

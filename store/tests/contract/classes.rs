@@ -57,14 +57,7 @@ fn duplicates_are_measured_from_what_is_no_duplicate() {
 fn the_90_d_are_measured_from_the_last_install() {
     chain(
         &[0, 80 * DAY, 90 * DAY + 1, 91 * DAY, 180 * DAY + 1, 180 * DAY + 2 + MINUTE],
-        &[
-            "install organic",
-            REINSTALL,
-            "install organic",
-            REINSTALL,
-            REINSTALL,
-            "install organic",
-        ],
+        &["install organic", REINSTALL, "install organic", REINSTALL, REINSTALL, "install organic"],
     );
 }
 
@@ -90,8 +83,7 @@ fn sharing_is_direct_and_not_transitive() {
         activation("c", a_and(2 * DAY)).only("oaid", "x"),
     ];
     // In c's own set, b is an install, so c is a reinstall after it.
-    let expected =
-        ["a: install organic", "b: reinstall unattributed", "c: reinstall unattributed"];
+    let expected = ["a: install organic", "b: reinstall unattributed", "c: reinstall unattributed"];
     check(facts, &expected);
 }
 
@@ -121,7 +113,8 @@ fn apps_are_apart() {
 
 #[test]
 fn a_duplicate_is_credited_to_nobody() {
-    let facts = [click("c1", "03-10T10:00"), activation("a", A), activation("b", a_and(30 * SECOND))];
+    let facts =
+        [click("c1", "03-10T10:00"), activation("a", A), activation("b", a_and(30 * SECOND))];
     check(facts, &["a: install attributed c1 (click by oaid)", "b: duplicate duplicate"]);
 }
 
@@ -165,11 +158,8 @@ fn case_33_a_reinstall_is_credited_to_a_retargeting_click() {
 #[test]
 fn case_32_a_new_install_is_credited_to_a_ua_click() {
     let again = millis(INSTALL.time().millis() as i64 + 90 * DAY + 1);
-    let facts = [
-        activation("a", INSTALL),
-        click("c1", again.minus(DAY as u64)),
-        activation("b", again),
-    ];
+    let facts =
+        [activation("a", INSTALL), click("c1", again.minus(DAY as u64)), activation("b", again)];
     check(facts, &["a: install organic", "b: install attributed c1 (click by oaid)"]);
 }
 

@@ -1,7 +1,7 @@
 //! Section 6: what an effect inherits, and from which activation.
 
-use attribution::policy::ReinstallEffects;
 use adtrail_store::memory::Memory;
+use attribution::policy::ReinstallEffects;
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified, impression,
@@ -229,10 +229,8 @@ fn the_first_and_the_last_times_that_there_are() {
         "z: install organic of y",
         "y: install organic",
     ];
-    let mut found: Vec<_> = rows_however(&rules(), &identified(facts))
-        .into_iter()
-        .map(|row| row.short)
-        .collect();
+    let mut found: Vec<_> =
+        rows_however(&rules(), &identified(facts)).into_iter().map(|row| row.short).collect();
     found.sort();
     let mut rows = rows.to_vec();
     rows.sort_unstable();

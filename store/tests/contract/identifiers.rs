@@ -49,7 +49,11 @@ fn idfa_is_upper_case_with_dashes() {
 
 #[test]
 fn gaid_and_oaid_are_lower_case_uuids_or_verbatim() {
-    check(("gaid", "1FE9A970EFBB29E00BDDF5DBBF751AB5"), ("gaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"), true);
+    check(
+        ("gaid", "1FE9A970EFBB29E00BDDF5DBBF751AB5"),
+        ("gaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
+        true,
+    );
     check(("oaid", " no-uuid "), ("oaid", "no-uuid"), true);
     check(("oaid", "x-1"), ("gaid", "x-1"), false);
 }

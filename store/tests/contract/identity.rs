@@ -1,9 +1,9 @@
 //! Facts: of all messages with one id, the least is the fact.
 
+use adtrail_store::memory::Memory;
 use attribution::ids::hex;
 use attribution::worker::{Admitted, Worker};
 use md5::{Digest, Md5};
-use adtrail_store::memory::Memory;
 
 use super::support::facts::{
     A, D, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified, impression,
@@ -60,10 +60,8 @@ fn an_earlier_touch_of_another_device_takes_the_place_of_the_later() {
     credit(facts.clone(), "organic");
     let there = activation("b", A).only("oaid", "another");
     let facts = facts.into_iter().chain([there]);
-    let mut rows: Vec<_> = rows_however(&rules(), &identified(facts))
-        .into_iter()
-        .map(|row| row.short)
-        .collect();
+    let mut rows: Vec<_> =
+        rows_however(&rules(), &identified(facts)).into_iter().map(|row| row.short).collect();
     rows.sort();
     assert_eq!(rows, ["a: install organic", "b: install attributed c1 (click by oaid)"]);
 }
@@ -82,10 +80,7 @@ fn contents_that_separators_make_equal_are_still_ordered() {
         [activation("a", A).prop("k=", "v"), activation("a", A).prop("k", "=v")],
         &["a: install organic"],
     );
-    check(
-        [effect("e", A).ip("u\u{1f}"), effect("e", A).ip("u").ua("\u{1f}")],
-        &["e: orphan"],
-    );
+    check([effect("e", A).ip("u\u{1f}"), effect("e", A).ip("u").ua("\u{1f}")], &["e: orphan"]);
 }
 
 #[test]
@@ -110,11 +105,10 @@ fn an_activation_that_is_replaced_leaves_its_device() {
 #[test]
 fn an_activation_replaced_at_the_same_time_by_lesser_content_changes_its_device() {
     let other = activation("a", A).only("oaid", "0-another");
-    let facts = [other, activation("a", A), effect("e", A), effect("f", A).only("oaid", "0-another")];
-    let rows: Vec<_> = rows_however(&rules(), &identified(facts))
-        .into_iter()
-        .map(|row| row.short)
-        .collect();
+    let facts =
+        [other, activation("a", A), effect("e", A), effect("f", A).only("oaid", "0-another")];
+    let rows: Vec<_> =
+        rows_however(&rules(), &identified(facts)).into_iter().map(|row| row.short).collect();
     assert!(rows.contains(&"f: install organic of a".to_owned()), "{rows:?}");
     assert!(rows.contains(&"e: orphan".to_owned()), "{rows:?}");
 }

@@ -1,8 +1,8 @@
 //! Section 7: rows are written as soon as they are known, and corrected.
 
+use adtrail_store::memory::Memory;
 use attribution::row::Status;
 use attribution::worker::Worker;
-use adtrail_store::memory::Memory;
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified,
@@ -29,10 +29,7 @@ fn after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) 
 #[test]
 fn case_43_a_late_click_corrects_the_activation_and_its_effects() {
     after_each(
-        [
-            vec![activation("a", A), effect("e", a_and(MINUTE))],
-            vec![click("c1", a_and(-HOUR))],
-        ],
+        [vec![activation("a", A), effect("e", a_and(MINUTE))], vec![click("c1", a_and(-HOUR))]],
         [
             &["a: install organic", "e: install organic of a"],
             &[
@@ -95,10 +92,7 @@ fn a_late_first_install_makes_the_next_a_reinstall() {
 #[test]
 fn a_late_activation_shortly_before_makes_the_next_a_duplicate() {
     after_each(
-        [
-            vec![activation("b", A), effect("e", a_and(MINUTE))],
-            vec![activation("a", a_and(-1))],
-        ],
+        [vec![activation("b", A), effect("e", a_and(MINUTE))], vec![activation("a", a_and(-1))]],
         [
             &["b: install organic", "e: install organic of b"],
             &["a: install organic", "b: duplicate duplicate", "e: install organic of a"],

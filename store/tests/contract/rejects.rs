@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use adtrail_store::memory::Memory;
 use attribution::ids;
 use attribution::policy::{AppPolicy, IpRange, Policy};
-use adtrail_store::memory::Memory;
 
 use super::support::facts::{
     A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified,
@@ -49,7 +49,10 @@ fn clicks_max(max: u32) -> Arc<Policy> {
 
 /// Clicks at so many hours before A.
 fn clicks(hours: &[i64]) -> Vec<Draft> {
-    hours.iter().map(|hours| click(&format!("h{hours}"), a_and(-hours * HOUR)).campaign(1)).collect()
+    hours
+        .iter()
+        .map(|hours| click(&format!("h{hours}"), a_and(-hours * HOUR)).campaign(1))
+        .collect()
 }
 
 #[test]
@@ -104,7 +107,6 @@ fn impressions_are_neither_counted_nor_rejected_for_it() {
     credit_with(clicks_max(1), seen(), "i2");
     credit_with(clicks_max(1), seen().into_iter().chain([click("c1", a_and(-HOUR))]), "c1");
 }
-
 
 #[test]
 fn a_named_click_counts() {

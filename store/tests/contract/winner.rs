@@ -69,11 +69,8 @@ fn case_10_an_impression_wins_where_there_is_nothing_else() {
 
 #[test]
 fn case_12_a_click_by_id_wins_over_a_later_guess() {
-    let facts = [
-        guess(click("c1", "03-10T11:00")),
-        click("c2", "03-04T12:00"),
-        there(activation("a", A)),
-    ];
+    let facts =
+        [guess(click("c1", "03-10T11:00")), click("c2", "03-04T12:00"), there(activation("a", A))];
     check(facts, &["a: install attributed c2 (click by oaid) + 1 (click by ip_ua)"]);
 }
 
@@ -191,8 +188,7 @@ fn a_winner_is_found_behind_many_pages() {
         let time = a_and(-9 * SECOND + n);
         [click(&format!("r{n}"), time).campaign(1), impression(&format!("s{n}"), time).campaign(1)]
     });
-    let facts: Vec<_> =
-        newer.chain([click("c2", a_and(-DAY)), activation("a", A)]).collect();
+    let facts: Vec<_> = newer.chain([click("c2", a_and(-DAY)), activation("a", A)]).collect();
     let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
     let worker = fed(Memory::default(), &policy, vec![identified(facts)]);
     assert_eq!(worker.ledger().shown()[0].short, "a: install attributed c2 (click by oaid)");

@@ -4,7 +4,11 @@
 // What clippy.toml lets tests do, this does too: it fails loudly.
 #![cfg(test)]
 
+pub mod disk;
 pub mod facts;
+pub mod race;
+pub mod random;
+pub mod reference;
 pub mod rules;
 pub mod run;
 pub mod show;

@@ -1,0 +1,208 @@
+//! Random facts, dense in what is difficult: equal times, shared devices, equal ids with other
+//! content, times on both sides of every window's edge.
+
+use std::fmt;
+use std::sync::Arc;
+
+use attribution::event::Fact;
+use attribution::policy::{AppPolicy, IpRange, Policy, ReinstallEffects};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::facts::{
+    D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified, impression,
+};
+use super::rules::{NARROW, OTHER_CHANNEL, WIDE, rules, rules_with};
+
+/// Facts that a failure shows one a line.
+#[derive(Clone)]
+pub struct Facts(pub Vec<Fact>);
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|fact| write!(out, "\n{fact:?}"))
+    }
+}
+
+/// Up to `max` facts with their identities, and now and then a crowd on one device.
+pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
+    let few = vec(draft(), 1..max);
+    let crowd = (vec(draft(), 1..max), vec(crowded(), 20..60)).prop_map(|(mut few, crowd)| {
+        few.extend(crowd);
+        few
+    });
+    prop_oneof![4 => few, 1 => crowd].prop_map(|drafts| Facts(identified(drafts)))
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let fact =
+        prop_oneof![5 => touch().boxed(), 3 => an_activation().boxed(), 2 => an_effect().boxed()];
+    (fact, ids(), place(), 0..10u8).prop_map(|(draft, ids, (ip, ua, model), app)| {
+        let mut draft =
+            ids.into_iter().fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value));
+        draft = draft.ip(ip).ua(ua);
+        if !model.is_empty() {
+            draft = draft.model(model);
+        }
+        if app == 0 { draft.of_app_y() } else { draft }
+    })
+}
+
+/// Facts of one device within a few minutes, so many that a scan of them has pages.
+fn crowded() -> impl Strategy<Value = Draft> {
+    (0..12u8, 0..40u8, 0..4i64).prop_map(|(what, id, ms)| {
+        let time = a_and(-HOUR + ms * MINUTE / 2);
+        let id = format!("x{id}");
+        match what {
+            0..5 => click(&id, time),
+            5..7 => click(&id, time).retargeting(),
+            7..9 => impression(&id, time),
+            9 => activation(&id, a_and(-HOUR + ms * 2 * MINUTE)),
+            10 => activation(&id, a_and(ms)),
+            _ => effect(&id, a_and(ms)),
+        }
+    })
+}
+
+fn touch() -> impl Strategy<Value = Draft> {
+    let ids = select(vec!["", "", "c0", "c1", "c2", "c3", " c1 ", "null", "C1"]);
+    let campaign = select(vec![1, 1, 2, NARROW, WIDE, OTHER_CHANNEL, 4_000]);
+    let lookback = option::weighted(
+        0.3,
+        select(vec![0, 1, HOUR, 6 * HOUR, DAY, 7 * DAY, 90 * DAY, 90 * DAY + 1]),
+    );
+    let site = select(vec!["", "", "good", "bad"]);
+    (any::<bool>(), ids, time(), campaign, lookback, any::<bool>(), site).prop_map(
+        |(is_click, id, time, campaign, lookback, is_retargeting, site)| {
+            let touch = if is_click { click } else { impression };
+            let mut draft = touch(id, a_and(time)).campaign(campaign).site(site);
+            if is_retargeting {
+                draft = draft.retargeting();
+            }
+            match lookback {
+                Some(ms) => draft.lookback(ms),
+                None => draft,
+            }
+        },
+    )
+}
+
+fn an_activation() -> impl Strategy<Value = Draft> {
+    let named = select(vec!["", "", "", "c0", "c1", " c2", "none"]);
+    let begin = option::weighted(0.3, select(vec![0, 1, SECOND, HOUR, DAY]));
+    (event_id(), time(), named, begin).prop_map(|(id, time, named, begin)| {
+        let draft = activation(id, a_and(time)).names(named);
+        match begin {
+            Some(ms) => draft.install_begin(a_and(time - ms)),
+            None => draft,
+        }
+    })
+}
+
+fn an_effect() -> impl Strategy<Value = Draft> {
+    let revenue = select(vec!["", "1.0"]);
+    (event_id(), time(), revenue)
+        .prop_map(|(id, time, revenue)| effect(id, a_and(time)).revenue(revenue, ""))
+}
+
+fn event_id() -> impl Strategy<Value = &'static str> {
+    select(vec!["", "e0", "e1", "e2", "e3", "e4", "e5"])
+}
+
+/// Milliseconds from A: sums of spans between which the windows' edges lie.
+fn time() -> impl Strategy<Value = i64> {
+    let day = select(vec![0, 0, 0, 0, -1, -7, -30, -90, -180, 400]);
+    let hour = select(vec![0, 0, 0, -1, -2, -6, -24]);
+    let fine = select(vec![
+        0,
+        0,
+        0,
+        1,
+        -1,
+        -SECOND,
+        -10 * SECOND,
+        1 - 10 * SECOND,
+        -MINUTE,
+        1 - MINUTE,
+        MINUTE,
+        5 * MINUTE,
+        5 * MINUTE + 1,
+    ]);
+    (day, hour, fine).prop_map(|(day, hour, fine)| day * DAY + hour * HOUR + fine)
+}
+
+fn ids() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    const IMEI_MD5: &str = "8D3EBD3654FB46A2832296669CF1B536";
+    const OTHER_MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";
+    let one = |kind: &'static str, values: &[&'static str]| {
+        option::weighted(0.25, select(values.to_vec()).prop_map(move |value| (kind, value)))
+    };
+    let all = (
+        option::weighted(0.6, select(vec![D, "another", "null"]).prop_map(|value| ("oaid", value))),
+        one("oaid_md5", &[OTHER_MD5]),
+        one("imei", &["868049039501257", "1", "0"]),
+        one("imei_md5", &[IMEI_MD5, OTHER_MD5]),
+        one("idfa", &["1fe9a970efbb29e00bddf5dbbf751ab5"]),
+        one("gaid", &[D]),
+        one("android_id", &["9774d56d682e549c", "9774D56D682E549C"]),
+        one("mac", &["aa:bb:cc:00:11:22"]),
+        one("mac_md5", &[IMEI_MD5, OTHER_MD5]),
+        one("caid", &["c"]),
+    );
+    all.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
+        [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()
+    })
+}
+
+fn place() -> impl Strategy<Value = (&'static str, &'static str, &'static str)> {
+    (
+        select(vec!["", "203.0.113.9", "203.0.113.9", "::ffff:203.0.113.9", "10.0.0.1"]),
+        select(vec!["", "u", "u", "v"]),
+        select(vec!["", "", "X1", "X2"]),
+    )
+}
+
+/// Settings that a failure shows by their name.
+#[derive(Clone)]
+pub struct Rules(pub &'static str, pub Arc<Policy>);
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+/// Settings under which each rule matters.
+pub fn policies() -> impl Strategy<Value = Rules> {
+    let plain = |app: &mut AppPolicy| {
+        app.probabilistic = false;
+        app.fraud = Default::default();
+    };
+    select(vec![
+        Rules("of the contract's cases", rules()),
+        Rules("2 clicks", rules_with(|app| app.fraud.clicks_per_device_max = 2)),
+        Rules("plain", rules_with(plain)),
+        Rules("organic", rules_with(|app| app.reinstall_effects = ReinstallEffects::Organic)),
+        Rules("tight", rules_with(tight)),
+        Rules("blocking", rules_with(blocking)),
+    ])
+}
+
+fn tight(app: &mut AppPolicy) {
+    app.duplicate_within_ms = 1;
+    app.reattribution_window_ms = 60_000;
+    app.clock_skew_ms = 0;
+    app.effect_window_ms = 3_600_000;
+    app.fraud.clicks_per_device_max = 1;
+}
+
+fn blocking(app: &mut AppPolicy) {
+    app.fraud.block_ips = vec![IpRange { network: [203, 0, 113, 9].into(), prefix_bits: 32 }];
+    app.fraud.block_sites = vec!["bad".into()];
+    app.fraud.allow_sites = vec!["good".into()];
+    app.fraud.allow_channels = vec!["other".into()];
+    app.fraud.clicks_per_device_max = 3;
+    app.duplicate_within_ms = 0;
+}

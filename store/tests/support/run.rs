@@ -4,18 +4,19 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use attribution::event::{EventTime, Fact};
-use attribution::ledger::{Ledger, Position};
-use attribution::policy::Policy;
-use attribution::worker::{Batch, Report, Worker};
 use adtrail_store::StoreError;
 use adtrail_store::codec::row::{self, RowView};
 use adtrail_store::embedded::Embedded;
 use adtrail_store::key::RowKey;
 use adtrail_store::memory::Memory;
 use adtrail_store::scan::Reader;
+use attribution::event::{EventTime, Fact, Pid};
+use attribution::ledger::{Ledger, Position};
+use attribution::policy::{AppPolicy, Policy};
+use attribution::worker::{Batch, Report, Worker};
 use tempfile::TempDir;
 
+use super::disk::{Restart, rows_on_disk};
 use super::rules;
 use super::show::{Shown, show};
 
@@ -51,14 +52,18 @@ impl Shelf for Embedded {
 
 /// All rows of all apps.
 pub fn read(reader: &Reader) -> Vec<Shown> {
+    rules::apps().iter().flat_map(|app| rows_of(reader, app, app.pid)).collect()
+}
+
+/// All rows of an app, shown as those of the given pid.
+pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<Shown> {
     let mut shown = Vec::new();
-    for app in rules::apps() {
-        let visit = |key: &RowKey, value: &[u8]| {
-            shown.push(show(key, &RowView::decode(value).expect("a row that can be read")));
-            ControlFlow::Continue(())
-        };
-        reader.scan_rows(&app, EventTime::default(), EventTime::MAX, visit).expect("a scan");
-    }
+    let visit = |key: &RowKey, value: &[u8]| {
+        let row = RowView::decode(value).expect("a row that can be read");
+        shown.push(show(&RowKey { pid, ..*key }, &row));
+        ControlFlow::Continue(())
+    };
+    reader.scan_rows(app, EventTime::default(), EventTime::MAX, visit).expect("a scan");
     shown
 }
 
@@ -108,9 +113,8 @@ pub fn rows_however(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
     for (name, batches) in ways {
         let others = fed(Memory::default(), policy, batches.clone());
         same(&others.ledger().shown(), &rows, &format!("in memory, {name}"));
-        let (embedded, _dir) = on_disk(policy);
-        let others = fed(embedded, policy, batches);
-        same(&others.ledger().shown(), &rows, &format!("on disk, {name}"));
+        let batches: Vec<_> = batches.into_iter().map(|facts| (Restart::No, facts)).collect();
+        same(&rows_on_disk(policy, &batches), &rows, &format!("on disk, {name}"));
     }
     rows
 }
@@ -118,8 +122,7 @@ pub fn rows_however(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
 /// Rows are equal in everything.
 #[track_caller]
 pub fn same(found: &[Shown], expected: &[Shown], how: &str) {
-    let whole = |rows: &[Shown]| -> Vec<String> {
-        rows.iter().map(|row| row.whole.clone()).collect()
-    };
+    let whole =
+        |rows: &[Shown]| -> Vec<String> { rows.iter().map(|row| row.whole.clone()).collect() };
     assert_eq!(whole(found), whole(expected), "{how}");
 }

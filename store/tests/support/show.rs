@@ -1,9 +1,9 @@
 //! Rows as text.
 
-use attribution::event::TouchKind;
-use attribution::row::Contributor;
 use adtrail_store::codec::row::{RowView, TextCell};
 use adtrail_store::key::RowKey;
+use attribution::event::TouchKind;
+use attribution::row::Contributor;
 
 /// A row, in three degrees of detail.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -85,6 +87,11 @@ impl Kafka {
 
     /// Returns once all replicas have acknowledged every message, in the order given.
     pub fn produce(&self, topic: &str, messages: impl IntoIterator<Item = Message>) {
+        self.produce_all(messages.into_iter().map(|message| (topic, message)));
+    }
+
+    /// As [`Kafka::produce`], to several topics by turns.
+    pub fn produce_all<'t>(&self, messages: impl IntoIterator<Item = (&'t str, Message)>) {
         let deliveries = Deliveries::default();
         let producer: BaseProducer<Deliveries> = self
             .client()
@@ -94,12 +101,27 @@ impl Kafka {
             .set("message.max.bytes", "20000000")
             .create_with_context(deliveries.clone())
             .expect("a producer");
-        for message in messages {
+        for (topic, message) in messages {
             send(&producer, topic, &message);
         }
         producer.flush(DEADLINE).expect("kafka acknowledges");
         let failed = deliveries.failed.lock().expect("no callback panics");
         assert!(failed.is_empty(), "not acknowledged: {failed:?}");
+    }
+
+    /// Changes a topic's own settings, which takes effect at once.
+    pub fn set_topic(&self, name: &str, settings: &[(&str, &str)]) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let mut change = AlterConfig::new(ResourceSpecifier::Topic(name));
+        for (key, value) in settings {
+            change = change.set(key, value);
+        }
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let changed = runtime.block_on(admin.alter_configs([&change], &options));
+        for result in changed.expect("kafka answers") {
+            result.unwrap_or_else(|(_, code)| panic!("topic {name}: {code}"));
+        }
     }
 
     /// The stock producer: `kcat(&["-P", "-t", topic, "-K", "|"], b"key|value\n")`.

@@ -1,0 +1,106 @@
+//! Bytes that are not what was written: an error, never a panic.
+
+use adtrail_store::StoreError;
+use adtrail_store::codec::{home, row::RowView};
+use adtrail_store::key;
+use attribution::event::{EventTime, Family};
+use attribution::ledger::Ledger;
+use rocksdb::{DB, Options};
+
+use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, impression};
+use super::support::rules::{X, apps, rules};
+use super::support::run::{fed, on_disk, open};
+use super::{scan, touch};
+
+/// Values of all kinds, each decoded as what it is.
+type Decode = fn(&[u8]) -> Result<(), StoreError>;
+
+fn values() -> Vec<(Vec<u8>, Decode)> {
+    let facts = identified([
+        click("c1", a_and(-HOUR)).lookback(HOUR * 2).site("s").prop("k", "v").retargeting(),
+        impression("i2", a_and(-HOUR)),
+        activation("a", A).names("c1").install_begin(a_and(-1)).prop("ü", "1,2"),
+        effect("e", a_and(1)).revenue("9.99", "CNY").ip("203.0.113.9"),
+    ]);
+    let keys: Vec<_> = facts.iter().map(|fact| super::write(fact.clone(), &[]).key).collect();
+    let (store, _dir) = on_disk(&rules());
+    let mut worker = fed(store, &rules(), vec![facts]);
+    let mut values: Vec<(Vec<u8>, Decode)> = Vec::new();
+    for (key, found) in keys.iter().zip(worker.ledger_mut().homes(&keys).expect("homes")) {
+        let mut value = Vec::new();
+        home::encode(&found.expect("a home"), &mut value);
+        values.push((
+            value,
+            match key.family {
+                Family::Touch => |bytes| home::decode(Family::Touch, X, bytes).map(drop),
+                Family::Activation => |bytes| home::decode(Family::Activation, X, bytes).map(drop),
+                Family::Effect => |bytes| home::decode(Family::Effect, X, bytes).map(drop),
+            },
+        ));
+    }
+    let visit = |_: &_, value: &[u8]| {
+        values.push((value.to_vec(), |bytes| RowView::decode(bytes).map(drop)));
+        std::ops::ControlFlow::Continue(())
+    };
+    let reader = worker.ledger().reader();
+    reader.scan_rows(&apps()[0], EventTime::default(), EventTime::MAX, visit).expect("a scan");
+    assert_eq!(values.len(), 6);
+    values
+}
+
+#[test]
+fn values_that_are_cut_or_longer_are_errors() {
+    for (mut value, decode) in values() {
+        decode(&value).expect("a good value");
+        assert!((0..value.len()).all(|len| decode(&value[..len]).is_err()));
+        value.push(0);
+        decode(&value).expect_err("a longer value");
+    }
+}
+
+#[test]
+fn no_flipped_bit_is_a_panic() {
+    let mut errors = 0;
+    for (value, decode) in values() {
+        for place in 0..value.len() {
+            for bit in 0..8 {
+                let mut damaged = value.clone();
+                damaged[place] ^= 1 << bit;
+                errors += usize::from(decode(&damaged).is_err());
+            }
+            // A length or a count of 2^63.
+            let mut damaged = value[..place].to_vec();
+            damaged.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1]);
+            damaged.extend(&value[place + 1..]);
+            errors += usize::from(decode(&damaged).is_err());
+        }
+    }
+    assert!(errors > 1_000, "most are noticed: {errors}");
+}
+
+#[test]
+fn damage_in_the_store_is_told() {
+    let (store, dir) = on_disk(&rules());
+    let mut worker = fed(store, &rules(), vec![identified([activation("a", A)])]);
+    super::record(worker.ledger_mut(), [touch("c", 5, &[1])]);
+    super::commit(worker.ledger_mut());
+    drop(worker);
+    {
+        let tables = DB::list_cf(&Options::default(), dir.path()).expect("a RocksDB");
+        let tables = DB::open_cf(&Options::default(), dir.path(), tables).expect("a RocksDB");
+        let table = |name| tables.cf_handle(name).expect("a table");
+        let write = touch("c", 5, &[1]);
+        tables.put_cf(table("touches"), key::home(&write.key), b"\x01nonsense").expect("a write");
+        let entry = key::index(write.index[0], &write.key, write.home.time());
+        tables.put_cf(table("touches"), entry, b"short").expect("a write");
+        tables.put_cf(table("offsets"), b"clicks", b"1").expect("a write");
+    }
+    let mut store = open(dir.path(), &rules());
+    let damaged = |result: Result<(), StoreError>| {
+        let error = result.expect_err("the store is damaged");
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    };
+    damaged(store.homes(&[touch("c", 5, &[]).key]).map(drop));
+    damaged(store.scan(&[scan(1, 9, 0)]).map(drop));
+    damaged(store.positions().map(drop));
+}

@@ -1,0 +1,91 @@
+//! The store on disk against the one in memory: the same answers after any sequence of writes.
+
+use std::collections::BTreeMap;
+
+use adtrail_store::memory::Memory;
+use attribution::ledger::{FactWrite, IndexEntry, Ledger, Scan};
+use attribution::matching::MatchKey;
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+
+use super::support::facts::millis;
+use super::support::rules::rules;
+use super::support::run::open;
+use super::{commit, record, scan, touch};
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Touches: which, at which time, under which keys.
+    Record(Vec<(u8, i64, Vec<u64>)>),
+    Commit,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let keys = btree_set(0..3u64, 0..3).prop_map(|keys| keys.into_iter().collect());
+    let writes = vec((0..12u8, 0..4i64, keys), 1..8);
+    prop_oneof![6 => writes.prop_map(Step::Record), 3 => Just(Step::Commit), 1 => Just(Step::Reopen)]
+}
+
+/// What each touch stands under now, so that its next write can end it.
+type Standing = BTreeMap<u8, (i64, Vec<u64>)>;
+
+fn next_write(standing: &mut Standing, id: u8, ms: i64, keys: Vec<u64>) -> FactWrite {
+    let mut write = touch(&format!("c{id}"), ms, &keys);
+    if let Some((old_ms, old_keys)) = standing.insert(id, (ms, keys.clone())) {
+        let is_stale = |key: &u64| old_ms != ms || !keys.contains(key);
+        let stale = old_keys.into_iter().filter(is_stale);
+        write.stale = stale.map(|key| (MatchKey(key), millis(old_ms))).collect();
+    }
+    write
+}
+
+fn pages(ledger: &mut impl super::Kept, limit: usize, newest: i64) -> Vec<Vec<IndexEntry>> {
+    let mut scans: Vec<Scan> =
+        (0..3).map(|key| Scan { limit, ..scan(key, newest, newest - 2) }).collect();
+    let mut all = Vec::new();
+    for _ in 0..6 {
+        let found = ledger.scan(&scans).expect("scans");
+        for (scan, page) in scans.iter_mut().zip(&found) {
+            scan.after = page.last().copied().or(scan.after);
+        }
+        all.extend(found);
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn both_ledgers_give_the_same_answers(steps in vec(step(), 1..25)) {
+        let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        let mut embedded = Some(open(dir.path(), &rules()));
+        let mut memory = Memory::default();
+        let mut standing = Standing::new();
+        for step in steps {
+            let disk = embedded.get_or_insert_with(|| open(dir.path(), &rules()));
+            match step {
+                Step::Record(touches) => {
+                    let writes: Vec<_> = touches
+                        .into_iter()
+                        .map(|(id, ms, keys)| next_write(&mut standing, id, ms, keys))
+                        .collect();
+                    record(&mut memory, writes.clone());
+                    record(disk, writes);
+                }
+                Step::Commit => commit(disk),
+                Step::Reopen => {
+                    commit(disk);
+                    embedded = None;
+                }
+            }
+            let disk = embedded.get_or_insert_with(|| open(dir.path(), &rules()));
+            for (limit, newest) in [(1, 3), (2, 3), (100, 3), (3, 2)] {
+                prop_assert_eq!(pages(disk, limit, newest), pages(&mut memory, limit, newest));
+            }
+            let keys: Vec<_> = (0..12).map(|id| touch(&format!("c{id}"), 0, &[]).key).collect();
+            prop_assert_eq!(disk.homes(&keys).unwrap(), memory.homes(&keys).unwrap());
+        }
+    }
+}

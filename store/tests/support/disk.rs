@@ -1,0 +1,154 @@
+//! One store on disk for many runs, because opening one takes 0.1 s: each run is of apps of its
+//! own, told apart by their pids alone.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use adtrail_store::StoreError;
+use adtrail_store::embedded::Embedded;
+use attribution::event::{Fact, Pid};
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+};
+use attribution::policy::{AppPolicy, Campaign, Policy};
+use attribution::worker::{Batch, Worker};
+use tempfile::TempDir;
+
+use super::rules;
+use super::run::{open, rows_of};
+use super::show::Shown;
+
+/// Then another store is opened.
+const RUNS: u32 = 4_000;
+
+thread_local! {
+    static DISK: RefCell<Disk> = RefCell::new(Disk::new());
+}
+
+/// The rows of the batches, through a store on disk that is closed and opened again before each
+/// batch that says so.
+pub fn rows_on_disk(policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<Shown> {
+    DISK.with_borrow_mut(|disk| disk.rows(policy, batches))
+}
+
+/// What happens to the process before a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    No,
+    /// It stops and starts.
+    Between,
+    /// It ends before the batch is committed, and the batch comes again.
+    Midway,
+}
+
+struct Disk {
+    store: Option<Embedded>,
+    everyone: Policy,
+    runs: u32,
+    dir: TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let apps = (0..RUNS).flat_map(|run| rules::apps().map(|app| app_in(run, app)));
+        let everyone = Policy::new(apps.collect(), Vec::new());
+        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        Self { store: Some(open(dir.path(), &everyone)), everyone, runs: 0, dir }
+    }
+
+    fn rows(&mut self, policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<Shown> {
+        if self.runs == RUNS {
+            *self = Self::new();
+        }
+        let run = self.runs;
+        self.runs += 1;
+        let policy = Arc::new(policy_in(run, policy));
+        for (restart, facts) in batches {
+            let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
+            let batch = || Batch { facts: facts.clone(), positions: Vec::new() };
+            if *restart == Restart::Midway {
+                let lent = Lent { store: self.store(), is_dying: true };
+                let mut worker = Worker::new(lent, Arc::clone(&policy));
+                worker.process(batch()).expect_err("the process ends");
+            }
+            if *restart != Restart::No {
+                self.store = None;
+            }
+            let lent = Lent { store: self.store(), is_dying: false };
+            let mut worker = Worker::new(lent, Arc::clone(&policy));
+            worker.process(batch()).expect("the store works");
+        }
+        let apps = rules::apps();
+        let shown =
+            |app: &AppPolicy| rows_of(&self.store().reader(), &app_in(run, app.clone()), app.pid);
+        apps.iter().map(shown).collect::<Vec<_>>().concat()
+    }
+
+    fn store(&mut self) -> &mut Embedded {
+        self.store.get_or_insert_with(|| open(self.dir.path(), &self.everyone))
+    }
+}
+
+fn pid_in(run: u32, pid: Pid) -> Pid {
+    Pid(pid.0 + run * 2)
+}
+
+fn app_in(run: u32, app: AppPolicy) -> AppPolicy {
+    AppPolicy { pid: pid_in(run, app.pid), ..app }
+}
+
+fn policy_in(run: u32, policy: &Policy) -> Policy {
+    let campaigns = policy
+        .campaigns()
+        .map(|campaign| Campaign { pid: pid_in(run, campaign.pid), ..campaign.clone() });
+    Policy::new(policy.apps().map(|app| app_in(run, app.clone())).collect(), campaigns.collect())
+}
+
+fn fact_in(run: u32, fact: &Fact) -> Fact {
+    let mut fact = fact.clone();
+    let pid = match &mut fact {
+        Fact::Touch(touch) => &mut touch.pid,
+        Fact::Activation(activation) => &mut activation.pid,
+        Fact::Effect(effect) => &mut effect.pid,
+    };
+    *pid = pid_in(run, *pid);
+    fact
+}
+
+/// A ledger that comes back.
+struct Lent<'a> {
+    store: &'a mut Embedded,
+    /// The process ends with the first commit, before it does anything.
+    is_dying: bool,
+}
+
+impl Ledger for Lent<'_> {
+    type Error = StoreError;
+
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.store.positions()
+    }
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        self.store.homes(keys)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.store.scan(scans)
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        self.store.record(facts)
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        positions: &[Position],
+    ) -> Result<Vec<FactKey>, StoreError> {
+        if self.is_dying {
+            return Err(StoreError::Corrupt { what: "the process ends here".into() });
+        }
+        self.store.commit(decisions, positions)
+    }
+}

@@ -1,0 +1,166 @@
+//! The same set of events gives the same bytes: in any order, with any redeliveries, through
+//! kills and restarts, and from files without Kafka.
+#![cfg(test)]
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::thread;
+
+mod support;
+
+use support::adtrail::Adtrail;
+use support::crowd::{self, APPS, FROM, Record, TO};
+use support::kafka::Kafka;
+use support::rows;
+use support::site::{Site, Topics};
+
+/// A few hundred batches of a few dozen records: room to be interrupted in.
+const BATCH_RECORDS: &str = "40";
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::records(1, 3000))
+}
+
+fn site(name: &str, partitions: i32) -> Site {
+    Site::new(Kafka::shared(), name, partitions, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", BATCH_RECORDS)
+}
+
+fn produce(site: &Site, records: &[Record]) {
+    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
+    Kafka::shared().produce_all(messages);
+}
+
+/// What `adtrail replay` makes of the records in their own order, by app.
+fn replayed() -> &'static [Vec<u8>; 3] {
+    static REPLAYED: OnceLock<[Vec<u8>; 3]> = OnceLock::new();
+    REPLAYED.get_or_init(|| {
+        let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), crowd::SETTINGS);
+        let file = site.path().join("events.ndjson");
+        std::fs::write(&file, crowd::file(records())).unwrap();
+        let file = file.to_str().unwrap();
+        APPS.map(|app| {
+            let output = site.run(&["replay", "--app", app, file]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            let bad = records().iter().filter(|record| record.is_bad).count();
+            assert!(said.contains(&format!("{bad} lines are no events")), "{said}");
+            output.stdout
+        })
+    })
+}
+
+/// Over HTTP and by the command, beside the running service; both are the same bytes.
+fn downloads(site: &Site, adtrail: &Adtrail) -> [Vec<u8>; 3] {
+    APPS.map(|app| {
+        let by_http = by_http(adtrail, app);
+        assert!(by_http == site.download(app, FROM, TO, &[]), "HTTP and command differ for {app}");
+        by_http
+    })
+}
+
+fn by_http(adtrail: &Adtrail, app: &str) -> Vec<u8> {
+    let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
+    let reply = adtrail.get(&path).unwrap();
+    assert!(reply.status == 200 && reply.is_whole, "{reply:?}");
+    reply.body
+}
+
+#[track_caller]
+fn check_equal(found: &[Vec<u8>; 3], expected: &[Vec<u8>; 3]) {
+    for ((found, expected), app) in found.iter().zip(expected).zip(APPS) {
+        let [found, expected] = [found, expected].map(|bytes| String::from_utf8_lossy(bytes));
+        for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(found, expected, "{app}, line {}", line + 1);
+        }
+        assert_eq!(found.len(), expected.len(), "{app}: one goes on");
+    }
+}
+
+/// That the events are worth it: everything that can happen to a row happens.
+#[test]
+fn the_events_lead_to_every_kind_of_row() {
+    let of_apps = replayed().iter().map(|csv| rows::by_event_id(rows::parse(csv)));
+    let rows: Vec<_> = of_apps.flat_map(|by_id| by_id.into_values()).collect();
+    let seen = |column: &str| -> BTreeSet<&str> { rows.iter().map(|row| &*row[column]).collect() };
+    let all = |names: &[&'static str]| -> BTreeSet<&str> { names.iter().copied().collect() };
+    let statuses = ["attributed", "duplicate", "organic", "orphan", "rejected", "unattributed"];
+    assert_eq!(seen("status"), all(&statuses));
+    assert_eq!(seen("install_type"), all(&["", "duplicate", "install", "reinstall"]));
+    assert_eq!(seen("touch_type"), all(&["", "click", "impression"]));
+    assert_eq!(seen("channel"), all(&["", "kuaishou, \"ks\"", "toutiao", "unknown"]));
+    for match_type in
+        ["click_id", "oaid", "gaid", "idfa", "imei", "android_id", "mac", "caid", "ip_device"]
+    {
+        assert!(seen("match_type").contains(match_type), "no match by {match_type}");
+    }
+    assert!(rows.iter().any(|row| row["event_id"].starts_with('#')), "no id of its own making");
+    assert!(rows.iter().any(|row| !row["contributor3_spreadid"].is_empty()), "few touches");
+}
+
+#[test]
+fn one_partition_without_interruption() {
+    let site = site("convergence.plain", 1);
+    let records = crowd::redelivered(records(), 1);
+    produce(&site, &records);
+    let adtrail = site.start();
+    adtrail.await_read(records.len() as u64);
+    check_equal(&downloads(&site, &adtrail), replayed());
+    let bad = records.iter().filter(|record| record.is_bad).count();
+    assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(bad as f64));
+    // Else nothing came late, and the order was no test.
+    assert!(adtrail.metric("adtrail_attribution_corrections_total") > Some(100.0));
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+    // The same without the service.
+    check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), replayed());
+}
+
+#[test]
+fn killed_again_and_again() {
+    const KILLS: usize = 5;
+    let site = site("convergence.killed", 4);
+    let records = crowd::redelivered(records(), 2);
+    let mut portions = records.chunks(records.len().div_ceil(KILLS + 1));
+    for portion in portions.by_ref().take(KILLS) {
+        thread::scope(|scope| {
+            // Beside it, so that it is killed while it reads.
+            scope.spawn(|| portion.chunks(300).for_each(|some| produce(&site, some)));
+            let adtrail = site.start();
+            adtrail.await_some_read();
+            // Whatever there is of it is shown once.
+            rows::by_event_id(rows::parse(&by_http(&adtrail, APPS[0])));
+            rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));
+            adtrail.kill9();
+        });
+    }
+    produce(&site, portions.next().unwrap());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
+    println!("read after the last kill: {read} of {}", records.len());
+    assert!((1.0..records.len() as f64).contains(&read), "positions are not kept: {read}");
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+#[test]
+fn stopped_and_started() {
+    const STOPS: usize = 3;
+    let site = site("convergence.stopped", 3);
+    let records = crowd::redelivered(records(), 3);
+    let mut portions = records.chunks(records.len().div_ceil(STOPS + 1));
+    for portion in portions.by_ref().take(STOPS) {
+        produce(&site, portion);
+        let adtrail = site.start();
+        adtrail.await_some_read();
+        let (status, log) = adtrail.terminate();
+        assert!(status.success(), "{status}: {log}");
+    }
+    produce(&site, portions.next().unwrap());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
+    assert!((1.0..records.len() as f64).contains(&read), "positions are not kept: {read}");
+    check_equal(&downloads(&site, &adtrail), replayed());
+}

@@ -1,0 +1,224 @@
+//! `adtrail replay`: events from files and from standard input, without Kafka.
+#![cfg(test)]
+
+mod support;
+
+use std::fs;
+use std::process::Output;
+
+use support::adtrail::adtrail;
+use support::rows;
+use support::site::{Site, Topics};
+
+const SETTINGS: &str = r#"
+[[apps]]
+pid = 2
+key = "app-y"
+[[apps]]
+pid = 1
+key = "app-x"
+[[channels]]
+id = "toutiao"
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "toutiao"
+"#;
+
+const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-1","spreadid":7,"time":1741608000000,"ids":{"oaid":"d-1"}}"#;
+const ACTIVATION: &str = r#"{"type":"activation","app":"app-x","event_id":"a-1","time":1741608060000,"ids":{"oaid":"d-1"}}"#;
+const EFFECT: &str = r#"{"type":"effect","app":"app-x","event_id":"e-1","name":"purchase","time":1741608070000,"ids":{"oaid":"d-1"},"revenue":9007199254740993.10}"#;
+const OTHER: &str =
+    r#"{"type":"activation","app":"app-y","event_id":"a-1","time":"2025-03-10T12:00:00Z"}"#;
+
+/// No Kafka is there, and none is asked for.
+fn site() -> Site {
+    Site::on(Topics::of("replay"), "127.0.0.1:1".into(), SETTINGS)
+}
+
+fn write(site: &Site, name: &str, text: &[u8]) -> String {
+    let path = site.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+}
+
+/// App, event, status and channel of each row.
+#[track_caller]
+fn check_rows(csv: &[u8], expected: &[[&str; 4]]) {
+    let rows = rows::parse(csv);
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| ["app", "event_id", "status", "channel"].map(|name| &*row[name]))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+const ALL: [[&str; 4]; 3] = [
+    ["app-x", "a-1", "attributed", "toutiao"],
+    ["app-x", "e-1", "attributed", "toutiao"],
+    ["app-y", "a-1", "organic", ""],
+];
+
+#[test]
+fn a_file_gives_the_rows_of_all_apps_by_pid() {
+    let site = site();
+    let text = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
+    let file = write(&site, "events.ndjson", text.as_bytes());
+    let output = site.run(&["replay", &file]);
+    check(&output, 0);
+    check_rows(&output.stdout, &ALL);
+    assert_eq!(rows::parse(&output.stdout)[1]["revenue"], "9007199254740993.10");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn whatever_the_files_and_their_order() {
+    let site = site();
+    let whole = [EFFECT, ACTIVATION, OTHER, CLICK].join("\n");
+    let file = write(&site, "whole.ndjson", whole.as_bytes());
+    let expected = site.run(&["replay", &file]);
+    check(&expected, 0);
+    check_rows(&expected.stdout, &ALL);
+    #[track_caller]
+    fn check_same(output: &Output, expected: &Output) {
+        check(output, 0);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&expected.stdout)
+        );
+    }
+
+    let crlf = write(
+        &site,
+        "crlf.ndjson",
+        format!("\r\n{}\r\n", whole.replace('\n', "\r\n\r\n")).as_bytes(),
+    );
+    check_same(&site.run(&["replay", &crlf]), &expected);
+
+    let first = write(&site, "1.ndjson", format!("{ACTIVATION}\n{CLICK}\n{CLICK}\n").as_bytes());
+    let second = write(&site, "2.ndjson", format!("{EFFECT}\n{OTHER}\n{ACTIVATION}").as_bytes());
+    let empty = write(&site, "empty.ndjson", b"");
+    check_same(&site.run(&["replay", &first, &empty, &second]), &expected);
+    check_same(&site.run(&["replay", &second, &first]), &expected);
+
+    let input = support::run(&mut site.command(&["replay", "-"]), whole.as_bytes());
+    check_same(&input, &expected);
+    let input = format!("{EFFECT}\n{OTHER}\n");
+    let mixed = support::run(&mut site.command(&["replay", &first, "-"]), input.as_bytes());
+    check_same(&mixed, &expected);
+}
+
+#[test]
+fn one_app_into_a_file() {
+    let site = site();
+    let text = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
+    let file = write(&site, "events.ndjson", text.as_bytes());
+    let out = site.path().join("out.csv");
+    let output = site.run(&["replay", "--app", "app-x", "--out", out.to_str().unwrap(), &file]);
+    check(&output, 0);
+    assert!(output.stdout.is_empty());
+    check_rows(&fs::read(&out).unwrap(), &ALL[..2]);
+    let output = site.run(&["replay", "--app", "app-y", &file]);
+    check(&output, 0);
+    check_rows(&output.stdout, &ALL[2..]);
+}
+
+#[test]
+fn without_events_there_is_a_line_of_names() {
+    let site = site();
+    let file = write(&site, "empty.ndjson", b"");
+    let output = site.run(&["replay", &file]);
+    check(&output, 0);
+    check_rows(&output.stdout, &[]);
+    assert!(output.stdout.starts_with(b"event_type,event_name,event_time,app,"));
+}
+
+/// Bad lines are named, counted and left out; the rest is written, and the exit says that it is
+/// not all.
+#[test]
+fn bad_lines_are_told_and_the_others_go_on() {
+    let site = site();
+    let bad: [&[u8]; 7] = [
+        b"[1]",
+        br#"{"type":"activation","app":"app-x""#,
+        br#"{"type":"activation","app":"app-x","event_id":"secret-1"}"#,
+        br#"{"type":"activation","app":"app-q","time":1}"#,
+        br#"{"app":"app-x","time":1}"#,
+        br#"{"type":"activation","app":"app-x","time":-1}"#,
+        b"{\"type\":\"activation\",\"app\":\"app-x\",\"time\":1,\"ua\":\"\xff\"}",
+    ];
+    let mut text = Vec::new();
+    for (good, bad) in [CLICK, OTHER, ACTIVATION, EFFECT].iter().zip(bad.chunks(2)) {
+        text.extend_from_slice(good.as_bytes());
+        text.push(b'\n');
+        bad.iter().for_each(|line| text.extend([line, &b"\n"[..]].concat()));
+    }
+    let file = write(&site, "events.ndjson", &text);
+    let output = site.run(&["replay", &file]);
+    check(&output, 1);
+    check_rows(&output.stdout, &ALL);
+    let said = String::from_utf8_lossy(&output.stderr);
+    for (line, code) in [
+        (2, "not_an_object"),
+        (3, "not_json"),
+        (5, "missing_field"),
+        (6, "unknown_app"),
+        (8, "missing_field"),
+        (9, "bad_time"),
+        (11, "not_json"),
+    ] {
+        let place = format!("{file}:{line}: ");
+        let told = said.lines().find(|told| told.contains(&place));
+        let told = told.unwrap_or_else(|| panic!("{place} is not told: {said}"));
+        assert!(told.contains(code), "{code} is not in {told}");
+    }
+    assert!(said.contains("7 lines are no events"), "{said}");
+    assert!(!said.contains("secret-1"), "{said}");
+}
+
+#[test]
+fn the_help_says_what_bad_lines_lead_to() {
+    let help = support::run_ok(adtrail().args(["replay", "--help"]), b"");
+    assert!(String::from_utf8_lossy(&help).contains("ends with 1"));
+}
+
+#[test]
+fn thousands_of_bad_lines_are_counted() {
+    let site = site();
+    let text = format!("{}{OTHER}\n", "[]\n".repeat(5000));
+    let output = support::run(&mut site.command(&["replay", "-"]), text.as_bytes());
+    check(&output, 1);
+    check_rows(&output.stdout, &ALL[2..]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("5000 lines are no events"), "{said}");
+    assert!(said.lines().count() < 100, "{said}");
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named() {
+    let site = site();
+    let good = write(&site, "events.ndjson", CLICK.as_bytes());
+    let absent = site.path().join("absent.ndjson");
+    #[track_caller]
+    fn check_refused(output: &Output, code: i32, parts: &[&str]) {
+        check(output, code);
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stderr);
+        parts.iter().for_each(|part| assert!(said.contains(part), "{part} is not in {said}"));
+    }
+    let absent = absent.to_str().unwrap();
+    check_refused(&site.run(&["replay", &good, absent]), 1, &[absent, "No such file"]);
+    let folder = site.path().to_str().unwrap();
+    check_refused(&site.run(&["replay", folder]), 1, &[folder, "Is a directory"]);
+    let nowhere = format!("{absent}/out.csv");
+    check_refused(&site.run(&["replay", "--out", &nowhere, &good]), 1, &[&nowhere]);
+    check_refused(&site.run(&["replay", "--app", "app-q", &good]), 2, &["--app", "app-q"]);
+    check_refused(&site.run(&["replay"]), 2, &["EVENTS.ndjson"]);
+    check_refused(&site.run(&["replay", "--nonsense", &good]), 2, &["--nonsense"]);
+}
