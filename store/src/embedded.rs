@@ -2,7 +2,7 @@
 //!
 //! Everything that a batch writes goes into one write batch, so after a crash either all of it
 //! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
-//! that were recorded and are not committed yet wait in [`pending`] and are part of every read.
+//! that were recorded and are not committed yet wait in `pending` and are part of every read.
 
 mod options;
 mod pending;
