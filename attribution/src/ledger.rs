@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::attribute::Decision;
 use crate::event::{Activation, Effect, EventTime, Family, Pid, SpreadId, Touch};
+pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
 use crate::row::{Row, Status};
 
@@ -55,16 +56,6 @@ pub struct Position {
     pub topic: Arc<str>,
     pub partition: i32,
     pub next_offset: i64,
-}
-
-/// Where a fact lives: the two hashes are of its identity and independent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FactKey {
-    pub family: Family,
-    pub id: MatchKey,
-    pub pid: Pid,
-    /// 48 bits.
-    pub tag: u64,
 }
 
 /// One page of the index of a family.

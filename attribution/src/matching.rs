@@ -1,6 +1,6 @@
 //! The keys by which facts find each other, and whether they really match.
 //!
-//! A key is a hash, so it finds; [`matches`] looks at the values themselves and decides. Touches
+//! A key is a hash, so it finds; [`fn@matches`] looks at the values themselves and decides. Touches
 //! are indexed by kind and purpose too: the newest click of a device is the first entry of one
 //! scan, however many impressions the device has seen.
 
@@ -10,13 +10,22 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::event::{Activation, Device, Family, Pid, Purpose, Touch, TouchKind};
 use crate::ids::{self, DeviceId, DeviceIds, IdValue};
-use crate::ledger::FactKey;
 use crate::policy::IpRange;
 use crate::row::MatchType;
 
 /// A hash of a kind of key and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MatchKey(pub u64);
+
+/// Where a fact lives: the two hashes are of its identity and independent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FactKey {
+    pub family: Family,
+    pub id: MatchKey,
+    pub pid: Pid,
+    /// 48 bits.
+    pub tag: u64,
+}
 
 /// The touches that one index scan can find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,6 +13,7 @@ mod admit;
 mod affected;
 mod desk;
 mod effects;
+mod settled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl Report {
 }
 
 impl<L: Ledger> Desk<'_, L> {
-    fn decide_all(&mut self, admitted: &admit::Settled) -> Result<Vec<DecisionWrite>, L::Error> {
+    fn decide_all(&mut self, admitted: &settled::Settled) -> Result<Vec<DecisionWrite>, L::Error> {
         let activations = self.affected_activations(admitted)?;
         let changed = self.decide_activations(activations, admitted)?;
         let effects = self.affected_effects(admitted, &changed)?;

@@ -2,22 +2,16 @@
 //! each as soon as its decision is settled.
 
 use super::Desk;
-use super::admit::Settled;
 use super::desk::{NEXT_PAGE, scan};
+use super::settled::{Changed, Settled};
 use crate::attribute::{self, Decision, Evidence};
 use crate::candidate::{Subject, Tier, window_max_ms};
 use crate::classify::{self, Class, Member};
 use crate::compose;
-use crate::event::{Activation, EventTime, Family, TouchKind};
+use crate::event::{EventTime, Family, TouchKind};
 use crate::ids::{self, DeviceIds};
 use crate::ledger::{ActivationHome, FactKey, Home, IndexEntry, Ledger, Scan};
 use crate::matching::{self, TouchClass};
-
-/// An activation whose effects can change.
-pub struct Changed {
-    pub key: FactKey,
-    pub activation: Activation,
-}
 
 /// An activation that is being decided.
 struct Case {

@@ -6,37 +6,14 @@ use std::collections::HashSet;
 use foldhash::fast::FixedState;
 
 use super::affected::add_touch_scans;
+use super::settled::Settled;
 use super::{Desk, Report};
 use crate::canonical;
-use crate::event::{Activation, Fact, Family};
+use crate::event::Fact;
 use crate::ids::DeviceIds;
 use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, Ledger, Scan};
 use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
-
-/// What stands in the ledger after a batch was admitted, as far as decisions depend on it.
-#[derive(Default)]
-pub struct Settled {
-    /// Where the activations stand that the batch's touches can change.
-    pub touch_scans: Vec<Scan>,
-    pub activations: Vec<FactKey>,
-    pub effects: Vec<FactKey>,
-    /// Activations that were replaced, as they were.
-    pub outgoing_activations: Vec<(FactKey, Activation)>,
-}
-
-impl Settled {
-    /// Has these events decided on once more.
-    pub fn revisit(&mut self, events: impl Iterator<Item = FactKey>) {
-        for key in events {
-            match key.family {
-                Family::Touch => {}
-                Family::Activation => self.activations.push(key),
-                Family::Effect => self.effects.push(key),
-            }
-        }
-    }
-}
 
 /// One message of a batch, and the place of its fact.
 type Waiting = Vec<(FactKey, Fact)>;

@@ -1,9 +1,8 @@
 //! What the arriving facts can change: which activations and effects to decide on anew.
 
 use super::Desk;
-use super::activations::Changed;
-use super::admit::Settled;
 use super::desk::scan;
+use super::settled::{Changed, Settled};
 use crate::candidate;
 use crate::event::{Activation, EventTime, Family, Touch};
 use crate::ids::DeviceIds;
