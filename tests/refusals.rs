@@ -47,7 +47,7 @@ fn a_store_that_is_not_its_own() {
     let store = site.path().join("store");
     let store = store.to_str().unwrap();
     let download = ["download", "--app", "app-x", "--from", "2025-03-10", "--to", "2025-03-10"];
-    check(&site.run(&download), 1, &["does not exist", store]);
+    check(&site.run(&download), 1, &["there is no store", store]);
     let adtrail = site.start();
     check(&run_with(&site, &[]), 1, &["in use", store]);
     // Whoever was there first is not disturbed.
