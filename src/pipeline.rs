@@ -1,8 +1,8 @@
 //! The attribution worker's thread: batches in, committed positions out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use attribution::event::Family;
 use attribution::ledger::Position;
 use attribution::row::Status;
 use attribution::worker::{self, Report, Worker};
-use ingest::{TopicKind, TopicNames};
+use ingest::{Health, TopicKind, TopicNames};
 use jiff::Timestamp;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use store::embedded::Embedded;
@@ -42,8 +42,7 @@ fn work(
         let report = worker
             .process(worker::Batch { facts, positions })
             .context("a batch could not be committed; its events will be read again")?;
-        metrics.ingest.committed(&intake, Timestamp::now());
-        metrics.batch(&report, start, worker.ledger());
+        metrics.count(&intake, &report, start, worker.ledger());
         // Only Kafka's own lag figures miss a position that nobody listens for.
         let _ = committed.send(kept);
     }
@@ -53,8 +52,11 @@ fn work(
 /// Metrics of attribution and of the embedded store, and ingest's, which count when a batch is
 /// committed.
 pub struct PipelineMetrics {
-    pub ingest: ingest::Metrics,
+    ingest: ingest::Metrics,
     topics: TopicNames,
+    /// Held while a batch is counted and while a scrape is rendered, so that every scrape shows
+    /// whole batches: conservation holds in each.
+    whole: Mutex<()>,
 }
 
 const ACCEPTED: &str = "adtrail_attribution_accepted_total";
@@ -82,7 +84,20 @@ impl PipelineMetrics {
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
         }
-        Self { ingest: ingest::Metrics::new(config), topics }
+        Self { ingest: ingest::Metrics::new(config), topics, whole: Mutex::new(()) }
+    }
+
+    /// What `render` makes of the metrics, between two batches.
+    pub fn scrape(&self, health: &Health, render: impl FnOnce() -> String) -> String {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ingest.observe(health, Timestamp::now());
+        render()
+    }
+
+    fn count(&self, intake: &ingest::Intake, report: &Report, start: Instant, store: &Embedded) {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ingest.committed(intake, Timestamp::now());
+        self.batch(report, start, store);
     }
 
     fn batch(&self, report: &Report, start: Instant, store: &Embedded) {

@@ -12,7 +12,6 @@ use config::Config;
 use export::ExportState;
 use export::admin::Admin;
 use ingest::{Health, Shutdown};
-use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::embedded::Embedded;
 use tokio::net::TcpListener;
@@ -94,10 +93,7 @@ fn end(
 
 fn admin(metrics: Arc<PipelineMetrics>, health: Arc<Health>, recorder: PrometheusHandle) -> Admin {
     let observed = Arc::clone(&health);
-    let render = move || {
-        metrics.ingest.observe(&observed, Timestamp::now());
-        recorder.render()
-    };
+    let render = move || metrics.scrape(&observed, || recorder.render());
     let ready = move || {
         if health.is_ready() {
             Ok(())
