@@ -5,12 +5,14 @@ pub mod download;
 pub mod replay;
 pub mod run;
 
-use std::fs::File;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use config::{Config, Sources};
+use tempfile::NamedTempFile;
 
 use crate::cli::Settings;
 
@@ -39,14 +41,49 @@ fn require_apps(config: &Config) -> Result<(), WrongUse> {
     }
 }
 
-/// Where a command's data goes: a file, or standard output.
-fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
-    Ok(match path {
-        Some(path) => {
-            let file = File::create(path)
-                .with_context(|| format!("can not be written: {}", path.display()))?;
-            Box::new(BufWriter::new(file))
+/// Where a command's data goes. A file is written beside its place and moved there once it is
+/// whole: what stood there before is safe from an export that breaks off, or reads it.
+enum Output {
+    File { whole: PathBuf, partial: BufWriter<NamedTempFile> },
+    Stream(Box<dyn Write>),
+}
+
+impl Output {
+    /// Standard output without a path. What is no regular file, a pipe for one, is written as is.
+    fn new(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Self::Stream(Box::new(io::stdout().lock()))) };
+        let unwritable = || format!("can not be written: {}", path.display());
+        if path.exists() && !path.is_file() {
+            let stream = OpenOptions::new().write(true).open(path).with_context(unwritable)?;
+            return Ok(Self::Stream(Box::new(BufWriter::new(stream))));
         }
-        None => Box::new(io::stdout().lock()),
-    })
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let partial = tempfile::Builder::new()
+            .prefix(".adtrail-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .with_context(unwritable)?;
+        Ok(Self::File { whole: path.to_owned(), partial: BufWriter::new(partial) })
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        match self {
+            Self::File { partial, .. } => partial.write_all(data),
+            Self::Stream(stream) => stream.write_all(data),
+        }
+    }
+
+    /// All data is there.
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::File { whole, partial } => {
+                let partial = partial.into_inner().map_err(io::IntoInnerError::into_error)?;
+                partial
+                    .persist(&whole)
+                    .with_context(|| format!("can not be written: {}", whole.display()))?;
+            }
+            Self::Stream(mut stream) => stream.flush()?,
+        }
+        Ok(())
+    }
 }

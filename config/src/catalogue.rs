@@ -137,9 +137,13 @@ fn parse_name(text: &str) -> Result<Box<str>, Problem> {
 
 /// A key is a part of the export's addresses: no slash.
 fn parse_app_key(text: &str) -> Result<Box<str>, Problem> {
-    if (1..=100).contains(&text.chars().count()) && !text.contains('/') {
+    let is_plain =
+        !text.contains(|c: char| c == '/' || c.is_control()) && text != "." && text != "..";
+    if (1..=100).contains(&text.chars().count()) && is_plain {
         Ok(text.into())
     } else {
-        Err("expected an app key of 1 to 100 characters, none of them a slash".into())
+        Err("expected an app key of 1 to 100 characters that can stand in a path: no slash, \
+             no control character, no dots alone"
+            .into())
     }
 }

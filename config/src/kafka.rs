@@ -71,18 +71,45 @@ fn read_topics(kafka: &mut Section<'_>) -> Topics {
             kafka.reject(given, problem, format!("{topic:?}"));
         }
     }
+    for (key, topic) in named {
+        let is_dead_letters_of = |other: &str| **topic == *format!("{other}.dlq");
+        if let Some((other, _)) = named.iter().find(|(_, other)| is_dead_letters_of(other)) {
+            let problem = format!("expected another topic than the dead letters of kafka.{other}");
+            kafka.reject(key, problem, format!("{topic:?}"));
+        }
+    }
     Topics { clicks, activations, effects }
 }
+
+/// Kafka allows 249, of which `.dlq` takes four.
+const TOPIC_CHARS_MAX: usize = 245;
 
 /// Kafka's own rule for names.
 fn parse_topic(text: &str) -> Result<Arc<str>, Problem> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if (1..=249).contains(&text.len()) && text.chars().all(allowed) && !matches!(text, "." | "..") {
+    if (1..=TOPIC_CHARS_MAX).contains(&text.len())
+        && text.chars().all(allowed)
+        && !matches!(text, "." | "..")
+    {
         Ok(text.into())
     } else {
-        Err("expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'".into())
+        Err("expected a topic's name of 1 to 245 of a-z, A-Z, 0-9, '.', '_', '-'".into())
     }
 }
+
+/// What adtrail sets itself, and why: its promises rest on these.
+const RESERVED: [(&str, &str); 10] = [
+    ("acks", "a dead letter counts once it is acknowledged by all"),
+    ("request.required.acks", "a dead letter counts once it is acknowledged by all"),
+    ("enable.idempotence", "a dead letter is written once"),
+    ("auto.offset.reset", "a lost position must stop adtrail and not skip events"),
+    ("enable.auto.commit", "positions are those of the store"),
+    ("auto.commit.enable", "positions are those of the store"),
+    ("enable.auto.offset.store", "positions are those of the store"),
+    ("group.id", "it is kafka.group"),
+    ("bootstrap.servers", "it is kafka.brokers"),
+    ("metadata.broker.list", "it is kafka.brokers"),
+];
 
 fn client_key(name: &str) -> String {
     format!("kafka.librdkafka.{name}")
@@ -112,6 +139,11 @@ fn read_librdkafka(section: &mut Section<'_>) -> BTreeMap<String, String> {
     }
     let mut values = BTreeMap::new();
     for (name, node) in given {
+        if let Some((_, reason)) = RESERVED.iter().find(|(reserved, _)| *reserved == name) {
+            let problem = format!("set by adtrail itself, because {reason}");
+            section.error(section.dotted(&name), node.place, problem.into(), node.value.shown());
+            continue;
+        }
         match client_value(&node) {
             Some(value) => {
                 values.insert(name, value);

@@ -43,7 +43,8 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let store = root.table("store", store::read);
     let export_listen =
         root.table("export", |export| export.text("listen", address::parse_loopback));
-    let admin_listen = root.table("admin", |admin| admin.text("listen", address::parse_listen));
+    let export_listen = export_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));
+    let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
     let catalogue = catalogue::read(root);
@@ -51,12 +52,22 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         kafka,
         ingest,
         store,
-        export_listen: export_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080))),
-        admin_listen: admin_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8081))),
+        export_listen,
+        admin_listen,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
         policy: Arc::new(catalogue.policy),
         channels: catalogue.channels,
     }
+}
+
+fn read_admin(admin: &mut Section<'_>, export_listen: SocketAddr) -> SocketAddr {
+    let listen = admin.text("listen", address::parse_listen);
+    let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8081)));
+    if listen == export_listen && listen.port() != 0 {
+        let problem = "expected another address than export.listen";
+        admin.reject("listen", problem, format!("\"{listen}\""));
+    }
+    listen
 }
 
 fn read_ingest(ingest: &mut Section<'_>) -> Ingest {

@@ -7,6 +7,9 @@ use attribution::policy::Policy;
 
 use crate::wire::{self, DecodeError, EVENT_BYTES_MAX};
 
+/// What some editors put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The facts of a file. There is no broker, so nothing is too late.
 pub struct Events<'p, R> {
     reader: R,
@@ -45,6 +48,9 @@ impl<'p, R: BufRead> Events<'p, R> {
             self.skip_line()?;
         }
         self.line.pop_if(|byte| *byte == b'\r');
+        if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
+        }
         Ok(true)
     }
 
@@ -121,6 +127,8 @@ mod tests {
         check("\n\r\n  \n", &[]);
         check(GOOD, &[None]);
         check(&format!("{GOOD}\n{GOOD}\r\n\n{GOOD}"), &[None, None, None]);
+        check(&format!("\u{feff}{GOOD}\n{GOOD}"), &[None, None]);
+        check(&format!("{GOOD}\n\u{feff}{GOOD}"), &[None, Some((2, ErrorCode::NotAnObject))]);
         check(&format!("\n{{}}\n{GOOD}\n"), &[Some((2, ErrorCode::MissingField)), None]);
         check(
             &format!("[]\n{GOOD}x"),

@@ -1,12 +1,11 @@
 //! `adtrail download`: the API's export without the service, or beside it.
 
-use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Context;
 use export::ExportQuery;
 
-use super::{WrongUse, load, output};
+use super::{Output, WrongUse, load};
 use crate::cli::Download;
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
@@ -18,13 +17,14 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     let query =
         ExportQuery::parse(parameters(options)).map_err(|error| WrongUse(format!("--{error}")))?;
     let reader = store::embedded::open_for_reading(&config.store)?;
-    let mut out = output(options.out.as_deref())?;
+    let mut out = Output::new(options.out.as_deref())?;
     let mut written = Ok(());
     export::write_rows(&reader, &[app], &query, &config.policy, |chunk| {
-        written = out.write_all(&chunk);
+        written = out.write(&chunk);
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    written.and_then(|()| out.flush()).context("the rows can not be written")
+    written.context("the rows can not be written")?;
+    out.finish().context("the rows can not be written")
 }
 
 /// The options under the API's names.

@@ -4,7 +4,7 @@
 //! files may be larger than memory; its rows are then written by the same writer.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use export::ExportQuery;
 use ingest::file::{Events, FileError};
 use store::embedded::Embedded;
 
-use super::{WrongUse, load, output, require_apps};
+use super::{Output, WrongUse, load, require_apps};
 use crate::cli::Replay;
 
 /// Bad lines that are told one by one; the rest is counted.
@@ -39,14 +39,15 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
         bad_lines += attribute(&mut worker, path, &config)
             .with_context(|| format!("can not be read: {}", path.display()))?;
     }
-    let mut out = output(options.out.as_deref())?;
+    let mut out = Output::new(options.out.as_deref())?;
     let mut written = Ok(());
     let apps: Vec<&AppPolicy> = apps.iter().collect();
     export::write_rows(&reader, &apps, &ExportQuery::all_time(), &config.policy, |chunk| {
-        written = out.write_all(&chunk);
+        written = out.write(&chunk);
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    written.and_then(|()| out.flush()).context("the rows can not be written")?;
+    written.context("the rows can not be written")?;
+    out.finish().context("the rows can not be written")?;
     if bad_lines > 0 {
         bail!("{bad_lines} lines are no events and were left out; all others are attributed");
     }

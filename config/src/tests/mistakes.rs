@@ -70,11 +70,15 @@ fn wrong_service_settings() {
     check_wrong("[kafka]\nbrokers = [\"a:1\"]", r#"2: kafka.brokers: expected brokers with commas between them, such as "kafka-1:9092,kafka-2:9092": a list"#);
     check_wrong("[kafka]\ngroup = \" \"", r#"2: kafka.group: expected a group's name: " ""#);
     check_wrong("[kafka]\ngroup = 5", "2: kafka.group: expected a text in quotes: 5");
-    check_wrong("[kafka]\nclicks = \"\"", r#"2: kafka.clicks: expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-': """#);
-    check_wrong("[kafka]\nclicks = \"a b\"", r#"2: kafka.clicks: expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-': "a b""#);
-    check_wrong("[kafka]\nclicks = \"..\"", r#"2: kafka.clicks: expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-': "..""#);
+    check_wrong("[kafka]\nclicks = \"\"", r#"2: kafka.clicks: expected a topic's name of 1 to 245 of a-z, A-Z, 0-9, '.', '_', '-': """#);
+    check_wrong("[kafka]\nclicks = \"a b\"", r#"2: kafka.clicks: expected a topic's name of 1 to 245 of a-z, A-Z, 0-9, '.', '_', '-': "a b""#);
+    check_wrong("[kafka]\nclicks = \"..\"", r#"2: kafka.clicks: expected a topic's name of 1 to 245 of a-z, A-Z, 0-9, '.', '_', '-': "..""#);
     check_wrong("[kafka]\nclicks = \"a\"\neffects = \"a\"", r#"3: kafka.effects: expected a topic of its own, kafka.clicks is the same: "a""#);
     check_wrong("[kafka]\nclicks = \"adtrail.effects\"", r#"2: kafka.clicks: expected a topic of its own, kafka.effects is the same: "adtrail.effects""#);
+    check_wrong("[kafka]\nclicks = \"a\"\neffects = \"a.dlq\"", r#"3: kafka.effects: expected another topic than the dead letters of kafka.clicks: "a.dlq""#);
+    check_wrong("[kafka.librdkafka]\nacks = 0", "2: kafka.librdkafka.acks: set by adtrail itself, because a dead letter counts once it is acknowledged by all: 0");
+    check_wrong("[kafka.librdkafka]\n\"group.id\" = \"g\"", r#"2: kafka.librdkafka.group.id: set by adtrail itself, because it is kafka.group: "g""#);
+    check_wrong("[admin]\nlisten = \"127.0.0.1:8080\"", r#"2: admin.listen: expected another address than export.listen: "127.0.0.1:8080""#);
     check_wrong("[kafka.librdkafka]\na.b = 1\n\"a.b\" = 2", "3: kafka.librdkafka.a.b: given twice, the other time at 2: 2");
     check_wrong("[kafka.librdkafka]\ndebug = [1]", "2: kafka.librdkafka.debug: expected a text, a number, true or false: a list");
     check_wrong("[registry]\nurls = [\"http://a\"]", "2: registry.urls: not supported by this version, which reads JSON; use []: (not shown)");
@@ -134,9 +138,10 @@ fn wrong_catalogues() {
     check_wrong("[[apps]]\nkey = \"x\"", "1: apps[0].pid: missing, expected the app's number");
     check_wrong("[[apps]]\npid = 1", "1: apps[0].key: missing, expected the app's key, as events name it");
     check_wrong("[[apps]]\npid = -1\nkey = \"x\"", "2: apps[0].pid: expected an integer from 0 to 4294967295: -1");
-    check_wrong("[[apps]]\npid = 1\nkey = \"\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: """#);
-    check_wrong("[[apps]]\npid = 1\nkey = \"a/b\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: "a/b""#);
-    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"{long_key}\""), &format!( "3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: \"{long_key}\"" ));
+    check_wrong("[[apps]]\npid = 1\nkey = \"\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters that can stand in a path: no slash, no control character, no dots alone: """#);
+    check_wrong("[[apps]]\npid = 1\nkey = \"..\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters that can stand in a path: no slash, no control character, no dots alone: "..""#);
+    check_wrong("[[apps]]\npid = 1\nkey = \"a/b\"", r#"3: apps[0].key: expected an app key of 1 to 100 characters that can stand in a path: no slash, no control character, no dots alone: "a/b""#);
+    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"{long_key}\""), &format!( "3: apps[0].key: expected an app key of 1 to 100 characters that can stand in a path: no slash, no control character, no dots alone: \"{long_key}\"" ));
     check_wrong_catalogue("[[apps]]\npid = 1\nkey = \"y\"", "8: apps[1].pid: expected a value of its own, 2 has the same: 1");
     check_wrong_catalogue("[[apps]]\npid = 2\nkey = \"app-x\"", r#"9: apps[1].key: expected a value of its own, 3 has the same: "app-x""#);
     check_wrong_catalogue("[[channels]]\nid = \"toutiao\"", r#"8: channels[1].id: expected a value of its own, 6 has the same: "toutiao""#);
@@ -176,7 +181,7 @@ fn wrong_variables_and_flags() {
 #[rustfmt::skip]
 fn one_mistake_is_one_message() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n";
-    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"\"\n[[channels]]\nid = \"c\"\n{campaign}"), r#"3: apps[0].key: expected an app key of 1 to 100 characters, none of them a slash: """#);
+    check_wrong(&format!("[[apps]]\npid = 1\nkey = \"\"\n[[channels]]\nid = \"c\"\n{campaign}"), r#"3: apps[0].key: expected an app key of 1 to 100 characters that can stand in a path: no slash, no control character, no dots alone: """#);
     check_wrong(&format!("[[apps]]\npid = 1\nkey = \"x\"\n[[channels]]\nid = 5\n{campaign}"), "5: channels[0].id: expected a text in quotes: 5");
 }
 

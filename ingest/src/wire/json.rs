@@ -30,8 +30,10 @@ pub fn decode(
     if record.trim_ascii_start().first() != Some(&b'{') {
         return Err(not_an_object(record));
     }
+    // Checked as a whole, for fields that nobody reads are text too.
+    let text = std::str::from_utf8(record).map_err(|error| not_utf8(&error))?;
     let event: Event<'_> =
-        serde_json::from_slice(record).map_err(|error| unreadable(record, &error))?;
+        serde_json::from_str(text).map_err(|error| unreadable(record, &error))?;
     build(event, topic, policy).map_err(|fault| fault.placed(record))
 }
 
@@ -213,6 +215,11 @@ fn device(event: &mut Event<'_>) -> Result<Device, Fault> {
         os: text(&mut event.os, "os")?,
         os_version: text(&mut event.os_version, "os_version")?,
     })
+}
+
+fn not_utf8(error: &std::str::Utf8Error) -> DecodeError {
+    let message = format!("byte {} is not UTF-8; expected UTF-8 throughout", error.valid_up_to());
+    DecodeError { code: ErrorCode::NotJson, field: None, message }
 }
 
 fn not_an_object(record: &[u8]) -> DecodeError {

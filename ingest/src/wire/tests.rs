@@ -326,11 +326,13 @@ fn a_record_cut_anywhere_is_no_json() {
 
 #[test]
 fn texts_that_cannot_be_held() {
-    let mut invalid = with("click", r#""ip":"~""#).into_bytes();
-    for byte in invalid.iter_mut().filter(|byte| **byte == b'~') {
-        *byte = 0xff;
+    for member in [r#""ip":"~""#, r#""nobody_reads_this":"~""#] {
+        let mut invalid = with("click", member).into_bytes();
+        for byte in invalid.iter_mut().filter(|byte| **byte == b'~') {
+            *byte = 0xff;
+        }
+        check_raw(&invalid, Some(ErrorCode::NotJson));
     }
-    check_raw(&invalid, Some(ErrorCode::NotJson));
     check("click", r#""ip":"\ud800""#, Err((ErrorCode::BadValue, "ip")));
     check("click", r#""ids":{"oaid":"\udc00x"}"#, Err((ErrorCode::BadValue, "ids")));
     check("click", r#""ip":"\ud83d\ude00""#, Ok(()));

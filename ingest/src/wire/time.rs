@@ -1,7 +1,7 @@
 //! Event times: milliseconds since 1970 UTC, or RFC 3339.
 
 use attribution::event::EventTime;
-use jiff::Timestamp;
+use jiff::civil::{DateTime, date};
 
 use super::ErrorCode;
 use super::value::Value;
@@ -24,14 +24,50 @@ pub fn read(value: &Value<'_>) -> Result<EventTime, (ErrorCode, &'static str)> {
 }
 
 fn read_text(text: &str) -> Result<EventTime, (ErrorCode, &'static str)> {
-    let instant: Timestamp =
-        text.parse().map_err(|_| (ErrorCode::BadValue, "a string that is no RFC 3339 time"))?;
-    // Floored, so that a nanosecond before 1970 is before 1970.
-    let millis = instant.as_nanosecond().div_euclid(1_000_000);
-    i64::try_from(millis)
-        .ok()
-        .and_then(EventTime::from_millis)
-        .ok_or((ErrorCode::BadTime, "before 1970"))
+    let millis =
+        rfc3339_millis(text).ok_or((ErrorCode::BadValue, "a string that is no RFC 3339 time"))?;
+    EventTime::from_millis(millis).ok_or((ErrorCode::BadTime, "before 1970 or after 9999"))
+}
+
+/// RFC 3339 and nothing else of ISO 8601, floored, so that a nanosecond before 1970 is before
+/// 1970. jiff's own instants end two hours before the year 9999 does.
+fn rfc3339_millis(text: &str) -> Option<i64> {
+    const LOCAL: usize = "2026-03-10T12:00:00".len();
+    let (local, rest) = text.split_at_checked(LOCAL)?;
+    let has_shape = local.bytes().enumerate().all(|(index, byte)| match index {
+        4 | 7 => byte == b'-',
+        10 => matches!(byte, b'T' | b't' | b' '),
+        13 | 16 => byte == b':',
+        _ => byte.is_ascii_digit(),
+    });
+    let local: DateTime = local.parse().ok().filter(|_| has_shape)?;
+    let (fraction, zone) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count()),
+        None => ("0", rest),
+    };
+    let millis: i64 =
+        format!("{fraction:0<3}").get(..3).filter(|_| !fraction.is_empty())?.parse().ok()?;
+    let days = i64::from(date(1970, 1, 1).until(local.date()).ok()?.get_days());
+    let [hour, minute, second] = [local.hour(), local.minute(), local.second()].map(i64::from);
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    Some((seconds - zone_seconds(zone)?) * 1000 + millis)
+}
+
+/// `Z`, or an offset such as `+08:00`.
+fn zone_seconds(zone: &str) -> Option<i64> {
+    let bytes = zone.as_bytes();
+    let number = |tens: u8, ones: u8, max: i64| {
+        let digit = |byte: u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
+        Some(digit(tens)? * 10 + digit(ones)?).filter(|number| *number <= max)
+    };
+    match bytes {
+        [b'Z' | b'z'] => Some(0),
+        [sign @ (b'+' | b'-'), a, b, b':', c, d] => {
+            let seconds = number(*a, *b, 23)? * 3600 + number(*c, *d, 59)? * 60;
+            Some(if *sign == b'-' { -seconds } else { seconds })
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -54,7 +90,23 @@ mod tests {
         check("2026-03-10T12:00:00.123456789Z", Ok(1_773_144_000_123));
         check("1970-01-01T00:00:00Z", Ok(0));
         check("1969-12-31T23:59:59.9999Z", Err(ErrorCode::BadTime));
-        check("9999-12-30T22:00:00.999Z", Ok(253_402_207_200_999));
+        check("2026-03-10t12:00:00.5z", Ok(1_773_144_000_500));
+        check("9999-12-31T23:59:59.999Z", Ok(EventTime::MAX.millis()));
+        check("9999-12-31T23:59:59-01:00", Err(ErrorCode::BadTime));
+        for text in [
+            "20260310T120000Z",
+            "2026-03-10T12Z",
+            "+002026-03-10T12:00:00Z",
+            "2026-03-10T12:00:00+08",
+            "2026-03-10T12:00:00+25:00",
+            "2026-03-10T12:00:00,5Z",
+            "2026-03-10T12:00:00.Z",
+            "2026-03-10T12:00:00Z[UTC]",
+            "2026-02-30T12:00:00Z",
+            "2026-03-10T12:00:00é",
+        ] {
+            check(text, Err(ErrorCode::BadValue));
+        }
         check("2026-03-10T12:00:00", Err(ErrorCode::BadValue));
         check("2026-03-10", Err(ErrorCode::BadValue));
         check("1773144000000", Err(ErrorCode::BadValue));
