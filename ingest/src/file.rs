@@ -128,7 +128,7 @@ mod tests {
         check(GOOD, &[None]);
         check(&format!("{GOOD}\n{GOOD}\r\n\n{GOOD}"), &[None, None, None]);
         check(&format!("\u{feff}{GOOD}\n{GOOD}"), &[None, None]);
-        check(&format!("{GOOD}\n\u{feff}{GOOD}"), &[None, Some((2, ErrorCode::NotAnObject))]);
+        check(&format!("{GOOD}\n\u{feff}{GOOD}"), &[None, Some((2, ErrorCode::NotJson))]);
         check(&format!("\n{{}}\n{GOOD}\n"), &[Some((2, ErrorCode::MissingField)), None]);
         check(
             &format!("[]\n{GOOD}x"),
