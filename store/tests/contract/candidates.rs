@@ -2,8 +2,11 @@
 
 use attribution::event::EventTime;
 
-use super::support::facts::{A, DAY, Draft, HOUR, a_and, activation, click, impression};
-use super::support::rules::{NARROW, WIDE, rules_with};
+use super::support::facts::{
+    A, DAY, Draft, HOUR, a_and, activation, click, identified, impression,
+};
+use super::support::rules::{NARROW, WIDE, rules, rules_with};
+use super::support::run::rows_however;
 use super::{credit, credit_with};
 
 const IP: &str = "203.0.113.9";
@@ -107,6 +110,9 @@ fn a_campaigns_window_comes_before_the_apps() {
 #[test]
 fn case_51_a_campaign_that_is_not_in_the_catalogue_has_the_apps_window() {
     within(|time| click("c1", time).campaign(4_000), activation("a", A), 7 * DAY);
+    let facts = [click("c1", a_and(-HOUR)).campaign(4_000), activation("a", A)];
+    let rows = rows_however(&rules(), &identified(facts));
+    assert!(rows[0].decision.contains("attributed install 4000"), "{}", rows[0].decision);
     let narrow = rules_with(|app| app.windows.click_ms = 1_000 * 60);
     let facts = [click("c1", a_and(-HOUR)).campaign(4_000), activation("a", A)];
     credit_with(narrow, facts, "organic");

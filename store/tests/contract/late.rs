@@ -72,6 +72,26 @@ fn a_late_click_of_the_original_install_corrects_the_effects_of_its_reinstall() 
     );
 }
 
+/// The effect is out of the reach of the install itself: it shares no id with it, or is too late.
+#[test]
+fn a_late_click_of_the_original_install_reaches_effects_that_know_only_the_reinstall() {
+    let install = || activation("a", A).only("imei", "1");
+    let reinstall = |ms| activation("b", a_and(ms)).only("imei", "1").and("oaid", "x");
+    let late = || vec![click("c1", a_and(-HOUR)).only("imei", "1")];
+    let rows: [&[&str]; 2] = [
+        &["a: install organic", "b: reinstall unattributed", "e: reinstall organic of b"],
+        &[
+            "a: install attributed c1 (click by imei)",
+            "b: reinstall unattributed",
+            "e: reinstall attributed c1 (click by imei) of b",
+        ],
+    ];
+    let stranger = effect("e", a_and(2 * DAY)).only("oaid", "x");
+    after_each([vec![install(), reinstall(DAY), stranger], late()], rows);
+    let later = effect("e", a_and(450 * DAY)).only("imei", "1");
+    after_each([vec![install(), reinstall(80 * DAY), later], late()], rows);
+}
+
 #[test]
 fn a_late_first_install_makes_the_next_a_reinstall() {
     after_each(

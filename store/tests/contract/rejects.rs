@@ -8,7 +8,7 @@ use attribution::policy::{AppPolicy, IpRange, Policy};
 
 use super::support::facts::{
     A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified,
-    impression,
+    impression, millis,
 };
 use super::support::rules::{OTHER_CHANNEL, rules_with};
 use super::support::run::{Shelf, fed};
@@ -135,6 +135,13 @@ fn many_pages_of_clicks_are_counted() {
     winner(300, 300, "x299");
     winner(299, 300, "x298");
     winner(20, 600, "x019");
+}
+
+#[test]
+fn the_clicks_of_the_first_day_there_is_are_counted() {
+    let first = (0..40).map(|n| click(&format!("x{n}"), millis(0)).campaign(1));
+    let facts = first.chain([click("c1", millis(10)), activation("a", millis(20_000))]);
+    credit_with(clicks_max(30), facts.collect::<Vec<_>>(), "organic");
 }
 
 fn range(ip: &str, prefix_bits: u8) -> IpRange {

@@ -23,6 +23,7 @@ pub struct Outcome {
     pub rows: Vec<Shown>,
     pub positions: Vec<Position>,
     pub lost: Lost,
+    pub steps: usize,
 }
 
 /// Writes that came too late.
@@ -55,10 +56,10 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
             });
         }
     });
-    let State { mut memory, lost, .. } =
+    let State { mut memory, lost, steps, .. } =
         table.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let positions = memory.positions().expect("memory does not fail");
-    Outcome { rows: memory.shown(), positions, lost }
+    Outcome { rows: memory.shown(), positions, lost, steps }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,110 @@
+//! Two workers of one store: one is stopped at every step in turn, and the other does all of its
+//! work in between.
+#![cfg(test)]
+
+mod support;
+
+use adtrail_store::memory::Memory;
+use attribution::event::Fact;
+use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
+use support::race::{Lost, Side, race};
+use support::rules::rules;
+use support::run::{Shelf, fed, same};
+
+/// What the one worker does in batches, and what comes in between.
+#[track_caller]
+fn check<const N: usize>(batches: [Vec<Draft>; N], between: Vec<Draft>) -> Lost {
+    let left: Vec<Vec<Fact>> = batches.into_iter().map(identified).collect();
+    let right = vec![identified(between)];
+    let all = [left.concat(), right.concat()].concat();
+    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
+    let mut lost = Lost::default();
+    let mut stop = 0;
+    loop {
+        let mut turns = vec![Side::Left; stop];
+        turns.resize(stop + 10_000, Side::Right);
+        let outcome = race(&rules(), [left.clone(), right.clone()], &turns);
+        same(&outcome.rows, &expected, &format!("stopped after {stop} steps"));
+        lost.facts += outcome.lost.facts;
+        lost.decisions += outcome.lost.decisions;
+        if stop > outcome.steps {
+            return lost;
+        }
+        stop += 1;
+    }
+}
+
+#[test]
+fn a_late_click_and_an_effect() {
+    check(
+        [vec![activation("a", A)], vec![click("c1", a_and(-HOUR))]],
+        vec![effect("e", a_and(MINUTE))],
+    );
+}
+
+#[test]
+fn an_activation_and_its_effect() {
+    check([vec![activation("a", A)]], vec![effect("e", a_and(MINUTE))]);
+    check([vec![effect("e", a_and(MINUTE))]], vec![activation("a", A)]);
+}
+
+#[test]
+fn two_late_clicks() {
+    let c1 = || vec![click("c1", a_and(-2 * HOUR))];
+    let c2 = || vec![click("c2", a_and(-HOUR))];
+    let there = || vec![activation("a", A), effect("e", a_and(MINUTE))];
+    let lost = check([there(), c1()], c2());
+    assert!(lost.decisions > 0, "{lost:?}");
+    check([there(), c2()], c1());
+}
+
+#[test]
+fn a_click_and_the_earlier_message_that_is_the_click() {
+    // Two messages of one click; the earlier is out of its window, so that nothing changes.
+    let lost = check(
+        [vec![activation("a", A), effect("e", a_and(MINUTE))], vec![click("c1", a_and(-HOUR))]],
+        vec![click("c1", a_and(-8 * DAY))],
+    );
+    assert!(lost.facts > 0, "{lost:?}");
+}
+
+#[test]
+fn an_activation_and_the_earlier_message_that_is_the_activation() {
+    // The effect is of the device that only the later message names.
+    let lost = check(
+        [
+            vec![effect("e", a_and(MINUTE)).only("imei", "1")],
+            vec![activation("a", A).only("imei", "1")],
+        ],
+        vec![activation("a", a_and(-1)).only("imei", "2")],
+    );
+    assert!(lost.facts > 0 && lost.decisions > 0, "{lost:?}");
+}
+
+#[test]
+fn an_effect_and_the_earlier_message_that_is_the_effect() {
+    check(
+        [vec![activation("a", A)], vec![effect("e", a_and(MINUTE))]],
+        vec![effect("e", a_and(-HOUR))],
+    );
+}
+
+#[test]
+fn two_activations_of_one_device() {
+    let (a, b) = (|| vec![activation("a", A)], || vec![activation("b", a_and(1))]);
+    check([a()], b());
+    check([b()], a());
+    check([vec![effect("e", a_and(MINUTE))], b()], a());
+}
+
+#[test]
+fn an_install_and_the_effect_of_its_reinstall() {
+    let there = vec![
+        activation("a", A).only("imei", "1"),
+        activation("b", a_and(DAY)).only("imei", "1").and("oaid", "x"),
+    ];
+    check(
+        [there, vec![click("c1", a_and(-HOUR)).only("imei", "1")]],
+        vec![effect("e", a_and(2 * DAY)).only("oaid", "x")],
+    );
+}
