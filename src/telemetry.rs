@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::LogFormat;
 
-/// Every histogram counts seconds; these bounds fit a batch as well as a download.
+/// Every histogram counts seconds. These bounds are a batch's; downloads have their own.
 const SECONDS_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
@@ -43,6 +43,10 @@ pub fn abort_on_panic() {
 pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)
+        .and_then(|builder| {
+            let downloads = Matcher::Full(export::DURATION.into());
+            builder.set_buckets_for_metric(downloads, &export::DURATION_BUCKETS_SECONDS)
+        })
         .and_then(PrometheusBuilder::install_recorder)
         .context("the metrics recorder does not start")?;
     let upkept = handle.clone();

@@ -6,9 +6,12 @@
 pub mod home;
 pub mod row;
 
-use attribution::event::{EventTime, Pairs};
+use attribution::event::{EventTime, Pairs, TouchKind};
 
 use crate::StoreError;
+
+/// Kinds of touch by their stored code.
+const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
 
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -72,11 +72,6 @@ impl Embedded {
         counts
     }
 
-    /// What the engine says of itself, by name; for metrics.
-    pub fn engine_figures(&self) -> Vec<(&'static str, u64)> {
-        self.tables.figures()
-    }
-
     fn row_key(&self, pid: Pid, event_time: EventTime, spreadid: u32, seq: u64) -> key::Key {
         let partition = self.partitions.get(&pid).copied().unwrap_or_default();
         let spreadid = attribution::event::SpreadId(spreadid);

@@ -5,17 +5,18 @@
 
 use attribution::attribute::{Credit, Decision};
 use attribution::event::{
-    Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch, TouchKind,
+    Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch,
 };
 use attribution::ledger::{ActivationHome, EffectHome, Home, Present};
 use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status};
 
-use super::{Input, choose, choose_option, code, put_pairs, put_text, put_time, put_varint};
+use super::{
+    Input, TOUCH_KINDS, choose, choose_option, code, put_pairs, put_text, put_time, put_varint,
+};
 use crate::StoreError;
 
 const VERSION: u8 = 1;
 
-const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
 const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
 /// Appends a home's value; the app and the family are in its key.

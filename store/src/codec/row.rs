@@ -5,7 +5,7 @@ use attribution::row::{
     CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType, RejectReason, Row, Status,
 };
 
-use super::{Input, choose, choose_option, code, put_text, put_time, put_varint};
+use super::{Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint};
 use crate::StoreError;
 
 const VERSION: u8 = 1;
@@ -37,8 +37,6 @@ pub enum TextCell {
 }
 
 pub const TEXT_CELLS: usize = TextCell::Props as usize + 1;
-
-const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
 
 /// A stored row. Its key holds the rest: app, event time, campaign and seq.
 #[derive(Debug, Clone)]

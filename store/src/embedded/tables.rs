@@ -132,21 +132,6 @@ impl Tables {
         entries.status()?;
         Ok(positions)
     }
-
-    pub fn figures(&self) -> Vec<(&'static str, u64)> {
-        let sum = |property: &str| {
-            let of = |name: &&str| {
-                let value = self.db.property_int_value_cf(self.table(name), property);
-                value.ok().flatten().unwrap_or(0)
-            };
-            TABLES.iter().map(of).sum()
-        };
-        vec![
-            ("memtable_bytes", sum("rocksdb.cur-size-all-mem-tables")),
-            ("table_bytes", sum("rocksdb.live-sst-files-size")),
-            ("pending_compaction_bytes", sum("rocksdb.estimate-pending-compaction-bytes")),
-        ]
-    }
 }
 
 /// What the store says of itself: fixed when it was created, and its row counts.
