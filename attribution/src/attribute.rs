@@ -6,6 +6,7 @@ use crate::candidate::{self, CLICK_COUNT_MS, Candidate, Subject, Tier};
 use crate::classify::Class;
 use crate::event::{EventTime, SpreadId, Touch, TouchKind};
 use crate::ids::DeviceIds;
+use crate::policy::AppPolicy;
 use crate::row::{CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, Status};
 
 /// What was decided about an activation.
@@ -123,6 +124,21 @@ pub fn attribute(subject: &Subject<'_>, class: &Class, evidence: &Evidence) -> O
         contributors: others.iter().map(|other| contributor(other)).collect(),
     };
     Some(decision(class, credit))
+}
+
+/// Whether a touch of this time that matches in this tier could be credited, become a contributor
+/// or, by counting as one click too many, deny that to another; or was any of these before it
+/// went.
+pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventTime) -> bool {
+    let Credit { status, touch, contributors, .. } = &decision.credit;
+    let Some(winner) = touch else {
+        return !matches!(status, Status::Duplicate | Status::Rejected);
+    };
+    let Some(last) = contributors.get(CONTRIBUTORS_MAX - 1) else { return true };
+    let counts = app.fraud.clicks_per_device_max > 0 && tier == Tier::ClickById;
+    let newest = if counts { time.plus(CLICK_COUNT_MS) } else { time };
+    let winner_tier = Tier::of(winner.kind, winner.match_type.is_probabilistic());
+    (tier, newest) >= (winner_tier, winner.time) || newest >= last.time
 }
 
 /// The total order of candidates; ids are unique, so no two are equal.

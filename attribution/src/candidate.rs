@@ -175,17 +175,12 @@ fn is_device_blocked(app: &AppPolicy, ids: &DeviceIds) -> bool {
     app.fraud.block_devices.iter().any(|id| ids.contains(id))
 }
 
-/// The span of activation times that a touch can be credited with, or, by counting as one click
-/// too many, deny to another.
-pub fn reach(
-    policy: &Policy,
-    app: &AppPolicy,
-    touch: &Touch,
-    is_probabilistic: bool,
-) -> (EventTime, EventTime) {
+/// The time of the last activation that a touch can be credited with, or, by counting as one
+/// click too many, deny to another.
+pub fn reach(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> EventTime {
     let mut reach_ms = window_ms(policy, app, touch, is_probabilistic);
     if app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click && !is_probabilistic {
         reach_ms = window_max_ms(policy, app, Tier::ClickById) + CLICK_COUNT_MS;
     }
-    (touch.time.plus(1), touch.time.plus(reach_ms))
+    touch.time.plus(reach_ms)
 }

@@ -1,6 +1,6 @@
 //! Classes of activations (the contract's section 2).
 
-use crate::event::EventTime;
+use crate::event::{Activation, EventTime};
 use crate::policy::AppPolicy;
 use crate::row::InstallType;
 
@@ -20,40 +20,66 @@ pub struct Class {
     pub original: Option<Box<str>>,
 }
 
-/// Classifies the last of the members, which are sorted and not empty.
-pub fn classify(app: &AppPolicy, members: &[Member]) -> Class {
-    let mut last_install: Option<&Member> = None;
-    let mut last_real: Option<&Member> = None;
-    let mut install_type = InstallType::Install;
-    for member in members {
-        let since = |earlier: &Member| member.time.since(earlier.time).unwrap_or(0);
-        install_type = if last_real.is_some_and(|real| since(real) < app.duplicate_within_ms) {
-            InstallType::Duplicate
-        } else if last_install.is_none_or(|install| since(install) > app.reattribution_window_ms) {
-            InstallType::Install
-        } else {
-            InstallType::Reinstall
-        };
-        if install_type != InstallType::Duplicate {
-            last_real = Some(member);
-        }
-        if install_type == InstallType::Install {
-            last_install = Some(member);
-        }
-    }
-    let original = last_install
-        .filter(|_| install_type == InstallType::Reinstall)
-        .map(|install| install.id.clone());
-    Class { install_type, original }
+/// How far a walk over a set has come: all that the next activation's class depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// The last `install`.
+    pub install: Member,
+    /// The last one that is not a duplicate.
+    pub real: Member,
 }
 
-/// Whether members older than the oldest of these can change no class of theirs: some member
-/// stands so long after the one before it that it is an `install` whatever came earlier.
-pub fn is_settled(app: &AppPolicy, members: &[Member]) -> bool {
-    members.windows(2).any(|pair| {
-        let gap_ms = pair[1].time.since(pair[0].time).unwrap_or(0);
-        gap_ms > app.reattribution_window_ms.max(app.duplicate_within_ms)
-    })
+/// The walks that end with one activation. Each device id of the activation has one, over the
+/// activations with that id; ids that lead to the same activations share it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Walks {
+    /// Per device id, in their order, the place of its walk; empty if all have the first.
+    pub places: Vec<u8>,
+    pub walks: Vec<Walk>,
+}
+
+impl Member {
+    pub fn of(activation: &Activation) -> Self {
+        Self { time: activation.time, id: activation.id.clone() }
+    }
+}
+
+impl Walk {
+    /// The walk with one more activation at its end, and the class of that one.
+    pub fn step(before: Option<&Self>, app: &AppPolicy, member: Member) -> (Self, Class) {
+        let since = |earlier: &Member| member.time.since(earlier.time).unwrap_or(0);
+        let Some(before) = before else {
+            return Self::install(member);
+        };
+        let Self { install, real } = before.clone();
+        if since(&real) < app.duplicate_within_ms {
+            let class = Class { install_type: InstallType::Duplicate, original: None };
+            return (Self { install, real }, class);
+        }
+        if since(&install) > app.reattribution_window_ms {
+            return Self::install(member);
+        }
+        let original = Some(install.id.clone());
+        let class = Class { install_type: InstallType::Reinstall, original };
+        (Self { install, real: member }, class)
+    }
+
+    fn install(member: Member) -> (Self, Class) {
+        let class = Class { install_type: InstallType::Install, original: None };
+        (Self { install: member.clone(), real: member }, class)
+    }
+}
+
+impl Walks {
+    /// The walk of the device id at a place, and its number.
+    pub fn at(&self, place: usize) -> Option<(u8, &Walk)> {
+        let number = match self.places.get(place) {
+            Some(number) => *number,
+            None if self.places.is_empty() => 0,
+            None => return None,
+        };
+        Some((number, self.walks.get(usize::from(number))?))
+    }
 }
 
 #[cfg(test)]
@@ -64,19 +90,23 @@ mod tests {
 
     const DAYS_90: i64 = 90 * 86_400_000;
 
+    fn walk(times: &[i64]) -> Vec<Class> {
+        let app = AppPolicy::new(Pid(1), "a");
+        let mut walk = None;
+        let mut classes = Vec::new();
+        for (index, time) in times.iter().enumerate() {
+            let time = EventTime::from_millis(*time).unwrap();
+            let member = Member { time, id: format!("a-{index}").into() };
+            let (next, class) = Walk::step(walk.as_ref(), &app, member);
+            walk = Some(next);
+            classes.push(class);
+        }
+        classes
+    }
+
     #[track_caller]
     fn check(times: &[i64], expected: &[InstallType]) {
-        let app = AppPolicy::new(Pid(1), "a");
-        let members: Vec<_> = times
-            .iter()
-            .enumerate()
-            .map(|(index, time)| Member {
-                time: EventTime::from_millis(*time).unwrap(),
-                id: format!("a-{index}").into(),
-            })
-            .collect();
-        let found: Vec<_> =
-            (1..=members.len()).map(|n| classify(&app, &members[..n]).install_type).collect();
+        let found: Vec<_> = walk(times).iter().map(|class| class.install_type).collect();
         assert_eq!(found, expected);
     }
 
@@ -94,21 +124,8 @@ mod tests {
 
     #[test]
     fn a_reinstall_names_the_install_before_it() {
-        let app = AppPolicy::new(Pid(1), "a");
-        let member =
-            |time, id: &str| Member { time: EventTime::from_millis(time).unwrap(), id: id.into() };
-        let members = [member(0, "a"), member(70_000, "b"), member(200_000, "c")];
-        assert_eq!(classify(&app, &members).original.as_deref(), Some("a"));
-    }
-
-    #[test]
-    fn a_long_gap_settles_what_follows() {
-        let app = AppPolicy::new(Pid(1), "a");
-        let members = |gap| {
-            [0, gap]
-                .map(|time| Member { time: EventTime::from_millis(time).unwrap(), id: "x".into() })
-        };
-        assert!(!is_settled(&app, &members(DAYS_90)));
-        assert!(is_settled(&app, &members(DAYS_90 + 1)));
+        let originals: Vec<_> =
+            walk(&[0, 70_000, 200_000]).into_iter().map(|class| class.original).collect();
+        assert_eq!(originals, [None, Some("a-0".into()), Some("a-0".into())]);
     }
 }

@@ -114,7 +114,12 @@ impl DeviceIds {
     }
 
     pub fn contains(&self, id: &DeviceId) -> bool {
-        self.0.binary_search(id).is_ok()
+        self.place(id).is_some()
+    }
+
+    /// Where the id stands in [`DeviceIds::iter`].
+    pub fn place(&self, id: &DeviceId) -> Option<usize> {
+        self.0.binary_search(id).ok()
     }
 
     /// The best kind in which both have an equal value.

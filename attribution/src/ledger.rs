@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::attribute::Decision;
+use crate::classify::Walks;
 use crate::event::{Activation, Effect, EventTime, Family, Pid, SpreadId, Touch};
 pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
@@ -91,6 +92,8 @@ pub enum Home {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivationHome {
     pub fact: Activation,
+    /// What the next activations of its devices go on from; none before the first decision.
+    pub walks: Walks,
     pub decision: Option<Decision>,
     pub present: Option<Present>,
 }
@@ -108,7 +111,7 @@ pub struct Present {
     pub event_time: EventTime,
     pub spreadid: SpreadId,
     pub status: Status,
-    /// Of all that was decided: an equal decision writes nothing.
+    /// Of all that was decided: what is equal is no correction.
     pub digest: u64,
 }
 

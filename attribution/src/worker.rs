@@ -6,31 +6,36 @@
 //! device at the same moment at least one sees both.
 //!
 //! The steps, one module each: `admit` settles identities, `affected` finds what can change,
-//! `activations` and `effects` decide. `desk` holds what has been loaded for the batch.
+//! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
+//! decide. `desk` holds what has been loaded for the batch.
 
 mod activations;
 mod admit;
 mod affected;
+mod classes;
 mod desk;
 mod effects;
+mod peers;
 mod settled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Fact, Family};
-use crate::ledger::{DecisionWrite, Ledger, Position, Scan};
+use crate::ledger::{DecisionWrite, Ledger, Position, Present};
 use crate::policy::Policy;
 use crate::row::Status;
+use affected::Reach;
 use desk::Desk;
+use settled::Settled;
 
 /// Decides over one ledger.
 #[derive(Debug)]
 pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
-    /// Room for the scans of a batch, kept from one to the next: it is a megabyte.
-    scans: Vec<Scan>,
+    /// Room for a batch's reaches, kept from one to the next: it is a megabyte.
+    reaches: Vec<Reach>,
 }
 
 /// What has arrived together, and the positions after it.
@@ -61,7 +66,7 @@ pub struct Admitted {
 
 impl<L: Ledger> Worker<L> {
     pub fn new(ledger: L, policy: Arc<Policy>) -> Self {
-        Self { ledger, policy, scans: Vec::new() }
+        Self { ledger, policy, reaches: Vec::new() }
     }
 
     pub fn ledger(&self) -> &L {
@@ -76,21 +81,23 @@ impl<L: Ledger> Worker<L> {
     /// Facts of apps that the policy does not know are the caller's bug; they are left out.
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let mut report = Report::default();
-        let scans = std::mem::take(&mut self.scans);
+        let reaches = std::mem::take(&mut self.reaches);
         let mut desk = Desk::new(&mut self.ledger, &self.policy);
-        let mut admitted = desk.admit(batch.facts, scans, &mut report)?;
+        let mut admitted = desk.admit(batch.facts, reaches, &mut report)?;
         loop {
-            let writes = desk.decide_all(&admitted)?;
+            let writes = desk.decide_all(&mut admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
             let moves: Vec<_> = writes.iter().map(|write| (write.key, moved(write))).collect();
             let lost = desk.commit(writes, if is_last { &batch.positions } else { &[] })?;
             for (key, moved) in &moves {
-                if !lost.contains(key) {
+                if let Some(moved) = moved
+                    && !lost.contains(key)
+                {
                     *report.decided.entry(*moved).or_default() += 1;
                 }
             }
             if is_last {
-                self.scans = admitted.touch_scans;
+                self.reaches = admitted.reaches;
                 return Ok(report);
             }
             admitted.revisit(moves.into_iter().map(|(key, _)| key));
@@ -99,8 +106,13 @@ impl<L: Ledger> Worker<L> {
     }
 }
 
-fn moved(write: &DecisionWrite) -> (Option<Status>, Status) {
-    (write.replaced.map(|present| present.status), write.row.status)
+/// The statuses that a row leaves and enters, if it shows another decision than before.
+fn moved(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
+    let is_equal = |before: &Present| write.home.present().map(|p| p.digest) == Some(before.digest);
+    if write.replaced.as_ref().is_some_and(is_equal) {
+        return None;
+    }
+    Some((write.replaced.map(|present| present.status), write.row.status))
 }
 
 impl Report {
@@ -122,10 +134,11 @@ impl Report {
 }
 
 impl<L: Ledger> Desk<'_, L> {
-    fn decide_all(&mut self, admitted: &settled::Settled) -> Result<Vec<DecisionWrite>, L::Error> {
-        let activations = self.affected_activations(admitted)?;
-        let changed = self.decide_activations(activations, admitted)?;
-        let effects = self.affected_effects(admitted, &changed)?;
+    fn decide_all(&mut self, settled: &mut Settled) -> Result<Vec<DecisionWrite>, L::Error> {
+        let touched = self.touched_activations(settled)?;
+        let classified = self.classify(settled)?;
+        let changed = self.decide_activations(settled, &classified, touched)?;
+        let effects = self.affected_effects(settled, &classified, &changed)?;
         self.decide_effects(effects)?;
         Ok(self.take_decisions())
     }

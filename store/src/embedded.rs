@@ -79,6 +79,7 @@ impl Embedded {
     }
 
     fn put_decision(&mut self, batch: &mut WriteBatch, write: &DecisionWrite) {
+        self.pending.put_home(&write.key, &write.home);
         let row = &write.row;
         let new_key = self.row_key(row.pid, row.event_time, row.spreadid.0, row.seq);
         if let Some(old) = &write.replaced {
@@ -92,7 +93,6 @@ impl Embedded {
         let mut value = Vec::with_capacity(384);
         codec::row::encode(row, &mut value);
         batch.put_cf(self.tables.events(), new_key, value);
-        self.pending.put_home(&write.key, &write.home);
     }
 }
 

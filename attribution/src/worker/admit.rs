@@ -5,13 +5,14 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use super::affected::add_touch_scans;
+use super::affected::{Reach, add_reaches};
 use super::settled::Settled;
 use super::{Desk, Report};
 use crate::canonical;
+use crate::classify::Walks;
 use crate::event::Fact;
 use crate::ids::DeviceIds;
-use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, Ledger, Scan};
+use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, Ledger};
 use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
 
@@ -20,15 +21,15 @@ type Waiting = Vec<(FactKey, Fact)>;
 
 impl<L: Ledger> Desk<'_, L> {
     /// Settles identities among the facts and against the ledger, and records what is new.
-    /// `scans` is room to write in.
+    /// `reaches` is room to write in.
     pub fn admit(
         &mut self,
         facts: Vec<Fact>,
-        mut scans: Vec<Scan>,
+        mut reaches: Vec<Reach>,
         report: &mut Report,
     ) -> Result<Settled, L::Error> {
-        scans.clear();
-        let mut settled = Settled { touch_scans: scans, ..Settled::default() };
+        reaches.clear();
+        let mut settled = Settled { reaches, ..Settled::default() };
         let mut waiting = self.least(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
@@ -79,8 +80,8 @@ impl<L: Ledger> Desk<'_, L> {
         least
     }
 
-    /// Holds a message against what its id stands for already. What is known is decided on
-    /// again: after a crash between fact and decision (HBase) its redelivery completes it.
+    /// Holds a message against what its id stands for already. On a shared store what is known
+    /// is decided on again: after a crash between fact and decision its redelivery completes it.
     fn settle(
         &mut self,
         key: FactKey,
@@ -89,20 +90,24 @@ impl<L: Ledger> Desk<'_, L> {
         app: &AppPolicy,
         settled: &mut Settled,
     ) -> Option<FactWrite> {
-        let scans = &mut settled.touch_scans;
         let Some(known) = known else {
-            let index = index(key, &fact, self.policy, app, scans);
+            let index = index(&fact, self.policy, app, &mut settled.reaches);
             let home = new_home(fact);
             self.stand(key, &home, settled);
             return Some(FactWrite { key, home, index, stale: Vec::new() });
         };
         let standing = into_fact(known.clone());
-        let before = index(key, &standing, self.policy, app, scans);
-        if canonical::compare(&fact, &standing, &app.key) != Ordering::Less {
-            self.stand(key, &known, settled);
+        let is_least = canonical::compare(&fact, &standing, &app.key) == Ordering::Less;
+        if !is_least && !L::SHARED {
             return None;
         }
-        let after = index(key, &fact, self.policy, app, scans);
+        let before = index(&standing, self.policy, app, &mut settled.reaches);
+        if !is_least {
+            // Read once more after recording: another worker may be deciding on it.
+            settled.revisit(std::iter::once(key));
+            return None;
+        }
+        let after = index(&fact, self.policy, app, &mut settled.reaches);
         let is_stale =
             |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
@@ -135,18 +140,12 @@ fn count(key: FactKey, is_known: bool, report: &mut Report) {
 }
 
 /// The keys that a fact is found by. Where the activations stand that a touch can change is
-/// added to the scans; a scan too many does no harm.
-fn index(
-    key: FactKey,
-    fact: &Fact,
-    policy: &Policy,
-    app: &AppPolicy,
-    scans: &mut Vec<Scan>,
-) -> Vec<MatchKey> {
+/// added to the reaches; one too many does no harm.
+fn index(fact: &Fact, policy: &Policy, app: &AppPolicy, reaches: &mut Vec<Reach>) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_touch_scans(scans, &key, (touch, &ids), policy, app);
+            add_reaches(reaches, touch.pid, (touch, &ids), policy, app);
             matching::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
@@ -161,18 +160,21 @@ fn new_home(fact: Fact) -> Home {
     match fact {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => {
-            let home = ActivationHome { fact: *fact, decision: None, present: None };
+            let walks = Walks::default();
+            let home = ActivationHome { fact: *fact, walks, decision: None, present: None };
             Home::Activation(Box::new(home))
         }
         Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
     }
 }
 
-/// The home with another fact in it; its present row stays until the new decision.
+/// The home with another fact in it; its present row stays until the new decision, and nobody
+/// goes on from its walks.
 fn replace(known: Home, fact: Fact) -> Home {
     match (known, fact) {
         (Home::Activation(home), Fact::Activation(fact)) => {
-            Home::Activation(Box::new(ActivationHome { fact: *fact, ..*home }))
+            let walks = Walks::default();
+            Home::Activation(Box::new(ActivationHome { fact: *fact, walks, ..*home }))
         }
         (Home::Effect(home), Fact::Effect(fact)) => {
             Home::Effect(Box::new(EffectHome { fact: *fact, ..*home }))

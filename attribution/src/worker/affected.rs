@@ -1,36 +1,67 @@
-//! What the arriving facts can change: which activations and effects to decide on anew.
+//! What else a batch can change besides its own events.
+
+use std::collections::HashSet;
+
+use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::desk::scan;
-use super::settled::{Changed, Settled};
-use crate::candidate;
-use crate::event::{Activation, EventTime, Family, Touch};
+use super::classes::Classified;
+use super::desk::{merged, scan};
+use super::settled::Settled;
+use crate::attribute::{self, Decision};
+use crate::candidate::{self, Tier};
+use crate::event::{Activation, EventTime, Family, Pid, Touch};
 use crate::ids::DeviceIds;
 use crate::inherit;
-use crate::ledger::{FactKey, Home, Ledger, Scan};
-use crate::matching;
+use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
 use crate::row::Status;
 
+/// Where the activations stand that a touch can be credited with, by one of its keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    pid: Pid,
+    key: MatchKey,
+    /// That the touch has if it meets an activation by this key.
+    tier: Tier,
+    touch_time: EventTime,
+    newest: EventTime,
+}
+
 impl<L: Ledger> Desk<'_, L> {
-    /// The batch's activations, those within reach of its touches, and those that follow one of
-    /// its activations on a device.
-    pub fn affected_activations(&mut self, settled: &Settled) -> Result<Vec<FactKey>, L::Error> {
-        self.load(settled.activations.iter().copied())?;
-        let mut scans = Vec::new();
-        for (key, activation) in self.standing(&settled.activations) {
-            scans.extend(device_scans(&key, activation, Family::Activation, from(activation)));
-        }
-        for (key, activation) in &settled.outgoing_activations {
-            scans.extend(device_scans(key, activation, Family::Activation, from(activation)));
-        }
-        let mut found = self.scan_all(&settled.touch_scans)?;
-        found.extend(self.scan_all(&scans)?);
-        let mut keys: Vec<_> = found.iter().map(|entry| entry.fact).collect();
-        keys.extend(&settled.activations);
-        keys.sort_unstable();
-        keys.dedup();
-        Ok(keys)
+    /// The activations that a touch of the batch can change.
+    pub fn touched_activations(&mut self, settled: &mut Settled) -> Result<Vec<FactKey>, L::Error> {
+        let reaches = &mut settled.reaches;
+        reaches.sort_unstable_by_key(|reach| (reach.key, reach.pid, reach.tier, reach.touch_time));
+        let (scans, groups) = scans(reaches);
+        let mut near: Vec<(IndexEntry, Reach)> = Vec::new();
+        self.scan_all(&scans, |place, entry| {
+            // If the newest touch before it can not change it, no older one can.
+            let group = groups.get(place).and_then(|group| reaches.get(group.clone()));
+            let group = group.unwrap_or_default();
+            let end = group.partition_point(|reach| reach.touch_time < entry.time);
+            near.extend(end.checked_sub(1).and_then(|last| group.get(last)).map(|r| (entry, *r)));
+        })?;
+        self.load(near.iter().map(|(entry, _)| entry.fact))?;
+        let mut touched: Vec<_> = near
+            .into_iter()
+            .filter(|(entry, reach)| self.can_change(entry, reach))
+            .map(|(entry, _)| entry.fact)
+            .collect();
+        touched.sort_unstable();
+        touched.dedup();
+        Ok(touched)
+    }
+
+    fn can_change(&self, entry: &IndexEntry, reach: &Reach) -> bool {
+        let (Some(Home::Activation(home)), Some(app)) = (self.at(entry), self.app(&entry.fact))
+        else {
+            return false;
+        };
+        home.decision.as_ref().is_none_or(|decision| {
+            attribute::can_change(app, decision, reach.tier, reach.touch_time)
+        })
     }
 
     /// The batch's effects, those of activations that changed, and those of uncredited
@@ -38,92 +69,114 @@ impl<L: Ledger> Desk<'_, L> {
     pub fn affected_effects(
         &mut self,
         settled: &Settled,
-        changed: &[Changed],
+        classified: &[Classified],
+        changed: &HashSet<FactKey, FixedState>,
     ) -> Result<Vec<FactKey>, L::Error> {
         let mut scans = Vec::new();
         for (key, activation) in &settled.outgoing_activations {
             scans.extend(self.effect_scans(key, activation));
         }
-        let mut followers = Vec::new();
-        for Changed { key, activation } in changed {
-            scans.extend(self.effect_scans(key, activation));
-            followers.extend(device_scans(key, activation, Family::Activation, from(activation)));
-        }
-        let followers: Vec<_> = self.scan_all(&followers)?.iter().map(|entry| entry.fact).collect();
-        self.load(followers.iter().copied())?;
-        for key in &followers {
-            if let Some(Home::Activation(home)) = self.home(key)
-                && home.decision.as_ref().is_some_and(|decision| {
-                    decision.credit.status == Status::Unattributed
-                        && changed.iter().any(|changed| is_original(changed, decision))
-                })
-            {
-                scans.extend(self.effect_scans(key, &home.fact));
+        for key in changed.iter().copied().chain(self.reinstalls(settled, classified, changed)?) {
+            if let Some(activation) = self.activation(&key) {
+                scans.extend(self.effect_scans(&key, activation));
             }
         }
-        let mut keys: Vec<_> = self.scan_all(&scans)?.iter().map(|entry| entry.fact).collect();
-        keys.extend(&settled.effects);
+        let mut keys = settled.effects.clone();
+        self.scan_all(&merged(scans), |_, entry| keys.push(entry.fact))?;
         keys.sort_unstable();
         keys.dedup();
         Ok(keys)
     }
 
-    fn standing<'b>(
-        &'b self,
-        keys: &'b [FactKey],
-    ) -> impl Iterator<Item = (FactKey, &'b Activation)> {
-        keys.iter().filter_map(|key| match self.home(key)? {
-            Home::Activation(home) => Some((*key, &home.fact)),
-            _ => None,
-        })
+    /// The uncredited reinstalls whose effects carry the credit of an install that changed: an
+    /// install in their sets, whatever it is in its own.
+    fn reinstalls(
+        &mut self,
+        settled: &Settled,
+        classified: &[Classified],
+        changed: &HashSet<FactKey, FixedState>,
+    ) -> Result<Vec<FactKey>, L::Error> {
+        let mut followers: Vec<FactKey> = classified.iter().map(|walked| walked.key).collect();
+        let arrived: HashSet<&FactKey, FixedState> = settled.activations.iter().collect();
+        let mut scans = Vec::new();
+        // Those who follow one that arrived have all been classified.
+        for key in changed.iter().filter(|key| !arrived.contains(key)) {
+            if let Some(activation) = self.activation(key) {
+                let times = (activation.time, EventTime::MAX);
+                scans.extend(device_scans(key.pid, activation, Family::Activation, times));
+            }
+        }
+        self.scan_all(&merged(scans), |_, entry| followers.push(entry.fact))?;
+        self.load(followers.iter().copied())?;
+        followers.retain(|key| match self.home(key) {
+            Some(Home::Activation(home)) => home.decision.as_ref().is_some_and(|decision| {
+                decision.credit.status == Status::Unattributed
+                    && original(key, decision).is_some_and(|original| changed.contains(&original))
+            }),
+            _ => false,
+        });
+        Ok(followers)
     }
 
     fn effect_scans(&self, key: &FactKey, activation: &Activation) -> Vec<Scan> {
         let Some(app) = self.app(key) else { return Vec::new() };
         let times = inherit::reach(app, activation.time);
-        device_scans(key, activation, Family::Effect, times).collect()
+        device_scans(key.pid, activation, Family::Effect, times)
     }
 }
 
-fn is_original(changed: &Changed, decision: &crate::attribute::Decision) -> bool {
-    decision.original.as_deref() == Some(&*changed.activation.id)
+fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
+    let id = decision.original.as_deref()?;
+    Some(matching::fact_key(Family::Activation, key.pid, id))
 }
 
 /// Adds where the activations stand that a touch can be credited with.
-pub fn add_touch_scans(
-    scans: &mut Vec<Scan>,
-    key: &FactKey,
+pub fn add_reaches(
+    reaches: &mut Vec<Reach>,
+    pid: Pid,
     (touch, ids): (&Touch, &DeviceIds),
     policy: &Policy,
     app: &AppPolicy,
 ) {
-    let times = candidate::reach(policy, app, touch, false);
-    scans.extend(
-        ids.iter()
-            .map(matching::by_id)
-            .chain([matching::by_click_id(&touch.id)])
-            .map(|found_by| scan(key, Family::Activation, found_by, times)),
-    );
+    let mut add = |key, is_probabilistic| {
+        let newest = candidate::reach(policy, app, touch, is_probabilistic);
+        let tier = Tier::of(touch.kind, is_probabilistic);
+        reaches.push(Reach { pid, key, tier, touch_time: touch.time, newest });
+    };
+    ids.iter().for_each(|id| add(matching::by_id(id), false));
+    add(matching::by_click_id(&touch.id), false);
     if app.probabilistic {
-        let times = candidate::reach(policy, app, touch, true);
-        let keys = matching::probabilistic_keys(&touch.device);
-        scans.extend(keys.map(|found_by| scan(key, Family::Activation, found_by, times)));
+        matching::probabilistic_keys(&touch.device).for_each(|key| add(key, true));
     }
 }
 
+/// The scans of sorted reaches, and of each the reaches that it is for.
+fn scans(reaches: &[Reach]) -> (Vec<Scan>, Vec<std::ops::Range<usize>>) {
+    let mut scans: Vec<Scan> = Vec::with_capacity(reaches.len());
+    let mut groups: Vec<std::ops::Range<usize>> = Vec::with_capacity(reaches.len());
+    let group = |reach: &Reach| (reach.key, reach.pid, reach.tier);
+    for (place, reach) in reaches.iter().enumerate() {
+        let oldest = reach.touch_time.plus(1);
+        if let (Some(scan), Some(range)) = (scans.last_mut(), groups.last_mut())
+            && reaches.get(range.start).is_some_and(|first| group(first) == group(reach))
+            && oldest <= scan.newest
+        {
+            scan.newest = scan.newest.max(reach.newest);
+            range.end = place + 1;
+        } else {
+            scans.push(scan(reach.pid, Family::Activation, reach.key, (oldest, reach.newest)));
+            groups.push(place..place + 1);
+        }
+    }
+    (scans, groups)
+}
+
 fn device_scans(
-    key: &FactKey,
+    pid: Pid,
     activation: &Activation,
     family: Family,
     times: (EventTime, EventTime),
-) -> impl Iterator<Item = Scan> {
+) -> Vec<Scan> {
     let ids = DeviceIds::new(&activation.ids);
-    let keys: Vec<_> = ids.iter().map(matching::by_id).collect();
-    let key = *key;
-    keys.into_iter().map(move |found_by| scan(&key, family, found_by, times))
-}
-
-/// From the activation's time on.
-fn from(activation: &Activation) -> (EventTime, EventTime) {
-    (activation.time, EventTime::MAX)
+    ids.iter().map(|id| scan(pid, family, matching::by_id(id), times)).collect()
 }

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
+use crate::attribute::Decision;
+use crate::classify::Walks;
 use crate::compose;
-use crate::event::EventTime;
+use crate::event::{EventTime, Family, Pid};
 use crate::ledger::{DecisionWrite, FactKey, Home, IndexEntry, Ledger, Position, Present, Scan};
+use crate::matching::MatchKey;
 use crate::policy::{AppPolicy, Policy};
 use crate::row::Row;
 
@@ -77,52 +80,70 @@ impl<'a, L: Ledger> Desk<'a, L> {
         self.home(&entry.fact).filter(|home| home.time() == entry.time)
     }
 
-    /// All entries of all scans.
-    pub fn scan_all(&mut self, scans: &[Scan]) -> Result<Vec<IndexEntry>, L::Error> {
-        let mut found = Vec::new();
-        let mut pages = self.ledger.scan(scans)?;
-        let mut open = unread(scans, &pages);
-        while !open.is_empty() {
-            found.extend(pages.into_iter().flatten());
-            pages = self.ledger.scan(&open)?;
-            open = unread(&open, &pages);
+    /// Gives every entry of every scan to `visit`, with the scan's place.
+    pub fn scan_all(
+        &mut self,
+        scans: &[Scan],
+        mut visit: impl FnMut(usize, IndexEntry),
+    ) -> Result<(), L::Error> {
+        let mut open: Vec<Scan> = Vec::new();
+        let mut places: Vec<usize> = (0..scans.len()).collect();
+        loop {
+            let asked = if open.is_empty() { scans } else { &open };
+            let pages = self.ledger.scan(asked)?;
+            let mut rest = Vec::new();
+            let mut rest_places = Vec::new();
+            for ((scan, place), page) in asked.iter().zip(places).zip(pages) {
+                if page.len() >= scan.limit {
+                    rest.push(Scan { after: page.last().copied(), limit: NEXT_PAGE, ..*scan });
+                    rest_places.push(place);
+                }
+                page.into_iter().for_each(|entry| visit(place, entry));
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+            (open, places) = (rest, rest_places);
         }
-        found.extend(pages.into_iter().flatten());
-        Ok(found)
     }
 
-    /// Takes a decision: the home already carries it, the row does not have its revision yet.
-    /// Says whether it differs from the present one.
-    pub fn decide(&mut self, key: FactKey, mut home: Home, mut row: Row) -> bool {
-        let before = home.present().copied();
-        let digest = match &home {
-            Home::Activation(activation) => {
-                let original = activation.decision.as_ref().map(|decision| &decision.original);
-                compose::digest(&(&row, original))
-            }
-            _ => compose::digest(&row),
-        };
-        let is_new = before.is_none_or(|present| present.digest != digest);
-        if is_new {
-            row.revision = before.map_or(0, |present| present.revision).saturating_add(1);
-            let present = Present {
-                revision: row.revision,
-                event_time: row.event_time,
-                spreadid: row.spreadid,
-                status: row.status,
-                digest,
-            };
-            match &mut home {
-                Home::Activation(activation) => activation.present = Some(present),
-                Home::Effect(effect) => effect.present = Some(present),
-                Home::Touch(_) => {}
-            }
-            self.decided.insert(key, Decided { row, replaced: before });
-        }
-        self.homes.insert(key, Some(home));
+    /// Keeps the walks that end with an activation, and says whether they are others than before.
+    pub fn keep_walks(&mut self, key: &FactKey, walks: Walks) -> bool {
+        let Some(Some(Home::Activation(home))) = self.homes.get_mut(key) else { return false };
+        let is_new = home.walks != walks;
+        home.walks = walks;
         is_new
     }
 
+    /// Takes a decision on an activation and says whether it differs from the present one. It is
+    /// written where it does or `must_write`.
+    pub fn decide_activation(
+        &mut self,
+        key: FactKey,
+        decision: Decision,
+        must_write: bool,
+    ) -> bool {
+        let Some(Some(Home::Activation(home))) = self.homes.get_mut(&key) else { return false };
+        let row = compose::activation_row(&home.fact, &decision);
+        let digest = compose::digest(&(&row, &decision.original));
+        home.decision = Some(decision);
+        let is_new = home.present.is_none_or(|present| present.digest != digest);
+        if is_new || must_write {
+            self.decided.insert(key, Decided::new(row, digest, &mut home.present));
+        }
+        is_new
+    }
+
+    /// Takes a decision on an effect.
+    pub fn decide_effect(&mut self, key: FactKey, row: Row) {
+        let Some(Some(Home::Effect(home))) = self.homes.get_mut(&key) else { return };
+        let digest = compose::digest(&row);
+        if home.present.is_none_or(|present| present.digest != digest) {
+            self.decided.insert(key, Decided::new(row, digest, &mut home.present));
+        }
+    }
+
+    /// Takes the homes that were decided on, to be written.
     pub fn take_decisions(&mut self) -> Vec<DecisionWrite> {
         let decided = std::mem::take(&mut self.decided);
         let mut writes: Vec<_> = decided
@@ -145,22 +166,42 @@ impl<'a, L: Ledger> Desk<'a, L> {
     }
 }
 
-/// The next pages of the scans whose page was full.
-fn unread(scans: &[Scan], pages: &[Vec<IndexEntry>]) -> Vec<Scan> {
-    scans
-        .iter()
-        .zip(pages)
-        .filter(|(scan, page)| page.len() >= scan.limit)
-        .map(|(scan, page)| Scan { after: page.last().copied(), limit: NEXT_PAGE, ..*scan })
-        .collect()
+impl Decided {
+    fn new(mut row: Row, digest: u64, present: &mut Option<Present>) -> Self {
+        let replaced = *present;
+        row.revision = replaced.map_or(0, |present| present.revision).saturating_add(1);
+        *present = Some(Present {
+            revision: row.revision,
+            event_time: row.event_time,
+            spreadid: row.spreadid,
+            status: row.status,
+            digest,
+        });
+        Self { row, replaced }
+    }
 }
 
 /// The scan of one key between two times, both inclusive.
 pub fn scan(
-    fact: &FactKey,
-    family: crate::event::Family,
-    key: crate::matching::MatchKey,
+    pid: Pid,
+    family: Family,
+    key: MatchKey,
     (oldest, newest): (EventTime, EventTime),
 ) -> Scan {
-    Scan { family, key, pid: fact.pid, oldest, newest, after: None, limit: PAGE }
+    Scan { family, key, pid, oldest, newest, after: None, limit: PAGE }
+}
+
+/// The scans with those of one key made one where they meet.
+pub fn merged(mut scans: Vec<Scan>) -> Vec<Scan> {
+    scans.sort_unstable_by_key(|scan| (scan.family, scan.pid, scan.key, scan.oldest));
+    scans.dedup_by(|later, earlier| {
+        let is_one = (later.family, later.pid, later.key)
+            == (earlier.family, earlier.pid, earlier.key)
+            && later.oldest <= earlier.newest;
+        if is_one {
+            earlier.newest = earlier.newest.max(later.newest);
+        }
+        is_one
+    });
+    scans
 }

@@ -3,16 +3,15 @@
 use super::Desk;
 use super::desk::{NEXT_PAGE, scan};
 use crate::compose;
-use crate::event::{EventTime, Family};
+use crate::event::{Effect, EventTime, Family};
 use crate::ids::DeviceIds;
 use crate::inherit;
-use crate::ledger::{EffectHome, FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
 use crate::matching;
 
 /// An effect that is being decided.
 struct Case {
     key: FactKey,
-    home: Box<EffectHome>,
     ids: DeviceIds,
     /// Open searches for activations of the device.
     scans: Vec<Scan>,
@@ -41,15 +40,21 @@ impl<L: Ledger> Desk<'_, L> {
     }
 
     fn effect_case(&self, key: FactKey) -> Option<Case> {
-        let Home::Effect(home) = self.home(&key)? else { return None };
-        let app = self.app(&key)?;
-        let ids = DeviceIds::new(&home.fact.ids);
-        let times = inherit::reach_back(app, &home.fact);
+        let (effect, app) = (self.effect(&key)?, self.app(&key)?);
+        let ids = DeviceIds::new(&effect.ids);
+        let times = inherit::reach_back(app, effect);
         let scans = ids
             .iter()
-            .map(|id| scan(&key, Family::Activation, matching::by_id(id), times))
+            .map(|id| scan(key.pid, Family::Activation, matching::by_id(id), times))
             .collect();
-        Some(Case { key, home: home.clone(), ids, scans, found: Vec::new() })
+        Some(Case { key, ids, scans, found: Vec::new() })
+    }
+
+    fn effect(&self, key: &FactKey) -> Option<&Effect> {
+        match self.home(key)? {
+            Home::Effect(home) => Some(&home.fact),
+            _ => None,
+        }
     }
 
     /// Reads the next page of every open search.
@@ -85,12 +90,12 @@ impl<L: Ledger> Desk<'_, L> {
         &self,
         case: &Case,
     ) -> Option<(&crate::event::Activation, &crate::attribute::Decision)> {
-        let app = self.app(&case.key)?;
+        let (effect, app) = (self.effect(&case.key)?, self.app(&case.key)?);
         let found = case.found.iter().filter_map(|entry| match self.at(entry)? {
             Home::Activation(home) => Some(&**home),
             _ => None,
         });
-        inherit::in_force(app, &case.home.fact, &case.ids, found)
+        inherit::in_force(app, effect, &case.ids, found)
     }
 
     /// Where the install lives whose credit the effect may carry instead.
@@ -101,14 +106,16 @@ impl<L: Ledger> Desk<'_, L> {
     }
 
     fn settle_effect(&mut self, case: Case) {
-        let Some(app) = self.app(&case.key) else { return };
+        let (Some(app), Some(effect)) = (self.app(&case.key), self.effect(&case.key)) else {
+            return;
+        };
         let original = self.original(&case).and_then(|key| self.home(&key));
         let original = match original {
             Some(Home::Activation(home)) => home.decision.as_ref(),
             _ => None,
         };
         let inheritance = inherit::inherit(app, self.activation_in_force(&case), original);
-        let row = compose::effect_row(&case.home.fact, inheritance);
-        self.decide(case.key, Home::Effect(case.home), row);
+        let row = compose::effect_row(effect, inheritance);
+        self.decide_effect(case.key, row);
     }
 }

@@ -1,13 +1,14 @@
 //! What the steps of a batch hand to each other.
 
+use super::affected::Reach;
 use crate::event::{Activation, Family};
-use crate::ledger::{FactKey, Scan};
+use crate::ledger::FactKey;
 
 /// What stands in the ledger after a batch was admitted, as far as decisions depend on it.
 #[derive(Default)]
 pub struct Settled {
     /// Where the activations stand that the batch's touches can change.
-    pub touch_scans: Vec<Scan>,
+    pub reaches: Vec<Reach>,
     pub activations: Vec<FactKey>,
     pub effects: Vec<FactKey>,
     /// Activations that were replaced, as they were.
@@ -25,10 +26,4 @@ impl Settled {
             }
         }
     }
-}
-
-/// An activation whose effects can change.
-pub struct Changed {
-    pub key: FactKey,
-    pub activation: Activation,
 }

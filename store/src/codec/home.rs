@@ -4,6 +4,7 @@
 //! no further.
 
 use attribution::attribute::{Credit, Decision};
+use attribution::classify::{Member, Walk, Walks};
 use attribution::event::{
     Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch,
 };
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::StoreError;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
@@ -27,6 +28,7 @@ pub fn encode(home: &Home, out: &mut Vec<u8>) {
         Home::Touch(touch) => put_touch(out, touch),
         Home::Activation(home) => {
             put_activation(out, &home.fact);
+            put_walks(out, &home.walks, &Member::of(&home.fact));
             put_present(out, home.present.as_ref());
             put_decision(out, home.decision.as_ref());
         }
@@ -47,11 +49,15 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
     let time = input.some_time()?;
     let home = match family {
         Family::Touch => Home::Touch(Box::new(touch(&mut input, pid, time)?)),
-        Family::Activation => Home::Activation(Box::new(ActivationHome {
-            fact: activation(&mut input, pid, time)?,
-            present: present(&mut input)?,
-            decision: decision(&mut input)?,
-        })),
+        Family::Activation => {
+            let fact = activation(&mut input, pid, time)?;
+            Home::Activation(Box::new(ActivationHome {
+                walks: walks(&mut input, &Member::of(&fact))?,
+                fact,
+                present: present(&mut input)?,
+                decision: decision(&mut input)?,
+            }))
+        }
         Family::Effect => Home::Effect(Box::new(EffectHome {
             fact: effect(&mut input, pid, time)?,
             present: present(&mut input)?,
@@ -172,6 +178,36 @@ fn device(input: &mut Input<'_>) -> Result<Device, StoreError> {
         os: input.boxed()?,
         os_version: input.boxed()?,
     })
+}
+
+/// The activation itself is the end of its walk and most often all of it, so it is not repeated.
+fn put_walks(out: &mut Vec<u8>, walks: &Walks, own: &Member) {
+    put_varint(out, walks.walks.len() as u64);
+    for member in walks.walks.iter().flat_map(|walk| [&walk.install, &walk.real]) {
+        if member == own {
+            put_time(out, None);
+        } else {
+            put_time(out, Some(member.time));
+            put_text(out, &member.id);
+        }
+    }
+    put_varint(out, walks.places.len() as u64);
+    out.extend_from_slice(&walks.places);
+}
+
+fn walks(input: &mut Input<'_>, own: &Member) -> Result<Walks, StoreError> {
+    let mut walks = Walks::default();
+    let member = |input: &mut Input<'_>| match input.time()? {
+        Some(time) => Ok::<_, StoreError>(Member { time, id: input.boxed()? }),
+        None => Ok(own.clone()),
+    };
+    for _ in 0..input.varint()? {
+        walks.walks.push(Walk { install: member(input)?, real: member(input)? });
+    }
+    for _ in 0..input.varint()? {
+        walks.places.push(input.byte()?);
+    }
+    Ok(walks)
 }
 
 fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {

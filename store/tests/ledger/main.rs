@@ -12,6 +12,7 @@ mod reading;
 mod rows;
 
 use adtrail_store::StoreError;
+use attribution::classify::Walks;
 use attribution::event::{EventTime, Fact, Family, Pid};
 use attribution::ledger::{
     ActivationHome, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger, Scan,
@@ -62,6 +63,7 @@ fn home(fact: Fact) -> Home {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
             fact: *fact,
+            walks: Walks::default(),
             decision: None,
             present: None,
         })),

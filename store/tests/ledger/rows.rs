@@ -2,8 +2,9 @@
 
 use adtrail_store::memory::Memory;
 use attribution::attribute::{Credit, Decision};
+use attribution::classify::{Member, Walk, Walks};
 use attribution::compose;
-use attribution::event::{EventTime, Fact, SpreadId};
+use attribution::event::{Activation, EventTime, Fact, SpreadId};
 use attribution::ledger::{DecisionWrite, Home, Present};
 use attribution::row::{InstallType, RejectReason, Status};
 use proptest::prelude::*;
@@ -52,6 +53,7 @@ fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> DecisionWr
     let mut home = home(fact);
     match &mut home {
         Home::Activation(home) => {
+            home.walks = walks(&home.fact);
             home.decision = Some(decision);
             home.present = Some(present);
         }
@@ -59,6 +61,14 @@ fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> DecisionWr
         Home::Touch(_) => {}
     }
     DecisionWrite { key, home, row, replaced }
+}
+
+/// One walk that ends with the activation, and one that it goes on from.
+fn walks(activation: &Activation) -> Walks {
+    let own = Member::of(activation);
+    let other = Member { time: own.time.minus(1), id: "other".into() };
+    let mixed = Walk { install: other, real: own.clone() };
+    Walks { places: vec![0, 1, 0], walks: vec![Walk { install: own.clone(), real: own }, mixed] }
 }
 
 fn commit(ledger: &mut impl Shelf, decisions: impl IntoIterator<Item = DecisionWrite>) {

@@ -26,14 +26,17 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// Up to `max` facts with their identities, and now and then a crowd on one device.
+/// Up to `max` facts with their identities, and now and then a crowd on one device, or many
+/// devices that share an id.
 pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
-    let few = vec(draft(), 1..max);
-    let crowd = (vec(draft(), 1..max), vec(crowded(), 20..60)).prop_map(|(mut few, crowd)| {
+    let few = || vec(draft(), 1..max);
+    let and = |(mut few, crowd): (Vec<Draft>, Vec<Draft>)| {
         few.extend(crowd);
         few
-    });
-    prop_oneof![4 => few, 1 => crowd].prop_map(|drafts| Facts(identified(drafts)))
+    };
+    let crowd = (few(), vec(crowded(), 20..60)).prop_map(and);
+    let shared = (few(), vec(sharing(), 10..60)).prop_map(and);
+    prop_oneof![3 => few(), 1 => crowd, 1 => shared].prop_map(|drafts| Facts(identified(drafts)))
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -64,6 +67,29 @@ fn crowded() -> impl Strategy<Value = Draft> {
             _ => effect(&id, a_and(ms)),
         }
     })
+}
+
+/// Facts of several devices that one or two ids make one, over several windows.
+fn sharing() -> impl Strategy<Value = Draft> {
+    let shared = vec![("imei", "1"), ("imei", "1"), ("android_id", "a"), ("mac", "")];
+    let own = vec!["", "o0", "o1", "o2", "o3", "o4", "o5"];
+    let other = vec![("imei_md5", ""), ("caid", "c"), ("android_id", "a"), ("android_id", "b")];
+    let time = (-4..4i64, -3..3i64, 0..4i64)
+        .prop_map(|(days, minutes, ms)| a_and(days * 30 * DAY + minutes * MINUTE / 2 + ms));
+    (select(shared), select(own), select(other), time, 0..400u32, 0..8u8).prop_map(
+        |(shared, own, other, time, id, what)| {
+            let id = format!("s{id}");
+            let draft = match what {
+                0 => click(&id, time),
+                1 => click(&id, time).retargeting(),
+                2 => effect(&id, time),
+                _ => activation(&id, time),
+            };
+            let ids = [shared, ("oaid", own), other];
+            let known = ids.into_iter().filter(|(_, value)| !value.is_empty());
+            known.fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value))
+        },
+    )
 }
 
 fn touch() -> impl Strategy<Value = Draft> {

@@ -119,10 +119,11 @@ pub fn rows_however(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
     rows
 }
 
-/// Rows are equal in everything.
+/// Rows are equal in everything. Fails with the first difference alone.
 #[track_caller]
 pub fn same(found: &[Shown], expected: &[Shown], how: &str) {
-    let whole =
-        |rows: &[Shown]| -> Vec<String> { rows.iter().map(|row| row.whole.clone()).collect() };
-    assert_eq!(whole(found), whole(expected), "{how}");
+    let whole = |rows: &[Shown], place: usize| rows.get(place).map(|row| row.whole.clone());
+    for place in 0..found.len().max(expected.len()) {
+        assert_eq!(whole(found, place), whole(expected, place), "{how}, row {place}");
+    }
 }

@@ -1,0 +1,316 @@
+//! Classifies the activations that a batch can give another class.
+//!
+//! Every activation keeps the walks that end with it, one per device id, so the next of the
+//! device goes on from the last, however many there were. Only where the ids of one activation
+//! lead to different sets must their walks be made one: from the oldest that is not in the
+//! largest set on.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use foldhash::fast::FixedState;
+
+use super::Desk;
+use super::peers::{ListKey, Peer, Peers};
+use super::settled::Settled;
+use crate::classify::{Class, Member, Walk, Walks};
+use crate::ids::DeviceId;
+use crate::ledger::{FactKey, Ledger};
+use crate::policy::AppPolicy;
+
+/// An activation and its class.
+pub struct Classified {
+    pub key: FactKey,
+    pub class: Class,
+    /// Whether later activations of the device go on from elsewhere than before.
+    pub has_new_walks: bool,
+}
+
+/// Why an activation can not be classified yet.
+#[derive(Default)]
+struct Blocked {
+    /// Lists to read on.
+    lists: Vec<ListKey>,
+    /// Peers that another worker recorded and has not decided on.
+    undecided: Vec<FactKey>,
+}
+
+/// The last activation before another one with one of its ids, and the number of that id's walk.
+type Source = (FactKey, u8);
+
+impl<L: Ledger> Desk<'_, L> {
+    /// The batch's activations, and all that follow one of them or one that it replaced on a
+    /// device, in the order of time.
+    pub fn classify(&mut self, settled: &Settled) -> Result<Vec<Classified>, L::Error> {
+        let mut arrived = settled.activations.clone();
+        loop {
+            let mut peers = Peers::default();
+            let open = self.walkers(&mut peers, &arrived, settled)?;
+            let (classified, undecided) = self.walk_all(&mut peers, open)?;
+            if undecided.is_empty() {
+                return Ok(classified);
+            }
+            arrived.extend(undecided);
+        }
+    }
+
+    /// Whom to walk to, oldest first.
+    fn walkers(
+        &mut self,
+        peers: &mut Peers,
+        arrived: &[FactKey],
+        settled: &Settled,
+    ) -> Result<Vec<FactKey>, L::Error> {
+        self.load(arrived.iter().copied())?;
+        for key in arrived {
+            if let Some(activation) = self.activation(key) {
+                peers.follow(key, activation);
+            }
+        }
+        for (key, activation) in &settled.outgoing_activations {
+            peers.follow(key, activation);
+        }
+        self.read_peers(peers)?;
+        let mut walkers: Vec<(Member, FactKey)> = Vec::new();
+        for key in peers.followers().chain(arrived.iter().copied()).collect::<BTreeSet<_>>() {
+            let Some(activation) = self.activation(&key) else { continue };
+            peers.precede(&key, activation);
+            walkers.push((Member::of(activation), key));
+        }
+        self.read_peers(peers)?;
+        walkers.sort_unstable();
+        Ok(walkers.into_iter().map(|(_, key)| key).collect())
+    }
+
+    fn walk_all(
+        &mut self,
+        peers: &mut Peers,
+        mut open: Vec<FactKey>,
+    ) -> Result<(Vec<Classified>, BTreeSet<FactKey>), L::Error> {
+        let mut classified = Vec::with_capacity(open.len());
+        let mut undecided = BTreeSet::new();
+        while !open.is_empty() && undecided.is_empty() {
+            let mut waiting: HashSet<FactKey, FixedState> = HashSet::default();
+            for key in &open {
+                match self.walk_to(peers, *key, &waiting) {
+                    Ok((class, walks)) => {
+                        let has_new_walks = self.keep_walks(key, walks);
+                        classified.push(Classified { key: *key, class, has_new_walks });
+                    }
+                    Err(blocked) => {
+                        waiting.insert(*key);
+                        blocked.lists.iter().for_each(|list| peers.want(list));
+                        undecided.extend(blocked.undecided);
+                    }
+                }
+            }
+            open.retain(|key| waiting.contains(key));
+            self.read_peers(peers)?;
+        }
+        Ok((classified, undecided))
+    }
+
+    /// The class of one activation and the walks that end with it. Those who wait are blocked
+    /// themselves.
+    fn walk_to(
+        &self,
+        peers: &Peers,
+        key: FactKey,
+        waiting: &HashSet<FactKey, FixedState>,
+    ) -> Result<(Class, Walks), Blocked> {
+        let (Some(app), Some(activation)) = (self.app(&key), self.activation(&key)) else {
+            return Err(Blocked::default());
+        };
+        let walker = Walker { app, member: Member::of(activation), key, peers, waiting };
+        let sources = self.sources(&walker)?;
+        let mut distinct: Vec<(Source, &DeviceId)> = Vec::new();
+        for (source, id) in sources.iter().zip(walker.ids()) {
+            if let Some(source) = source
+                && !distinct.iter().any(|(known, _)| known == source)
+            {
+                distinct.push((*source, id));
+            }
+        }
+        let class = match distinct.as_slice() {
+            [] => walker.step(None).1,
+            [(source, id)] => walker.step(Some(self.walk_of(&walker, &source.0, id)?)).1,
+            _ => self.class_among(&walker, &distinct)?,
+        };
+        Ok((class, self.walks(&walker, &sources)?))
+    }
+
+    /// Per id of the walker, who comes just before it.
+    fn sources(&self, walker: &Walker<'_>) -> Result<Vec<Option<Source>>, Blocked> {
+        let mut sources = Vec::new();
+        let mut blocked = Blocked::default();
+        for id in walker.ids() {
+            match walker.last_before(id, &walker.member) {
+                Ok(None) => sources.push(None),
+                Ok(Some(peer)) => match self.number_of(walker, &peer.key, id) {
+                    Ok(number) => sources.push(Some((peer.key, number))),
+                    Err(other) => blocked.add(other),
+                },
+                Err(other) => blocked.add(other),
+            }
+        }
+        let is_blocked = sources.len() < walker.ids().count();
+        if is_blocked { Err(blocked) } else { Ok(sources) }
+    }
+
+    /// Each id's walk, one step further.
+    fn walks(&self, walker: &Walker<'_>, sources: &[Option<Source>]) -> Result<Walks, Blocked> {
+        let mut walks = Walks::default();
+        let mut numbers: BTreeMap<Option<Source>, u8> = BTreeMap::new();
+        for (source, id) in sources.iter().zip(walker.ids()) {
+            let next = u8::try_from(walks.walks.len()).unwrap_or(u8::MAX);
+            let number = *numbers.entry(*source).or_insert(next);
+            if number == next {
+                let before = match source {
+                    Some((peer, _)) => Some(self.walk_of(walker, peer, id)?),
+                    None => None,
+                };
+                walks.walks.push(walker.step(before).0);
+            }
+            walks.places.push(number);
+        }
+        if walks.walks.len() < 2 {
+            walks.places.clear();
+        }
+        Ok(walks)
+    }
+
+    /// The class by the set of several ids' activations together.
+    fn class_among(
+        &self,
+        walker: &Walker<'_>,
+        distinct: &[(Source, &DeviceId)],
+    ) -> Result<Class, Blocked> {
+        let mut blocked = Blocked::default();
+        for (_, main) in distinct {
+            match self.class_along(walker, main, distinct) {
+                Ok(class) => return Ok(class),
+                Err(other) => blocked.add(other),
+            }
+        }
+        Err(blocked)
+    }
+
+    /// The same, walking along the activations with the main id.
+    fn class_along(
+        &self,
+        walker: &Walker<'_>,
+        main: &DeviceId,
+        distinct: &[(Source, &DeviceId)],
+    ) -> Result<Class, Blocked> {
+        let mut set: Vec<&Peer> = Vec::new();
+        for (_, id) in distinct.iter().filter(|(_, id)| *id != main) {
+            self.add_strangers(walker, main, id, &mut set)?;
+        }
+        let start = set.iter().map(|stranger| &stranger.member).min().cloned();
+        let start = start.unwrap_or_else(|| walker.member.clone());
+        let mut walk = match walker.last_before(main, &start)? {
+            Some(peer) => Some(self.walk_of(walker, &peer.key, main)?.clone()),
+            None => None,
+        };
+        let along = walker.older(main, &walker.member).known;
+        set.extend(along.iter().take_while(|peer| peer.member > start));
+        set.sort_unstable();
+        set.dedup();
+        for peer in set {
+            walk = Some(Walk::step(walk.as_ref(), walker.app, peer.member.clone()).0);
+        }
+        Ok(walker.step(walk.as_ref()).1)
+    }
+
+    /// Adds those with an id who lack the main one.
+    fn add_strangers<'p>(
+        &self,
+        walker: &Walker<'p>,
+        main: &DeviceId,
+        id: &DeviceId,
+        strangers: &mut Vec<&'p Peer>,
+    ) -> Result<(), Blocked> {
+        let older = walker.older(id, &walker.member);
+        for peer in older.known {
+            if !walker.peers.ids(&peer.key).is_some_and(|ids| ids.contains(main)) {
+                strangers.push(peer);
+            } else if self.number_of(walker, &peer.key, main)?
+                == self.number_of(walker, &peer.key, id)?
+            {
+                // From here back both ids lead to the same activations.
+                return Ok(());
+            }
+        }
+        if older.is_whole { Ok(()) } else { Err(walker.unread(id)) }
+    }
+
+    fn walk_of(
+        &self,
+        walker: &Walker<'_>,
+        peer: &FactKey,
+        id: &DeviceId,
+    ) -> Result<&Walk, Blocked> {
+        self.numbered_walk(walker, peer, id).map(|(_, walk)| walk)
+    }
+
+    fn number_of(&self, walker: &Walker<'_>, peer: &FactKey, id: &DeviceId) -> Result<u8, Blocked> {
+        self.numbered_walk(walker, peer, id).map(|(number, _)| number)
+    }
+
+    fn numbered_walk(
+        &self,
+        walker: &Walker<'_>,
+        peer: &FactKey,
+        id: &DeviceId,
+    ) -> Result<(u8, &Walk), Blocked> {
+        if walker.waiting.contains(peer) {
+            return Err(Blocked::default());
+        }
+        self.walk_at(walker.peers, peer, id)
+            .ok_or_else(|| Blocked { undecided: vec![*peer], ..Blocked::default() })
+    }
+}
+
+/// An activation that is being classified.
+struct Walker<'a> {
+    app: &'a AppPolicy,
+    member: Member,
+    key: FactKey,
+    peers: &'a Peers,
+    waiting: &'a HashSet<FactKey, FixedState>,
+}
+
+impl<'a> Walker<'a> {
+    fn ids(&self) -> impl Iterator<Item = &'a DeviceId> {
+        self.peers.ids(&self.key).into_iter().flat_map(|ids| ids.iter())
+    }
+
+    fn step(&self, before: Option<&Walk>) -> (Walk, Class) {
+        Walk::step(before, self.app, self.member.clone())
+    }
+
+    fn older(&self, id: &DeviceId, than: &Member) -> super::peers::Older<'a> {
+        match self.peers.list(self.key.pid, id) {
+            Some(list) => list.before(than),
+            None => super::peers::Older { known: &[], is_whole: true },
+        }
+    }
+
+    fn last_before(&self, id: &DeviceId, than: &Member) -> Result<Option<&'a Peer>, Blocked> {
+        let older = self.older(id, than);
+        match older.known.first() {
+            None if !older.is_whole => Err(self.unread(id)),
+            last => Ok(last),
+        }
+    }
+
+    fn unread(&self, id: &DeviceId) -> Blocked {
+        Blocked { lists: vec![(self.key.pid, id.clone())], ..Blocked::default() }
+    }
+}
+
+impl Blocked {
+    fn add(&mut self, other: Self) {
+        self.lists.extend(other.lists);
+        self.undecided.extend(other.undecided);
+    }
+}

@@ -1,0 +1,177 @@
+//! The activations that share a device id, read newest first and only as far as they are needed.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use super::Desk;
+use super::desk::{NEXT_PAGE, scan};
+use crate::classify::{Member, Walk};
+use crate::event::{Activation, EventTime, Family, Pid};
+use crate::ids::{DeviceId, DeviceIds};
+use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::matching;
+
+/// The device ids whose activations were asked for, and what was read of each.
+#[derive(Default)]
+pub struct Peers {
+    lists: HashMap<ListKey, List, FixedState>,
+    ids: HashMap<FactKey, DeviceIds, FixedState>,
+}
+
+pub type ListKey = (Pid, DeviceId);
+
+/// The activations with one device id.
+pub struct List {
+    scan: Scan,
+    /// Newest first.
+    found: Vec<Peer>,
+    is_read: bool,
+    is_wanted: bool,
+    /// Must be read down to here.
+    floor: EventTime,
+}
+
+/// An activation of a device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    pub member: Member,
+    pub key: FactKey,
+}
+
+impl Peers {
+    /// Asks for those that follow an activation on a device, and for whoever comes before it.
+    pub fn follow(&mut self, key: &FactKey, activation: &Activation) {
+        let ids = DeviceIds::new(&activation.ids);
+        self.ask(key.pid, &ids, EventTime::MAX, activation.time);
+    }
+
+    /// Asks for those before an activation.
+    pub fn precede(&mut self, key: &FactKey, activation: &Activation) {
+        let ids = DeviceIds::new(&activation.ids);
+        self.ask(key.pid, &ids, activation.time, EventTime::MAX);
+        self.ids.insert(*key, ids);
+    }
+
+    fn ask(&mut self, pid: Pid, ids: &DeviceIds, newest: EventTime, floor: EventTime) {
+        for id in ids.iter() {
+            let list = self.lists.entry((pid, id.clone())).or_insert_with(|| {
+                let times = (EventTime::default(), newest);
+                List {
+                    scan: scan(pid, Family::Activation, matching::by_id(id), times),
+                    found: Vec::new(),
+                    is_read: false,
+                    is_wanted: true,
+                    floor,
+                }
+            });
+            list.floor = list.floor.min(floor);
+            if list.scan.after.is_none() {
+                list.scan.newest = list.scan.newest.max(newest);
+            }
+        }
+    }
+
+    pub fn want(&mut self, key: &ListKey) {
+        if let Some(list) = self.lists.get_mut(key) {
+            list.is_wanted = !list.is_read;
+        }
+    }
+
+    pub fn list(&self, pid: Pid, id: &DeviceId) -> Option<&List> {
+        self.lists.get(&(pid, id.clone()))
+    }
+
+    pub fn ids(&self, key: &FactKey) -> Option<&DeviceIds> {
+        self.ids.get(key)
+    }
+
+    /// All that stand at or after the floor of their list.
+    pub fn followers(&self) -> impl Iterator<Item = FactKey> {
+        self.lists.values().flat_map(|list| {
+            list.found.iter().take_while(|peer| peer.member.time >= list.floor).map(|peer| peer.key)
+        })
+    }
+}
+
+impl List {
+    /// Those older than a member, newest first, as far as it is known that none is missing.
+    pub fn before(&self, member: &Member) -> Older<'_> {
+        let start = self.found.partition_point(|peer| peer.member >= *member);
+        let end = match self.reach() {
+            Some(reach) => self.found.partition_point(|peer| peer.member.time > reach),
+            None => self.found.len(),
+        };
+        Older { known: self.found.get(start..end).unwrap_or_default(), is_whole: self.is_read }
+    }
+
+    /// The time down to which, exclusive, nothing is missing; `None` if nothing is at all.
+    fn reach(&self) -> Option<EventTime> {
+        (!self.is_read).then(|| self.scan.after.map_or(EventTime::MAX, |last| last.time))
+    }
+
+    fn take(&mut self, page: &[IndexEntry], peers: Vec<Peer>) {
+        self.is_read = page.len() < self.scan.limit;
+        self.scan.after = page.last().copied().or(self.scan.after);
+        self.scan.limit = NEXT_PAGE;
+        self.found.extend(peers);
+        // The store orders equal times by another hash than the contract.
+        if let Some(first) = page.first() {
+            let start = self.found.partition_point(|peer| peer.member.time > first.time);
+            self.found[start..].sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.is_wanted = self.reach().is_some_and(|reach| reach >= self.floor);
+    }
+}
+
+/// The older part of a list.
+#[derive(Clone, Copy)]
+pub struct Older<'a> {
+    pub known: &'a [Peer],
+    /// Whether nothing comes after what is known.
+    pub is_whole: bool,
+}
+
+impl<L: Ledger> Desk<'_, L> {
+    /// Reads a page of every list that is wanted, until none is.
+    pub fn read_peers(&mut self, peers: &mut Peers) -> Result<(), L::Error> {
+        loop {
+            let mut lists: Vec<(&ListKey, &mut List)> =
+                peers.lists.iter_mut().filter(|(_, list)| list.is_wanted).collect();
+            if lists.is_empty() {
+                return Ok(());
+            }
+            let scans: Vec<Scan> = lists.iter().map(|(_, list)| list.scan).collect();
+            let pages = self.ledger().scan(&scans)?;
+            self.load(pages.iter().flatten().map(|entry| entry.fact))?;
+            for ((key, list), page) in lists.iter_mut().zip(pages) {
+                let found = page.iter().filter_map(|entry| {
+                    let peer = self.peer(entry)?;
+                    let ids = peers.ids.entry(peer.key).or_insert_with(|| self.ids_of(&peer.key));
+                    ids.contains(&key.1).then_some(peer)
+                });
+                let found = found.collect();
+                list.take(&page, found);
+            }
+        }
+    }
+
+    fn peer(&self, entry: &IndexEntry) -> Option<Peer> {
+        let Home::Activation(home) = self.at(entry)? else { return None };
+        Some(Peer { member: Member::of(&home.fact), key: entry.fact })
+    }
+
+    fn ids_of(&self, key: &FactKey) -> DeviceIds {
+        match self.home(key) {
+            Some(Home::Activation(home)) => DeviceIds::new(&home.fact.ids),
+            _ => DeviceIds::default(),
+        }
+    }
+
+    /// The walk of one of a peer's ids down to that peer, and its number; `None` if the peer was
+    /// never decided on.
+    pub fn walk_at(&self, peers: &Peers, key: &FactKey, id: &DeviceId) -> Option<(u8, &Walk)> {
+        let Home::Activation(home) = self.home(key)? else { return None };
+        home.walks.at(peers.ids(key)?.place(id)?)
+    }
+}
