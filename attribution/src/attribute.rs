@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::candidate::{self, CLICK_COUNT_MS, Candidate, Subject, Tier};
+use crate::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, Subject, Tier};
 use crate::classify::Class;
 use crate::event::{EventTime, SpreadId, Touch, TouchKind};
 use crate::ids::DeviceIds;
@@ -31,10 +31,12 @@ pub struct Credit {
 
 /// The touches found so far, and how far each kind of search has come.
 #[derive(Debug, Default)]
-pub struct Evidence {
+pub struct Evidence<'a> {
     /// Each touch once.
-    pub touches: Vec<(Touch, DeviceIds)>,
+    pub touches: Vec<(&'a Touch, &'a DeviceIds)>,
     pub unread: Unread,
+    /// The greatest time at which a click may stand that counts and has not been read yet.
+    pub uncounted: Option<EventTime>,
 }
 
 /// Per tier, the greatest time at which a touch may stand that has not been read yet.
@@ -81,34 +83,34 @@ pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision>
 }
 
 /// Decides, or `None` if a touch that has not been read yet could change the decision.
-pub fn attribute(subject: &Subject<'_>, class: &Class, evidence: &Evidence) -> Option<Decision> {
-    let clicks_by_id = clicks_by_id(subject, evidence);
-    let counts_clicks = subject.app.fraud.clicks_per_device_max > 0;
-    let mut accepted = Vec::new();
-    let mut doubtful = None;
-    for (touch, touch_ids) in &evidence.touches {
-        let Some(candidate) = subject.candidate(touch, touch_ids, class.install_type) else {
-            continue;
-        };
-        if subject.reject_reason(&candidate, &clicks_by_id).is_some() {
-            continue;
-        }
-        if counts_clicks && touch.kind == TouchKind::Click && !is_counted(touch, evidence.unread) {
-            doubtful = doubtful.max(Some(touch.time));
-        }
-        accepted.push(candidate);
-    }
-    if doubtful.is_some() && !accepted.is_empty() {
-        return None;
-    }
+pub fn attribute(
+    subject: &Subject<'_>,
+    class: &Class,
+    evidence: &Evidence<'_>,
+) -> Option<Decision> {
+    let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
+    let candidates = evidence
+        .touches
+        .iter()
+        .filter_map(|(touch, ids)| subject.candidate(touch, ids, class.install_type));
+    let accepted: Vec<_> =
+        candidates.filter(|found| subject.reject_reason(found, &clicks).is_none()).collect();
     let Some(winner) = accepted.iter().max_by_key(|candidate| strength(candidate)) else {
         return evidence.unread.any().is_none().then(|| decision(class, nobody(class)));
     };
     let mut others: Vec<_> =
         accepted.iter().filter(|other| other.touch.id != winner.touch.id).collect();
-    others.sort_by_key(|other| Reverse((other.touch.time, &other.touch.id)));
+    others.sort_unstable_by_key(|other| Reverse((other.touch.time, &other.touch.id)));
     others.truncate(CONTRIBUTORS_MAX);
-    if !is_settled(winner, &others, evidence.unread) {
+    let is_counted = |candidate: &Candidate<'_>| {
+        !subject.counts_clicks()
+            || candidate.touch.kind != TouchKind::Click
+            || is_counted(candidate.touch, evidence.uncounted)
+    };
+    if !is_settled(winner, &others, evidence.unread)
+        || !is_counted(winner)
+        || !others.iter().all(|other| is_counted(other))
+    {
         return None;
     }
     let credit = Credit {
@@ -170,22 +172,9 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
 }
 
 /// Whether all clicks that count against this one have been read.
-fn is_counted(touch: &Touch, unread: Unread) -> bool {
+fn is_counted(touch: &Touch, uncounted: Option<EventTime>) -> bool {
     let is_too_old = |time| touch.time.since(time).is_some_and(|age_ms| age_ms >= CLICK_COUNT_MS);
-    unread.of(Tier::ClickById).is_none_or(is_too_old)
-}
-
-fn clicks_by_id<'a>(subject: &Subject<'_>, evidence: &'a Evidence) -> Vec<&'a Touch> {
-    if subject.app.fraud.clicks_per_device_max == 0 {
-        return Vec::new();
-    }
-    let matches = |touch: &Touch, ids: &DeviceIds| subject.matches(touch, ids).by_id.is_some();
-    evidence
-        .touches
-        .iter()
-        .filter(|(touch, ids)| touch.kind == TouchKind::Click && matches(touch, ids))
-        .map(|(touch, _)| touch)
-        .collect()
+    uncounted.is_none_or(is_too_old)
 }
 
 fn nobody(class: &Class) -> Credit {

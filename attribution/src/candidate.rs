@@ -1,5 +1,7 @@
 //! Candidates for an activation's credit (the contract's sections 3 and 4).
 
+use std::collections::BTreeMap;
+
 use crate::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
 use crate::ids::DeviceIds;
 use crate::matching::{self, Matches};
@@ -79,13 +81,13 @@ impl<'a> Subject<'a> {
         window_ms(self.policy, self.app, touch, is_probabilistic)
     }
 
-    /// Why the candidate may not win, if so; the first rule that applies decides. The touches
-    /// are all that match the activation by id, within [`CLICK_COUNT_MS`] before the candidate
-    /// at least.
+    /// Why the candidate may not win, if so; the first rule that applies decides. Of the clicks
+    /// that match the activation by id, those within [`CLICK_COUNT_MS`] before the candidate must
+    /// have been counted.
     pub fn reject_reason(
         &self,
         candidate: &Candidate<'_>,
-        clicks_by_id: &[&Touch],
+        clicks: &ClickCounts<'_>,
     ) -> Option<RejectReason> {
         let touch = candidate.touch;
         let fraud = &self.app.fraud;
@@ -106,26 +108,54 @@ impl<'a> Subject<'a> {
         if ctit_ms < fraud.ctit_min_ms {
             return Some(RejectReason::CtitTooShort);
         }
-        (touch.kind == TouchKind::Click && self.has_too_many_clicks(touch, clicks_by_id))
-            .then_some(RejectReason::TooManyClicks)
+        let has_too_many = touch.kind == TouchKind::Click
+            && self.counts_clicks()
+            && clicks.before(self.channel(touch.spreadid), touch.time)
+                > self.app.fraud.clicks_per_device_max as usize;
+        has_too_many.then_some(RejectReason::TooManyClicks)
     }
 
-    fn has_too_many_clicks(&self, touch: &Touch, clicks_by_id: &[&Touch]) -> bool {
-        let max = self.app.fraud.clicks_per_device_max as usize;
-        if max == 0 {
-            return false;
-        }
-        let channel = self.channel(touch.spreadid);
-        let counts = |click: &&&Touch| {
-            touch.time.since(click.time).is_some_and(|ms| ms < CLICK_COUNT_MS)
-                && self.channel(click.spreadid) == channel
-        };
-        clicks_by_id.iter().filter(counts).take(max + 1).count() > max
+    pub fn counts_clicks(&self) -> bool {
+        self.app.fraud.clicks_per_device_max > 0
     }
 
     /// The campaign's channel; none if the campaign is not in the catalogue.
-    fn channel(&self, spreadid: SpreadId) -> Option<&str> {
+    fn channel(&self, spreadid: SpreadId) -> Option<&'a str> {
         self.policy.campaign(self.app.pid, spreadid).map(|campaign| &*campaign.channel)
+    }
+}
+
+/// The clicks that match an activation by id, by channel.
+#[derive(Debug, Default)]
+pub struct ClickCounts<'a> {
+    times: BTreeMap<Option<&'a str>, Vec<EventTime>>,
+}
+
+impl<'a> ClickCounts<'a> {
+    /// Of all that were found; none where they are not counted.
+    pub fn new<'t>(
+        subject: &Subject<'a>,
+        touches: impl Iterator<Item = (&'t Touch, &'t DeviceIds)>,
+    ) -> Self {
+        let mut counts = Self::default();
+        if subject.counts_clicks() {
+            for (touch, ids) in touches {
+                if touch.kind == TouchKind::Click && subject.matches(touch, ids).by_id.is_some() {
+                    let channel = subject.channel(touch.spreadid);
+                    counts.times.entry(channel).or_default().push(touch.time);
+                }
+            }
+        }
+        counts.times.values_mut().for_each(|times| times.sort_unstable());
+        counts
+    }
+
+    /// How many clicks of a channel have a time up to this one and not [`CLICK_COUNT_MS`] before.
+    fn before(&self, channel: Option<&str>, time: EventTime) -> usize {
+        let Some(times) = self.times.get(&channel) else { return 0 };
+        let is_too_old =
+            |click: &EventTime| time.since(*click).is_some_and(|ms| ms >= CLICK_COUNT_MS);
+        times.partition_point(|click| *click <= time) - times.partition_point(is_too_old)
     }
 }
 
@@ -142,15 +172,22 @@ pub fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilist
     }
 }
 
-/// The longest window that any touch of a tier can have.
-pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier) -> u64 {
+/// The longest window that any touch of a tier can have, with a lookback of its own or without.
+pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback: bool) -> u64 {
     let widest = policy.widest(app);
+    let own_or = |ms| if has_lookback { LOOKBACK_MAX_MS } else { ms };
     match tier {
-        Tier::ClickById => widest.click_ms.max(LOOKBACK_MAX_MS),
-        Tier::ClickProbabilistic => PROBABILISTIC_CLICK_MAX_MS,
-        Tier::ImpressionById => widest.impression_ms.max(LOOKBACK_MAX_MS),
-        Tier::ImpressionProbabilistic => widest.impression_probabilistic_ms.max(LOOKBACK_MAX_MS),
+        Tier::ClickById => own_or(widest.click_ms),
+        Tier::ClickProbabilistic => widest.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
+        Tier::ImpressionById => own_or(widest.impression_ms),
+        Tier::ImpressionProbabilistic => own_or(widest.impression_probabilistic_ms),
     }
+}
+
+/// How long before an activation a click can be that its decision depends on, if clicks are
+/// counted: as a candidate, or as one too many before a candidate.
+pub fn counted_max_ms(policy: &Policy, app: &AppPolicy) -> u64 {
+    policy.widest(app).click_ms.max(LOOKBACK_MAX_MS) + CLICK_COUNT_MS
 }
 
 /// Whether an activation itself is block-listed.
@@ -180,7 +217,7 @@ fn is_device_blocked(app: &AppPolicy, ids: &DeviceIds) -> bool {
 pub fn reach(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> EventTime {
     let mut reach_ms = window_ms(policy, app, touch, is_probabilistic);
     if app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click && !is_probabilistic {
-        reach_ms = window_max_ms(policy, app, Tier::ClickById) + CLICK_COUNT_MS;
+        reach_ms = counted_max_ms(policy, app);
     }
     touch.time.plus(reach_ms)
 }

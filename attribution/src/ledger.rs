@@ -122,6 +122,8 @@ pub struct FactWrite {
     pub home: Home,
     /// Keys under which the fact is found at its own time.
     pub index: Vec<MatchKey>,
+    /// Entries that lead to no fact. They stay when the fact goes.
+    pub marks: Vec<(MatchKey, IndexEntry)>,
     /// Entries of the fact that this one replaces.
     pub stale: Vec<(MatchKey, EventTime)>,
 }

@@ -1,16 +1,18 @@
 //! The keys by which facts find each other, and whether they really match.
 //!
 //! A key is a hash, so it finds; [`fn@matches`] looks at the values themselves and decides. Touches
-//! are indexed by kind and purpose too: the newest click of a device is the first entry of one
-//! scan, however many impressions the device has seen.
+//! are indexed by class too: the newest click of a device is the first entry of one scan, however
+//! many impressions the device has seen. At a place they are indexed by the kinds of their ids as
+//! well, because those of other devices can not match there, and may be a million.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::event::{Activation, Device, Family, Pid, Purpose, Touch, TouchKind};
-use crate::ids::{self, DeviceId, DeviceIds, IdValue};
-use crate::policy::IpRange;
+use crate::ids::{self, DeviceId, DeviceIds, Forms, IdValue};
+use crate::ledger::IndexEntry;
+use crate::policy::{DAY_MS, IpRange};
 use crate::row::MatchType;
 
 /// A hash of a kind of key and its value.
@@ -28,24 +30,57 @@ pub struct FactKey {
 }
 
 /// The touches that one index scan can find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TouchClass {
     pub kind: TouchKind,
     pub purpose: Purpose,
+    /// Whether the touch brings a lookback of its own.
+    pub has_lookback: bool,
 }
 
 impl TouchClass {
-    pub const ALL: [Self; 4] = [
-        Self { kind: TouchKind::Click, purpose: Purpose::Ua },
-        Self { kind: TouchKind::Click, purpose: Purpose::Retargeting },
-        Self { kind: TouchKind::Impression, purpose: Purpose::Ua },
-        Self { kind: TouchKind::Impression, purpose: Purpose::Retargeting },
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..8).map(Self::from_bits)
+    }
 
     pub fn of(touch: &Touch) -> Self {
-        Self { kind: touch.kind, purpose: touch.purpose }
+        let has_lookback = touch.lookback_ms.is_some();
+        Self { kind: touch.kind, purpose: touch.purpose, has_lookback }
+    }
+
+    fn bits(self) -> u8 {
+        (self.kind as u8) << 2 | (self.purpose as u8) << 1 | u8::from(self.has_lookback)
+    }
+
+    fn from_bits(bits: u8) -> Self {
+        let kind = if bits & 4 == 0 { TouchKind::Impression } else { TouchKind::Click };
+        let purpose = if bits & 2 == 0 { Purpose::Ua } else { Purpose::Retargeting };
+        Self { kind, purpose, has_lookback: bits & 1 != 0 }
     }
 }
+
+/// Touches of one class with ids of the same kinds: at one place they are found by one scan, and
+/// those that contradict an activation for the most part by none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlacedClass {
+    pub class: TouchClass,
+    pub forms: Forms,
+}
+
+impl PlacedClass {
+    fn bits(self) -> u64 {
+        u64::from(self.class.bits()) << 16 | u64::from(self.forms.0)
+    }
+
+    /// What the entry of a mark says.
+    pub fn of_mark(entry: &IndexEntry) -> Self {
+        let bits = entry.fact.tag;
+        Self { class: TouchClass::from_bits((bits >> 16) as u8), forms: Forms(bits as u16) }
+    }
+}
+
+/// Marks have the time of the start of a day.
+pub const MARK_MS: u64 = DAY_MS;
 
 /// The best key by id and the best probabilistic one by which a touch and an activation match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,9 +101,26 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
     let class = TouchClass::of(touch);
     let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
     if probabilistic {
+        let class = PlacedClass { class, forms: ids.forms() };
         keys.extend(probabilistic_keys(&touch.device).map(|key| touch_by_place(class, key)));
     }
     keys
+}
+
+/// What says of the touch's places that touches of its class were there about its time.
+pub fn touch_marks(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
+    let class = PlacedClass { class: TouchClass::of(touch), forms: ids.forms() };
+    let time = touch.time.minus(touch.time.millis() % MARK_MS);
+    let fact =
+        FactKey { family: Family::Touch, id: MatchKey(0), pid: touch.pid, tag: class.bits() };
+    let entry = IndexEntry { time, fact };
+    let has_lookback = touch.lookback_ms.is_some();
+    probabilistic_keys(&touch.device).map(|key| (marks(key, has_lookback), entry)).collect()
+}
+
+/// The key of a place's marks of touches with a lookback of their own, or without.
+pub fn marks(place: MatchKey, has_lookback: bool) -> MatchKey {
+    hash(KeySpace::Marks, u8::from(has_lookback), &place.0.to_be_bytes())
 }
 
 /// Keys under which an activation is found by touches, other activations and effects.
@@ -87,12 +139,15 @@ pub fn activation_index(
 
 /// The key of one class of touches with a device id.
 pub fn touch_by_id(class: TouchClass, id: &DeviceId) -> MatchKey {
-    in_class(class, by_id(id))
+    hash(KeySpace::Class, class.bits(), &by_id(id).0.to_be_bytes())
 }
 
 /// The key of one class of touches with a probabilistic key.
-pub fn touch_by_place(class: TouchClass, key: MatchKey) -> MatchKey {
-    in_class(class, key)
+pub fn touch_by_place(class: PlacedClass, place: MatchKey) -> MatchKey {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&class.bits().to_be_bytes());
+    value[8..].copy_from_slice(&place.0.to_be_bytes());
+    hash(KeySpace::Place, 0, &value)
 }
 
 /// The key of activations and effects with a device id.
@@ -193,16 +248,13 @@ enum KeySpace {
     IpDevice = 4,
     IpUa = 5,
     Class = 6,
+    Place = 7,
+    Marks = 8,
 }
 
 fn hash(space: KeySpace, kind: u8, value: &[u8]) -> MatchKey {
     let seed = (space as u64) << 8 | u64::from(kind);
     MatchKey(xxh3_64_with_seed(value, seed))
-}
-
-fn in_class(class: TouchClass, key: MatchKey) -> MatchKey {
-    let class = (class.kind as u8) << 1 | class.purpose as u8;
-    hash(KeySpace::Class, class, &key.0.to_be_bytes())
 }
 
 fn place_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {

@@ -153,6 +153,10 @@ impl Ledger for Embedded {
             for found_by in &write.index {
                 self.pending.put(family, key::index(*found_by, &write.key, write.home.time()), &id);
             }
+            for (found_by, IndexEntry { time, fact }) in &write.marks {
+                let id = fact.id.0.to_be_bytes();
+                self.pending.put(family, key::index(*found_by, fact, *time), &id);
+            }
         }
         self.pending.sort();
         Ok(Vec::new())

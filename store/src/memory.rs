@@ -66,7 +66,7 @@ impl Ledger for Memory {
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        for FactWrite { key, home, index, stale } in facts {
+        for FactWrite { key, home, index, marks, stale } in facts {
             for (found_by, time) in stale {
                 let stale = IndexEntry { time, fact: key };
                 if let Some(entries) = self.index.get_mut(&(key.family, found_by, key.pid)) {
@@ -74,7 +74,8 @@ impl Ledger for Memory {
                 }
             }
             let entry = IndexEntry { time: home.time(), fact: key };
-            for found_by in index {
+            let entries = index.into_iter().map(|found_by| (found_by, entry)).chain(marks);
+            for (found_by, entry) in entries {
                 self.index
                     .entry((key.family, found_by, key.pid))
                     .and_modify(|entries| entries.insert(entry))

@@ -12,7 +12,7 @@ use crate::canonical;
 use crate::classify::Walks;
 use crate::event::Fact;
 use crate::ids::DeviceIds;
-use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, Ledger};
+use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger};
 use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
 
@@ -94,7 +94,13 @@ impl<L: Ledger> Desk<'_, L> {
             let index = index(&fact, self.policy, app, &mut settled.reaches);
             let home = new_home(fact);
             self.stand(key, &home, settled);
-            return Some(FactWrite { key, home, index, stale: Vec::new() });
+            return Some(FactWrite {
+                key,
+                marks: marks(&home, app),
+                home,
+                index,
+                stale: Vec::new(),
+            });
         };
         let standing = into_fact(known.clone());
         let is_least = canonical::compare(&fact, &standing, &app.key) == Ordering::Less;
@@ -116,7 +122,7 @@ impl<L: Ledger> Desk<'_, L> {
         }
         let home = replace(known, fact);
         self.stand(key, &home, settled);
-        Some(FactWrite { key, home, index: after, stale })
+        Some(FactWrite { key, marks: marks(&home, app), home, index: after, stale })
     }
 
     /// Notes an activation or effect that is to be decided on.
@@ -153,6 +159,16 @@ fn index(fact: &Fact, policy: &Policy, app: &AppPolicy, reaches: &mut Vec<Reach>
             matching::activation_index(activation, &ids, app.probabilistic)
         }
         Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(matching::by_id).collect(),
+    }
+}
+
+/// What the fact leaves at its places.
+fn marks(home: &Home, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
+    match home {
+        Home::Touch(touch) if app.probabilistic => {
+            matching::touch_marks(touch, &DeviceIds::new(&touch.ids))
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! lead to different sets must their walks be made one: from the oldest that is not in the
 //! largest set on.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use foldhash::fast::FixedState;
@@ -184,8 +185,11 @@ impl<L: Ledger> Desk<'_, L> {
         walker: &Walker<'_>,
         distinct: &[(Source, &DeviceId)],
     ) -> Result<Class, Blocked> {
+        let mut mains: Vec<&DeviceId> = distinct.iter().map(|(_, id)| *id).collect();
+        // The id of most activations is the likeliest to be that of all.
+        mains.sort_by_key(|id| Reverse(walker.older(id, &walker.member).known.len()));
         let mut blocked = Blocked::default();
-        for (_, main) in distinct {
+        for main in mains {
             match self.class_along(walker, main, distinct) {
                 Ok(class) => return Ok(class),
                 Err(other) => blocked.add(other),

@@ -56,6 +56,11 @@ impl<'a, L: Ledger> Desk<'a, L> {
         self.homes.insert(key, Some(home));
     }
 
+    /// Makes room: touches are read for a few decisions at a time.
+    pub fn forget_touches(&mut self) {
+        self.homes.retain(|key, _| key.family != Family::Touch);
+    }
+
     /// Makes the homes of all keys available to [`Desk::home`].
     pub fn load(&mut self, keys: impl IntoIterator<Item = FactKey>) -> Result<(), L::Error> {
         let mut missing: Vec<FactKey> =

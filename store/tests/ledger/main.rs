@@ -54,6 +54,7 @@ fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
         key: fact_key(fact.family(), fact.pid(), fact.id()),
         home: home(fact),
         index: keys.iter().copied().map(MatchKey).collect(),
+        marks: Vec::new(),
         stale: Vec::new(),
     }
 }
