@@ -3,6 +3,8 @@
 //! A raw id whose MD5 forms are defined matches through them alone: equal raw values have equal
 //! MD5 values, so one comparison, and one index row, serves both forms.
 
+use std::borrow::Cow;
+
 use md5::{Digest, Md5};
 
 use crate::event::Pairs;
@@ -174,10 +176,10 @@ pub fn shown(received: &Pairs, kind: IdKind) -> Box<str> {
     };
     let raw = of(Form::Raw).and_then(|value| normalise(kind, value));
     let md5 = || match of(Form::Md5).and_then(|value| md5_value(kind, value))?.value {
-        IdValue::Md5(digest) => Some(hex(&digest)),
+        IdValue::Md5(digest) => Some(Cow::from(hex(&digest))),
         IdValue::Raw(_) => None,
     };
-    raw.or_else(md5).unwrap_or_default().into()
+    raw.or_else(md5).unwrap_or_default().as_ref().into()
 }
 
 /// A click id trimmed, or `None` if it identifies nobody.
@@ -193,34 +195,39 @@ fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
         IdKind::Idfa => ids.push(md5(&value)),
         IdKind::Imei => ids.push(md5(&value)),
         IdKind::Oaid | IdKind::Gaid => {
-            let is_lower = !value.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-            ids.push(if is_lower { md5(&value) } else { md5(&value.to_lowercase()) });
+            ids.push(if is_lower(&value) { md5(&value) } else { md5(&value.to_lowercase()) });
         }
         IdKind::AndroidId => ids.extend([md5(&value), md5(&value.to_uppercase())]),
         IdKind::Caid | IdKind::Idfv | IdKind::Mac => {
-            ids.push(DeviceId { kind, value: IdValue::Raw(value.into()) });
+            ids.push(DeviceId { kind, value: IdValue::Raw(value.as_ref().into()) });
         }
     }
 }
 
-fn normalise(kind: IdKind, received: &str) -> Option<String> {
+fn normalise(kind: IdKind, received: &str) -> Option<Cow<'_, str>> {
     let trimmed = received.trim();
     if identifies_nobody(trimmed) {
         return None;
     }
     let normalised = match kind {
-        IdKind::Idfa => uuid(trimmed).unwrap_or_else(|| trimmed.into()).to_uppercase(),
-        IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or_else(|| trimmed.into()),
-        IdKind::Imei | IdKind::AndroidId => trimmed.to_lowercase(),
-        IdKind::Mac => trimmed.replace([':', '-', '.'], "").to_lowercase(),
+        IdKind::Idfa => Cow::from(uuid(trimmed).unwrap_or(trimmed.into()).to_uppercase()),
+        IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or(trimmed.into()),
+        IdKind::Imei | IdKind::AndroidId if is_lower(trimmed) => trimmed.into(),
+        IdKind::Imei | IdKind::AndroidId => trimmed.to_lowercase().into(),
+        IdKind::Mac => trimmed.replace([':', '-', '.'], "").to_lowercase().into(),
         IdKind::Caid | IdKind::Idfv => trimmed.into(),
     };
     // What was hidden by other separators than those that everybody writes.
     (!identifies_nobody(&normalised)).then_some(normalised)
 }
 
+/// Whether lower case would change nothing; text that is not ASCII is left to Unicode's rules.
+fn is_lower(text: &str) -> bool {
+    !text.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
+}
+
 /// The text as a lower-case UUID with dashes, if it is 32 hex digits with or without them.
-fn uuid(text: &str) -> Option<String> {
+fn uuid(text: &str) -> Option<Cow<'_, str>> {
     let dashed = text.len() == 36;
     let is_dash = |index: usize| dashed && matches!(index, 8 | 13 | 18 | 23);
     let well_formed = (dashed || text.len() == 32)
@@ -230,8 +237,8 @@ fn uuid(text: &str) -> Option<String> {
     if !well_formed {
         return None;
     }
-    if dashed && !text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Some(text.to_owned());
+    if dashed && is_lower(text) {
+        return Some(text.into());
     }
     let mut uuid = String::with_capacity(36);
     for digit in text.chars().filter(|digit| *digit != '-') {
@@ -240,14 +247,16 @@ fn uuid(text: &str) -> Option<String> {
         }
         uuid.push(digit.to_ascii_lowercase());
     }
-    Some(uuid)
+    Some(uuid.into())
 }
 
 const NOBODY_WORDS: [&str; 5] = ["0", "null", "unknown", "undefined", "none"];
+const NOBODY_WORD_MAX: usize = "undefined".len();
 
 fn identifies_nobody(trimmed: &str) -> bool {
     trimmed.bytes().all(|byte| matches!(byte, b'0' | b'-' | b':'))
-        || NOBODY_WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word))
+        || (trimmed.len() <= NOBODY_WORD_MAX
+            && NOBODY_WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word)))
 }
 
 fn md5_value(kind: IdKind, received: &str) -> Option<DeviceId> {

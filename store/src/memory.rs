@@ -15,8 +15,9 @@ use crate::{StoreError, codec};
 /// Facts, decisions and rows of one process.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    /// Encoded, as on disk: a third of the memory.
-    homes: HashMap<FactKey, Box<[u8]>, FixedState>,
+    /// Where each home's value is.
+    homes: HashMap<FactKey, Place, FixedState>,
+    values: Values,
     /// Newest first.
     index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
@@ -24,6 +25,22 @@ pub struct Memory {
     /// Room to encode in.
     value: Vec<u8>,
 }
+
+/// Values end to end, encoded as on disk: a third of the memory. A value that is replaced stays
+/// where it was.
+#[derive(Debug, Clone, Default)]
+struct Values {
+    blocks: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    block: u32,
+    start: u32,
+    len: u32,
+}
+
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// The facts under one key: nearly always one.
 #[derive(Debug, Clone)]
@@ -51,7 +68,7 @@ impl Ledger for Memory {
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         let home = |key: &FactKey| {
-            let value = self.homes.get(key);
+            let value = self.homes.get(key).and_then(|place| self.values.get(*place));
             value.map(|value| codec::home::decode(key.family, key.pid, value)).transpose()
         };
         let mut homes = Vec::with_capacity(keys.len());
@@ -110,7 +127,7 @@ impl Memory {
     fn put_home(&mut self, key: FactKey, home: &Home) {
         self.value.clear();
         codec::home::encode(home, &mut self.value);
-        self.homes.insert(key, self.value.as_slice().into());
+        self.homes.insert(key, self.values.push(&self.value));
     }
 
     fn page(&self, scan: &Scan) -> Vec<IndexEntry> {
@@ -127,6 +144,27 @@ impl Memory {
         let rest = entries.get(start..).unwrap_or_default();
         let wanted = rest.iter().take_while(|entry| entry.time >= scan.oldest);
         wanted.take(scan.limit).copied().collect()
+    }
+}
+
+impl Values {
+    fn push(&mut self, value: &[u8]) -> Place {
+        let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= value.len();
+        if !self.blocks.last().is_some_and(has_room) {
+            self.blocks.push(Vec::with_capacity(BLOCK_BYTES.max(value.len())));
+        }
+        let block = self.blocks.len().saturating_sub(1);
+        let mut start = 0;
+        if let Some(block) = self.blocks.last_mut() {
+            start = block.len();
+            block.extend_from_slice(value);
+        }
+        Place { block: block as u32, start: start as u32, len: value.len() as u32 }
+    }
+
+    fn get(&self, place: Place) -> Option<&[u8]> {
+        let start = place.start as usize;
+        self.blocks.get(place.block as usize)?.get(start..start + place.len as usize)
     }
 }
 

@@ -55,28 +55,23 @@ impl<L: Ledger> Desk<'_, L> {
 
     /// Of the messages with one id, the least, in key order; the others are redelivered.
     fn least(&self, facts: Vec<Fact>, report: &mut Report) -> Waiting {
-        let mut order: Vec<(FactKey, usize)> = facts
-            .iter()
-            .enumerate()
-            .filter(|(_, fact)| self.policy.app(fact.pid()).is_some())
-            .map(|(place, fact)| (matching::fact_key(fact.family(), fact.pid(), fact.id()), place))
-            .collect();
-        order.sort_unstable();
-        let mut facts: Vec<Option<Fact>> = facts.into_iter().map(Some).collect();
-        let mut least: Waiting = Vec::with_capacity(order.len());
-        for (key, place) in order {
-            let Some(fact) = facts.get_mut(place).and_then(Option::take) else { continue };
-            match least.last_mut() {
-                Some((last, standing)) if *last == key => {
-                    report.admitted_mut(key.family).redelivered += 1;
-                    let app_key = self.app(&key).map_or("", |app| &app.key);
-                    if canonical::compare(&fact, standing, app_key) == Ordering::Less {
-                        *standing = fact;
-                    }
+        let mut least: Waiting = Vec::with_capacity(facts.len());
+        let known = facts.into_iter().filter(|fact| self.policy.app(fact.pid()).is_some());
+        least.extend(
+            known.map(|fact| (matching::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
+        );
+        least.sort_unstable_by_key(|(key, _)| *key);
+        least.dedup_by(|(key, fact), (standing_key, standing)| {
+            let is_same = key == standing_key;
+            if is_same {
+                report.admitted_mut(key.family).redelivered += 1;
+                let app_key = self.app(key).map_or("", |app| &app.key);
+                if canonical::compare(fact, standing, app_key) == Ordering::Less {
+                    std::mem::swap(fact, standing);
                 }
-                _ => least.push((key, fact)),
             }
-        }
+            is_same
+        });
         least
     }
 

@@ -18,6 +18,9 @@ use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
 use crate::row::Status;
 
+/// Reaches that are looked into together; more would only take room.
+const TOGETHER: usize = 1_024;
+
 /// Where the activations stand that a touch can be credited with, by one of its keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
@@ -34,15 +37,18 @@ impl<L: Ledger> Desk<'_, L> {
     pub fn touched_activations(&mut self, settled: &mut Settled) -> Result<Vec<FactKey>, L::Error> {
         let reaches = &mut settled.reaches;
         reaches.sort_unstable_by_key(|reach| (reach.key, reach.pid, reach.tier, reach.touch_time));
-        let (scans, groups) = scans(reaches);
         let mut near: Vec<(IndexEntry, Reach)> = Vec::new();
-        self.scan_all(&scans, |place, entry| {
-            // If the newest touch before it can not change it, no older one can.
-            let group = groups.get(place).and_then(|group| reaches.get(group.clone()));
-            let group = group.unwrap_or_default();
-            let end = group.partition_point(|reach| reach.touch_time < entry.time);
-            near.extend(end.checked_sub(1).and_then(|last| group.get(last)).map(|r| (entry, *r)));
-        })?;
+        for reaches in reaches.chunks(TOGETHER) {
+            let (scans, groups) = scans(reaches);
+            self.scan_all(&scans, |place, entry| {
+                // If the newest touch before it can not change it, no older one can.
+                let group = groups.get(place).and_then(|group| reaches.get(group.clone()));
+                let group = group.unwrap_or_default();
+                let end = group.partition_point(|reach| reach.touch_time < entry.time);
+                let newest = end.checked_sub(1).and_then(|last| group.get(last));
+                near.extend(newest.map(|reach| (entry, *reach)));
+            })?;
+        }
         self.load(near.iter().map(|(entry, _)| entry.fact))?;
         let mut touched: Vec<_> = near
             .into_iter()
