@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::event::{Activation, Device, Family, Pid, Purpose, Touch, TouchKind};
+use crate::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
 use crate::ids::{self, DeviceId, DeviceIds, Forms, IdValue};
 use crate::ledger::IndexEntry;
 use crate::policy::{DAY_MS, IpRange};
@@ -110,15 +110,17 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 /// What says of the touch's places that touches of its class were there about its time.
 pub fn touch_marks(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
     let class = PlacedClass { class: TouchClass::of(touch), forms: ids.forms() };
-    let time = touch.time.minus(touch.time.millis() % MARK_MS);
-    let fact =
-        FactKey { family: Family::Touch, id: MatchKey(0), pid: touch.pid, tag: class.bits() };
-    let entry = IndexEntry { time, fact };
+    let mark = mark(Family::Touch, touch.pid, touch.time, class.bits());
     let has_lookback = touch.lookback_ms.is_some();
-    probabilistic_keys(&touch.device).map(|key| (marks(key, has_lookback), entry)).collect()
+    probabilistic_keys(&touch.device).map(|place| (marks(place, has_lookback), mark)).collect()
 }
 
-/// The key of a place's marks of touches with a lookback of their own, or without.
+fn mark(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEntry {
+    let time = time.minus(time.millis() % MARK_MS);
+    IndexEntry { time, fact: FactKey { family, id: MatchKey(0), pid, tag } }
+}
+
+/// The key of a place's marks; those of touches with a lookback of their own have another.
 pub fn marks(place: MatchKey, has_lookback: bool) -> MatchKey {
     hash(KeySpace::Marks, u8::from(has_lookback), &place.0.to_be_bytes())
 }
@@ -132,9 +134,22 @@ pub fn activation_index(
     let mut keys: Vec<_> = ids.iter().map(by_id).collect();
     keys.extend(ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
-        keys.extend(probabilistic_keys(&activation.device));
+        let places = probabilistic_keys(&activation.device);
+        keys.extend(places.map(|place| activation_by_place(ids.forms(), place)));
     }
     keys
+}
+
+/// What says of the activation's places that activations with ids of its kinds were there.
+pub fn activation_marks(activation: &Activation, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
+    let forms = u64::from(ids.forms().0);
+    let mark = mark(Family::Activation, activation.pid, activation.time, forms);
+    probabilistic_keys(&activation.device).map(|place| (marks(place, false), mark)).collect()
+}
+
+/// The kinds of ids that an activation's mark tells of.
+pub fn marked_forms(entry: &IndexEntry) -> Forms {
+    Forms(entry.fact.tag as u16)
 }
 
 /// The key of one class of touches with a device id.
@@ -148,6 +163,14 @@ pub fn touch_by_place(class: PlacedClass, place: MatchKey) -> MatchKey {
     value[..8].copy_from_slice(&class.bits().to_be_bytes());
     value[8..].copy_from_slice(&place.0.to_be_bytes());
     hash(KeySpace::Place, 0, &value)
+}
+
+/// The key of activations with a probabilistic key and ids of these kinds.
+pub fn activation_by_place(forms: Forms, place: MatchKey) -> MatchKey {
+    let mut value = [0; 10];
+    value[..2].copy_from_slice(&forms.0.to_be_bytes());
+    value[2..].copy_from_slice(&place.0.to_be_bytes());
+    hash(KeySpace::Place, 1, &value)
 }
 
 /// The key of activations and effects with a device id.

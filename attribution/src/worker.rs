@@ -25,7 +25,7 @@ use crate::event::{Fact, Family};
 use crate::ledger::{DecisionWrite, Ledger, Position, Present};
 use crate::policy::Policy;
 use crate::row::Status;
-use affected::Reach;
+use affected::Reaches;
 use desk::Desk;
 use settled::Settled;
 
@@ -35,7 +35,7 @@ pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
     /// Room for a batch's reaches, kept from one to the next: it is a megabyte.
-    reaches: Vec<Reach>,
+    reaches: Reaches,
 }
 
 /// What has arrived together, and the positions after it.
@@ -66,7 +66,7 @@ pub struct Admitted {
 
 impl<L: Ledger> Worker<L> {
     pub fn new(ledger: L, policy: Arc<Policy>) -> Self {
-        Self { ledger, policy, reaches: Vec::new() }
+        Self { ledger, policy, reaches: Reaches::default() }
     }
 
     pub fn ledger(&self) -> &L {

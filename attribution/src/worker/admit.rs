@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use super::affected::{Reach, add_reaches};
+use super::affected::{Reaches, add_reaches};
 use super::settled::Settled;
 use super::{Desk, Report};
 use crate::canonical;
@@ -25,7 +25,7 @@ impl<L: Ledger> Desk<'_, L> {
     pub fn admit(
         &mut self,
         facts: Vec<Fact>,
-        mut reaches: Vec<Reach>,
+        mut reaches: Reaches,
         report: &mut Report,
     ) -> Result<Settled, L::Error> {
         reaches.clear();
@@ -142,11 +142,11 @@ fn count(key: FactKey, is_known: bool, report: &mut Report) {
 
 /// The keys that a fact is found by. Where the activations stand that a touch can change is
 /// added to the reaches; one too many does no harm.
-fn index(fact: &Fact, policy: &Policy, app: &AppPolicy, reaches: &mut Vec<Reach>) -> Vec<MatchKey> {
+fn index(fact: &Fact, policy: &Policy, app: &AppPolicy, reaches: &mut Reaches) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_reaches(reaches, touch.pid, (touch, &ids), policy, app);
+            add_reaches(reaches, (touch, &ids), policy, app);
             matching::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
@@ -162,6 +162,9 @@ fn marks(home: &Home, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     match home {
         Home::Touch(touch) if app.probabilistic => {
             matching::touch_marks(touch, &DeviceIds::new(&touch.ids))
+        }
+        Home::Activation(home) if app.probabilistic => {
+            matching::activation_marks(&home.fact, &DeviceIds::new(&home.fact.ids))
         }
         _ => Vec::new(),
     }

@@ -1,6 +1,7 @@
 //! What else a batch can change besides its own events.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
@@ -11,19 +12,26 @@ use super::settled::Settled;
 use crate::attribute::{self, Decision};
 use crate::candidate::{self, Tier};
 use crate::event::{Activation, EventTime, Family, Pid, Touch};
-use crate::ids::DeviceIds;
+use crate::ids::{DeviceIds, Forms};
 use crate::inherit;
 use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
-use crate::matching::{self, MatchKey};
+use crate::matching::{self, MARK_MS, MatchKey};
 use crate::policy::{AppPolicy, Policy};
 use crate::row::Status;
 
 /// Reaches that are looked into together; more would only take room.
 const TOGETHER: usize = 1_024;
 
-/// Where the activations stand that a touch can be credited with, by one of its keys.
+/// Where the activations stand that the batch's touches can be credited with.
+#[derive(Debug, Default)]
+pub struct Reaches {
+    by_key: Vec<Reach>,
+    by_place: Vec<PlaceReach>,
+}
+
+/// The activations that a touch can meet by one of its keys.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+struct Reach {
     pid: Pid,
     key: MatchKey,
     /// That the touch has if it meets an activation by this key.
@@ -32,23 +40,43 @@ pub struct Reach {
     newest: EventTime,
 }
 
+/// The activations that a touch can meet at a place: those with ids of none of its kinds.
+#[derive(Debug, Clone, Copy)]
+struct PlaceReach {
+    /// With the place itself as its key.
+    reach: Reach,
+    forms: Forms,
+}
+
+impl Reaches {
+    pub fn clear(&mut self) {
+        self.by_key.clear();
+        self.by_place.clear();
+    }
+}
+
+impl Reach {
+    fn group(&self) -> (MatchKey, Pid, Tier) {
+        (self.key, self.pid, self.tier)
+    }
+}
+
+impl PlaceReach {
+    /// Where the marks of the place are.
+    fn marks(&self) -> Reach {
+        let key = matching::marks(self.reach.key, false);
+        Reach { key, touch_time: self.reach.touch_time.minus(MARK_MS), ..self.reach }
+    }
+}
+
 impl<L: Ledger> Desk<'_, L> {
     /// The activations that a touch of the batch can change.
     pub fn touched_activations(&mut self, settled: &mut Settled) -> Result<Vec<FactKey>, L::Error> {
-        let reaches = &mut settled.reaches;
-        reaches.sort_unstable_by_key(|reach| (reach.key, reach.pid, reach.tier, reach.touch_time));
-        let mut near: Vec<(IndexEntry, Reach)> = Vec::new();
-        for reaches in reaches.chunks(TOGETHER) {
-            let (scans, groups) = scans(reaches);
-            self.scan_all(&scans, |place, entry| {
-                // If the newest touch before it can not change it, no older one can.
-                let group = groups.get(place).and_then(|group| reaches.get(group.clone()));
-                let group = group.unwrap_or_default();
-                let end = group.partition_point(|reach| reach.touch_time < entry.time);
-                let newest = end.checked_sub(1).and_then(|last| group.get(last));
-                near.extend(newest.map(|reach| (entry, *reach)));
-            })?;
-        }
+        let Reaches { by_key, by_place } = &mut settled.reaches;
+        let mut near = Vec::new();
+        self.add_near(by_key, &mut near)?;
+        let mut marked = self.marked(by_place)?;
+        self.add_near(&mut marked, &mut near)?;
         self.load(near.iter().map(|(entry, _)| entry.fact))?;
         let mut touched: Vec<_> = near
             .into_iter()
@@ -58,6 +86,50 @@ impl<L: Ledger> Desk<'_, L> {
         touched.sort_unstable();
         touched.dedup();
         Ok(touched)
+    }
+
+    /// Adds the activations within reach, each with the newest touch before it: if that can not
+    /// change it, no older one can.
+    fn add_near(
+        &mut self,
+        reaches: &mut [Reach],
+        near: &mut Vec<(IndexEntry, Reach)>,
+    ) -> Result<(), L::Error> {
+        reaches.sort_unstable_by_key(|reach| (reach.group(), reach.touch_time));
+        for reaches in reaches.chunks(TOGETHER) {
+            let (scans, groups) = scans(reaches);
+            self.scan_all(&scans, |place, entry| {
+                let group = groups.get(place).and_then(|group| reaches.get(group.clone()));
+                let group = group.unwrap_or_default();
+                let end = group.partition_point(|reach| reach.touch_time < entry.time);
+                let newest = end.checked_sub(1).and_then(|last| group.get(last));
+                near.extend(newest.map(|reach| (entry, *reach)));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The reaches at places as such by the keys of what is marked there.
+    fn marked(&mut self, by_place: &mut [PlaceReach]) -> Result<Vec<Reach>, L::Error> {
+        by_place.sort_unstable_by_key(|at| (at.reach.group(), at.reach.touch_time));
+        let mut reaches = Vec::new();
+        for by_place in by_place.chunks(TOGETHER) {
+            let marks: Vec<Reach> = by_place.iter().map(PlaceReach::marks).collect();
+            let (scans, groups) = scans(&marks);
+            let mut found: BTreeSet<(usize, Forms)> = BTreeSet::new();
+            self.scan_all(&scans, |scan, entry| {
+                found.insert((scan, matching::marked_forms(&entry)));
+            })?;
+            for (scan, marked) in found {
+                let group = groups.get(scan).and_then(|group| by_place.get(group.clone()));
+                let met = group.unwrap_or_default().iter().filter(|at| !at.forms.meet(marked));
+                reaches.extend(met.map(|PlaceReach { reach, .. }| Reach {
+                    key: matching::activation_by_place(marked, reach.key),
+                    ..*reach
+                }));
+            }
+        }
+        Ok(reaches)
     }
 
     fn can_change(&self, entry: &IndexEntry, reach: &Reach) -> bool {
@@ -138,33 +210,41 @@ fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
 
 /// Adds where the activations stand that a touch can be credited with.
 pub fn add_reaches(
-    reaches: &mut Vec<Reach>,
-    pid: Pid,
+    reaches: &mut Reaches,
     (touch, ids): (&Touch, &DeviceIds),
     policy: &Policy,
     app: &AppPolicy,
 ) {
-    let mut add = |key, is_probabilistic| {
-        let newest = candidate::reach(policy, app, touch, is_probabilistic);
+    let reach = |key, newest, is_probabilistic| {
         let tier = Tier::of(touch.kind, is_probabilistic);
-        reaches.push(Reach { pid, key, tier, touch_time: touch.time, newest });
+        Reach { pid: touch.pid, key, tier, touch_time: touch.time, newest }
     };
-    ids.iter().for_each(|id| add(matching::by_id(id), false));
-    add(matching::by_click_id(&touch.id), false);
+    let by_id = candidate::reach(policy, app, touch, false);
+    let by_place = candidate::reach(policy, app, touch, true);
+    // What is too old for a match by id can still match by its place.
+    let newest = if app.probabilistic { by_id.max(by_place) } else { by_id };
+    let keys = ids.iter().map(matching::by_id);
+    reaches.by_key.extend(keys.map(|key| reach(key, newest, false)));
+    reaches.by_key.push(reach(matching::by_click_id(&touch.id), newest, false));
     if app.probabilistic {
-        matching::probabilistic_keys(&touch.device).for_each(|key| add(key, true));
+        let places = matching::probabilistic_keys(&touch.device);
+        reaches.by_place.extend(
+            places.map(|place| PlaceReach {
+                reach: reach(place, by_place, true),
+                forms: ids.forms(),
+            }),
+        );
     }
 }
 
 /// The scans of sorted reaches, and of each the reaches that it is for.
-fn scans(reaches: &[Reach]) -> (Vec<Scan>, Vec<std::ops::Range<usize>>) {
+fn scans(reaches: &[Reach]) -> (Vec<Scan>, Vec<Range<usize>>) {
     let mut scans: Vec<Scan> = Vec::with_capacity(reaches.len());
-    let mut groups: Vec<std::ops::Range<usize>> = Vec::with_capacity(reaches.len());
-    let group = |reach: &Reach| (reach.key, reach.pid, reach.tier);
+    let mut groups: Vec<Range<usize>> = Vec::with_capacity(reaches.len());
     for (place, reach) in reaches.iter().enumerate() {
         let oldest = reach.touch_time.plus(1);
         if let (Some(scan), Some(range)) = (scans.last_mut(), groups.last_mut())
-            && reaches.get(range.start).is_some_and(|first| group(first) == group(reach))
+            && reaches.get(range.start).is_some_and(|first| first.group() == reach.group())
             && oldest <= scan.newest
         {
             scan.newest = scan.newest.max(reach.newest);

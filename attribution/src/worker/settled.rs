@@ -1,6 +1,6 @@
 //! What the steps of a batch hand to each other.
 
-use super::affected::Reach;
+use super::affected::Reaches;
 use crate::event::{Activation, Family};
 use crate::ledger::FactKey;
 
@@ -8,7 +8,7 @@ use crate::ledger::FactKey;
 #[derive(Default)]
 pub struct Settled {
     /// Where the activations stand that the batch's touches can change.
-    pub reaches: Vec<Reach>,
+    pub reaches: Reaches,
     pub activations: Vec<FactKey>,
     pub effects: Vec<FactKey>,
     /// Activations that were replaced, as they were.

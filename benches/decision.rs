@@ -1,0 +1,184 @@
+//! What one decision costs when the device or the address behind it has a long history: one
+//! event a batch, committed to the embedded store, as when Kafka is read to its end.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
+
+mod support;
+
+// The binary's allocator is the library's: without a use of it, it would not be linked.
+use adtrail as _;
+
+use std::time::Instant;
+
+use attribution::worker::{Batch, Worker};
+use serde_json::{Value, json};
+use store::embedded::Embedded;
+use support::{START_MS, count, memory_mib};
+
+/// Every activation is an install of its own in the first app, so that it can be any touch's.
+const SETTINGS: &str = r#"
+[attribution]
+correction_horizon = "off"
+probabilistic = true
+
+[[apps]]
+pid = 1
+key = "apart"
+[apps.attribution]
+duplicate_within = "0s"
+reattribution_window = "0s"
+
+[[apps]]
+pid = 2
+key = "together"
+"#;
+
+const BATCH: usize = 5_000;
+const DAY_MS: u64 = 86_400_000;
+const NOW_MS: u64 = START_MS + 7 * DAY_MS;
+
+/// A kind of history, and the event that comes after it.
+struct Shape {
+    name: &'static str,
+    /// The history's `n`th event of `of`.
+    past: fn(&str, u64, u64) -> Value,
+    /// The `n`th event that is measured.
+    next: fn(&str, u64) -> Value,
+    sizes: [u64; 3],
+}
+
+const MILLION: [u64; 3] = [1, 1_000, 1_000_000];
+
+const SHAPES: [Shape; 6] = [
+    Shape {
+        name: "an activation of a device with that many clicks",
+        past: |key, n, of| click(key, n, of, json!({"oaid": key}), ""),
+        next: |key, n| activation("apart", key, n, json!({"oaid": key}), ""),
+        sizes: MILLION,
+    },
+    Shape {
+        name: "an activation at an address with that many clicks without ids",
+        past: |key, n, of| click(key, n, of, json!({}), &address(key)),
+        next: |key, n| {
+            activation("apart", key, n, json!({"oaid": format!("{key} {n}")}), &address(key))
+        },
+        sizes: MILLION,
+    },
+    Shape {
+        name: "an activation at an address with that many clicks of other devices",
+        past: |key, n, of| click(key, n, of, json!({"oaid": format!("{key} p{n}")}), &address(key)),
+        next: |key, n| {
+            activation("apart", key, n, json!({"oaid": format!("{key} {n}")}), &address(key))
+        },
+        sizes: MILLION,
+    },
+    Shape {
+        name: "an activation of a device id with that many activations",
+        past: |key, n, of| past_activation(key, n, of),
+        next: |key, n| {
+            activation("together", key, n, json!({"imei": key, "oaid": format!("{key} {n}")}), "")
+        },
+        sizes: [1, 1_000, 100_000],
+    },
+    Shape {
+        name: "a click an hour late on a device with that many clicks, activated after it",
+        past: |key, n, of| match n {
+            0 => activation("apart", key, 0, json!({"oaid": key}), ""),
+            _ => click(key, n, of, json!({"oaid": key}), ""),
+        },
+        next: |key, n| late_click(key, n, json!({"oaid": key}), ""),
+        sizes: MILLION,
+    },
+    Shape {
+        name: "a click an hour late of another device, at an address with that many activations",
+        past: |key, n, _| {
+            activation("apart", key, n, json!({"oaid": format!("{key} {n}")}), &address(key))
+        },
+        next: |key, n| {
+            late_click(key, n, json!({"oaid": format!("{key} late {n}")}), &address(key))
+        },
+        sizes: [1, 1_000, 10_000],
+    },
+];
+
+fn main() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = config::parse(SETTINGS).expect("the settings are valid");
+    let settings =
+        config::Store { path: folder.path().join("store"), partitions: 64, retention_ms: None };
+    let store = Embedded::open(&settings, &config.policy).expect("the store opens");
+    let mut worker = Worker::new(store, config.policy.clone());
+    let most = count("ADTRAIL_BENCH_TOUCHES", 1_000_000);
+    let rounds = count("ADTRAIL_BENCH_DECISIONS", 2_000) as u64;
+    let mut process = |events: Vec<Value>| {
+        let facts = events.iter().map(|event| {
+            ingest::wire::decode(event.to_string().as_bytes(), None, &config.policy)
+                .expect("a good event")
+        });
+        let facts = facts.collect();
+        let start = Instant::now();
+        worker.process(Batch { facts, positions: Vec::new() }).expect("the store works");
+        start.elapsed().as_nanos() as f64 / 1e3
+    };
+    println!("microseconds from an event to its committed decision, {rounds} events of each");
+    for (number, shape) in SHAPES.iter().enumerate() {
+        println!("\n{}:", shape.name);
+        println!("{:>12} {:>10} {:>10} {:>22}", "history", "p50", "p99", "p99 to that of 1");
+        let sizes = shape.sizes.map(|size| size.min(most as u64));
+        let keys = sizes.map(|size| format!("{number}-{size}"));
+        for (size, key) in sizes.iter().zip(&keys) {
+            let all: Vec<u64> = (0..*size).collect();
+            for part in all.chunks(BATCH) {
+                process(part.iter().map(|n| (shape.past)(key, *n, *size)).collect());
+            }
+        }
+        let mut times = sizes.map(|_| Vec::new());
+        for round in 0..rounds {
+            for (key, times) in keys.iter().zip(&mut times) {
+                times.push(process(vec![(shape.next)(key, round)]));
+            }
+        }
+        let mut first_p99 = None;
+        for (size, times) in sizes.iter().zip(&mut times) {
+            times.sort_by(f64::total_cmp);
+            let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+            let (p50, p99) = (at(0.5), at(0.99));
+            let ratio = p99 / *first_p99.get_or_insert(p99);
+            println!("{size:>12} {p50:>10.0} {p99:>10.0} {ratio:>22.1}");
+        }
+    }
+    println!(
+        "\nRSS {} MiB, at most {} MiB",
+        memory_mib(std::process::id()).0,
+        memory_mib(std::process::id()).1
+    );
+}
+
+/// A click of the last day, the newest a minute before the first activation.
+fn click(key: &str, n: u64, of: u64, ids: Value, ip: &str) -> Value {
+    let time = NOW_MS - 60_000 - n * (DAY_MS / 2) / of;
+    json!({"type": "click", "app": "apart", "click_id": format!("{key} {n}"), "spreadid": 7,
+           "time": time, "ids": ids, "ip": ip, "ua": "agent"})
+}
+
+fn late_click(key: &str, n: u64, ids: Value, ip: &str) -> Value {
+    json!({"type": "click", "app": "apart", "click_id": format!("{key} late {n}"), "spreadid": 7,
+           "time": NOW_MS - 3_600_000 + n, "ids": ids, "ip": ip, "ua": "agent"})
+}
+
+fn past_activation(key: &str, n: u64, of: u64) -> Value {
+    let ids = json!({"imei": key, "oaid": format!("{key} p{n}")});
+    json!({"type": "activation", "app": "together", "event_id": format!("{key} p{n}"),
+           "time": NOW_MS - (of - n) * 100, "ids": ids})
+}
+
+fn activation(app: &str, key: &str, n: u64, ids: Value, ip: &str) -> Value {
+    json!({"type": "activation", "app": app, "event_id": format!("{key} {n}"),
+           "time": NOW_MS + n, "ids": ids, "ip": ip, "ua": "agent"})
+}
+
+/// An address for a key.
+fn address(key: &str) -> String {
+    let sum = key.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    format!("203.{}.{}.{}", sum >> 16 & 0xff, sum >> 8 & 0xff, sum & 0xff)
+}
