@@ -31,6 +31,8 @@ pub enum Command {
     Demo(Demo),
     /// Write an app's rows as CSV, without the service or beside it
     Download(Download),
+    /// Tell why an activation is credited as it is, without the service or beside it
+    Explain(Explain),
     /// Attribute the events of files, without Kafka and without a server
     ///
     /// Lines that are no events are named on standard error and left out. The rows of all others
@@ -90,6 +92,28 @@ pub struct Download {
     /// File to write; without it standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// The app's key
+    #[arg(long, value_name = "KEY")]
+    pub app: String,
+
+    /// The activation's event id, as its row shows it
+    #[arg(long, value_name = "EVENT_ID")]
+    pub activation: String,
+
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Files to attribute and look into, instead of the store, as with replay
+    #[arg(value_name = "EVENTS.ndjson")]
+    pub events: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 pub mod check_config;
 pub mod download;
+pub mod explain;
 pub mod replay;
 pub mod run;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command};
-use adtrail::commands::{check_config, download, replay, run};
+use adtrail::commands::{check_config, download, explain, replay, run};
 use adtrail::{demo, telemetry};
 use clap::Parser;
 
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Command::Run(settings) => run::run(settings),
         Command::Demo(options) => demo::run(options),
         Command::Download(options) => download::run(options),
+        Command::Explain(options) => explain::run(options),
         Command::Replay(options) => replay::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
 use crate::ids::DeviceIds;
 use crate::matching::{self, Matches};
-use crate::policy::{AppPolicy, LOOKBACK_MAX_MS, PROBABILISTIC_CLICK_MAX_MS, Policy};
+use crate::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_CLICK_MAX_MS, Policy};
 use crate::row::{InstallType, MatchType, RejectReason};
 
 /// The time before a click within which a device's other clicks count.
@@ -159,17 +159,37 @@ impl<'a> ClickCounts<'a> {
     }
 }
 
+/// How long before an activation a touch may be, and who says so: a level of the settings, or
+/// nobody but the touch itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub ms: u64,
+    pub origin: Option<Origin>,
+}
+
 /// How long before an activation the touch may be.
-pub fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> u64 {
-    let own_ms = touch.lookback_ms.map(|ms| ms.min(LOOKBACK_MAX_MS));
+pub fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
     let windows =
         policy.campaign(app.pid, touch.spreadid).map_or(&app.windows, |campaign| &campaign.windows);
+    let own = touch.lookback_ms.map(|ms| Window { ms: ms.min(LOOKBACK_MAX_MS), origin: None });
+    let [click, click_probabilistic, impression, impression_probabilistic] = windows.origins;
+    let set = |ms, origin| Window { ms, origin: Some(origin) };
     match Tier::of(touch.kind, is_probabilistic) {
-        Tier::ClickById => own_ms.unwrap_or(windows.click_ms),
-        Tier::ClickProbabilistic => windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
-        Tier::ImpressionById => own_ms.unwrap_or(windows.impression_ms),
-        Tier::ImpressionProbabilistic => own_ms.unwrap_or(windows.impression_probabilistic_ms),
+        Tier::ClickById => own.unwrap_or(set(windows.click_ms, click)),
+        Tier::ClickProbabilistic => {
+            let ms = windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS);
+            set(ms, click_probabilistic)
+        }
+        Tier::ImpressionById => own.unwrap_or(set(windows.impression_ms, impression)),
+        Tier::ImpressionProbabilistic => {
+            let by_settings = set(windows.impression_probabilistic_ms, impression_probabilistic);
+            own.unwrap_or(by_settings)
+        }
     }
+}
+
+fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> u64 {
+    window(policy, app, touch, is_probabilistic).ms
 }
 
 /// The longest window that any touch of a tier can have, with a lookback of its own or without.

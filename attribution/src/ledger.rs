@@ -15,20 +15,9 @@ pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
 use crate::row::{Row, Status};
 
-/// A store of facts, decisions, rows and Kafka positions.
-///
-/// One worker calls one ledger from one thread; other workers may write the same store through
-/// ledgers of their own.
-pub trait Ledger {
+/// The facts of a store, and how they are found.
+pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
-
-    /// Whether other workers may write the same store meanwhile. What a worker has read can then
-    /// be outdated when it commits, so it decides again until nothing differs any more, and
-    /// gives the positions with the last commit.
-    const SHARED: bool = false;
-
-    /// The next offset to read of every partition that was ever committed.
-    fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
     /// The homes of the keys, in their order, recorded but uncommitted facts included.
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, Self::Error>;
@@ -36,6 +25,20 @@ pub trait Ledger {
     /// The index entries of each scan, newest first, at most its limit; recorded but uncommitted
     /// facts included. Entries can be stale.
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, Self::Error>;
+}
+
+/// A store of facts, decisions, rows and Kafka positions.
+///
+/// One worker calls one ledger from one thread; other workers may write the same store through
+/// ledgers of their own.
+pub trait Ledger: Facts {
+    /// Whether other workers may write the same store meanwhile. What a worker has read can then
+    /// be outdated when it commits, so it decides again until nothing differs any more, and
+    /// gives the positions with the last commit.
+    const SHARED: bool = false;
+
+    /// The next offset to read of every partition that was ever committed.
+    fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
     /// Makes facts readable, for this worker and, where the store is shared, for all. Gives back
     /// the facts whose home another worker changed since it was read: settle these again.
@@ -95,6 +98,8 @@ pub struct ActivationHome {
     /// What the next activations of its devices go on from; none before the first decision.
     pub walks: Walks,
     pub decision: Option<Decision>,
+    /// The decision that this one took the place of, for whoever asks why; nothing depends on it.
+    pub previous: Option<Decision>,
     pub present: Option<Present>,
 }
 

@@ -4,9 +4,11 @@
 //! so that a decision looks up one struct and not a chain of overrides.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::event::{Pid, SpreadId};
 use crate::ids::DeviceId;
@@ -48,16 +50,30 @@ pub struct AppPolicy {
 }
 
 /// How long before an activation a touch may have been, by kind and key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Windows {
     pub click_ms: u64,
     pub click_probabilistic_ms: u64,
     pub impression_ms: u64,
     pub impression_probabilistic_ms: u64,
+    /// Where each of these comes from, in their order.
+    pub origins: [Origin; 4],
+}
+
+/// The level of the settings that gave a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Origin {
+    #[default]
+    Default,
+    /// `[attribution]`.
+    AllApps,
+    App,
+    Channel,
+    Campaign,
 }
 
 /// What the effects of an uncredited reinstall carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReinstallEffects {
     /// The credit of the install before it.
     Original,
@@ -76,7 +92,7 @@ pub struct Campaign {
 }
 
 /// Rules that keep bad touches from winning.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Fraud {
     /// 0: off.
     pub ctit_min_ms: u64,
@@ -90,7 +106,7 @@ pub struct Fraud {
 }
 
 /// A CIDR range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IpRange {
     pub network: IpAddr,
     pub prefix_bits: u8,
@@ -103,11 +119,21 @@ impl Default for Windows {
             click_probabilistic_ms: PROBABILISTIC_CLICK_MAX_MS,
             impression_ms: DAY_MS,
             impression_probabilistic_ms: 6 * HOUR_MS,
+            origins: [Origin::Default; 4],
         }
     }
 }
 
 impl Windows {
+    fn lengths(&self) -> [u64; 4] {
+        [
+            self.click_ms,
+            self.click_probabilistic_ms,
+            self.impression_ms,
+            self.impression_probabilistic_ms,
+        ]
+    }
+
     fn max(&self, other: &Self) -> Self {
         Self {
             click_ms: self.click_ms.max(other.click_ms),
@@ -116,6 +142,7 @@ impl Windows {
             impression_probabilistic_ms: self
                 .impression_probabilistic_ms
                 .max(other.impression_probabilistic_ms),
+            origins: self.origins,
         }
     }
 }
@@ -181,6 +208,30 @@ impl Policy {
     /// The longest of each window that any campaign of the app has.
     pub fn widest(&self, app: &AppPolicy) -> Windows {
         self.widest.get(&app.pid).copied().unwrap_or(app.windows)
+    }
+
+    /// A hash of all that decisions depend on: equal for settings that mean the same, however they
+    /// are written.
+    pub fn version(&self) -> u64 {
+        let mut apps: Vec<_> = self.apps.values().collect();
+        apps.sort_unstable_by_key(|app| app.pid);
+        let mut campaigns: Vec<_> = self.campaigns.values().collect();
+        campaigns.sort_unstable_by_key(|campaign| campaign.spreadid);
+        let mut hasher = Xxh3Default::new();
+        for app in apps {
+            let times = [
+                app.reattribution_window_ms,
+                app.duplicate_within_ms,
+                app.clock_skew_ms,
+                app.effect_window_ms,
+            ];
+            let rules = (app.probabilistic, app.correction_horizon_ms, app.reinstall_effects);
+            (app.pid, &app.key, app.windows.lengths(), times, rules, &app.fraud).hash(&mut hasher);
+        }
+        for Campaign { spreadid, pid, channel, windows, name: _ } in campaigns {
+            (spreadid, pid, channel, windows.lengths()).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// All campaigns, in no order.

@@ -73,7 +73,7 @@ pub enum MatchType {
     IpUa,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RejectReason {
     Blocked,
     ClickInjection,

@@ -15,8 +15,10 @@ mod affected;
 mod classes;
 mod desk;
 mod effects;
+mod explain;
 mod peers;
 mod settled;
+mod touches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use crate::policy::Policy;
 use crate::row::Status;
 use affected::Reaches;
 use desk::Desk;
+pub use explain::explain;
 use settled::Settled;
 
 /// Decides over one ledger.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use attribution::event::{Pid, SpreadId};
-use attribution::policy::{AppPolicy, Campaign, Policy, Windows};
+use attribution::policy::{AppPolicy, Campaign, Origin, Policy, Windows};
 
 use crate::error::{Place, Problem};
 use crate::section::Section;
@@ -48,7 +48,7 @@ impl Channels {
 pub(crate) fn read(root: &mut Section<'_>) -> Catalogue {
     let (ids, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
-    root.table("attribution", |table| rules::read_rules(table, &mut base));
+    root.table("attribution", |table| rules::read_rules(table, &mut base, Origin::AllApps));
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
     let (policies, apps) = read_apps(root, &base, &channels);
     let campaigns = read_campaigns(root, &apps, &channels);
@@ -92,7 +92,7 @@ fn read_app(
     let key = app.text("key", parse_app_key);
     let name = app.text("name", parse_name);
     let mut policy = base.clone();
-    app.table("attribution", |table| rules::read_rules(table, &mut policy));
+    app.table("attribution", |table| rules::read_rules(table, &mut policy, Origin::App));
     app.table("fraud", |table| fraud::read_rules(table, &mut policy.fraud, channels));
     app.require("pid", "the app's number");
     app.require("key", "the app's key, as events name it");
@@ -110,7 +110,7 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         let pid = campaign.integer("pid", 0..=u64::from(u32::MAX)).map(Pid);
         let channel = campaign.text("channel", |id| channels.parse(id));
         let name = campaign.text("name", parse_name);
-        let windows = campaign.table("attribution", rules::read_windows);
+        let own = campaign.table("attribution", rules::read_windows);
         campaign.require("spreadid", "the campaign's number");
         campaign.require("pid", "the number of one of the [[apps]]");
         campaign.require("channel", "the id of one of the [[channels]]");
@@ -121,7 +121,8 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         }
         let (spreadid, pid, channel) = (SpreadId(spreadid?), pid?, channel?);
         let channel_windows = channels.windows.get(&channel).copied().unwrap_or_default();
-        let windows = windows.over(channel_windows.over(*app_windows?));
+        let windows = channel_windows.over(*app_windows?, Origin::Channel);
+        let windows = own.over(windows, Origin::Campaign);
         Some(Campaign { spreadid, pid, channel, name: name.unwrap_or_default(), windows })
     });
     campaigns

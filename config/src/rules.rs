@@ -1,6 +1,8 @@
 //! The rules of attribution, as tables override them.
 
-use attribution::policy::{AppPolicy, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows};
+use attribution::policy::{
+    AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
+};
 
 use crate::duration::{parse_ms, parse_ms_or_off};
 use crate::error::Problem;
@@ -17,7 +19,17 @@ pub(crate) struct WindowOverrides {
 
 impl WindowOverrides {
     /// The windows with these in place of theirs.
-    pub fn over(self, base: Windows) -> Windows {
+    pub fn over(self, base: Windows, origin: Origin) -> Windows {
+        let given = [
+            self.click_ms,
+            self.click_probabilistic_ms,
+            self.impression_ms,
+            self.impression_probabilistic_ms,
+        ];
+        let mut origins = base.origins;
+        for (place, given) in origins.iter_mut().zip(given) {
+            *place = if given.is_some() { origin } else { *place };
+        }
         let click_probabilistic_ms =
             self.click_probabilistic_ms.unwrap_or(base.click_probabilistic_ms);
         Windows {
@@ -27,6 +39,7 @@ impl WindowOverrides {
             impression_probabilistic_ms: self
                 .impression_probabilistic_ms
                 .unwrap_or(base.impression_probabilistic_ms),
+            origins,
         }
     }
 }
@@ -42,9 +55,9 @@ pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
 }
 
 /// Writes what a whole `attribution` table gives over the app's rules.
-pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy) {
+pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: Origin) {
     let set = |setting: &mut u64, value: Option<u64>| *setting = value.unwrap_or(*setting);
-    app.windows = read_windows(table).over(app.windows);
+    app.windows = read_windows(table).over(app.windows, origin);
     app.probabilistic = table.boolean("probabilistic").unwrap_or(app.probabilistic);
     set(&mut app.reattribution_window_ms, table.text("reattribution_window", parse_ms));
     set(&mut app.duplicate_within_ms, table.text("duplicate_within", parse_ms));

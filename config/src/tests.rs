@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use attribution::event::{Pid, SpreadId};
-use attribution::policy::{AppPolicy, DAY_MS, Fraud, HOUR_MS, ReinstallEffects, Windows};
+use attribution::policy::{AppPolicy, DAY_MS, Fraud, HOUR_MS, Origin, ReinstallEffects, Windows};
 
 use super::*;
 
@@ -132,6 +132,7 @@ fn probabilistic_click_windows_end_at_a_day() {
     let expected = Windows {
         click_probabilistic_ms: DAY_MS,
         impression_probabilistic_ms: 48 * HOUR_MS,
+        origins: [Origin::Default, Origin::Campaign, Origin::Default, Origin::Campaign],
         ..Windows::default()
     };
     assert_eq!(windows, expected);
@@ -243,13 +244,28 @@ fn the_example_holds_the_defaults() {
         assert_eq!(example.admin_listen, defaults.admin_listen);
         assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);
         assert_eq!(example.channels, ["toutiao".into()]);
-        let expected = AppPolicy { name: "App X".into(), ..AppPolicy::new(Pid(1), "app-x") };
+        let default_windows =
+            |like: Windows| Windows { origins: like.origins, ..Windows::default() };
+        let windows = default_windows(app(&example, 1).windows);
+        let expected =
+            AppPolicy { name: "App X".into(), windows, ..AppPolicy::new(Pid(1), "app-x") };
         assert_eq!(format!("{:?}", app(&example, 1)), format!("{expected:?}"));
         assert_eq!(format!("{:?}", app(&example, 1).fraud), format!("{:?}", Fraud::default()));
         let campaign = example.policy.campaign(Pid(1), SpreadId(7)).unwrap();
         assert_eq!((&*campaign.channel, &*campaign.name), ("toutiao", "Spring"));
-        assert_eq!(campaign.windows, Windows::default());
+        assert_eq!(campaign.windows, default_windows(campaign.windows));
     }
+}
+
+#[test]
+fn a_version_tells_what_is_meant_not_how_it_is_written() {
+    let version = |text: &str| parse(&format!("{CATALOGUE}{text}")).unwrap().policy.version();
+    let plain = version("");
+    assert_eq!(version("[attribution]\nclick_window = \"168h\"\n"), plain);
+    assert_eq!(version("[kafka]\ngroup = \"another\"\n"), plain);
+    assert_ne!(version("[attribution]\nclick_window = \"167h\"\n"), plain);
+    assert_ne!(version("[fraud]\nctit_min = \"1s\"\n"), plain);
+    assert_ne!(version("[attribution]\nreinstall_effects = \"organic\"\n"), plain);
 }
 
 #[test]

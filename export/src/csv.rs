@@ -20,7 +20,7 @@ pub struct CsvWriter<'a> {
 }
 
 /// The channel of a campaign that is not in the catalogue.
-const UNKNOWN_CHANNEL: &str = "unknown";
+pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 
 impl<'a> CsvWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {

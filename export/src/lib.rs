@@ -15,6 +15,7 @@ mod column;
 mod csv;
 mod download;
 mod error;
+pub mod explain;
 mod metrics;
 mod moment;
 mod nearest;

@@ -68,7 +68,11 @@ fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, Wro
 }
 
 /// Takes in one file; returns how many of its lines are no events.
-fn attribute(worker: &mut Worker<Embedded>, path: &Path, config: &Config) -> anyhow::Result<u64> {
+pub(super) fn attribute(
+    worker: &mut Worker<Embedded>,
+    path: &Path,
+    config: &Config,
+) -> anyhow::Result<u64> {
     let reader: Box<dyn BufRead> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {

@@ -4,18 +4,18 @@
 //! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
 //! that were recorded and are not committed yet wait in `pending` and are part of every read.
 
+pub(crate) mod index;
 mod options;
-mod pending;
-mod tables;
+pub(crate) mod pending;
+pub(crate) mod tables;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::event::{EventTime, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
 };
 use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
@@ -24,7 +24,7 @@ use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;
 use crate::codec;
-use crate::key::{self, FACT_PREFIX_BYTES, RowKey};
+use crate::key::{self, RowKey};
 use crate::retention::Retention;
 use crate::scan::Reader;
 use pending::Pending;
@@ -58,7 +58,7 @@ impl Embedded {
 
     /// A reading side, for any number of threads.
     pub fn reader(&self) -> Reader {
-        Reader::new(Arc::clone(&self.tables.db), self.meta.partitions, self.retention.clone())
+        Reader::new(self.tables.clone(), self.meta.partitions, self.retention.clone())
     }
 
     /// The rows that there are, by type and status, since the store was created.
@@ -102,12 +102,8 @@ impl std::fmt::Debug for Embedded {
     }
 }
 
-impl Ledger for Embedded {
+impl Facts for Embedded {
     type Error = StoreError;
-
-    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.tables.positions()
-    }
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         let mut homes: Vec<Option<Home>> = Vec::with_capacity(keys.len());
@@ -126,20 +122,13 @@ impl Ledger for Embedded {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        let mut pages = vec![Vec::new(); scans.len()];
-        for family in [Family::Touch, Family::Activation, Family::Effect] {
-            let mut order: Vec<usize> =
-                (0..scans.len()).filter(|place| scans[*place].family == family).collect();
-            if order.is_empty() {
-                continue;
-            }
-            order.sort_unstable_by_key(|place| scans[*place].key);
-            let mut entries = self.tables.index_iterator(family);
-            for place in order {
-                pages[place] = page(&mut entries, &self.pending, &scans[place])?;
-            }
-        }
-        Ok(pages)
+        index::scan(&self.tables, &self.pending, scans)
+    }
+}
+
+impl Ledger for Embedded {
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.tables.positions()
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
@@ -194,64 +183,6 @@ fn write_options() -> WriteOptions {
     options
 }
 
-/// One page of a scan: what is stored and what is pending, merged in key order.
-fn page(
-    entries: &mut rocksdb::DBRawIterator<'_>,
-    pending: &Pending,
-    scan: &Scan,
-) -> Result<Vec<IndexEntry>, StoreError> {
-    let mut page = Vec::new();
-    if scan.newest < scan.oldest {
-        return Ok(page);
-    }
-    let first = match &scan.after {
-        Some(entry) => key::index(scan.key, &entry.fact, entry.time),
-        None => key::index_from(scan.key, scan.pid, scan.newest),
-    };
-    let prefix = &first[..FACT_PREFIX_BYTES];
-    let mut waiting = pending.from(scan.family, &first).iter().peekable();
-    entries.seek(first);
-    while page.len() < scan.limit {
-        let stored = entries.key().filter(|key| key.starts_with(prefix));
-        let next = waiting.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
-        let (key, id) = match (stored, next) {
-            (None, None) => break,
-            // What is pending stands before what is stored, and in place of it.
-            (stored, Some(next)) if stored.is_none_or(|stored| &next.key[..] <= stored) => {
-                waiting.next();
-                if stored == Some(&next.key[..]) {
-                    entries.next();
-                }
-                match pending.value(next) {
-                    Some(id) => (next.key, codec::index_id(id)?),
-                    None => continue,
-                }
-            }
-            (Some(stored), _) => {
-                let found = (copy(stored)?, codec::index_id(entries.value().unwrap_or_default())?);
-                entries.next();
-                found
-            }
-            (None, Some(_)) => break,
-        };
-        if scan.after.is_some() && key == first {
-            continue;
-        }
-        let entry = key::decode_index(scan.family, &key, id)
-            .ok_or_else(|| StoreError::corrupt("an index entry"))?;
-        if entry.time < scan.oldest {
-            break;
-        }
-        page.push(entry);
-    }
-    entries.status()?;
-    Ok(page)
-}
-
-fn copy(key: &[u8]) -> Result<key::Key, StoreError> {
-    key.try_into().map_err(|_| StoreError::corrupt("a key of an unknown length"))
-}
-
 /// The machine's time, for retention alone; no decision depends on it.
 fn now() -> EventTime {
     let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
@@ -265,5 +196,5 @@ pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> 
     retention.update(now());
     let tables = Tables::open_for_reading(path)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
-    Ok(Reader::new(tables.db, meta.partitions, retention))
+    Ok(Reader::new(tables, meta.partitions, retention))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use attribution::event::{Family, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
 };
 use attribution::matching::MatchKey;
 use attribution::row::Row;
@@ -56,15 +56,8 @@ impl Memory {
     }
 }
 
-impl Ledger for Memory {
+impl Facts for Memory {
     type Error = StoreError;
-
-    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        let position = |((topic, partition), next_offset): (&(std::sync::Arc<str>, i32), &i64)| {
-            Position { topic: topic.clone(), partition: *partition, next_offset: *next_offset }
-        };
-        Ok(self.positions.iter().map(position).collect())
-    }
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         let home = |key: &FactKey| {
@@ -80,6 +73,15 @@ impl Ledger for Memory {
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         Ok(scans.iter().map(|scan| self.page(scan)).collect())
+    }
+}
+
+impl Ledger for Memory {
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        let position = |((topic, partition), next_offset): (&(std::sync::Arc<str>, i32), &i64)| {
+            Position { topic: topic.clone(), partition: *partition, next_offset: *next_offset }
+        };
+        Ok(self.positions.iter().map(position).collect())
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

@@ -1,20 +1,23 @@
 //! Reads an app's rows between two times, in key order, from one snapshot.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use attribution::event::EventTime;
+use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use attribution::policy::AppPolicy;
-use rocksdb::{DB, ReadOptions};
+use rocksdb::ReadOptions;
 
 use crate::StoreError;
+use crate::embedded::index;
+use crate::embedded::pending::Pending;
+use crate::embedded::tables::Tables;
 use crate::key::{self, RowKey};
 use crate::retention::Retention;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Clone)]
 pub struct Reader {
-    db: Arc<DB>,
+    tables: Tables,
     partitions: u16,
     retention: Retention,
 }
@@ -26,8 +29,8 @@ pub(crate) const EVENTS: &str = "events";
 const READ_AHEAD_BYTES: usize = 2 << 20;
 
 impl Reader {
-    pub(crate) fn new(db: Arc<DB>, partitions: u16, retention: Retention) -> Self {
-        Self { db, partitions, retention }
+    pub(crate) fn new(tables: Tables, partitions: u16, retention: Retention) -> Self {
+        Self { tables, partitions, retention }
     }
 
     /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order. All
@@ -45,15 +48,11 @@ impl Reader {
         if end <= first {
             return Ok(());
         }
-        let table = self
-            .db
-            .cf_handle(EVENTS)
-            .ok_or_else(|| StoreError::corrupt("the table of rows is missing"))?;
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(end);
         options.set_readahead_size(READ_AHEAD_BYTES);
         options.set_async_io(false);
-        let mut rows = self.db.raw_iterator_cf_opt(table, options);
+        let mut rows = self.tables.db.raw_iterator_cf_opt(self.tables.events(), options);
         rows.seek(first);
         while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
             let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
@@ -67,8 +66,23 @@ impl Reader {
     }
 }
 
+impl Facts for Reader {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let mut homes = vec![None; keys.len()];
+        let wanted: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
+        self.tables.homes(&wanted, &mut homes)?;
+        Ok(homes)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        index::scan(&self.tables, &Pending::default(), scans)
+    }
+}
+
 impl std::fmt::Debug for Reader {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Reader").field("path", &self.db.path()).finish_non_exhaustive()
+        out.debug_struct("Reader").field("path", &self.tables.db.path()).finish_non_exhaustive()
     }
 }

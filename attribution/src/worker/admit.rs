@@ -175,7 +175,13 @@ fn new_home(fact: Fact) -> Home {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => {
             let walks = Walks::default();
-            let home = ActivationHome { fact: *fact, walks, decision: None, present: None };
+            let home = ActivationHome {
+                fact: *fact,
+                walks,
+                decision: None,
+                previous: None,
+                present: None,
+            };
             Home::Activation(Box::new(home))
         }
         Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),

@@ -15,7 +15,7 @@ use super::peers::{ListKey, Peer, Peers};
 use super::settled::Settled;
 use crate::classify::{Class, Member, Walk, Walks};
 use crate::ids::DeviceId;
-use crate::ledger::{FactKey, Ledger};
+use crate::ledger::{FactKey, Facts};
 use crate::policy::AppPolicy;
 
 /// An activation and its class.
@@ -38,7 +38,7 @@ struct Blocked {
 /// The last activation before another one with one of its ids, and the number of that id's walk.
 type Source = (FactKey, u8);
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Facts> Desk<'_, L> {
     /// The batch's activations, and all that follow one of them or one that it replaced on a
     /// device, in the order of time.
     pub fn classify(&mut self, settled: &Settled) -> Result<Vec<Classified>, L::Error> {
@@ -51,6 +51,28 @@ impl<L: Ledger> Desk<'_, L> {
                 return Ok(classified);
             }
             arrived.extend(undecided);
+        }
+    }
+
+    /// The walk up to one activation as it stands, without it; `None` where it is the first of its
+    /// devices.
+    pub fn walk_before(&mut self, key: FactKey) -> Result<Option<Walk>, L::Error> {
+        let mut peers = Peers::default();
+        self.load([key])?;
+        if let Some(activation) = self.activation(&key) {
+            peers.precede(&key, activation);
+        }
+        loop {
+            self.read_peers(&mut peers)?;
+            let Some(walker) = self.walker(key, &peers) else { return Ok(None) };
+            let blocked = match self.walk_up_to(&walker) {
+                Ok((before, _)) => return Ok(before),
+                Err(blocked) => blocked,
+            };
+            if blocked.lists.is_empty() {
+                return Ok(None);
+            }
+            blocked.lists.iter().for_each(|list| peers.want(list));
         }
     }
 
@@ -92,7 +114,9 @@ impl<L: Ledger> Desk<'_, L> {
         while !open.is_empty() && undecided.is_empty() {
             let mut waiting: HashSet<FactKey, FixedState> = HashSet::default();
             for key in &open {
-                match self.walk_to(peers, *key, &waiting) {
+                let Some(mut walker) = self.walker(*key, peers) else { continue };
+                walker.waiting = Some(&waiting);
+                match self.walk_to(&walker) {
                     Ok((class, walks)) => {
                         let has_new_walks = self.keep_walks(key, walks);
                         classified.push(Classified { key: *key, class, has_new_walks });
@@ -110,19 +134,18 @@ impl<L: Ledger> Desk<'_, L> {
         Ok((classified, undecided))
     }
 
-    /// The class of one activation and the walks that end with it. Those who wait are blocked
-    /// themselves.
-    fn walk_to(
+    /// The class of one activation and the walks that end with it.
+    fn walk_to(&self, walker: &Walker<'_>) -> Result<(Class, Walks), Blocked> {
+        let (before, sources) = self.walk_up_to(walker)?;
+        Ok((walker.step(before.as_ref()).1, self.walks(walker, &sources)?))
+    }
+
+    /// The walk over all with an id of the walker, without it.
+    fn walk_up_to(
         &self,
-        peers: &Peers,
-        key: FactKey,
-        waiting: &HashSet<FactKey, FixedState>,
-    ) -> Result<(Class, Walks), Blocked> {
-        let (Some(app), Some(activation)) = (self.app(&key), self.activation(&key)) else {
-            return Err(Blocked::default());
-        };
-        let walker = Walker { app, member: Member::of(activation), key, peers, waiting };
-        let sources = self.sources(&walker)?;
+        walker: &Walker<'_>,
+    ) -> Result<(Option<Walk>, Vec<Option<Source>>), Blocked> {
+        let sources = self.sources(walker)?;
         let mut distinct: Vec<(Source, &DeviceId)> = Vec::new();
         for (source, id) in sources.iter().zip(walker.ids()) {
             if let Some(source) = source
@@ -131,12 +154,17 @@ impl<L: Ledger> Desk<'_, L> {
                 distinct.push((*source, id));
             }
         }
-        let class = match distinct.as_slice() {
-            [] => walker.step(None).1,
-            [(source, id)] => walker.step(Some(self.walk_of(&walker, &source.0, id)?)).1,
-            _ => self.class_among(&walker, &distinct)?,
+        let before = match distinct.as_slice() {
+            [] => None,
+            [(source, id)] => Some(self.walk_of(walker, &source.0, id)?.clone()),
+            _ => self.walk_among(walker, &distinct)?,
         };
-        Ok((class, self.walks(&walker, &sources)?))
+        Ok((before, sources))
+    }
+
+    fn walker<'p>(&'p self, key: FactKey, peers: &'p Peers) -> Option<Walker<'p>> {
+        let (app, activation) = (self.app(&key)?, self.activation(&key)?);
+        Some(Walker { app, member: Member::of(activation), key, peers, waiting: None })
     }
 
     /// Per id of the walker, who comes just before it.
@@ -179,19 +207,19 @@ impl<L: Ledger> Desk<'_, L> {
         Ok(walks)
     }
 
-    /// The class by the set of several ids' activations together.
-    fn class_among(
+    /// The walk over several ids' activations together.
+    fn walk_among(
         &self,
         walker: &Walker<'_>,
         distinct: &[(Source, &DeviceId)],
-    ) -> Result<Class, Blocked> {
+    ) -> Result<Option<Walk>, Blocked> {
         let mut mains: Vec<&DeviceId> = distinct.iter().map(|(_, id)| *id).collect();
         // The id of most activations is the likeliest to be that of all.
         mains.sort_by_key(|id| Reverse(walker.older(id, &walker.member).known.len()));
         let mut blocked = Blocked::default();
         for main in mains {
-            match self.class_along(walker, main, distinct) {
-                Ok(class) => return Ok(class),
+            match self.walk_along(walker, main, distinct) {
+                Ok(walk) => return Ok(walk),
                 Err(other) => blocked.add(other),
             }
         }
@@ -199,12 +227,12 @@ impl<L: Ledger> Desk<'_, L> {
     }
 
     /// The same, walking along the activations with the main id.
-    fn class_along(
+    fn walk_along(
         &self,
         walker: &Walker<'_>,
         main: &DeviceId,
         distinct: &[(Source, &DeviceId)],
-    ) -> Result<Class, Blocked> {
+    ) -> Result<Option<Walk>, Blocked> {
         let mut set: Vec<&Peer> = Vec::new();
         for (_, id) in distinct.iter().filter(|(_, id)| *id != main) {
             self.add_strangers(walker, main, id, &mut set)?;
@@ -222,7 +250,7 @@ impl<L: Ledger> Desk<'_, L> {
         for peer in set {
             walk = Some(Walk::step(walk.as_ref(), walker.app, peer.member.clone()).0);
         }
-        Ok(walker.step(walk.as_ref()).1)
+        Ok(walk)
     }
 
     /// Adds those with an id who lack the main one.
@@ -266,7 +294,7 @@ impl<L: Ledger> Desk<'_, L> {
         peer: &FactKey,
         id: &DeviceId,
     ) -> Result<(u8, &Walk), Blocked> {
-        if walker.waiting.contains(peer) {
+        if walker.waiting.is_some_and(|waiting| waiting.contains(peer)) {
             return Err(Blocked::default());
         }
         self.walk_at(walker.peers, peer, id)
@@ -280,7 +308,8 @@ struct Walker<'a> {
     member: Member,
     key: FactKey,
     peers: &'a Peers,
-    waiting: &'a HashSet<FactKey, FixedState>,
+    /// Those who are blocked themselves.
+    waiting: Option<&'a HashSet<FactKey, FixedState>>,
 }
 
 impl<'a> Walker<'a> {

@@ -8,7 +8,9 @@ use crate::attribute::Decision;
 use crate::classify::Walks;
 use crate::compose;
 use crate::event::{EventTime, Family, Pid};
-use crate::ledger::{DecisionWrite, FactKey, Home, IndexEntry, Ledger, Position, Present, Scan};
+use crate::ledger::{
+    DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Position, Present, Scan,
+};
 use crate::matching::MatchKey;
 use crate::policy::{AppPolicy, Policy};
 use crate::row::Row;
@@ -32,7 +34,7 @@ struct Decided {
     replaced: Option<Present>,
 }
 
-impl<'a, L: Ledger> Desk<'a, L> {
+impl<'a, L: Facts> Desk<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
         Self { ledger, policy, homes: HashMap::default(), decided: HashMap::default() }
     }
@@ -131,8 +133,11 @@ impl<'a, L: Ledger> Desk<'a, L> {
         let Some(Some(Home::Activation(home))) = self.homes.get_mut(&key) else { return false };
         let row = compose::activation_row(&home.fact, &decision);
         let digest = compose::digest(&(&row, &decision.original));
-        home.decision = Some(decision);
+        let before = home.decision.replace(decision);
         let is_new = home.present.is_none_or(|present| present.digest != digest);
+        if is_new {
+            home.previous = before;
+        }
         if is_new || must_write {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
         }
@@ -161,7 +166,9 @@ impl<'a, L: Ledger> Desk<'a, L> {
         writes.sort_unstable_by_key(|write| write.key);
         writes
     }
+}
 
+impl<L: Ledger> Desk<'_, L> {
     pub fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,

@@ -9,7 +9,7 @@ use super::desk::{NEXT_PAGE, scan};
 use crate::classify::{Member, Walk};
 use crate::event::{Activation, EventTime, Family, Pid};
 use crate::ids::{DeviceId, DeviceIds};
-use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use crate::matching;
 
 /// The device ids whose activations were asked for, and what was read of each.
@@ -132,7 +132,7 @@ pub struct Older<'a> {
     pub is_whole: bool,
 }
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Facts> Desk<'_, L> {
     /// Reads a page of every list that is wanted, until none is.
     pub fn read_peers(&mut self, peers: &mut Peers) -> Result<(), L::Error> {
         loop {

@@ -31,6 +31,7 @@ pub fn encode(home: &Home, out: &mut Vec<u8>) {
             put_walks(out, &home.walks, &Member::of(&home.fact));
             put_present(out, home.present.as_ref());
             put_decision(out, home.decision.as_ref());
+            put_decision(out, home.previous.as_ref());
         }
         Home::Effect(home) => {
             put_effect(out, &home.fact);
@@ -56,6 +57,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
                 fact,
                 present: present(&mut input)?,
                 decision: decision(&mut input)?,
+                previous: decision(&mut input)?,
             }))
         }
         Family::Effect => Home::Effect(Box::new(EffectHome {

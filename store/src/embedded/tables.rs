@@ -32,6 +32,7 @@ const META_PARTITIONS: &[u8] = b"partitions";
 const META_COUNTS: &[u8] = b"counts";
 
 /// An open RocksDB with all its tables.
+#[derive(Clone)]
 pub struct Tables {
     pub db: Arc<DB>,
 }

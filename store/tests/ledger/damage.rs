@@ -4,7 +4,7 @@ use adtrail_store::StoreError;
 use adtrail_store::codec::{home, row::RowView};
 use adtrail_store::key;
 use attribution::event::{EventTime, Family};
-use attribution::ledger::Ledger;
+use attribution::ledger::{Facts, Ledger};
 use rocksdb::{DB, Options};
 
 use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, impression};

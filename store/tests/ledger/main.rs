@@ -66,6 +66,7 @@ fn home(fact: Fact) -> Home {
             fact: *fact,
             walks: Walks::default(),
             decision: None,
+            previous: None,
             present: None,
         })),
         Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),

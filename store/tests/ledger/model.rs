@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use adtrail_store::memory::Memory;
-use attribution::ledger::{FactWrite, IndexEntry, Ledger, Scan};
+use attribution::ledger::{FactWrite, Facts, IndexEntry, Scan};
 use attribution::matching::MatchKey;
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;

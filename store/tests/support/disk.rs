@@ -8,7 +8,7 @@ use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
 use attribution::event::{Fact, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
 };
 use attribution::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
@@ -122,12 +122,8 @@ struct Lent<'a> {
     is_dying: bool,
 }
 
-impl Ledger for Lent<'_> {
+impl Facts for Lent<'_> {
     type Error = StoreError;
-
-    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.store.positions()
-    }
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         self.store.homes(keys)
@@ -135,6 +131,12 @@ impl Ledger for Lent<'_> {
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         self.store.scan(scans)
+    }
+}
+
+impl Ledger for Lent<'_> {
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.store.positions()
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

@@ -10,7 +10,7 @@ use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::event::Fact;
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
 };
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
@@ -121,14 +121,8 @@ impl Drop for Seat<'_> {
     }
 }
 
-impl Ledger for Seat<'_> {
+impl Facts for Seat<'_> {
     type Error = StoreError;
-
-    const SHARED: bool = true;
-
-    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.step(|state| state.memory.positions())
-    }
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         let mut homes = Vec::new();
@@ -145,6 +139,14 @@ impl Ledger for Seat<'_> {
             .iter()
             .map(|scan| Ok(self.step(|state| state.memory.scan(&[*scan]))?.remove(0)))
             .collect()
+    }
+}
+
+impl Ledger for Seat<'_> {
+    const SHARED: bool = true;
+
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.step(|state| state.memory.positions())
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

@@ -166,6 +166,7 @@ impl<'a> World<'a> {
             click_probabilistic_ms,
             impression_ms,
             impression_probabilistic_ms,
+            ..
         } = windows;
         let is_click = touch.kind == TouchKind::Click;
         let (id_window_ms, guess_window_ms) = if is_click {

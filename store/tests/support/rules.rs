@@ -54,5 +54,6 @@ fn windows(click_hours: u64, other_hours: u64) -> Windows {
         click_probabilistic_ms: other_hours * HOUR_MS,
         impression_ms: other_hours * HOUR_MS,
         impression_probabilistic_ms: other_hours * HOUR_MS,
+        ..Windows::default()
     }
 }

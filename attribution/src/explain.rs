@@ -1,0 +1,149 @@
+//! Why an activation is credited as it is: what was considered, and what became of it.
+
+use std::cmp::Reverse;
+
+use crate::attribute::Decision;
+use crate::candidate::{self, ClickCounts, Subject, Tier, Window};
+use crate::classify::Walk;
+use crate::event::{Activation, Purpose, Touch};
+use crate::ids::DeviceIds;
+use crate::matching::Matches;
+use crate::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
+
+/// Touches that an explanation lists; of those beyond, only the number is told.
+pub const LISTED_MAX: usize = 50;
+
+/// All that there is to tell about one activation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    pub activation: Activation,
+    /// As its row shows it.
+    pub decision: Decision,
+    /// As it was decided before, on fewer facts.
+    pub previous: Option<Decision>,
+    /// How often it was decided in all.
+    pub revision: u32,
+    /// The activations of the same device before it that its class depends on.
+    pub before: Option<Walk>,
+    /// Best first: the winner, whoever else was accepted, the rejected, and who was no candidate.
+    pub considered: Vec<Considered>,
+    /// Considered as well and not listed.
+    pub unlisted: usize,
+    /// Whether there may be older touches, which could not have changed the decision.
+    pub has_more: bool,
+}
+
+/// A touch that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Considered {
+    pub touch: Touch,
+    pub verdict: Verdict,
+    pub found: Option<Found>,
+}
+
+/// How a touch and the activation match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    pub match_type: MatchType,
+    pub tier: Tier,
+    pub window: Window,
+}
+
+/// What became of a touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    Won,
+    /// Accepted, and among the contributors.
+    Contributor,
+    /// Accepted, and neither.
+    Accepted,
+    Rejected(RejectReason),
+    NoCandidate(Because),
+}
+
+/// Why a touch is no candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Because {
+    /// It was not before the activation.
+    NotBefore,
+    /// Its window had passed.
+    TooOld,
+    /// A reinstall considers only retargeting.
+    NotRetargeting,
+    /// Both carry an id of one kind, with different values.
+    OtherDevice,
+    /// Its keys only seemed equal, or it has none that counts.
+    NoMatch,
+}
+
+/// Says of each touch what became of it, best first.
+pub fn consider(
+    subject: &Subject<'_>,
+    decision: &Decision,
+    touches: &[(&Touch, &DeviceIds)],
+) -> Vec<Considered> {
+    let clicks = ClickCounts::new(subject, touches.iter().copied());
+    let mut considered: Vec<Considered> = touches
+        .iter()
+        .map(|(touch, ids)| Considered {
+            touch: (*touch).clone(),
+            verdict: verdict(subject, decision, (touch, ids), &clicks),
+            found: found(subject, touch, ids),
+        })
+        .collect();
+    considered.sort_by_cached_key(|one| Reverse((one.touch.time, one.touch.id.clone())));
+    let accepted = considered.iter_mut().filter(|one| one.verdict == Verdict::Accepted);
+    accepted.take(CONTRIBUTORS_MAX).for_each(|one| one.verdict = Verdict::Contributor);
+    considered.sort_by_key(|one| one.verdict);
+    considered
+}
+
+fn verdict(
+    subject: &Subject<'_>,
+    decision: &Decision,
+    (touch, ids): (&Touch, &DeviceIds),
+    clicks: &ClickCounts<'_>,
+) -> Verdict {
+    let winner = decision.credit.touch.as_ref().map(|winner| &winner.click_id);
+    if winner == Some(&touch.id) {
+        return Verdict::Won;
+    }
+    match subject.candidate(touch, ids, decision.install_type) {
+        Some(candidate) => match subject.reject_reason(&candidate, clicks) {
+            Some(reason) => Verdict::Rejected(reason),
+            None => Verdict::Accepted,
+        },
+        None => Verdict::NoCandidate(because(subject, decision, touch, ids)),
+    }
+}
+
+fn because(subject: &Subject<'_>, decision: &Decision, touch: &Touch, ids: &DeviceIds) -> Because {
+    if touch.time >= subject.activation.time {
+        return Because::NotBefore;
+    }
+    if subject.matches(touch, ids) == Matches::default() {
+        let contradicts = ids.contradicts(subject.ids);
+        return if contradicts { Because::OtherDevice } else { Because::NoMatch };
+    }
+    let is_reinstall = decision.install_type == InstallType::Reinstall;
+    if is_reinstall && touch.purpose != Purpose::Retargeting {
+        return Because::NotRetargeting;
+    }
+    Because::TooOld
+}
+
+/// By the match that makes the touch a candidate, or else by its best one.
+fn found(subject: &Subject<'_>, touch: &Touch, ids: &DeviceIds) -> Option<Found> {
+    let Matches { by_id, probabilistic } = subject.matches(touch, ids);
+    let age_ms = subject.activation.time.since(touch.time).unwrap_or(0);
+    let found = |match_type: Option<MatchType>, is_probabilistic| {
+        Some(Found {
+            match_type: match_type?,
+            tier: Tier::of(touch.kind, is_probabilistic),
+            window: candidate::window(subject.policy, subject.app, touch, is_probabilistic),
+        })
+    };
+    let (by_id, probabilistic) = (found(by_id, false), found(probabilistic, true));
+    let is_within = |found: &Found| age_ms <= found.window.ms;
+    by_id.filter(is_within).or(probabilistic.filter(is_within)).or(by_id).or(probabilistic)
+}

@@ -1,0 +1,118 @@
+//! Reads what an explanation tells: all that the decision was made from, and the touches around it
+//! that one would ask about.
+
+use std::collections::BTreeSet;
+
+use super::Desk;
+use super::desk::scan;
+use super::touches::Case;
+use crate::attribute;
+use crate::classify::Class;
+use crate::event::{Family, Pid};
+use crate::explain::{Explanation, LISTED_MAX, consider};
+use crate::ids::DeviceIds;
+use crate::ledger::{Facts, Home, Scan};
+use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
+use crate::policy::{DAY_MS, HOUR_MS, Policy};
+
+/// Touches of one key and class that are looked at besides those of the decision.
+const AROUND: usize = 8;
+/// How long after the activation a touch is still worth telling of.
+const AFTER_MS: u64 = HOUR_MS;
+/// How long before it.
+const BEFORE_MS: u64 = 180 * DAY_MS;
+
+/// Why an activation is credited as it is; `None` if there is none with this id.
+pub fn explain<L: Facts>(
+    facts: &mut L,
+    policy: &Policy,
+    pid: Pid,
+    event_id: &str,
+) -> Result<Option<Explanation>, L::Error> {
+    let mut desk = Desk::new(facts, policy);
+    let key = matching::fact_key(Family::Activation, pid, event_id);
+    desk.load([key])?;
+    let Some(Home::Activation(home)) = desk.home(&key).cloned() else { return Ok(None) };
+    let (Some(decision), Some(app)) = (home.decision, policy.app(pid)) else { return Ok(None) };
+    let class = Class { install_type: decision.install_type, original: decision.original.clone() };
+    let before = desk.walk_before(key)?;
+    let Some(case) = desk.case(key, class, false) else { return Ok(None) };
+    let without_touches =
+        desk.subject(&case).and_then(|subject| attribute::without_touches(&subject, &case.class));
+    let mut cases = [case];
+    desk.start_reading(&mut cases)?;
+    loop {
+        desk.read_touches(&mut cases)?;
+        if cases.iter().all(|case| desk.decision(case).is_some()) {
+            break;
+        }
+    }
+    let [case] = &mut cases;
+    if without_touches.is_some() {
+        case.touches.clear();
+    } else {
+        desk.look_around(case, app.probabilistic)?;
+    }
+    let case = &*case;
+    let evidence = desk.evidence(case);
+    let Some(subject) = desk.subject(case) else { return Ok(None) };
+    let mut considered = consider(&subject, &decision, &evidence.touches);
+    let unlisted = considered.len().saturating_sub(LISTED_MAX);
+    considered.truncate(LISTED_MAX);
+    Ok(Some(Explanation {
+        activation: home.fact,
+        decision,
+        previous: home.previous,
+        revision: home.present.map_or(0, |present| present.revision),
+        before,
+        considered,
+        unlisted,
+        has_more: case.has_more(),
+    }))
+}
+
+impl<L: Facts> Desk<'_, L> {
+    /// Adds touches that could be no candidates: too late, too old, of another device, or of user
+    /// acquisition before a reinstall.
+    fn look_around(&mut self, case: &mut Case, probabilistic: bool) -> Result<(), L::Error> {
+        let Some(activation) = self.activation(&case.key) else { return Ok(()) };
+        let (pid, time) = (activation.pid, activation.time);
+        let times = (time.minus(BEFORE_MS), time.plus(AFTER_MS));
+        let places: Vec<MatchKey> = if probabilistic {
+            matching::probabilistic_keys(&activation.device).collect()
+        } else {
+            Vec::new()
+        };
+        let mut keys: Vec<MatchKey> = Vec::new();
+        for class in TouchClass::all() {
+            keys.extend(case.ids.iter().map(|id| matching::touch_by_id(class, id)));
+        }
+        let mark_times = (time.minus(7 * DAY_MS + MARK_MS), time.plus(AFTER_MS));
+        let mut marks: Vec<(MatchKey, Scan)> = Vec::new();
+        for place in places {
+            for has_lookback in [false, true] {
+                let key = matching::marks(place, has_lookback);
+                marks.push((place, scan(pid, Family::Touch, key, mark_times)));
+            }
+        }
+        let mark_scans: Vec<Scan> = marks.iter().map(|(_, scan)| *scan).collect();
+        let mut marked: BTreeSet<(MatchKey, PlacedClass)> = BTreeSet::new();
+        self.scan_all(&mark_scans, |number, entry| {
+            let place = marks.get(number).map(|(place, _)| *place);
+            marked.extend(place.map(|place| (place, PlacedClass::of_mark(&entry))));
+        })?;
+        keys.extend(marked.iter().map(|(place, class)| matching::touch_by_place(*class, *place)));
+        let scans: Vec<Scan> = keys
+            .into_iter()
+            .map(|key| Scan { limit: AROUND, ..scan(pid, Family::Touch, key, times) })
+            .collect();
+        let pages = self.ledger().scan(&scans)?;
+        self.load(pages.iter().flatten().map(|entry| entry.fact))?;
+        for entry in pages.iter().flatten() {
+            if let Some(Home::Touch(touch)) = self.at(entry) {
+                case.touches.entry(entry.fact).or_insert_with(|| DeviceIds::new(&touch.ids));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! Reads the touches that activations can be credited with: newest first, page by page, for many
+//! activations at once, until each decision is settled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Desk;
+use super::desk::scan;
+use crate::attribute::{self, Decision, Evidence};
+use crate::candidate::{Subject, Tier, counted_max_ms, window_max_ms};
+use crate::classify::Class;
+use crate::event::{Activation, EventTime, Family, Purpose, TouchKind};
+use crate::ids::{self, DeviceIds};
+use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
+use crate::row::InstallType;
+
+/// How much longer than the last page the next one is, so that the touches that were read are
+/// looked at again a few times and not once a page.
+const PAGE_GROWTH: usize = 4;
+
+/// An activation that is being decided.
+pub struct Case {
+    pub key: FactKey,
+    pub class: Class,
+    pub has_new_walks: bool,
+    pub ids: DeviceIds,
+    searches: Vec<Search>,
+    /// By id, each once.
+    pub touches: BTreeMap<FactKey, DeviceIds>,
+}
+
+/// One scan of the index of touches, and how far it has come.
+struct Search {
+    scan: Scan,
+    /// In which its touches can win; none if they only count.
+    tier: Option<Tier>,
+    counts: bool,
+    found: Vec<IndexEntry>,
+    is_read: bool,
+}
+
+impl Case {
+    /// Whether there may be touches that were not read, because they could change nothing.
+    pub fn has_more(&self) -> bool {
+        self.searches.iter().any(|search| !search.is_read)
+    }
+}
+
+impl<L: Facts> Desk<'_, L> {
+    pub fn case(&self, key: FactKey, class: Class, has_new_walks: bool) -> Option<Case> {
+        let (activation, app) = (self.activation(&key)?, self.app(&key)?);
+        let ids = DeviceIds::new(&activation.ids);
+        let subject = Subject { policy: self.policy, app, activation, ids: &ids };
+        let searches = match attribute::without_touches(&subject, &class) {
+            Some(_) => Vec::new(),
+            None => id_searches(&subject, &class),
+        };
+        Some(Case { key, class, has_new_walks, ids, searches, touches: BTreeMap::new() })
+    }
+
+    /// Before the first page is read.
+    pub fn start_reading(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
+        self.add_place_searches(cases)?;
+        let named: Vec<_> = cases.iter().filter_map(|case| self.named_click(case)).collect();
+        self.load(named)
+    }
+
+    /// Has each case search its places for the touches that are marked there and can match.
+    fn add_place_searches(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
+        let mut scans = Vec::new();
+        let mut places = Vec::new();
+        for (number, case) in cases.iter().enumerate() {
+            let Some(subject) = self.subject(case) else { continue };
+            if attribute::without_touches(&subject, &case.class).is_some() {
+                continue;
+            }
+            for (place, scan) in mark_scans(&subject) {
+                scans.push(scan);
+                places.push((number, place));
+            }
+        }
+        let mut found: BTreeSet<(usize, MatchKey, PlacedClass)> = BTreeSet::new();
+        self.scan_all(&scans, |scan, entry| {
+            let Some((number, place)) = places.get(scan) else { return };
+            found.insert((*number, *place, PlacedClass::of_mark(&entry)));
+        })?;
+        for (number, place, marked) in found {
+            let Some(case) = cases.get(number) else { continue };
+            let Some(subject) = self.subject(case) else { continue };
+            let search = place_search(&subject, &case.class, place, marked);
+            cases[number].searches.extend(search);
+        }
+        Ok(())
+    }
+
+    /// Reads the next page of every search that is not at its end.
+    pub fn read_touches(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
+        let mut open: Vec<&mut Search> = cases
+            .iter_mut()
+            .flat_map(|case| &mut case.searches)
+            .filter(|search| !search.is_read)
+            .collect();
+        let scans: Vec<Scan> = open.iter().map(|search| search.scan).collect();
+        let pages = self.ledger().scan(&scans)?;
+        let mut facts = Vec::new();
+        for (search, page) in open.iter_mut().zip(pages) {
+            search.is_read = page.len() < search.scan.limit;
+            search.scan.after = page.last().copied().or(search.scan.after);
+            search.scan.limit *= PAGE_GROWTH;
+            facts.extend(page.iter().map(|entry| entry.fact));
+            search.found = page;
+        }
+        self.load(facts)?;
+        cases.iter_mut().for_each(|case| self.note_touches(case));
+        Ok(())
+    }
+
+    /// Takes what was read last into the case.
+    fn note_touches(&self, case: &mut Case) {
+        let found = case.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
+        let found: Vec<_> =
+            found.filter(|entry| self.at(entry).is_some()).map(|entry| entry.fact).collect();
+        for key in found.into_iter().chain(self.named_click(case)) {
+            if let Some(Home::Touch(touch)) = self.home(&key) {
+                case.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
+            }
+        }
+    }
+
+    /// The decision, if no touch that was not read could change it.
+    pub fn decision(&self, case: &Case) -> Option<Decision> {
+        let subject = self.subject(case)?;
+        attribute::without_touches(&subject, &case.class)
+            .or_else(|| attribute::attribute(&subject, &case.class, &self.evidence(case)))
+    }
+
+    pub fn evidence<'b>(&'b self, case: &'b Case) -> Evidence<'b> {
+        let mut evidence = Evidence::default();
+        for (key, ids) in &case.touches {
+            if let Some(Home::Touch(touch)) = self.home(key) {
+                evidence.touches.push((touch, ids));
+            }
+        }
+        for search in case.searches.iter().filter(|search| !search.is_read) {
+            let Some(last) = search.scan.after else { continue };
+            if let Some(tier) = search.tier {
+                evidence.unread.up_to(tier, last.time);
+            }
+            if search.counts {
+                evidence.uncounted = evidence.uncounted.max(Some(last.time));
+            }
+        }
+        evidence
+    }
+
+    pub fn subject<'b>(&'b self, case: &'b Case) -> Option<Subject<'b>> {
+        let (activation, app) = (self.activation(&case.key)?, self.app(&case.key)?);
+        Some(Subject { policy: self.policy, app, activation, ids: &case.ids })
+    }
+
+    /// Where the touch lives that the activation names by its click id.
+    fn named_click(&self, case: &Case) -> Option<FactKey> {
+        let click_id = ids::click_id(&self.activation(&case.key)?.click_id)?;
+        Some(matching::fact_key(Family::Touch, case.key.pid, click_id))
+    }
+
+    /// A loaded activation.
+    pub fn activation(&self, key: &FactKey) -> Option<&Activation> {
+        match self.home(key)? {
+            Home::Activation(home) => Some(&home.fact),
+            _ => None,
+        }
+    }
+}
+
+/// The searches for touches with a device id of the activation.
+fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
+    let mut searches = Vec::new();
+    for touches in TouchClass::all() {
+        let tier = Tier::of(touches.kind, false);
+        let counts = touches.kind == TouchKind::Click && subject.counts_clicks();
+        let tier = Some(tier).filter(|_| can_win(class, touches));
+        let mut window_ms = window_ms(subject, touches, false);
+        if subject.app.probabilistic {
+            // What is too old for a match by id can still match by its place.
+            window_ms = window_ms.max(self::window_ms(subject, touches, true));
+        }
+        if counts {
+            window_ms = counted_max_ms(subject.policy, subject.app);
+        }
+        if tier.is_some() || counts {
+            let keys = subject.ids.iter().map(|id| matching::touch_by_id(touches, id));
+            searches.extend(keys.filter_map(|key| search(subject, key, window_ms, tier, counts)));
+        }
+    }
+    searches
+}
+
+/// The search for touches of a class that were seen at a place of the activation. Those with ids
+/// of its kinds have equal ones and are found by them, or contradict it.
+fn place_search(
+    subject: &Subject<'_>,
+    class: &Class,
+    place: MatchKey,
+    PlacedClass { class: touches, forms }: PlacedClass,
+) -> Option<Search> {
+    if !can_win(class, touches) || forms.meet(subject.ids.forms()) {
+        return None;
+    }
+    let key = matching::touch_by_place(PlacedClass { class: touches, forms }, place);
+    let tier = Tier::of(touches.kind, true);
+    search(subject, key, window_ms(subject, touches, true), Some(tier), false)
+}
+
+fn search(
+    subject: &Subject<'_>,
+    key: MatchKey,
+    window_ms: u64,
+    tier: Option<Tier>,
+    counts: bool,
+) -> Option<Search> {
+    let Activation { pid, time, .. } = *subject.activation;
+    let newest = EventTime::from_millis(i64::try_from(time.millis()).ok()? - 1)?;
+    let scan = scan(pid, Family::Touch, key, (time.minus(window_ms), newest));
+    Some(Search { scan, tier, counts, found: Vec::new(), is_read: false })
+}
+
+fn can_win(class: &Class, touches: TouchClass) -> bool {
+    class.install_type != InstallType::Reinstall || touches.purpose == Purpose::Retargeting
+}
+
+fn window_ms(subject: &Subject<'_>, touches: TouchClass, is_probabilistic: bool) -> u64 {
+    let tier = Tier::of(touches.kind, is_probabilistic);
+    window_max_ms(subject.policy, subject.app, tier, touches.has_lookback)
+}
+
+/// The places of an activation, each with a scan that tells what was seen there.
+fn mark_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
+    let Subject { activation, app, .. } = subject;
+    if !app.probabilistic {
+        return Vec::new();
+    }
+    let mut scans = Vec::new();
+    for has_lookback in [false, true] {
+        let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
+        let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
+        let oldest = activation.time.minus(window_ms.unwrap_or(0) + MARK_MS);
+        for place in matching::probabilistic_keys(&activation.device) {
+            let key = matching::marks(place, has_lookback);
+            let times = (oldest, activation.time);
+            scans.push((place, scan(activation.pid, Family::Touch, key, times)));
+        }
+    }
+    scans
+}

@@ -1,0 +1,57 @@
+//! `adtrail explain`: why an activation is credited as it is, in the store of the service or
+//! among the events of files.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use attribution::explain::Explanation;
+use attribution::policy::AppPolicy;
+use attribution::worker::{Worker, explain};
+use config::Config;
+use store::embedded::{Embedded, open_for_reading};
+
+use super::{WrongUse, load, replay};
+use crate::cli::Explain;
+
+pub fn run(options: &Explain) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    let app = config
+        .policy
+        .app_by_key(&options.app)
+        .ok_or_else(|| WrongUse(format!("--app: no such app is configured: {}", options.app)))?;
+    let found = if options.events.is_empty() {
+        let mut reader = open_for_reading(&config.store)?;
+        explain(&mut reader, &config.policy, app.pid, &options.activation)?
+    } else {
+        among_files(options, &config, app)?
+    };
+    let Some(explanation) = found else {
+        let id = &options.activation;
+        bail!("--activation: {} has no activation with this event_id: {id}", app.key);
+    };
+    let text = if options.json {
+        format!("{:#}\n", export::explain::json(&explanation, &config.policy))
+    } else {
+        export::explain::text(&explanation, &config.policy)
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("can not write")
+}
+
+fn among_files(
+    options: &Explain,
+    config: &Config,
+    app: &AppPolicy,
+) -> anyhow::Result<Option<Explanation>> {
+    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    let mut settings = config.store.clone();
+    settings.path = folder.path().join("store");
+    settings.retention_ms = None;
+    let embedded = Embedded::open(&settings, &config.policy)?;
+    let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
+    for path in &options.events {
+        replay::attribute(&mut worker, path, config)
+            .with_context(|| format!("can not be read: {}", path.display()))?;
+    }
+    Ok(explain(worker.ledger_mut(), &config.policy, app.pid, &options.activation)?)
+}

@@ -1,0 +1,98 @@
+//! `adtrail explain`: what it tells, and that the documentation shows just that.
+#![cfg(test)]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::adtrail::adtrail;
+use support::{run, run_ok};
+
+const CONFIG: &str = "docs/explain/adtrail.toml";
+const EVENTS: &str = "docs/explain/events.ndjson";
+
+fn explain(activation: &str, more: &[&str]) -> Command {
+    explain_of("app-x", activation, more)
+}
+
+fn explain_of(app: &str, activation: &str, more: &[&str]) -> Command {
+    let mut command = adtrail();
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(["explain", "--config", CONFIG, "--app", app, "--activation", activation]);
+    command.args(more);
+    command
+}
+
+fn json(activation: &str) -> Value {
+    let printed = run_ok(&mut explain(activation, &["--json", EVENTS]), b"");
+    serde_json::from_slice(&printed).unwrap()
+}
+
+#[test]
+fn the_documentation_shows_what_is_printed() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explain.md"));
+    let page = page.unwrap();
+    let mut shown = 0;
+    for block in page.split("```\n$ adtrail explain ").skip(1) {
+        let (command, rest) = block.split_once('\n').unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let activation = command.split(' ').skip_while(|word| *word != "--activation").nth(1);
+        let activation = activation.unwrap();
+        let printed = run_ok(&mut explain(activation, &[EVENTS]), b"");
+        assert_eq!(String::from_utf8(printed).unwrap(), text, "{activation}");
+        shown += 1;
+    }
+    assert!(shown >= 10, "{shown} decisions are shown");
+}
+
+#[test]
+fn json_tells_the_same() {
+    let told = json("two-clicks");
+    assert_eq!(told["decision"]["click_id"], "c-late");
+    assert_eq!(told["decision"]["channel"], "toutiao");
+    assert_eq!(told["touches"][0]["verdict"], "won");
+    assert_eq!(told["touches"][1]["click_id"], "c-early");
+    assert_eq!(told["touches"][1]["age_ms"], 6 * 86_400_000);
+    assert_eq!(told["touches"][1]["window_from"], "default");
+    let told = json("why-organic");
+    let reasons: Vec<_> =
+        told["touches"].as_array().unwrap().iter().map(|touch| &touch["reason"]).collect();
+    assert_eq!(reasons, ["not_before", "too_old"]);
+    assert_eq!(told["touches"][1]["window_from"], "campaign");
+    assert_eq!(json("came-back")["last_install"]["event_id"], "two-clicks");
+}
+
+#[test]
+fn a_later_fact_that_changed_the_decision_is_named() {
+    // What one file holds is attributed before the next is read.
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let activation = r#"{"type":"activation","app":"app-x","event_id":"a","time":"2026-03-10T12:00:00Z","ids":{"oaid":"d"}}"#;
+    let click = r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":"2026-03-10T11:00:00Z","ids":{"oaid":"d"}}"#;
+    let files = [write("first", format!("{activation}\n")), write("later", format!("{click}\n"))];
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let printed = String::from_utf8(run_ok(&mut explain("a", &files), b"")).unwrap();
+    assert!(printed.contains("Decided 2 times\n  Before: install, organic."), "{printed}");
+    assert!(printed.contains("click c came in later and won. (section 7)"), "{printed}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    for (activation, app, code, said) in [
+        ("nobody", "app-x", 1, "app-x has no activation with this event_id: nobody"),
+        ("two-clicks", "app-z", 2, "--app: no such app is configured: app-z"),
+    ] {
+        let output = run(&mut explain_of(app, activation, &[EVENTS]), b"");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
