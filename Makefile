@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint deploy-check advisories bench install install-tests tools
+.PHONY: help demo test long-test build lint deploy-check advisories bench install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
@@ -47,6 +47,11 @@ deploy-check: install-tests ## what can be checked of deploy/ and docker-compose
 	else \
 	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/deploy.rs"; \
 	fi
+
+long-test: install ## 10,000 random sets of facts against the reference and in every order; prints its seed
+	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
+	  time PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
+	  cargo test $(cargo_flags) --package adtrail-store --test reference --test convergence
 
 advisories: tools ## known security holes among the dependencies; reads a database from the network
 	cargo deny --locked --workspace check advisories
