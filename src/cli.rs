@@ -35,6 +35,9 @@ pub enum Command {
     Explain(Explain),
     /// Attribute the events of files, without Kafka and without a server
     ///
+    /// Files may be compressed with gzip or zstd, whatever their names; standard input too. One
+    /// that is cut short or damaged ends the command, and no row is written.
+    ///
     /// Lines that are no events are named on standard error and left out. The rows of all others
     /// are written; then the command ends with 1, so that a script can tell.
     Replay(Replay),
@@ -121,7 +124,7 @@ pub struct Replay {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Files with one JSON event a line; `-` reads standard input
+    /// Files with one JSON event a line, plain, gzip or zstd; `-` reads standard input
     #[arg(required = true, value_name = "EVENTS.ndjson")]
     pub events: Vec<PathBuf>,
 

@@ -4,8 +4,11 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::process::Output;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use support::adtrail::adtrail;
 use support::rows;
 use support::site::{Site, Topics};
@@ -46,6 +49,16 @@ fn write(site: &Site, name: &str, text: &[u8]) -> String {
 fn check(output: &Output, code: i32) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(text: &str) -> Vec<u8> {
+    zstd::encode_all(text.as_bytes(), 0).unwrap()
 }
 
 /// App, event, status and channel of each row.
@@ -112,6 +125,70 @@ fn whatever_the_files_and_their_order() {
     let input = format!("{EFFECT}\n{OTHER}\n");
     let mixed = support::run(&mut site.command(&["replay", &first, "-"]), input.as_bytes());
     check_same(&mixed, &expected);
+}
+
+#[test]
+fn compressed_files_give_the_same_bytes() {
+    let site = site();
+    let text = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
+    let plain = write(&site, "events.ndjson", text.as_bytes());
+    let expected = site.run(&["replay", &plain]);
+    check(&expected, 0);
+    check_rows(&expected.stdout, &ALL);
+    // Where a member ends is no end of a line.
+    let (head, tail) = text.split_at(text.len() / 2);
+    let compressed = [
+        gzip(&text),
+        zstd(&text),
+        [gzip(head), gzip(""), gzip(tail)].concat(),
+        [zstd(head), zstd(tail)].concat(),
+    ];
+    for bytes in compressed {
+        // The bytes tell the format, not the name.
+        let file = write(&site, "events.txt", &bytes);
+        let from_file = site.run(&["replay", &file]);
+        let from_input = support::run(&mut site.command(&["replay", "-"]), &bytes);
+        for output in [from_file, from_input] {
+            check(&output, 0);
+            assert_eq!(output.stdout, expected.stdout);
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        }
+    }
+}
+
+#[test]
+fn compressed_files_that_are_not_whole_are_named_and_give_no_rows() {
+    let site = site();
+    let text = format!("{}\n", [CLICK, ACTIVATION, EFFECT, OTHER].join("\n"));
+    let cut = |mut file: Vec<u8>, bytes: usize| {
+        file.truncate(file.len() - bytes);
+        file
+    };
+    let wrong_sum = |mut file: Vec<u8>| {
+        let sum = file.len() - 8;
+        file[sum] ^= 1;
+        file
+    };
+    let bad = [
+        (cut(gzip(&text), 1), "the gzip data breaks off"),
+        (cut(gzip(&text).repeat(2), 30), "the gzip data breaks off"),
+        (cut(zstd(&text), 1), "the zstd data breaks off"),
+        (wrong_sum(gzip(&text)), "the gzip data is damaged"),
+        ([gzip(&text), b"something else".to_vec()].concat(), "the gzip data is damaged"),
+        ([zstd(&text), b"something else".to_vec()].concat(), "the zstd data is damaged"),
+    ];
+    let good = write(&site, "good.ndjson", text.as_bytes());
+    for (bytes, problem) in bad {
+        let file = write(&site, "bad.gz", &bytes);
+        let output = site.run(&["replay", &good, &file]);
+        check(&output, 1);
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&file) && said.contains(problem), "{problem}: {said}");
+        let output = support::run(&mut site.command(&["replay", "-"]), &bytes);
+        check(&output, 1);
+        assert!(output.stdout.is_empty());
+    }
 }
 
 #[test]

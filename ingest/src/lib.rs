@@ -9,12 +9,13 @@
 //! offsets.
 //!
 //! Start with [`start`] and `consumer`; what a record must look like is in [`wire`]; files of
-//! events are read by [`mod@file`].
+//! events are read by [`mod@file`], compressed ones through [`compressed`].
 
 mod assignment;
 mod batch;
 mod client;
 mod commits;
+pub mod compressed;
 mod consumer;
 mod dead_letter;
 mod error;

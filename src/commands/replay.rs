@@ -4,7 +4,7 @@
 //! files may be larger than memory; its rows are then written by the same writer.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use attribution::policy::AppPolicy;
 use attribution::worker::{Batch, Worker};
 use config::Config;
 use export::ExportQuery;
+use ingest::compressed;
 use ingest::file::{Events, FileError};
 use store::embedded::Embedded;
 
@@ -68,22 +69,21 @@ fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, Wro
 }
 
 /// Takes in one file; returns how many of its lines are no events.
-pub(super) fn attribute(
-    worker: &mut Worker<Embedded>,
-    path: &Path,
-    config: &Config,
-) -> anyhow::Result<u64> {
-    let reader: Box<dyn BufRead> = if path == Path::new("-") {
+fn attribute(worker: &mut Worker<Embedded>, path: &Path, config: &Config) -> anyhow::Result<u64> {
+    let file: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(BufReader::with_capacity(1 << 20, File::open(path)?))
+        Box::new(File::open(path)?)
     };
+    let reader = compressed::plain(file)?;
     let mut bad_lines = 0;
     let mut facts: Vec<Fact> = Vec::new();
     for event in Events::new(reader, &config.policy) {
         match event {
             Ok(fact) => facts.push(fact),
-            Err(FileError::Read { error, .. }) => return Err(error.into()),
+            Err(FileError::Read { line_number, error }) => {
+                return Err(error).with_context(|| format!("after line {line_number}"));
+            }
             Err(FileError::Line { line_number, error }) => {
                 bad_lines += 1;
                 if bad_lines <= BAD_LINES_TOLD {
