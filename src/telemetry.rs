@@ -1,9 +1,11 @@
 //! Logs to standard error, and the recorder behind `/metrics`.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use indicatif::{ProgressBar, WeakProgressBar};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
@@ -16,17 +18,43 @@ const SECONDS_BUCKETS: [f64; 14] =
 /// How often the recorder forgets what it has summed up already.
 const UPKEEP: Duration = Duration::from_secs(5);
 
+/// The bar that logs must not run into.
+static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
 /// Sends logs to standard error; `RUST_LOG` chooses which.
 pub fn start_logs(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| AboveBar)
         // Colours are for people: a file or a collector gets the text alone.
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(io::stderr().is_terminal());
     match format {
         LogFormat::Text => logs.with_target(false).init(),
         LogFormat::Json => logs.json().flatten_event(true).init(),
+    }
+}
+
+/// From now on logs are written above this bar, as long as there is one.
+pub fn log_above(bar: &ProgressBar) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
+}
+
+/// Standard error, with the bar taken away while something is written.
+struct AboveBar;
+
+impl Write for AboveBar {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match bar.and_then(|bar| bar.upgrade()) {
+            Some(bar) => bar.suspend(|| io::stderr().write_all(line))?,
+            None => io::stderr().write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 

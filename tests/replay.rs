@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -189,6 +189,45 @@ fn compressed_files_that_are_not_whole_are_named_and_give_no_rows() {
         check(&output, 1);
         assert!(output.stdout.is_empty());
     }
+}
+
+/// What a terminal gets on standard error, by `script` of util-linux; `input` is
+/// standard input, and data goes to `out`.
+fn on_a_terminal(site: &Site, args: &[&str]) -> String {
+    let command = site.command(args);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let line = format!("stty cols 200; {} <input >out", line.join(" "));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "typescript"]).env("TERM", "xterm").current_dir(site.path());
+    let said = support::run(&mut terminal, b"").stdout;
+    String::from_utf8(said).unwrap()
+}
+
+#[test]
+fn a_terminal_shows_how_far_it_is_and_nothing_else_does() {
+    let site = site();
+    let text = format!("[]\n{}\n", [CLICK, ACTIVATION, EFFECT, OTHER].join("\n"));
+    let file = write(&site, "events.ndjson.zst", &zstd(&text));
+    let expected = site.run(&["replay", &file]);
+    check(&expected, 1);
+    assert!(!String::from_utf8_lossy(&expected.stderr).contains("a second"));
+
+    write(&site, "input", text.as_bytes());
+    let said = on_a_terminal(&site, &["replay", &file]);
+    let size = format!("of {} B", fs::metadata(&file).unwrap().len());
+    assert!(said.contains(&size) && said.contains("a second"), "{said:?}");
+    assert_eq!(fs::read(site.path().join("out")).unwrap(), expected.stdout);
+    // A line begins where the bar was taken away, and ends before it is drawn again.
+    let clean = |line: &str| !line.contains("a second");
+    let warning = said.split(['\r', '\n']).find(|line| line.contains("not_an_object")).unwrap();
+    assert!(clean(warning), "{said:?}");
+    let last = said.trim_end().rsplit(['\r', '\n']).next().unwrap();
+    assert!(last.contains("1 lines are no events") && clean(last), "{said:?}");
+
+    // Of what comes in through standard input nobody knows the size.
+    let piped = on_a_terminal(&site, &["replay", "-"]);
+    assert!(piped.contains("0 events") && !piped.contains(" of "), "{piped:?}");
 }
 
 #[test]

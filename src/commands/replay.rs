@@ -3,27 +3,21 @@
 //! The facts go through the same worker into a store of the same kind, in a temporary folder, so
 //! files may be larger than memory; its rows are then written by the same writer.
 
-use std::fs::File;
-use std::io::{self, Read};
+mod intake;
+mod progress;
+
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use attribution::event::Fact;
 use attribution::policy::AppPolicy;
 use attribution::worker::{Batch, Worker};
 use config::Config;
 use export::ExportQuery;
-use ingest::compressed;
-use ingest::file::{Events, FileError};
 use store::embedded::Embedded;
 
 use super::{Output, WrongUse, load, require_apps};
 use crate::cli::Replay;
-
-/// Bad lines that are told one by one; the rest is counted.
-const BAD_LINES_TOLD: u64 = 20;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let mut config = load(&options.settings)?;
@@ -35,11 +29,11 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
     let embedded = Embedded::open(&config.store, &config.policy)?;
     let reader = embedded.reader();
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
-    let mut bad_lines = 0;
-    for path in &options.events {
-        bad_lines += attribute(&mut worker, path, &config)
-            .with_context(|| format!("can not be read: {}", path.display()))?;
-    }
+    let records_max = config.ingest.batch_records_max;
+    let bad_lines = intake::read(&options.events, &config.policy, records_max, |facts| {
+        worker.process(Batch { facts, positions: Vec::new() })?;
+        Ok(())
+    })?;
     let mut out = Output::new(options.out.as_deref())?;
     let mut written = Ok(());
     let apps: Vec<&AppPolicy> = apps.iter().collect();
@@ -66,42 +60,4 @@ fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, Wro
         }
     }
     Ok(apps)
-}
-
-/// Takes in one file; returns how many of its lines are no events.
-fn attribute(worker: &mut Worker<Embedded>, path: &Path, config: &Config) -> anyhow::Result<u64> {
-    let file: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(path)?)
-    };
-    let reader = compressed::plain(file)?;
-    let mut bad_lines = 0;
-    let mut facts: Vec<Fact> = Vec::new();
-    for event in Events::new(reader, &config.policy) {
-        match event {
-            Ok(fact) => facts.push(fact),
-            Err(FileError::Read { line_number, error }) => {
-                return Err(error).with_context(|| format!("after line {line_number}"));
-            }
-            Err(FileError::Line { line_number, error }) => {
-                bad_lines += 1;
-                if bad_lines <= BAD_LINES_TOLD {
-                    let code = error.code.name();
-                    tracing::warn!("{}:{line_number}: {code}: {error}", path.display());
-                }
-            }
-        }
-        if facts.len() >= config.ingest.batch_records_max {
-            process(worker, &mut facts)?;
-        }
-    }
-    process(worker, &mut facts)?;
-    Ok(bad_lines)
-}
-
-fn process(worker: &mut Worker<Embedded>, facts: &mut Vec<Fact>) -> anyhow::Result<()> {
-    let facts = std::mem::take(facts);
-    worker.process(Batch { facts, positions: Vec::new() })?;
-    Ok(())
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::telemetry;
+
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 pub struct Progress {
@@ -17,6 +19,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos} of {human_len}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        telemetry::log_above(&bar);
         let started = Instant::now();
         Self { bar, started, line_at: started }
     }
