@@ -135,6 +135,26 @@ pub struct Replay {
     /// Only this app's rows; without it those of all apps, by pid
     #[arg(long, value_name = "KEY")]
     pub app: Option<String>,
+
+    /// Other settings, to see what they would change: instead of all rows, those that they
+    /// decide differently
+    ///
+    /// The events are attributed by both, and written are the rows of which something is
+    /// different, old beside new: app, event_type, event_name, event_time, event_id; then, each
+    /// as old_… and new_…, status, install_type, spreadid, campaign, channel, match_type,
+    /// touch_type, touch_time, click_id, reject_reason; then revenue and currency. Apps go by
+    /// their keys; an app that one side does not have leaves that side's cells empty. Environment
+    /// and --set count for both. A table of the campaigns that gain or lose goes to standard
+    /// error.
+    #[arg(long, value_name = "OTHER_CONFIG")]
+    pub diff: Option<PathBuf>,
+
+    /// CSV file to write: activations and effects of each campaign, old and new
+    ///
+    /// All campaigns are in it, those that do not change too; spreadid 0 is what no campaign is
+    /// credited with. Revenue is not summed: rows have it with its currency.
+    #[arg(long, value_name = "FILE", requires = "diff")]
+    pub totals: Option<PathBuf>,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

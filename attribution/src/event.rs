@@ -157,6 +157,16 @@ impl Fact {
         }
     }
 
+    /// The same fact where its app has another number: nothing else of it depends on that.
+    pub fn numbered(mut self, pid: Pid) -> Self {
+        match &mut self {
+            Self::Touch(touch) => touch.pid = pid,
+            Self::Activation(activation) => activation.pid = pid,
+            Self::Effect(effect) => effect.pid = pid,
+        }
+        self
+    }
+
     pub fn id(&self) -> &str {
         match self {
             Self::Touch(touch) => &touch.id,

@@ -9,7 +9,7 @@ use store::key::RowKey;
 
 use crate::column::{Column, ContributorPart};
 use crate::query::ExportQuery;
-use crate::zone::TimeWriter;
+use crate::zone::{TimeWriter, Zone};
 
 /// Writes the rows of any app of the policy; names of campaigns and channels are its present ones.
 #[derive(Debug)]
@@ -25,6 +25,11 @@ pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 impl<'a> CsvWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
         Self { columns: &query.columns, times: TimeWriter::new(&query.zone), policy }
+    }
+
+    /// For the cells alone, in UTC.
+    pub fn of_cells(policy: &'a Policy) -> Self {
+        Self { columns: &[], times: TimeWriter::new(&Zone::utc()), policy }
     }
 
     /// Appends the line of names.
@@ -54,8 +59,9 @@ impl<'a> CsvWriter<'a> {
         out.push(b'\n');
     }
 
+    /// Appends one cell of a row.
     #[inline]
-    fn cell(&mut self, column: Column, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
+    pub fn cell(&mut self, column: Column, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         match column {
             Column::Text(cell) => write_stored(row, cell, out),
             Column::EventType => write_name(row.event_type.name(), out),
@@ -106,11 +112,16 @@ impl<'a> CsvWriter<'a> {
     }
 
     fn channel(&self, pid: Pid, spreadid: SpreadId, out: &mut Vec<u8>) {
-        match self.policy.campaign(pid, spreadid) {
-            Some(campaign) => write_text(&campaign.channel, out),
-            None if spreadid.0 == 0 => {}
-            None => write_name(UNKNOWN_CHANNEL, out),
-        }
+        write_text(channel_name(self.policy, pid, spreadid), out);
+    }
+}
+
+/// The channel of a campaign, as every export shows it.
+pub(crate) fn channel_name(policy: &Policy, pid: Pid, spreadid: SpreadId) -> &str {
+    match policy.campaign(pid, spreadid) {
+        Some(campaign) => &campaign.channel,
+        None if spreadid.0 == 0 => "",
+        None => UNKNOWN_CHANNEL,
     }
 }
 
@@ -130,7 +141,7 @@ fn write_stored(row: &RowView<'_>, cell: TextCell, out: &mut Vec<u8>) {
     }
 }
 
-fn write_text(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     if text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         write_quoted(text, out);
     } else {

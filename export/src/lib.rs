@@ -2,7 +2,8 @@
 //!
 //! A request is parsed into an [`ExportQuery`], [`write_rows`] writes the rows that it asks for,
 //! and a download hands them on, a few chunks at a time. What the HTTP service answers, a file
-//! on the command line gets too: both go through [`write_rows`].
+//! on the command line gets too: both go through [`write_rows`]. [`write_differences`] writes what
+//! two stores show differently of the same events.
 //!
 //! It decides nothing about attribution and writes nothing to the store; it has no tokens, so
 //! who may reach the listener may read everything.
@@ -13,6 +14,7 @@
 pub mod admin;
 mod column;
 mod csv;
+mod differences;
 mod download;
 mod error;
 pub mod explain;
@@ -38,6 +40,8 @@ use tokio::net::TcpListener;
 
 pub use column::{Column, ContributorPart};
 pub use csv::CsvWriter;
+pub use differences::totals::{Counts, Totals, TotalsLine};
+pub use differences::{Compared, ComparedApp, write_differences};
 pub use error::ExportError;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
 pub use query::ExportQuery;

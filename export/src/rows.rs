@@ -32,8 +32,7 @@ pub fn write_rows(
     policy: &Policy,
     sink: impl FnMut(Vec<u8>) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
-    let mut chunks =
-        Chunks { chunk: Vec::with_capacity(CHUNK_ROOM_BYTES), scanned: 0, rows: 0, sink };
+    let mut chunks = Chunks::new(sink);
     let mut csv = CsvWriter::new(query, policy);
     csv.header(&mut chunks.chunk);
     for app in apps {
@@ -58,17 +57,22 @@ pub fn write_rows(
 }
 
 /// The chunk that is being filled, and where chunks go.
-struct Chunks<Sink> {
-    chunk: Vec<u8>,
+pub(crate) struct Chunks<Sink> {
+    pub(crate) chunk: Vec<u8>,
     /// Rows since the last chunk.
     scanned: u32,
     /// Rows written.
-    rows: u64,
+    pub(crate) rows: u64,
     sink: Sink,
 }
 
 impl<Sink: FnMut(Vec<u8>) -> ControlFlow<()>> Chunks<Sink> {
-    fn scanned(&mut self) -> ControlFlow<()> {
+    pub(crate) fn new(sink: Sink) -> Self {
+        Self { chunk: Vec::with_capacity(CHUNK_ROOM_BYTES), scanned: 0, rows: 0, sink }
+    }
+
+    /// One more row was looked at, and written or not.
+    pub(crate) fn scanned(&mut self) -> ControlFlow<()> {
         self.scanned += 1;
         if self.chunk.len() < CHUNK_BYTES && self.scanned < SCANNED_MAX {
             return ControlFlow::Continue(());
@@ -76,7 +80,7 @@ impl<Sink: FnMut(Vec<u8>) -> ControlFlow<()>> Chunks<Sink> {
         self.hand_on()
     }
 
-    fn hand_on(&mut self) -> ControlFlow<()> {
+    pub(crate) fn hand_on(&mut self) -> ControlFlow<()> {
         self.scanned = 0;
         (self.sink)(std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_ROOM_BYTES)))
     }

@@ -1,48 +1,57 @@
 //! `adtrail replay`: the same attribution over files.
 //!
 //! The facts go through the same worker into a store of the same kind, in a temporary folder, so
-//! files may be larger than memory; its rows are then written by the same writer.
+//! files may be larger than memory; its rows are then written by the same writer. With `--diff`
+//! they go through two, and what differs is written.
 
+mod diff;
 mod intake;
 mod progress;
+mod replica;
+mod table;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use attribution::policy::AppPolicy;
-use attribution::worker::{Batch, Worker};
 use config::Config;
 use export::ExportQuery;
-use store::embedded::Embedded;
 
 use super::{Output, WrongUse, load, require_apps};
 use crate::cli::Replay;
+use replica::Replica;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
-    let mut config = load(&options.settings)?;
+    let config = load(&options.settings)?;
     require_apps(&config)?;
-    let apps = chosen_apps(&config, options.app.as_deref())?;
-    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
-    config.store.path = folder.path().join("store");
-    config.store.retention_ms = None;
-    let embedded = Embedded::open(&config.store, &config.policy)?;
-    let reader = embedded.reader();
-    let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
+    match &options.diff {
+        Some(other) => diff::run(options, &config, other),
+        None => write_rows(options, &config),
+    }
+}
+
+fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
+    let apps = chosen_apps(config, options.app.as_deref())?;
+    let mut replica = Replica::start(config)?;
     let records_max = config.ingest.batch_records_max;
-    let bad_lines = intake::read(&options.events, &config.policy, records_max, |facts| {
-        worker.process(Batch { facts, positions: Vec::new() })?;
-        Ok(())
-    })?;
+    let bad_lines =
+        intake::read(&options.events, &config.policy, records_max, |facts| replica.take(facts))?;
+    replica.finish()?;
     let mut out = Output::new(options.out.as_deref())?;
     let mut written = Ok(());
     let apps: Vec<&AppPolicy> = apps.iter().collect();
-    export::write_rows(&reader, &apps, &ExportQuery::all_time(), &config.policy, |chunk| {
+    let query = ExportQuery::all_time();
+    export::write_rows(&replica.reader, &apps, &query, &config.policy, |chunk| {
         written = out.write(&chunk);
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     written.context("the rows can not be written")?;
     out.finish().context("the rows can not be written")?;
+    tell_bad_lines(bad_lines)
+}
+
+/// The command has done what it could, and has not done all.
+fn tell_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
     if bad_lines > 0 {
         bail!("{bad_lines} lines are no events and were left out; all others are attributed");
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use attribution::event::EventTime;
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use attribution::policy::AppPolicy;
-use rocksdb::ReadOptions;
+use rocksdb::{DBRawIterator, ReadOptions};
 
 use crate::StoreError;
 use crate::embedded::index;
@@ -42,11 +42,28 @@ impl Reader {
         to: EventTime,
         mut visit: impl FnMut(&RowKey, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        let mut rows = self.rows(app, from, to)?;
+        while let Some((key, value)) = rows.current()? {
+            if visit(&key, value).is_break() {
+                return Ok(());
+            }
+            rows.advance();
+        }
+        Ok(())
+    }
+
+    /// As [`Reader::scan_rows`], for a caller that goes at its own pace.
+    pub fn rows(
+        &self,
+        app: &AppPolicy,
+        from: EventTime,
+        to: EventTime,
+    ) -> Result<Rows<'_>, StoreError> {
         let partition = key::partition(&app.key, self.partitions);
         let first = key::row_from(partition, app.pid, from.max(self.retention.oldest()));
         let end = key::row_from(partition, app.pid, to);
         if end <= first {
-            return Ok(());
+            return Ok(Rows(None));
         }
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(end);
@@ -54,15 +71,32 @@ impl Reader {
         options.set_async_io(false);
         let mut rows = self.tables.db.raw_iterator_cf_opt(self.tables.events(), options);
         rows.seek(first);
-        while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
-            let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-            if visit(&key, value).is_break() {
-                return Ok(());
-            }
+        Ok(Rows(Some(rows)))
+    }
+}
+
+/// A place among the rows of an app; `None` within: a range that holds none.
+pub struct Rows<'r>(Option<DBRawIterator<'r>>);
+
+impl Rows<'_> {
+    /// The row at this place; `None` after the last.
+    #[inline]
+    pub fn current(&self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
+        let Some(rows) = &self.0 else { return Ok(None) };
+        let (Some(key), Some(value)) = (rows.key(), rows.value()) else {
+            rows.status()?;
+            return Ok(None);
+        };
+        let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
+        Ok(Some((key, value)))
+    }
+
+    /// To the next row.
+    #[inline]
+    pub fn advance(&mut self) {
+        if let Some(rows) = self.0.as_mut().filter(|rows| rows.valid()) {
             rows.next();
         }
-        rows.status()?;
-        Ok(())
     }
 }
 

@@ -1,0 +1,80 @@
+//! The rows of one millisecond, of one store and of two.
+
+use std::ops::Range;
+
+use attribution::event::EventTime;
+use attribution::policy::AppPolicy;
+use store::StoreError;
+use store::key::RowKey;
+use store::scan::{Reader, Rows};
+
+/// Goes through an app's rows a millisecond at a time. Only the rows of that one are held.
+pub struct Walk<'r> {
+    /// `None`: this side has no such app.
+    rows: Option<Rows<'r>>,
+    keys: Vec<(RowKey, Range<usize>)>,
+    /// One after the other.
+    values: Vec<u8>,
+}
+
+pub type StoredRow<'a> = (&'a RowKey, &'a [u8]);
+
+/// The rows of one event; at least one is there.
+pub struct Pair<'a> {
+    pub old: Option<StoredRow<'a>>,
+    pub new: Option<StoredRow<'a>>,
+}
+
+impl<'r> Walk<'r> {
+    pub fn over(reader: &'r Reader, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
+        let rows =
+            app.map(|app| reader.rows(app, EventTime::default(), EventTime::END)).transpose()?;
+        Ok(Self { rows, keys: Vec::new(), values: Vec::new() })
+    }
+
+    /// Of the next row.
+    pub fn time(&self) -> Result<Option<EventTime>, StoreError> {
+        let Some(rows) = &self.rows else { return Ok(None) };
+        Ok(rows.current()?.map(|(key, _)| key.event_time))
+    }
+
+    /// Takes the rows of this time, in key order, in place of those taken before.
+    pub fn gather(&mut self, time: EventTime) -> Result<(), StoreError> {
+        self.keys.clear();
+        self.values.clear();
+        let Some(rows) = &mut self.rows else { return Ok(()) };
+        while let Some((key, value)) = rows.current()?.filter(|(key, _)| key.event_time == time) {
+            let start = self.values.len();
+            self.values.extend_from_slice(value);
+            self.keys.push((key, start..self.values.len()));
+            rows.advance();
+        }
+        Ok(())
+    }
+
+    fn row(&self, place: usize) -> Option<StoredRow<'_>> {
+        let (key, value) = self.keys.get(place)?;
+        Some((key, self.values.get(value.clone())?))
+    }
+}
+
+/// All events of the millisecond: those that the old side has, then those that only the new one
+/// has, each in key order.
+pub fn pairs<'a>(old: &'a Walk<'_>, new: &'a Walk<'_>) -> Vec<Pair<'a>> {
+    let mut by_seq: Vec<_> =
+        new.keys.iter().enumerate().map(|(place, (key, _))| (key.seq, place)).collect();
+    by_seq.sort_unstable();
+    let mut is_paired = vec![false; new.keys.len()];
+    let mut pairs = Vec::with_capacity(old.keys.len());
+    for (place, (key, _)) in old.keys.iter().enumerate() {
+        let found = by_seq.binary_search_by_key(&key.seq, |(seq, _)| *seq);
+        let other = found.ok().and_then(|found| by_seq.get(found)).map(|(_, place)| *place);
+        if let Some(paired) = other.and_then(|other| is_paired.get_mut(other)) {
+            *paired = true;
+        }
+        pairs.push(Pair { old: old.row(place), new: other.and_then(|other| new.row(other)) });
+    }
+    let alone = is_paired.iter().enumerate().filter(|(_, is_paired)| !**is_paired);
+    pairs.extend(alone.map(|(place, _)| Pair { old: None, new: new.row(place) }));
+    pairs
+}

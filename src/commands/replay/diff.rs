@@ -1,0 +1,136 @@
+//! `adtrail replay --diff`: what other settings would decide differently.
+//!
+//! Events are read once. Each side has a worker and a store of its own, and apps go by their
+//! keys: their numbers may differ. Then both stores are walked in step.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Context;
+use attribution::event::{Fact, Pid};
+use attribution::policy::{AppPolicy, Policy};
+use config::Config;
+use export::{Compared, ComparedApp, Totals};
+
+use super::replica::Replica;
+use super::{intake, table, tell_bad_lines};
+use crate::cli::{Replay, Settings};
+use crate::commands::{Output, WrongUse, load, require_apps};
+
+pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
+    let new = load_other(options, other)?;
+    require_two_files(options)?;
+    let apps = apps(&old.policy, &new.policy);
+    let written = chosen(apps.clone(), options.app.as_deref())?;
+    let (mut old_side, mut new_side) = (Replica::start(old)?, Replica::start(&new)?);
+    let reading = reading_policy(&apps);
+    let (old_pids, new_pids) =
+        (pids(&apps, |app| app.old.as_ref()), pids(&apps, |app| app.new.as_ref()));
+    let records_max = old.ingest.batch_records_max;
+    let bad_lines = intake::read(&options.events, &reading, records_max, |facts| {
+        new_side.take(numbered(facts.iter().cloned(), &new_pids))?;
+        old_side.take(numbered(facts.into_iter(), &old_pids))
+    })?;
+    old_side.finish()?;
+    new_side.finish()?;
+    let totals = write(options, &old_side, &new_side, &written)?;
+    if let Some(path) = &options.totals {
+        let mut out = Output::new(Some(path))?;
+        out.write(&totals.csv(&old.policy, &new.policy))
+            .context("the totals can not be written")?;
+        out.finish().context("the totals can not be written")?;
+    }
+    eprint!("{}", table::render(&totals, &old.policy, &new.policy));
+    tell_bad_lines(bad_lines)
+}
+
+fn write(
+    options: &Replay,
+    old: &Replica,
+    new: &Replica,
+    apps: &[ComparedApp],
+) -> anyhow::Result<Totals> {
+    let [old, new] = [old, new].map(|side| Compared { reader: &side.reader, policy: &side.policy });
+    let mut out = Output::new(options.out.as_deref())?;
+    let mut written = Ok(());
+    let totals = export::write_differences(old, new, apps, |chunk| {
+        written = out.write(&chunk);
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written.context("the rows can not be written")?;
+    out.finish().context("the rows can not be written")?;
+    Ok(totals)
+}
+
+/// The other settings: another file, under the same environment and flags.
+fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
+    let settings = Settings { config: Some(other.into()), set: options.settings.set.clone() };
+    let named = |problem: String| WrongUse(format!("--diff {}: {problem}", other.display()));
+    let config = load(&settings).map_err(|error| named(error.0))?;
+    require_apps(&config).map_err(|error| named(error.0))?;
+    Ok(config)
+}
+
+/// The one would take the other's place.
+fn require_two_files(options: &Replay) -> Result<(), WrongUse> {
+    match (&options.out, &options.totals) {
+        (Some(out), Some(totals)) if out == totals => Err(WrongUse(format!(
+            "--totals: expected another file than that of --out: {}",
+            totals.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The apps of both sides by key: the old side's by pid, then those of the new one alone.
+fn apps(old: &Policy, new: &Policy) -> Vec<ComparedApp> {
+    let by_pid = |policy: &Policy| -> BTreeMap<Pid, AppPolicy> {
+        policy.apps().map(|app| (app.pid, app.clone())).collect()
+    };
+    let old_apps = by_pid(old).into_values().map(|app| {
+        let new = new.app_by_key(&app.key).cloned();
+        ComparedApp { old: Some(app), new }
+    });
+    let added = by_pid(new).into_values().filter(|app| old.app_by_key(&app.key).is_none());
+    old_apps.chain(added.map(|app| ComparedApp { old: None, new: Some(app) })).collect()
+}
+
+fn chosen(mut apps: Vec<ComparedApp>, key: Option<&str>) -> Result<Vec<ComparedApp>, WrongUse> {
+    if let Some(key) = key {
+        apps.retain(|app| self::key(app) == key);
+        if apps.is_empty() {
+            let problem = format!("--app: no such app is configured on either side: {key}");
+            return Err(WrongUse(problem));
+        }
+    }
+    Ok(apps)
+}
+
+fn key(app: &ComparedApp) -> &str {
+    app.old.as_ref().or(app.new.as_ref()).map_or("", |app| &app.key)
+}
+
+/// What lines are read by: all apps, numbered by their places.
+fn reading_policy(apps: &[ComparedApp]) -> Policy {
+    let app = |(pid, app): (Pid, &ComparedApp)| AppPolicy::new(pid, key(app));
+    Policy::new(numbers().zip(apps).map(app).collect(), Vec::new())
+}
+
+fn numbers() -> impl Iterator<Item = Pid> {
+    (1..).map(Pid)
+}
+
+/// The numbers of the apps of one side, by those that they are read under.
+fn pids(
+    apps: &[ComparedApp],
+    side: impl Fn(&ComparedApp) -> Option<&AppPolicy>,
+) -> HashMap<Pid, Pid> {
+    let pair = |(pid, app): (Pid, &ComparedApp)| Some((pid, side(app)?.pid));
+    numbers().zip(apps).filter_map(pair).collect()
+}
+
+/// The facts of the apps that a side has.
+fn numbered(facts: impl Iterator<Item = Fact>, pids: &HashMap<Pid, Pid>) -> Vec<Fact> {
+    facts.filter_map(|fact| pids.get(&fact.pid()).map(|pid| fact.numbered(*pid))).collect()
+}

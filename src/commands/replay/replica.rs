@@ -1,0 +1,83 @@
+//! An attribution of its own: a worker on a thread, over a store in a temporary folder.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use anyhow::{Context, anyhow};
+use attribution::event::Fact;
+use attribution::policy::Policy;
+use attribution::worker::{Batch, Worker};
+use config::Config;
+use store::StoreError;
+use store::embedded::Embedded;
+use store::scan::Reader;
+use tempfile::TempDir;
+
+/// Batches that wait for the worker.
+const QUEUE_BATCHES: usize = 2;
+
+pub struct Replica {
+    pub policy: Arc<Policy>,
+    pub reader: Reader,
+    /// `None` once no more comes.
+    batches: Option<SyncSender<Vec<Fact>>>,
+    thread: Option<JoinHandle<Result<(), StoreError>>>,
+    /// Dropped last: the store is in it.
+    _folder: TempDir,
+}
+
+impl Replica {
+    /// By these settings, but for the place of the store and what it forgets.
+    pub fn start(config: &Config) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+        let path = folder.path().join("store");
+        let settings = config::Store { path, retention_ms: None, ..config.store.clone() };
+        let embedded = Embedded::open(&settings, &config.policy)?;
+        let reader = embedded.reader();
+        let worker = Worker::new(embedded, Arc::clone(&config.policy));
+        let (batches, queue) = sync_channel(QUEUE_BATCHES);
+        let thread = Builder::new()
+            .name("attribution".into())
+            .spawn(move || work(worker, &queue))
+            .context("no thread for attribution")?;
+        Ok(Self {
+            policy: Arc::clone(&config.policy),
+            reader,
+            batches: Some(batches),
+            thread: Some(thread),
+            _folder: folder,
+        })
+    }
+
+    pub fn take(&mut self, facts: Vec<Fact>) -> anyhow::Result<()> {
+        match self.batches.as_ref().map(|batches| batches.send(facts)) {
+            Some(Ok(())) => Ok(()),
+            // Only an error ends the thread before that.
+            _ => self.finish(),
+        }
+    }
+
+    /// All has been taken: from here on the reader has the rows.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        self.batches = None;
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.join().map_err(|_| anyhow!("the attribution thread has panicked"))??;
+        Ok(())
+    }
+}
+
+/// A store must not be written while the process ends and its folder goes.
+impl Drop for Replica {
+    fn drop(&mut self) {
+        // Whoever asked for the outcome has it; here something else has failed.
+        let _ = self.finish();
+    }
+}
+
+fn work(mut worker: Worker<Embedded>, queue: &Receiver<Vec<Fact>>) -> Result<(), StoreError> {
+    for facts in queue {
+        worker.process(Batch { facts, positions: Vec::new() })?;
+    }
+    Ok(())
+}

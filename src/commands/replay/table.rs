@@ -1,0 +1,58 @@
+//! The totals of a comparison for people: a few lines for standard error.
+
+use std::fmt::Write;
+
+use attribution::policy::Policy;
+use export::{Totals, TotalsLine};
+use indicatif::HumanCount;
+
+/// Campaigns shown; a file has all.
+const LINES_MAX: usize = 20;
+
+/// The campaigns that gain or lose, those that do most of it first, and how many rows differ.
+pub fn render(totals: &Totals, old: &Policy, new: &Policy) -> String {
+    let mut moved: Vec<&TotalsLine> = totals.lines().filter(|line| line.old != line.new).collect();
+    // Stable: of equal changes, the order of the file.
+    moved.sort_by_key(|line| std::cmp::Reverse(change(line)));
+    let mut lines = Vec::new();
+    for line in moved.iter().take(LINES_MAX) {
+        lines.push([
+            format!("{} → {}", line.old.activations, line.new.activations),
+            format!("{} → {}", line.old.effects, line.new.effects),
+            name(line, old, new),
+        ]);
+    }
+    let mut out = String::new();
+    if !lines.is_empty() {
+        lines.insert(0, ["activations", "effects", "credited to"].map(str::to_owned));
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let (activations, effects) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
+    for [activation, effect, name] in &lines {
+        // A string takes all that is written.
+        let _ = writeln!(out, "{activation:>activations$}  {effect:>effects$}  {name}");
+    }
+    if moved.len() > LINES_MAX {
+        let _ = writeln!(out, "… and {} campaigns more", moved.len() - LINES_MAX);
+    }
+    let (differing, events) = (HumanCount(totals.differing), HumanCount(totals.events));
+    let _ = writeln!(out, "{differing} of {events} rows are decided differently");
+    out
+}
+
+fn change(line: &TotalsLine) -> u64 {
+    let (old, new) = (line.old, line.new);
+    old.activations.abs_diff(new.activations) + old.effects.abs_diff(new.effects)
+}
+
+fn name(line: &TotalsLine, old: &Policy, new: &Policy) -> String {
+    if line.spreadid.0 == 0 {
+        return format!("{}: no campaign", line.app);
+    }
+    let (campaign, channel) = line.names(old, new);
+    [&format!("{}: {}", line.app, line.spreadid.0), campaign, channel]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
