@@ -67,7 +67,6 @@ fn json_tells_the_same() {
 
 #[test]
 fn a_later_fact_that_changed_the_decision_is_named() {
-    // What one file holds is attributed before the next is read.
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: String| {
         let path = folder.path().join(name);
@@ -77,8 +76,10 @@ fn a_later_fact_that_changed_the_decision_is_named() {
     let activation = r#"{"type":"activation","app":"app-x","event_id":"a","time":"2026-03-10T12:00:00Z","ids":{"oaid":"d"}}"#;
     let click = r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":"2026-03-10T11:00:00Z","ids":{"oaid":"d"}}"#;
     let files = [write("first", format!("{activation}\n")), write("later", format!("{click}\n"))];
-    let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let printed = String::from_utf8(run_ok(&mut explain("a", &files), b"")).unwrap();
+    // Each event is attributed before the next is read.
+    let mut more = vec!["--set", "ingest.batch_records_max=1"];
+    more.extend(files.iter().map(String::as_str));
+    let printed = String::from_utf8(run_ok(&mut explain("a", &more), b"")).unwrap();
     assert!(printed.contains("Decided 2 times\n  Before: install, organic."), "{printed}");
     assert!(printed.contains("click c came in later and won. (section 7)"), "{printed}");
 }

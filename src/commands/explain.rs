@@ -2,16 +2,16 @@
 //! among the events of files.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use attribution::explain::Explanation;
 use attribution::policy::AppPolicy;
-use attribution::worker::{Worker, explain};
+use attribution::worker::explain;
 use config::Config;
-use store::embedded::{Embedded, open_for_reading};
+use store::embedded::open_for_reading;
 
-use super::{WrongUse, load, replay};
+use super::replay::Replica;
+use super::{WrongUse, load};
 use crate::cli::Explain;
 
 pub fn run(options: &Explain) -> anyhow::Result<()> {
@@ -43,15 +43,6 @@ fn among_files(
     config: &Config,
     app: &AppPolicy,
 ) -> anyhow::Result<Option<Explanation>> {
-    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
-    let mut settings = config.store.clone();
-    settings.path = folder.path().join("store");
-    settings.retention_ms = None;
-    let embedded = Embedded::open(&settings, &config.policy)?;
-    let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
-    for path in &options.events {
-        replay::attribute(&mut worker, path, config)
-            .with_context(|| format!("can not be read: {}", path.display()))?;
-    }
-    Ok(explain(worker.ledger_mut(), &config.policy, app.pid, &options.activation)?)
+    let mut replica = Replica::of_files(config, &options.events)?.0;
+    Ok(explain(&mut replica.reader, &config.policy, app.pid, &options.activation)?)
 }

@@ -19,7 +19,7 @@ use export::ExportQuery;
 
 use super::{Output, WrongUse, load, require_apps};
 use crate::cli::Replay;
-use replica::Replica;
+pub use replica::Replica;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
@@ -32,11 +32,7 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
 
 fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
     let apps = chosen_apps(config, options.app.as_deref())?;
-    let mut replica = Replica::start(config)?;
-    let records_max = config.ingest.batch_records_max;
-    let bad_lines =
-        intake::read(&options.events, &config.policy, records_max, |facts| replica.take(facts))?;
-    replica.finish()?;
+    let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
     let mut out = Output::new(options.out.as_deref())?;
     let mut written = Ok(());
     let apps: Vec<&AppPolicy> = apps.iter().collect();

@@ -1,5 +1,6 @@
 //! An attribution of its own: a worker on a thread, over a store in a temporary folder.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
@@ -13,6 +14,8 @@ use store::StoreError;
 use store::embedded::Embedded;
 use store::scan::Reader;
 use tempfile::TempDir;
+
+use super::intake;
 
 /// Batches that wait for the worker.
 const QUEUE_BATCHES: usize = 2;
@@ -28,6 +31,16 @@ pub struct Replica {
 }
 
 impl Replica {
+    /// The attribution of all events of the files, and the number of lines that are none.
+    pub fn of_files(config: &Config, paths: &[PathBuf]) -> anyhow::Result<(Self, u64)> {
+        let mut replica = Self::start(config)?;
+        let records_max = config.ingest.batch_records_max;
+        let bad_lines =
+            intake::read(paths, &config.policy, records_max, |facts| replica.take(facts))?;
+        replica.finish()?;
+        Ok((replica, bad_lines))
+    }
+
     /// By these settings, but for the place of the store and what it forgets.
     pub fn start(config: &Config) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder can be made")?;
