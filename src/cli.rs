@@ -43,6 +43,12 @@ pub enum Command {
     Replay(Replay),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),
+    /// Run the cases of the attribution contract on adtrail or on any other engine
+    ///
+    /// Each case is run in four orders of arrival: as given, reversed, and each with all events
+    /// delivered again. One line for each case that fails, then one with the counts; the command
+    /// ends with 1 if any failed.
+    Conformance(Conformance),
 }
 
 #[derive(Debug, Args)]
@@ -155,6 +161,28 @@ pub struct Replay {
     /// credited with. Revenue is not summed: rows have it with its currency.
     #[arg(long, value_name = "FILE", requires = "diff")]
     pub totals: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Conformance {
+    /// Command of the shell that attributes a file of events; without it adtrail itself
+    ///
+    /// It is run once per case and order, as COMMAND --config CONFIG.toml --out OUT.csv
+    /// EVENTS.ndjson, and writes the rows to OUT.csv, by column name. `adtrail replay` is one.
+    #[arg(long, value_name = "COMMAND")]
+    pub engine: Option<String>,
+
+    /// Only these cases, or those in a folder of this name
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub case: Vec<String>,
+
+    /// Cases to run instead of the built-in ones: the .toml files in this folder and below
+    #[arg(long, value_name = "FOLDER")]
+    pub dir: Option<PathBuf>,
+
+    /// Seconds after which one run of the engine's command is ended and counts as failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -1,6 +1,7 @@
 //! The commands, a module each, and what they share.
 
 pub mod check_config;
+pub mod conformance;
 pub mod download;
 pub mod explain;
 pub mod replay;

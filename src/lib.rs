@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod commands;
+mod conformance;
 pub mod demo;
 mod pipeline;
 mod service;

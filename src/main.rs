@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command};
-use adtrail::commands::{check_config, download, explain, replay, run};
+use adtrail::commands::{check_config, conformance, download, explain, replay, run};
 use adtrail::{demo, telemetry};
 use clap::Parser;
 
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Explain(options) => explain::run(options),
         Command::Replay(options) => replay::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
+        Command::Conformance(options) => conformance::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,45 @@
+//! `adtrail conformance`: whether an engine keeps the contract, case by case.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::WrongUse;
+use crate::cli::Conformance;
+use crate::conformance::{Command, Engine, Suite, run_all};
+
+pub fn run(options: &Conformance) -> anyhow::Result<()> {
+    let suite = match &options.dir {
+        Some(folder) => Suite::of_folder(folder),
+        None => Suite::embedded(),
+    };
+    let suite = suite.map_err(|problems| WrongUse(format!("the cases:\n{problems}")))?;
+    let cases = suite.chosen(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
+    let engine = match &options.engine {
+        None => Engine::Own,
+        Some(line) if line.trim().is_empty() => {
+            return Err(WrongUse("--engine: expected a command".into()).into());
+        }
+        Some(line) => Engine::Command(Command {
+            line: line.clone(),
+            timeout: Duration::from_secs(options.timeout),
+        }),
+    };
+    let outcomes = run_all(&cases, &engine);
+    let mut out = io::stdout().lock();
+    let mut failed = 0;
+    for outcome in &outcomes {
+        if let Some(failure) = &outcome.failure {
+            failed += 1;
+            writeln!(out, "FAIL {}: {failure}", outcome.name).context("can not be written")?;
+        }
+    }
+    let passed = outcomes.len() - failed;
+    writeln!(out, "{} cases in 4 orders each: {passed} passed, {failed} failed", outcomes.len())
+        .context("can not be written")?;
+    if failed > 0 {
+        bail!("{failed} of {} cases failed", outcomes.len());
+    }
+    Ok(())
+}

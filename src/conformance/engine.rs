@@ -1,0 +1,152 @@
+//! What turns the events of a case into rows: adtrail itself, or a command.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Child, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+
+use super::case::Case;
+use super::order::Order;
+use crate::commands::replay::{Replayed, all_apps};
+
+#[derive(Debug, Clone)]
+pub(crate) enum Engine {
+    /// The code of `adtrail replay`, in this process.
+    Own,
+    Command(Command),
+}
+
+/// A command of the shell, run once per case and order.
+#[derive(Debug, Clone)]
+pub(crate) struct Command {
+    /// As the shell reads it; the arguments come after it.
+    pub line: String,
+    /// After which a run is ended.
+    pub timeout: Duration,
+}
+
+/// Of what an engine says, so much is told.
+const SAID_CHARS_MAX: usize = 300;
+
+impl Engine {
+    /// The CSV of the case's rows.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn rows(&self, case: &Case, order: Order) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Own => own_rows(case, order),
+            Self::Command(command) => command.rows(case, order),
+        }
+    }
+}
+
+fn own_rows(case: &Case, order: Order) -> Result<Vec<u8>, String> {
+    let mut config = config::parse(&case.settings).map_err(|errors| errors.to_string())?;
+    // Once all in one batch, once each event alone: the rows may not differ.
+    if matches!(order, Order::Reversed | Order::GivenTwice) {
+        config.ingest.batch_records_max = 1;
+    }
+    let apps = all_apps(&config);
+    let (mut left_out, mut csv) = (0, Vec::new());
+    let mut replay = || -> anyhow::Result<()> {
+        let mut replayed = Replayed::open(config)?;
+        replayed.take_in(order.lines(case).as_bytes(), |_, _| left_out += 1)?;
+        replayed.write_rows(&apps, |chunk| {
+            csv.extend_from_slice(chunk);
+            Ok(())
+        })
+    };
+    replay().map_err(|error| format!("{error:#}"))?;
+    let expected = case.left_out * order.deliveries();
+    if left_out == expected {
+        Ok(csv)
+    } else {
+        Err(format!("lines that are no events: expected {expected}, found {left_out}"))
+    }
+}
+
+impl Command {
+    fn rows(&self, case: &Case, order: Order) -> Result<Vec<u8>, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let [config, events, out, said] = ["config.toml", "events.ndjson", "out.csv", "said"]
+            .map(|name| folder.path().join(name));
+        fs::write(&config, &case.settings).map_err(|error| error.to_string())?;
+        fs::write(&events, order.lines(case)).map_err(|error| error.to_string())?;
+        let mut command = process::Command::new("sh");
+        command
+            .args(["-c", &format!("{} \"$@\"", self.line), "engine", "--config"])
+            .arg(&config)
+            .arg("--out")
+            .arg(&out)
+            .arg(&events)
+            .env("ADTRAIL_CONFORMANCE_CASE", &case.name)
+            .env("ADTRAIL_CONFORMANCE_ORDER", order.name());
+        let said = Said { path: &said, folder: &folder };
+        let status = self.end_of(said.start(command)?, &said)?;
+        // One who leaves lines out may say so with its exit.
+        if !status.success() && case.left_out == 0 {
+            return Err(format!("the engine ended with {status}{}", said.shown()));
+        }
+        fs::read(&out).map_err(|error| format!("no rows at --out: {error}{}", said.shown()))
+    }
+
+    fn end_of(&self, mut child: Child, said: &Said<'_>) -> Result<ExitStatus, String> {
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let (ended, end) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || ended.send(child.wait()));
+            let status = end.recv_timeout(self.timeout);
+            // What it started ends with it; without a timeout that is nothing in good order.
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            match status {
+                Ok(status) => status.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("not done within {:?}{}", self.timeout, said.shown())),
+            }
+        })
+    }
+}
+
+/// What a command writes to its standard outputs. In a file: a pipe that a grandchild keeps open
+/// would be waited for.
+struct Said<'a> {
+    path: &'a Path,
+    folder: &'a TempDir,
+}
+
+impl Said<'_> {
+    fn start(&self, mut command: process::Command) -> Result<Child, String> {
+        let log = File::create(self.path).map_err(|error| error.to_string())?;
+        let log_too = log.try_clone().map_err(|error| error.to_string())?;
+        // The settings are the case's alone.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ADTRAIL__") {
+                command.env_remove(name);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
+        command.spawn().map_err(|error| format!("sh can not be started: {error}"))
+    }
+
+    /// Its end, in one line.
+    fn shown(&self) -> String {
+        let said = fs::read(self.path).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        // The folder has another name in each run.
+        let said = said.replace(&*self.folder.path().to_string_lossy(), "…");
+        let lines: Vec<&str> =
+            said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let said = lines.join(" | ");
+        let skipped = said.chars().count().saturating_sub(SAID_CHARS_MAX);
+        let end: String = said.chars().skip(skipped).collect();
+        if end.is_empty() { ", and said nothing".into() } else { format!(", and said: {end}") }
+    }
+}

@@ -1,0 +1,134 @@
+//! Whether rows are those that a case expects.
+
+use csv::StringRecord;
+
+use super::case::{Case, Expected, NAMING};
+
+/// What differs, in the order of the case; empty if nothing does.
+pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
+    let rows = match Rows::parse(csv) {
+        Ok(rows) => rows,
+        Err(error) => return vec![format!("not CSV: {error}")],
+    };
+    let mut differences = Vec::new();
+    if rows.records.len() != case.rows {
+        differences.push(format!("rows: expected {}, found {}", case.rows, rows.records.len()));
+    }
+    for expected in &case.expect {
+        differences.extend(rows.differences(expected));
+    }
+    differences
+}
+
+/// Where rows differ that should be the same.
+pub(crate) fn first_difference(csv: &[u8], other: &[u8]) -> Option<String> {
+    if csv == other {
+        return None;
+    }
+    let (csv, other) = (String::from_utf8_lossy(csv), String::from_utf8_lossy(other));
+    let (mut lines, mut others) = (csv.lines(), other.lines());
+    for number in 1_u64.. {
+        match (lines.next(), others.next()) {
+            (None, None) => break,
+            (line, other) if line == other => {}
+            (line, other) => {
+                let [line, other] = [line, other].map(|line| line.unwrap_or("(no such line)"));
+                return Some(format!(
+                    "line {number} is not as in the order given: expected {line:?}, found {other:?}"
+                ));
+            }
+        }
+    }
+    Some("the ends of lines are not as in the order given".into())
+}
+
+struct Rows {
+    names: StringRecord,
+    records: Vec<StringRecord>,
+}
+
+impl Rows {
+    fn parse(csv: &[u8]) -> Result<Self, csv::Error> {
+        let mut reader = csv::Reader::from_reader(csv);
+        let names = reader.headers()?.clone();
+        Ok(Self { names, records: reader.records().collect::<Result<_, _>>()? })
+    }
+
+    fn differences(&self, expected: &Expected) -> Vec<String> {
+        let naming = || expected.columns.iter().filter(|(name, _)| NAMING.contains(&&***name));
+        let is_meant =
+            |row: &&StringRecord| naming().all(|(name, text)| self.cell(row, name) == Some(text));
+        let rows: Vec<&StringRecord> = self.records.iter().filter(is_meant).collect();
+        let shown: Vec<&str> = naming().map(|(_, text)| text.as_str()).collect();
+        let shown = shown.join(" ");
+        let [row] = rows[..] else {
+            return vec![format!("{shown}: expected one row, found {}", rows.len())];
+        };
+        let difference = |(name, expected): (&String, &String)| match self.cell(row, name) {
+            Some(found) if found == expected => None,
+            Some(found) => Some(format!("{shown}: {name}: expected {expected:?}, found {found:?}")),
+            None => Some(format!("{shown}: {name}: expected {expected:?}, found no such column")),
+        };
+        expected.columns.iter().filter_map(difference).collect()
+    }
+
+    fn cell<'a>(&self, row: &'a StringRecord, name: &str) -> Option<&'a str> {
+        row.get(self.names.iter().position(|column| column == name)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: &str = "event_id,event_type,status\na,activation,organic\na,effect,orphan\n";
+
+    #[track_caller]
+    fn check(rows: usize, expect: &[&[(&str, &str)]], found: &[&str]) {
+        let expected = |columns: &&[(&str, &str)]| {
+            let columns = columns.iter().map(|&(name, text)| (name.into(), text.into()));
+            Expected { columns: columns.collect() }
+        };
+        let case = Case {
+            name: "x".into(),
+            settings: String::new(),
+            events: Vec::new(),
+            left_out: 0,
+            rows,
+            expect: expect.iter().map(expected).collect(),
+        };
+        assert_eq!(differences(&case, CSV.as_bytes()), found);
+    }
+
+    #[test]
+    fn rows_are_found_by_what_names_them_and_compared_by_column() {
+        check(2, &[&[("event_id", "a"), ("event_type", "effect"), ("status", "orphan")]], &[]);
+        check(1, &[], &["rows: expected 1, found 2"]);
+        check(2, &[&[("event_id", "a")]], &["a: expected one row, found 2"]);
+        check(2, &[&[("event_id", "b")]], &["b: expected one row, found 0"]);
+        check(
+            2,
+            &[&[("event_id", "a"), ("event_type", "effect"), ("status", ""), ("spreadid", "7")]],
+            &[
+                r#"a effect: spreadid: expected "7", found no such column"#,
+                r#"a effect: status: expected "", found "orphan""#,
+            ],
+        );
+    }
+
+    #[test]
+    fn the_first_line_that_differs_is_told() {
+        let check = |other: &str, line: Option<&str>| {
+            let difference = first_difference(CSV.as_bytes(), other.as_bytes());
+            match (&difference, line) {
+                (None, None) => {}
+                (Some(found), Some(line)) => assert!(found.contains(line), "{found}"),
+                _ => panic!("{difference:?}"),
+            }
+        };
+        check(CSV, None);
+        check("event_id,event_type,status\na,activation,organic\n", Some("line 3 "));
+        check(&format!("{CSV}b\n"), Some("line 4 "));
+        check(&CSV.replace('\n', "\r\n"), Some("the ends of lines"));
+    }
+}

@@ -1,0 +1,149 @@
+//! The cases of the binary, or of a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use include_dir::{Dir, include_dir};
+
+use super::case::Case;
+
+static EMBEDDED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/conformance");
+
+const CATALOGUE: &str = "catalogue.toml";
+const SUFFIX: &str = ".toml";
+
+/// Cases by name.
+#[derive(Debug)]
+pub(crate) struct Suite(Vec<Case>);
+
+impl Suite {
+    /// The suite that this binary was built with.
+    ///
+    /// # Errors
+    /// Every case that can not be read, with what is wrong.
+    pub fn embedded() -> Result<Self, String> {
+        let mut files = Vec::new();
+        add_embedded(&EMBEDDED, &mut files);
+        Self::of(files)
+    }
+
+    /// The `.toml` files in and below a folder. Its `catalogue.toml` takes the place of the
+    /// suite's own.
+    ///
+    /// # Errors
+    /// Every case that can not be read, with what is wrong.
+    pub fn of_folder(folder: &Path) -> Result<Self, String> {
+        let mut files = Vec::new();
+        add_files(folder, folder, &mut files)?;
+        Self::of(files)
+    }
+
+    /// Of paths and texts.
+    fn of(files: Vec<(String, String)>) -> Result<Self, String> {
+        let own = files.iter().find(|(path, _)| path == CATALOGUE).map(|(_, text)| text.as_str());
+        let embedded = || EMBEDDED.get_file(CATALOGUE).and_then(|file| file.contents_utf8());
+        let catalogue = own.or_else(embedded).unwrap_or_default();
+        let (mut cases, mut problems) = (Vec::new(), Vec::new());
+        for (path, text) in files.iter().filter(|(path, _)| path != CATALOGUE) {
+            let name = path.strip_suffix(SUFFIX).unwrap_or(path);
+            match Case::parse(name.to_owned(), text, catalogue) {
+                Ok(case) => cases.push(case),
+                Err(problem) => problems.push(format!("{path}: {}", problem.trim())),
+            }
+        }
+        cases.sort_by(|one, other| one.name.cmp(&other.name));
+        match (problems.is_empty(), cases.is_empty()) {
+            (false, _) => Err(problems.join("\n")),
+            (true, true) => Err("there are no cases: expected files that end with .toml".into()),
+            (true, false) => Ok(Self(cases)),
+        }
+    }
+
+    /// The cases with these names, or in folders with these names; without any, all.
+    ///
+    /// # Errors
+    /// The first name that is neither, with the nearest that there is.
+    pub fn chosen(self, names: &[String]) -> Result<Vec<Case>, String> {
+        for name in names {
+            if !self.0.iter().any(|case| is_meant(name, case)) {
+                let nearest =
+                    self.0.iter().min_by_key(|case| strsim::damerau_levenshtein(&case.name, name));
+                let nearest = nearest.map_or("", |case| &case.name);
+                return Err(format!("no such case: {name}, the nearest is {nearest}"));
+            }
+        }
+        let is_chosen =
+            |case: &Case| names.is_empty() || names.iter().any(|name| is_meant(name, case));
+        Ok(self.0.into_iter().filter(is_chosen).collect())
+    }
+}
+
+fn is_meant(name: &str, case: &Case) -> bool {
+    let name = name.trim_end_matches('/');
+    case.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn add_embedded(dir: &Dir<'_>, files: &mut Vec<(String, String)>) {
+    for file in dir.files() {
+        if let (Some(path), Some(text)) = (file.path().to_str(), file.contents_utf8())
+            && path.ends_with(SUFFIX)
+        {
+            files.push((path.to_owned(), text.to_owned()));
+        }
+    }
+    dir.dirs().for_each(|dir| add_embedded(dir, files));
+}
+
+fn add_files(
+    root: &Path,
+    folder: &Path,
+    files: &mut Vec<(String, String)>,
+) -> Result<(), String> {
+    let unreadable = |path: &Path, error| format!("can not be read: {}: {error}", path.display());
+    let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
+    for entry in entries {
+        let path: PathBuf = entry.map_err(|error| unreadable(folder, error))?.path();
+        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        if path.is_dir() {
+            add_files(root, &path, files)?;
+        } else if name.ends_with(SUFFIX) {
+            let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+            files.push((name, text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adding a file does not make cargo build this again: then `touch` this file.
+    #[test]
+    fn all_cases_of_the_folder_are_embedded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
+        let names = |suite: Suite| suite.0.into_iter().map(|case| case.name).collect::<Vec<_>>();
+        let embedded = names(Suite::embedded().unwrap());
+        assert_eq!(embedded, names(Suite::of_folder(&folder).unwrap()));
+        assert!(embedded.len() >= 150, "{}", embedded.len());
+    }
+
+    #[test]
+    fn cases_are_chosen_by_name_and_by_folder() {
+        let case = |path: &str| {
+            (path.to_owned(), "why='w'\ncontract='3'\nevents=''\nrows=0".to_owned())
+        };
+        let suite = || Suite::of(vec![case("a/b.toml"), case("a/bc.toml"), case("d.toml")]).unwrap();
+        let check = |names: &[&str], expected: &[&str]| {
+            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+            let chosen = suite().chosen(&names).unwrap();
+            assert_eq!(chosen.iter().map(|case| &*case.name).collect::<Vec<_>>(), expected);
+        };
+        check(&[], &["a/b", "a/bc", "d"]);
+        check(&["a/b"], &["a/b"]);
+        check(&["a"], &["a/b", "a/bc"]);
+        check(&["a/", "d"], &["a/b", "a/bc", "d"]);
+        let problem = suite().chosen(&["a/bd".into()]).unwrap_err();
+        assert_eq!(problem, "no such case: a/bd, the nearest is a/b");
+    }
+}
