@@ -14,5 +14,5 @@ mod report;
 mod suite;
 
 pub(crate) use engine::{Command, Engine};
-pub(crate) use report::{Outcome, run_all};
+pub(crate) use report::run_all;
 pub(crate) use suite::Suite;

@@ -15,7 +15,8 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
         None => Suite::embedded(),
     };
     let suite = suite.map_err(|problems| WrongUse(format!("the cases:\n{problems}")))?;
-    let cases = suite.chosen(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
+    let cases =
+        suite.chosen(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
     let engine = match &options.engine {
         None => Engine::Own,
         Some(line) if line.trim().is_empty() => {

@@ -121,6 +121,9 @@ mod tests {
         check_wrong(&format!("{GOOD}rows = 0\nsettings = '[fraud'"), "settings");
         check_wrong(&format!("{GOOD}rows = 1\n[[expect]]\nstatus = 'organic'"), "event_id");
         check_wrong(&format!("{GOOD}rows = 0\n[[expect]]\nevent_id = 'a'"), "rows = 0");
-        check_wrong(&format!("{GOOD}rows = 1\n[[expect]]\nevent_id = 'a'\nspreadid = 7"), "spreadid");
+        check_wrong(
+            &format!("{GOOD}rows = 1\n[[expect]]\nevent_id = 'a'\nspreadid = 7"),
+            "spreadid",
+        );
     }
 }

@@ -34,46 +34,63 @@ pub(crate) struct Command {
 /// Of what an engine says, so much is told.
 const SAID_CHARS_MAX: usize = 300;
 
+/// The CSV of a case's rows, or why there is none.
+pub(super) type Rows = Result<Vec<u8>, String>;
+
 impl Engine {
-    /// The CSV of the case's rows.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn rows(&self, case: &Case, order: Order) -> Result<Vec<u8>, String> {
+    /// The rows of the case in every order.
+    pub fn runs(&self, case: &Case) -> Vec<(Order, Rows)> {
         match self {
-            Self::Own => own_rows(case, order),
-            Self::Command(command) => command.rows(case, order),
+            Self::Own => {
+                [[Order::Given, Order::GivenTwice], [Order::Reversed, Order::ReversedThenGiven]]
+                    .into_iter()
+                    .flat_map(|orders| orders.into_iter().zip(own_rows(case, orders[0])))
+                    .collect()
+            }
+            Self::Command(command) => {
+                Order::ALL.into_iter().map(|order| (order, command.rows(case, order))).collect()
+            }
         }
     }
 }
 
-fn own_rows(case: &Case, order: Order) -> Result<Vec<u8>, String> {
-    let mut config = config::parse(&case.settings).map_err(|errors| errors.to_string())?;
+/// The rows in an order, and those after all events came once more, in the same store: opening
+/// one is what takes time.
+fn own_rows(case: &Case, order: Order) -> [Rows; 2] {
+    let mut config = match config::parse(&case.settings) {
+        Ok(config) => config,
+        Err(errors) => return [Err(errors.to_string()), Err(errors.to_string())],
+    };
     // Once all in one batch, once each event alone: the rows may not differ.
-    if matches!(order, Order::Reversed | Order::GivenTwice) {
+    if order == Order::Reversed {
         config.ingest.batch_records_max = 1;
     }
     let apps = all_apps(&config);
-    let (mut left_out, mut csv) = (0, Vec::new());
-    let mut replay = || -> anyhow::Result<()> {
-        let mut replayed = Replayed::open(config)?;
-        replayed.take_in(order.lines(case).as_bytes(), |_, _| left_out += 1)?;
-        replayed.write_rows(&apps, |chunk| {
-            csv.extend_from_slice(chunk);
-            Ok(())
-        })
-    };
-    replay().map_err(|error| format!("{error:#}"))?;
-    let expected = case.left_out * order.deliveries();
-    if left_out == expected {
-        Ok(csv)
-    } else {
-        Err(format!("lines that are no events: expected {expected}, found {left_out}"))
+    match Replayed::open(config) {
+        Err(error) => [Err(format!("{error:#}")), Err(format!("{error:#}"))],
+        Ok(mut replayed) => [order, Order::Given].map(|order| {
+            let mut left_out = 0;
+            replayed
+                .take_in(order.lines(case).as_bytes(), |_, _| left_out += 1)
+                .map_err(|error| format!("{error:#}"))?;
+            let mut csv = Vec::new();
+            let sink = |chunk: &[u8]| {
+                csv.extend_from_slice(chunk);
+                Ok(())
+            };
+            replayed.write_rows(&apps, sink).map_err(|error| format!("{error:#}"))?;
+            let expected = case.left_out;
+            if left_out == expected {
+                Ok(csv)
+            } else {
+                Err(format!("lines that are no events: expected {expected}, found {left_out}"))
+            }
+        }),
     }
 }
 
 impl Command {
-    fn rows(&self, case: &Case, order: Order) -> Result<Vec<u8>, String> {
+    fn rows(&self, case: &Case, order: Order) -> Rows {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let [config, events, out, said] = ["config.toml", "events.ndjson", "out.csv", "said"]
             .map(|name| folder.path().join(name));
@@ -102,14 +119,15 @@ impl Command {
         let (ended, end) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || ended.send(child.wait()));
-            let status = end.recv_timeout(self.timeout);
-            // What it started ends with it; without a timeout that is nothing in good order.
-            if let Some(group) = group {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            match status {
+            match end.recv_timeout(self.timeout) {
                 Ok(status) => status.map_err(|error| error.to_string()),
-                Err(_) => Err(format!("not done within {:?}{}", self.timeout, said.shown())),
+                Err(_) => {
+                    // All that it started, too. An error means that it has ended meanwhile.
+                    if let Some(group) = group {
+                        let _ = kill_process_group(group, Signal::KILL);
+                    }
+                    Err(format!("not done within {:?}{}", self.timeout, said.shown()))
+                }
             }
         })
     }

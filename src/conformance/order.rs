@@ -25,14 +25,6 @@ impl Order {
         }
     }
 
-    /// How often each event comes.
-    pub fn deliveries(self) -> u64 {
-        match self {
-            Self::Given | Self::Reversed => 1,
-            Self::GivenTwice | Self::ReversedThenGiven => 2,
-        }
-    }
-
     /// The events as they arrive, one a line.
     pub fn lines(self, case: &Case) -> String {
         let given = || case.events.iter();

@@ -94,11 +94,7 @@ fn add_embedded(dir: &Dir<'_>, files: &mut Vec<(String, String)>) {
     dir.dirs().for_each(|dir| add_embedded(dir, files));
 }
 
-fn add_files(
-    root: &Path,
-    folder: &Path,
-    files: &mut Vec<(String, String)>,
-) -> Result<(), String> {
+fn add_files(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> Result<(), String> {
     let unreadable = |path: &Path, error| format!("can not be read: {}: {error}", path.display());
     let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
     for entry in entries {
@@ -130,10 +126,10 @@ mod tests {
 
     #[test]
     fn cases_are_chosen_by_name_and_by_folder() {
-        let case = |path: &str| {
-            (path.to_owned(), "why='w'\ncontract='3'\nevents=''\nrows=0".to_owned())
-        };
-        let suite = || Suite::of(vec![case("a/b.toml"), case("a/bc.toml"), case("d.toml")]).unwrap();
+        let case =
+            |path: &str| (path.to_owned(), "why='w'\ncontract='3'\nevents=''\nrows=0".to_owned());
+        let suite =
+            || Suite::of(vec![case("a/b.toml"), case("a/bc.toml"), case("d.toml")]).unwrap();
         let check = |names: &[&str], expected: &[&str]| {
             let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
             let chosen = suite().chosen(&names).unwrap();
