@@ -10,6 +10,7 @@ mod case;
 mod engine;
 mod judge;
 mod order;
+mod own;
 mod report;
 mod suite;
 

@@ -1,0 +1,68 @@
+//! `adtrail replay`: the same attribution over files.
+//!
+//! The facts go through the same worker into a store of the same kind, in a temporary folder, so
+//! files may be larger than memory; its rows are then written by the same writer. With `--diff`
+//! they go through two, and what differs is written.
+
+mod diff;
+mod intake;
+mod progress;
+mod replica;
+mod table;
+
+use std::ops::ControlFlow;
+
+use anyhow::{Context, bail};
+use attribution::policy::AppPolicy;
+use config::Config;
+use export::ExportQuery;
+
+use super::{Output, WrongUse, load, require_apps};
+use crate::cli::Replay;
+pub use replica::Replica;
+
+pub fn run(options: &Replay) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    require_apps(&config)?;
+    match &options.diff {
+        Some(other) => diff::run(options, &config, other),
+        None => write_rows(options, &config),
+    }
+}
+
+fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
+    let apps = chosen_apps(config, options.app.as_deref())?;
+    let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
+    let mut out = Output::new(options.out.as_deref())?;
+    let mut written = Ok(());
+    let apps: Vec<&AppPolicy> = apps.iter().collect();
+    let query = ExportQuery::all_time();
+    export::write_rows(&replica.reader, &apps, &query, &config.policy, |chunk| {
+        written = out.write(&chunk);
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written.context("the rows can not be written")?;
+    out.finish().context("the rows can not be written")?;
+    tell_bad_lines(bad_lines)
+}
+
+/// The command has done what it could, and has not done all.
+fn tell_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
+    if bad_lines > 0 {
+        bail!("{bad_lines} lines are no events and were left out; all others are attributed");
+    }
+    Ok(())
+}
+
+/// The apps whose rows are written, by pid.
+fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, WrongUse> {
+    let mut apps: Vec<_> = config.policy.apps().cloned().collect();
+    apps.sort_by_key(|app| app.pid);
+    if let Some(key) = key {
+        apps.retain(|app| *app.key == *key);
+        if apps.is_empty() {
+            return Err(WrongUse(format!("--app: no such app is configured: {key}")));
+        }
+    }
+    Ok(apps)
+}

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::case::Case;
 use super::order::Order;
-use crate::commands::replay::{Replayed, all_apps};
+use super::own::Own;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Engine {
@@ -65,23 +65,13 @@ fn own_rows(case: &Case, order: Order) -> [Rows; 2] {
     if order == Order::Reversed {
         config.ingest.batch_records_max = 1;
     }
-    let apps = all_apps(&config);
-    match Replayed::open(config) {
+    match Own::open(config) {
         Err(error) => [Err(format!("{error:#}")), Err(format!("{error:#}"))],
-        Ok(mut replayed) => [order, Order::Given].map(|order| {
-            let mut left_out = 0;
-            replayed
-                .take_in(order.lines(case).as_bytes(), |_, _| left_out += 1)
-                .map_err(|error| format!("{error:#}"))?;
-            let mut csv = Vec::new();
-            let sink = |chunk: &[u8]| {
-                csv.extend_from_slice(chunk);
-                Ok(())
-            };
-            replayed.write_rows(&apps, sink).map_err(|error| format!("{error:#}"))?;
+        Ok(mut own) => [order, Order::Given].map(|order| {
+            let left_out = own.take_in(&order.lines(case)).map_err(|error| format!("{error:#}"))?;
             let expected = case.left_out;
             if left_out == expected {
-                Ok(csv)
+                own.csv().map_err(|error| format!("{error:#}"))
             } else {
                 Err(format!("lines that are no events: expected {expected}, found {left_out}"))
             }

@@ -1,0 +1,68 @@
+//! adtrail itself as an engine: what `replay` does, on one thread, with a look at the rows
+//! whenever one is wanted.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use anyhow::Context;
+use attribution::policy::AppPolicy;
+use attribution::worker::{Batch, Worker};
+use config::Config;
+use export::ExportQuery;
+use ingest::file::{Events, FileError};
+use store::embedded::Embedded;
+use store::scan::Reader;
+use tempfile::TempDir;
+
+pub struct Own {
+    worker: Worker<Embedded>,
+    reader: Reader,
+    config: Config,
+    /// Last, so that the store is closed before its folder goes.
+    _folder: TempDir,
+}
+
+impl Own {
+    /// Without any facts.
+    pub fn open(mut config: Config) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+        config.store.path = folder.path().join("store");
+        config.store.retention_ms = None;
+        let embedded = Embedded::open(&config.store, &config.policy)?;
+        let reader = embedded.reader();
+        let worker = Worker::new(embedded, Arc::clone(&config.policy));
+        Ok(Self { worker, reader, config, _folder: folder })
+    }
+
+    /// Takes in events, one a line; returns how many lines are none.
+    pub fn take_in(&mut self, lines: &str) -> anyhow::Result<u64> {
+        let mut facts = Vec::new();
+        let mut left_out = 0;
+        for event in Events::new(lines.as_bytes(), &self.config.policy) {
+            match event {
+                Ok(fact) => facts.push(fact),
+                Err(FileError::Line { .. }) => left_out += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        while !facts.is_empty() {
+            let rest = facts.split_off(facts.len().min(self.config.ingest.batch_records_max));
+            let facts = std::mem::replace(&mut facts, rest);
+            self.worker.process(Batch { facts, positions: Vec::new() })?;
+        }
+        Ok(left_out)
+    }
+
+    /// The rows of all apps, by pid.
+    pub fn csv(&self) -> anyhow::Result<Vec<u8>> {
+        let mut apps: Vec<&AppPolicy> = self.config.policy.apps().collect();
+        apps.sort_by_key(|app| app.pid);
+        let mut csv = Vec::new();
+        let query = ExportQuery::all_time();
+        export::write_rows(&self.reader, &apps, &query, &self.config.policy, |chunk| {
+            csv.extend_from_slice(&chunk);
+            ControlFlow::Continue(())
+        })?;
+        Ok(csv)
+    }
+}
