@@ -49,9 +49,10 @@ fn run(case: &Case, engine: &Engine) -> Outcome {
             Ok(csv) => {
                 let differences = judge::differences(case, &csv);
                 let given: &Vec<u8> = given.get_or_insert_with(|| csv.clone());
-                match differences.is_empty() {
-                    true => judge::first_difference(given, &csv),
-                    false => Some(differences.join("; ")),
+                if differences.is_empty() {
+                    judge::first_difference(given, &csv)
+                } else {
+                    Some(differences.join("; "))
                 }
             }
         };
