@@ -72,10 +72,10 @@ impl Credit {
 
 /// Decides without reading a touch where none can matter, else `None`.
 pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision> {
-    let credit = if class.install_type == InstallType::Duplicate {
-        Credit::nobody(Status::Duplicate, None)
-    } else if candidate::is_activation_blocked(subject.app, subject.activation, subject.ids) {
+    let credit = if candidate::is_activation_blocked(subject.app, subject.activation, subject.ids) {
         Credit::nobody(Status::Rejected, Some(RejectReason::Blocked))
+    } else if class.install_type == InstallType::Duplicate {
+        Credit::nobody(Status::Duplicate, None)
     } else {
         return None;
     };

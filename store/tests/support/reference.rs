@@ -126,11 +126,11 @@ impl<'a> World<'a> {
     fn credit(&self, activation: &Activation) -> Credit<'a> {
         let nobody = |status, reason| Credit { status, winner: None, contributors: vec![], reason };
         let class = self.class(activation).name;
-        if class == "duplicate" {
-            return nobody("duplicate", "-");
-        }
         if self.blocks(&activation.device.ip, &activation.ids) {
             return nobody("rejected", "blocked");
+        }
+        if class == "duplicate" {
+            return nobody("duplicate", "-");
         }
         let mut accepted: Vec<Candidate<'a>> = self
             .touches
