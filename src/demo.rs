@@ -231,7 +231,7 @@ fn choose_address(port: u16) -> anyhow::Result<SocketAddr> {
     let free =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let free = free.context("no free port to listen on")?;
-    eprintln!("{wished} is taken, so this demo uses {free}");
+    crate::telemetry::tell(format_args!("{wished} is taken, so this demo uses {free}\n"));
     Ok(free)
 }
 

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("adtrail: {error:#}");
+            telemetry::tell(format_args!("adtrail: {error:#}\n"));
             // 2 is wrong use: settings and options that can not be.
             if error.is::<adtrail::commands::WrongUse>() {
                 ExitCode::from(2)

@@ -40,21 +40,27 @@ pub fn log_above(bar: &ProgressBar) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
 }
 
-/// Standard error, with the bar taken away while something is written.
+/// Tells people something on standard error. Whoever stops reading it must not stop the program.
+pub fn tell(text: std::fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+/// Standard error, with the bar taken away while something is written. That nobody reads it any
+/// more is no error: the layer above would print one to the same place, and panic.
 struct AboveBar;
 
 impl Write for AboveBar {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match bar.and_then(|bar| bar.upgrade()) {
-            Some(bar) => bar.suspend(|| io::stderr().write_all(line))?,
-            None => io::stderr().write_all(line)?,
+            Some(bar) => bar.suspend(|| io::stderr().write_all(line)).unwrap_or_default(),
+            None => io::stderr().write_all(line).unwrap_or_default(),
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        io::stderr().flush().or(Ok(()))
     }
 }
 

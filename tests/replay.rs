@@ -338,3 +338,17 @@ fn what_cannot_be_read_or_written_is_named() {
     check_refused(&site.run(&["replay"]), 2, &["EVENTS.ndjson"]);
     check_refused(&site.run(&["replay", "--nonsense", &good]), 2, &["--nonsense"]);
 }
+
+#[test]
+fn that_nobody_reads_the_log_stops_nothing() {
+    let site = site();
+    let events = write(&site, "events.ndjson", format!("no event\n{ACTIVATION}\n").as_bytes());
+    let out = site.path().join("rows.csv");
+    let mut command = adtrail();
+    command.args(["replay", "--config"]).arg(site.path().join("adtrail.toml"));
+    command.arg("--out").arg(&out).arg(&events);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1), "as with a reader, and no abort");
+    assert_eq!(fs::read_to_string(out).unwrap().lines().count(), 2);
+}

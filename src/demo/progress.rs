@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::telemetry;
+use crate::telemetry::tell;
 
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
@@ -28,7 +29,7 @@ impl Progress {
     pub fn doing(&mut self, what: &'static str) {
         self.bar.set_message(what);
         if self.bar.is_hidden() {
-            eprintln!("{what} …");
+            tell(format_args!("{what} …\n"));
             self.line_at = Instant::now() + LINE_EVERY;
         }
     }
@@ -37,7 +38,7 @@ impl Progress {
         self.bar.set_position(done);
         if self.bar.is_hidden() && Instant::now() >= self.line_at {
             let (done, total) = (HumanCount(done), HumanCount(self.total()));
-            eprintln!("{} {done} of {total}", self.bar.message());
+            tell(format_args!("{} {done} of {total}\n", self.bar.message()));
             self.line_at = Instant::now() + LINE_EVERY;
         }
     }
@@ -46,7 +47,7 @@ impl Progress {
     pub fn finish(self, done: &str) {
         let (total, seconds) = (HumanCount(self.total()), self.started.elapsed().as_secs_f64());
         self.bar.finish_and_clear();
-        eprintln!("{done} {total} events in {seconds:.1} s");
+        tell(format_args!("{done} {total} events in {seconds:.1} s\n"));
     }
 
     fn total(&self) -> u64 {

@@ -17,6 +17,7 @@ use super::replica::Replica;
 use super::{intake, table, tell_bad_lines};
 use crate::cli::{Replay, Settings};
 use crate::commands::{Output, WrongUse, load, require_apps};
+use crate::telemetry::tell;
 
 pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
     let new = load_other(options, other)?;
@@ -41,7 +42,7 @@ pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
             .context("the totals can not be written")?;
         out.finish().context("the totals can not be written")?;
     }
-    eprint!("{}", table::render(&totals, &old.policy, &new.policy));
+    tell(format_args!("{}", table::render(&totals, &old.policy, &new.policy)));
     tell_bad_lines(bad_lines)
 }
 
