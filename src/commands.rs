@@ -9,10 +9,12 @@ pub mod run;
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use attribution::policy::AppPolicy;
 use config::{Config, Sources};
 use tempfile::NamedTempFile;
 
@@ -43,6 +45,12 @@ fn require_apps(config: &Config) -> Result<(), WrongUse> {
     }
 }
 
+/// The app that `--app` names.
+fn known_app<'c>(config: &'c Config, key: &str) -> Result<&'c AppPolicy, WrongUse> {
+    let unknown = || WrongUse(format!("--app: no such app is configured: {key}"));
+    config.policy.app_by_key(key).ok_or_else(unknown)
+}
+
 /// Where a command's data goes. A file is written beside its place and moved there once it is
 /// whole: what stood there before is safe from an export that breaks off, or reads it.
 enum Output {
@@ -66,6 +74,22 @@ impl Output {
             .tempfile_in(folder.unwrap_or(Path::new(".")))
             .with_context(unwritable)?;
         Ok(Self::File { whole: path.to_owned(), partial: BufWriter::new(partial) })
+    }
+
+    /// Takes all chunks that `write` hands to its sink, and is then whole.
+    fn fill<T, E: Into<anyhow::Error>>(
+        mut self,
+        write: impl FnOnce(&mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) -> Result<T, E>,
+    ) -> anyhow::Result<T> {
+        let mut written = Ok(());
+        let outcome = write(&mut |chunk| {
+            written = self.write(&chunk);
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let outcome = outcome.map_err(Into::into)?;
+        written.context("the rows can not be written")?;
+        self.finish().context("the rows can not be written")?;
+        Ok(outcome)
     }
 
     fn write(&mut self, data: &[u8]) -> io::Result<()> {

@@ -1,30 +1,19 @@
 //! `adtrail download`: the API's export without the service, or beside it.
 
-use std::ops::ControlFlow;
-
-use anyhow::Context;
 use export::ExportQuery;
 
-use super::{Output, WrongUse, load};
+use super::{Output, WrongUse, known_app, load};
 use crate::cli::Download;
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
-    let app = config
-        .policy
-        .app_by_key(&options.app)
-        .ok_or_else(|| WrongUse(format!("--app: no such app is configured: {}", options.app)))?;
+    let app = known_app(&config, &options.app)?;
     let query =
         ExportQuery::parse(parameters(options)).map_err(|error| WrongUse(format!("--{error}")))?;
     let reader = store::embedded::open_for_reading(&config.store)?;
-    let mut out = Output::new(options.out.as_deref())?;
-    let mut written = Ok(());
-    export::write_rows(&reader, &[app], &query, &config.policy, |chunk| {
-        written = out.write(&chunk);
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    written.context("the rows can not be written")?;
-    out.finish().context("the rows can not be written")
+    let out = Output::new(options.out.as_deref())?;
+    out.fill(|sink| export::write_rows(&reader, &[app], &query, &config.policy, sink))?;
+    Ok(())
 }
 
 /// The options under the API's names.

@@ -11,15 +11,12 @@ use config::Config;
 use store::embedded::open_for_reading;
 
 use super::replay::Replica;
-use super::{WrongUse, load};
+use super::{known_app, load};
 use crate::cli::Explain;
 
 pub fn run(options: &Explain) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
-    let app = config
-        .policy
-        .app_by_key(&options.app)
-        .ok_or_else(|| WrongUse(format!("--app: no such app is configured: {}", options.app)))?;
+    let app = known_app(&config, &options.app)?;
     let found = if options.events.is_empty() {
         let mut reader = open_for_reading(&config.store)?;
         explain(&mut reader, &config.policy, app.pid, &options.activation)?

@@ -10,14 +10,12 @@ mod progress;
 mod replica;
 mod table;
 
-use std::ops::ControlFlow;
-
-use anyhow::{Context, bail};
+use anyhow::bail;
 use attribution::policy::AppPolicy;
 use config::Config;
 use export::ExportQuery;
 
-use super::{Output, WrongUse, load, require_apps};
+use super::{Output, WrongUse, known_app, load, require_apps};
 use crate::cli::Replay;
 pub use replica::Replica;
 
@@ -33,16 +31,10 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
 fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
     let apps = chosen_apps(config, options.app.as_deref())?;
     let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
-    let mut out = Output::new(options.out.as_deref())?;
-    let mut written = Ok(());
     let apps: Vec<&AppPolicy> = apps.iter().collect();
     let query = ExportQuery::all_time();
-    export::write_rows(&replica.reader, &apps, &query, &config.policy, |chunk| {
-        written = out.write(&chunk);
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    written.context("the rows can not be written")?;
-    out.finish().context("the rows can not be written")?;
+    Output::new(options.out.as_deref())?
+        .fill(|sink| export::write_rows(&replica.reader, &apps, &query, &config.policy, sink))?;
     tell_bad_lines(bad_lines)
 }
 
@@ -56,13 +48,10 @@ fn tell_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
 
 /// The apps whose rows are written, by pid.
 fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, WrongUse> {
+    if let Some(key) = key {
+        return Ok(vec![known_app(config, key)?.clone()]);
+    }
     let mut apps: Vec<_> = config.policy.apps().cloned().collect();
     apps.sort_by_key(|app| app.pid);
-    if let Some(key) = key {
-        apps.retain(|app| *app.key == *key);
-        if apps.is_empty() {
-            return Err(WrongUse(format!("--app: no such app is configured: {key}")));
-        }
-    }
     Ok(apps)
 }

@@ -48,7 +48,10 @@ impl Peers {
 
     /// Asks for those before an activation.
     pub fn precede(&mut self, key: &FactKey, activation: &Activation) {
-        let ids = DeviceIds::new(&activation.ids);
+        let ids = match self.ids.remove(key) {
+            Some(ids) => ids,
+            None => DeviceIds::new(&activation.ids),
+        };
         self.ask(key.pid, &ids, activation.time, EventTime::MAX);
         self.ids.insert(*key, ids);
     }

@@ -4,7 +4,6 @@
 //! keys: their numbers may differ. Then both stores are walked in step.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context;
@@ -53,15 +52,8 @@ fn write(
     apps: &[ComparedApp],
 ) -> anyhow::Result<Totals> {
     let [old, new] = [old, new].map(|side| Compared { reader: &side.reader, policy: &side.policy });
-    let mut out = Output::new(options.out.as_deref())?;
-    let mut written = Ok(());
-    let totals = export::write_differences(old, new, apps, |chunk| {
-        written = out.write(&chunk);
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    written.context("the rows can not be written")?;
-    out.finish().context("the rows can not be written")?;
-    Ok(totals)
+    let out = Output::new(options.out.as_deref())?;
+    out.fill(|sink| export::write_differences(old, new, apps, sink))
 }
 
 /// The other settings: another file, under the same environment and flags.
