@@ -14,7 +14,7 @@ use attribution::attribute::Credit;
 use attribution::event::{Activation, Device, Effect, EventTime, Family, SpreadId, TouchKind};
 use attribution::ids::IdKind;
 use attribution::inherit::Inheritance;
-use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger};
+use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
 use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status};
 use attribution::{compose, matching};
 use export::ExportQuery;
@@ -36,7 +36,7 @@ fn main() {
     let mut written = 0;
     while written < total {
         let batch = (written..total.min(written + BATCH)).map(|n| effect(n as u64)).collect();
-        store.commit(batch, &[]).expect("a commit");
+        store.commit(batch, &Progress::default()).expect("a commit");
         written += BATCH;
     }
     println!("{total} rows written in {:.0} s", started.elapsed().as_secs_f64());

@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
-use attribution::event::Family;
+use attribution::event::{EventTime, Family};
 use attribution::ledger::Position;
 use attribution::row::Status;
 use attribution::worker::{self, Report, Worker};
@@ -36,15 +36,15 @@ fn work(
     metrics: &PipelineMetrics,
 ) -> anyhow::Result<()> {
     metrics.store(worker.ledger());
-    for ingest::Batch { facts, positions, intake } in batches {
+    for ingest::Batch { facts, progress, intake } in batches {
         let start = Instant::now();
-        let kept = positions.clone();
+        let kept = progress.clone();
         let report = worker
-            .process(worker::Batch { facts, positions })
+            .process(worker::Batch { facts, progress })
             .context("a batch could not be committed; its events will be read again")?;
-        metrics.count(&intake, &report, start, worker.ledger());
+        metrics.count((&intake, kept.consumed_until), &report, start, worker.ledger());
         // Only Kafka's own lag figures miss a position that nobody listens for.
-        let _ = committed.send(kept);
+        let _ = committed.send(kept.positions);
     }
     Ok(())
 }
@@ -94,9 +94,15 @@ impl PipelineMetrics {
         render()
     }
 
-    fn count(&self, intake: &ingest::Intake, report: &Report, start: Instant, store: &Embedded) {
+    fn count(
+        &self,
+        (intake, consumed_until): (&ingest::Intake, Option<EventTime>),
+        report: &Report,
+        start: Instant,
+        store: &Embedded,
+    ) {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ingest.committed(intake, Timestamp::now());
+        self.ingest.committed(intake, consumed_until, Timestamp::now());
         self.batch(report, start, store);
     }
 

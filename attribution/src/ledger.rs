@@ -25,6 +25,10 @@ pub trait Facts {
     /// The index entries of each scan, newest first, at most its limit; recorded but uncommitted
     /// facts included. Entries can be stale.
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, Self::Error>;
+
+    /// The last committed [`Progress::consumed_until`]. What is older than
+    /// [`Needed`](crate::expiry::Needed) says is gone.
+    fn consumed_until(&self) -> Option<EventTime>;
 }
 
 /// A store of facts, decisions, rows and Kafka positions.
@@ -44,14 +48,24 @@ pub trait Ledger: Facts {
     /// the facts whose home another worker changed since it was read: settle these again.
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
-    /// Makes decisions, their rows and then the positions durable, with all that was recorded
+    /// Makes decisions, their rows and then the progress durable, with all that was recorded
     /// before. Returns the events about which another worker decided, or whose fact it replaced,
     /// since their homes were read: of these nothing is written.
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, Self::Error>;
+}
+
+/// How far Kafka has been consumed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Of the partitions that have moved.
+    pub positions: Vec<Position>,
+    /// Everything that the broker took before this time has been consumed, of all partitions. By
+    /// it facts expire; `None` expires nothing more.
+    pub consumed_until: Option<EventTime>,
 }
 
 /// The next offset to read of one partition.

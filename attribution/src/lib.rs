@@ -14,6 +14,7 @@ pub mod canonical;
 pub mod classify;
 pub mod compose;
 pub mod event;
+pub mod expiry;
 pub mod explain;
 pub mod ids;
 pub mod inherit;

@@ -74,8 +74,12 @@ impl PlacedClass {
 
     /// What the entry of a mark says.
     pub fn of_mark(entry: &IndexEntry) -> Self {
-        let bits = entry.fact.tag;
-        Self { class: TouchClass::from_bits((bits >> 16) as u8), forms: Forms(bits as u16) }
+        Self::of_tag(entry.fact.tag)
+    }
+
+    /// What the tag of a mark says.
+    pub fn of_tag(tag: u64) -> Self {
+        Self { class: TouchClass::from_bits((tag >> 16) as u8), forms: Forms(tag as u16) }
     }
 }
 

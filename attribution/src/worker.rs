@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Fact, Family};
-use crate::ledger::{DecisionWrite, Ledger, Position, Present};
+use crate::ledger::{DecisionWrite, Ledger, Present, Progress};
 use crate::policy::Policy;
 use crate::row::Status;
 use affected::Reaches;
@@ -41,11 +41,11 @@ pub struct Worker<L> {
     reaches: Reaches,
 }
 
-/// What has arrived together, and the positions after it.
+/// What has arrived together, and how far that brings us.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub facts: Vec<Fact>,
-    pub positions: Vec<Position>,
+    pub progress: Progress,
 }
 
 /// What became of a batch, for counters.
@@ -80,10 +80,10 @@ impl<L: Ledger> Worker<L> {
         &mut self.ledger
     }
 
-    /// Decides on all that the facts can change and commits it together with the positions.
+    /// Decides on all that the facts can change and commits it together with the progress.
     /// Facts of apps that the policy does not know are the caller's bug; they are left out.
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
-        let mut report = Report::default();
+        let (mut report, nothing) = (Report::default(), Progress::default());
         let reaches = std::mem::take(&mut self.reaches);
         let mut desk = Desk::new(&mut self.ledger, &self.policy);
         let mut admitted = desk.admit(batch.facts, reaches, &mut report)?;
@@ -91,7 +91,7 @@ impl<L: Ledger> Worker<L> {
             let writes = desk.decide_all(&mut admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
             let moves: Vec<_> = writes.iter().map(|write| (write.key, moved(write))).collect();
-            let lost = desk.commit(writes, if is_last { &batch.positions } else { &[] })?;
+            let lost = desk.commit(writes, if is_last { &batch.progress } else { &nothing })?;
             for (key, moved) in &moves {
                 if let Some(moved) = moved
                     && !lost.contains(key)

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for first in (0..ROWS).step_by(5_000) {
         let mut facts: Vec<_> = (first..first + 5_000).flat_map(facts).collect();
         facts.iter_mut().for_each(|fact| canonical::identify(fact, "app-x"));
-        worker.process(Batch { facts, positions: vec![] })?;
+        worker.process(Batch { facts, ..Batch::default() })?;
     }
     let reader = worker.ledger().reader();
     let app = config.policy.app(Pid(1)).ok_or("the app is configured")?;

@@ -115,7 +115,8 @@ pub fn check(
     Ok(())
 }
 
-fn partitions(counts: &PartitionCounts) -> impl Iterator<Item = (TopicKind, i32)> {
+/// Every partition of every topic.
+pub fn partitions(counts: &PartitionCounts) -> impl Iterator<Item = (TopicKind, i32)> {
     TopicKind::ALL
         .into_iter()
         .flat_map(|topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition)))

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use attribution::event::{EventTime, Fact};
-use attribution::ledger::Position;
+use attribution::ledger::Progress;
 
 use crate::offsets::Offsets;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
@@ -16,8 +16,8 @@ use crate::wire::ErrorCode;
 pub struct Batch {
     /// In the order read.
     pub facts: Vec<Fact>,
-    /// The next offset of every partition that the batch holds records of.
-    pub positions: Vec<Position>,
+    /// With the next offset of every partition that the batch holds records of.
+    pub progress: Progress,
     pub intake: Intake,
 }
 
@@ -31,6 +31,8 @@ pub struct TopicIntake {
     /// Of the values.
     pub bytes: u64,
     pub empty: u64,
+    /// Older by the broker's time than what was consumed already, by more than is allowed for.
+    pub disordered: u64,
     /// By [`ErrorCode::ALL`].
     dead_lettered: [u64; ErrorCode::ALL.len()],
     newest: Option<Newest>,
@@ -103,6 +105,11 @@ impl Accumulator {
         self.count(source, now).dead_lettered[code as usize] += 1;
     }
 
+    /// Notes that the record taken last is out of order.
+    pub fn note_disorder(&mut self, topic: TopicKind) {
+        self.intake.of_mut(topic).disordered += 1;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
@@ -118,11 +125,13 @@ impl Accumulator {
         Some(self.limits.age_max.saturating_sub(age))
     }
 
-    /// What was taken so far; the next batch begins empty.
-    pub fn finish(&mut self, names: &TopicNames) -> Batch {
+    /// What was taken so far, with which everything is consumed up to a time; the next batch begins
+    /// empty.
+    pub fn finish(&mut self, names: &TopicNames, consumed_until: Option<EventTime>) -> Batch {
         let done = std::mem::replace(self, Self::new(self.limits));
         self.facts.reserve(done.facts.len());
-        Batch { positions: done.offsets.positions(names), facts: done.facts, intake: done.intake }
+        let progress = Progress { positions: done.offsets.positions(names), consumed_until };
+        Batch { progress, facts: done.facts, intake: done.intake }
     }
 
     fn count(&mut self, source: Source, now: Instant) -> &mut TopicIntake {
@@ -157,6 +166,7 @@ impl TopicIntake {
 #[cfg(test)]
 mod tests {
     use attribution::event::{Activation, Device, Pid};
+    use attribution::ledger::Position;
 
     use super::*;
 
@@ -215,7 +225,7 @@ mod tests {
         assert_eq!(batch.remaining(after(150)), Some(Duration::from_millis(50)));
         assert_eq!(batch.remaining(after(200)), Some(Duration::ZERO));
         assert_eq!(batch.remaining(after(900)), Some(Duration::ZERO));
-        batch.finish(&names());
+        batch.finish(&names(), None);
         assert_eq!(batch.remaining(after(900)), None);
     }
 
@@ -226,14 +236,14 @@ mod tests {
         batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), Some(50), now);
         batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
         batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
-        let done = batch.finish(&names());
+        let done = batch.finish(&names(), None);
         let position = |topic: TopicKind, partition, next_offset| Position {
             topic: topic.setting().into(),
             partition,
             next_offset,
         };
         assert_eq!(
-            done.positions,
+            done.progress.positions,
             vec![position(TopicKind::Clicks, 1, 9), position(TopicKind::Effects, 0, 4)]
         );
         assert_eq!(done.facts.len(), 1);
@@ -246,7 +256,7 @@ mod tests {
             assert_eq!(effects.dead_lettered(code), expected, "{}", code.name());
         }
         assert!(batch.is_empty());
-        assert!(batch.finish(&names()).positions.is_empty());
+        assert!(batch.finish(&names(), None).progress.positions.is_empty());
     }
 
     #[track_caller]
@@ -256,7 +266,7 @@ mod tests {
             let source = source(TopicKind::Activations, 0, offset, 1);
             batch.add_fact(source, fact(*time_ms), *broker_ms, Instant::now());
         }
-        let intake = batch.finish(&names()).intake;
+        let intake = batch.finish(&names(), None).intake;
         let newest = intake.of(TopicKind::Activations).newest_event_time();
         assert_eq!(newest.map(EventTime::millis), expected_ms);
     }

@@ -139,6 +139,7 @@ impl Reader {
     /// Finds the topics and takes up every partition; breaks off if asked to stop.
     fn begin(&mut self) -> Result<ControlFlow<()>, IngestError> {
         let Some(counts) = self.find_topics()? else { return Ok(ControlFlow::Break(())) };
+        self.sorter.consumed().set_partitions(&counts);
         self.counts = counts;
         self.dead_letters.create_topics(&self.kafka, &self.consumer, &self.shutdown)?;
         self.check_positions()?;
@@ -204,29 +205,35 @@ impl Reader {
                 extents
             }
             Err(error) => {
-                tracing::warn!(%error, "positions cannot be checked before they are read from");
+                tracing::warn!(%error, "the brokers do not say what they have of each partition");
                 Extents::new()
             }
         }
     }
 
-    fn assign(&self) -> Result<(), IngestError> {
+    fn assign(&mut self) -> Result<(), IngestError> {
+        self.sorter.consumed().forget_ends();
         assignment::assignment(&self.names, &self.counts, &self.offsets)
             .and_then(|list| self.consumer.assign(&list))
             .map_err(IngestError::Client)
     }
 
-    /// Takes up partitions that were added since.
+    /// Takes up partitions that were added since, and asks where all end.
     fn look_again(&mut self) -> Result<(), IngestError> {
         self.looked_at = Instant::now();
         match assignment::find_partitions(&self.consumer, &self.names) {
             Ok(counts) if counts != self.counts => {
                 tracing::info!(?counts, "the number of partitions has changed");
+                self.sorter.consumed().set_partitions(&counts);
                 self.counts = counts;
                 self.check_positions()?;
                 self.assign()
             }
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let extents = self.find_extents();
+                self.sorter.consumed().ask(&extents);
+                Ok(())
+            }
             // Fetching fails too, if it is true, and is heard.
             Err(unfound) => {
                 tracing::debug!(?unfound, "partitions cannot be looked up");
@@ -275,6 +282,7 @@ impl Reader {
             | RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownPartition => {
                 let Some(counts) = self.find_topics()? else { return Ok(()) };
+                self.sorter.consumed().set_partitions(&counts);
                 self.counts = counts;
                 self.check_positions()?;
                 self.assign()
@@ -293,10 +301,13 @@ impl Reader {
         }
     }
 
-    fn observe(&self, statistics: &Statistics) {
+    fn observe(&mut self, statistics: &Statistics) {
         self.health.set_connected(statistics.is_connected());
         for (name, partition, seen) in statistics.partitions() {
             let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };
+            if let Some(polled) = seen.polled() {
+                self.sorter.consumed().reach(topic, partition, polled);
+            }
             let low = seen.low();
             let read = self.offsets.next(topic, partition);
             let high = if seen.is_drained() { read.unwrap_or(low) } else { high };

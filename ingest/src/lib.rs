@@ -16,6 +16,7 @@ mod batch;
 mod client;
 mod commits;
 pub mod compressed;
+mod consumed;
 mod consumer;
 mod dead_letter;
 mod error;

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use attribution::event::EventTime;
 use config::Config;
 use jiff::Timestamp;
 use metrics::{Counter, Gauge, counter, gauge};
@@ -31,12 +32,17 @@ describe! {
     describe_counter BYTES = "adtrail_ingest_bytes_total";
     /// Records read that have no value.
     describe_counter EMPTY = "adtrail_ingest_empty_total";
+    /// Records whose broker timestamp is so far before what was consumed of every partition that
+    /// state which they need may have expired.
+    describe_counter DISORDERED = "adtrail_ingest_disordered_total";
     /// Records that are no events and were produced to the topic's dead letters, by reason.
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.
     describe_gauge LAG_MESSAGES = "adtrail_ingest_lag_messages";
     /// Age of the newest committed event by its own time, 0 while nothing is left to commit.
     describe_gauge LAG_SECONDS = "adtrail_ingest_lag_seconds";
+    /// Broker time up to which every partition is consumed and committed: state expires by it.
+    describe_gauge CONSUMED_UNTIL = "adtrail_ingest_consumed_until_timestamp_seconds";
     /// When a batch was last committed, or nothing was left to commit.
     describe_gauge LAST_PROGRESS = "adtrail_ingest_last_progress_timestamp_seconds";
 }
@@ -45,12 +51,14 @@ describe! {
 pub struct Metrics {
     topics: PerTopic<TopicMetrics>,
     last_progress: Gauge,
+    consumed_until: Gauge,
 }
 
 struct TopicMetrics {
     read: Counter,
     bytes: Counter,
     empty: Counter,
+    disordered: Counter,
     /// By [`ErrorCode::ALL`].
     dead_lettered: [Counter; ErrorCode::ALL.len()],
     lag_messages: Gauge,
@@ -65,22 +73,28 @@ impl Metrics {
         describe();
         let names = TopicNames::new(&config.kafka.topics);
         let topics = PerTopic::from_fn(|topic| TopicMetrics::new(names.of(topic)));
-        Self { topics, last_progress: gauge!(LAST_PROGRESS) }
+        let consumed_until = gauge!(CONSUMED_UNTIL);
+        consumed_until.set(0.0);
+        Self { topics, last_progress: gauge!(LAST_PROGRESS), consumed_until }
     }
 
     /// Counts a batch that was committed.
-    pub fn committed(&self, intake: &Intake, now: Timestamp) {
+    pub fn committed(&self, intake: &Intake, consumed_until: Option<EventTime>, now: Timestamp) {
         for topic in TopicKind::ALL {
             let (metrics, intake) = (self.topics.of(topic), intake.of(topic));
             metrics.read.increment(intake.read);
             metrics.bytes.increment(intake.bytes);
             metrics.empty.increment(intake.empty);
+            metrics.disordered.increment(intake.disordered);
             for code in ErrorCode::ALL {
                 metrics.dead_lettered[code as usize].increment(intake.dead_lettered(code));
             }
             if let Some(time) = intake.newest_event_time() {
                 metrics.newest_event_ms.store(time.millis(), Ordering::Relaxed);
             }
+        }
+        if let Some(until) = consumed_until {
+            self.consumed_until.set(until.millis() as f64 / 1e3);
         }
         self.last_progress.set(seconds(now));
     }
@@ -108,6 +122,7 @@ impl TopicMetrics {
             read: counter!(READ, "topic" => topic.clone()),
             bytes: counter!(BYTES, "topic" => topic.clone()),
             empty: counter!(EMPTY, "topic" => topic.clone()),
+            disordered: counter!(DISORDERED, "topic" => topic.clone()),
             dead_lettered: ErrorCode::ALL.map(
                 |code| counter!(DEAD_LETTERED, "topic" => topic.clone(), "code" => code.name()),
             ),
@@ -115,7 +130,7 @@ impl TopicMetrics {
             lag_seconds: gauge!(LAG_SECONDS, "topic" => topic),
             newest_event_ms: AtomicU64::new(0),
         };
-        for counter in [&metrics.read, &metrics.bytes, &metrics.empty] {
+        for counter in [&metrics.read, &metrics.bytes, &metrics.empty, &metrics.disordered] {
             counter.increment(0);
         }
         metrics.dead_lettered.iter().for_each(|counter| counter.increment(0));
@@ -189,14 +204,14 @@ mod tests {
         batch.add_fact(source(0), fact, None, Instant::now());
         batch.add_empty(source(1), Instant::now());
         batch.add_dead(source(2), ErrorCode::NotJson, Instant::now());
-        batch.finish(&TopicNames::from_fn(|topic| topic.setting().into())).intake
+        batch.finish(&TopicNames::from_fn(|topic| topic.setting().into()), None).intake
     }
 
     #[test]
     fn every_series_is_there_from_the_start() {
         let scrape = recorded(|_| {});
         for topic in ["adtrail.clicks", "adtrail.activations", "adtrail.effects"] {
-            for name in [READ, BYTES, EMPTY, LAG_MESSAGES, LAG_SECONDS] {
+            for name in [READ, BYTES, EMPTY, DISORDERED, LAG_MESSAGES, LAG_SECONDS] {
                 check(&scrape, &format!("{name}{{topic=\"{topic}\"}}"), "0");
             }
             for code in ErrorCode::ALL {
@@ -210,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_committed_batch_is_counted() {
-        let scrape = recorded(|metrics| metrics.committed(&intake(), now()));
+        let scrape = recorded(|metrics| metrics.committed(&intake(), None, now()));
         let labels = "{topic=\"adtrail.activations\"}";
         check(&scrape, &format!("{READ}{labels}"), "3");
         check(&scrape, &format!("{BYTES}{labels}"), "21");
@@ -228,7 +243,7 @@ mod tests {
         health.set_extent(TopicKind::Activations, 0, Extent { low: 0, high });
         let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("a time in range");
         let scrape = recorded(|metrics| {
-            metrics.committed(&intake(), now());
+            metrics.committed(&intake(), None, now());
             metrics.observe(&health, later);
         });
         let labels = "{topic=\"adtrail.activations\"}";

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use attribution::event::Fact;
+use attribution::event::{EventTime, Fact};
 use attribution::policy::Policy;
+use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::batch::{Accumulator, Batch, Limits, Source};
+use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetter;
 use crate::lateness;
 use crate::topic::{TopicKind, TopicNames};
@@ -17,16 +19,23 @@ pub struct Sorter {
     names: TopicNames,
     policy: Arc<Policy>,
     batch: Accumulator,
+    consumed: Consumed,
     letters: Vec<DeadLetter>,
 }
 
 impl Sorter {
     pub fn new(names: TopicNames, policy: Arc<Policy>, limits: Limits) -> Self {
-        Self { names, policy, batch: Accumulator::new(limits), letters: Vec::new() }
+        let (batch, consumed) = (Accumulator::new(limits), Consumed::default());
+        Self { names, policy, batch, consumed, letters: Vec::new() }
     }
 
     pub fn batch(&self) -> &Accumulator {
         &self.batch
+    }
+
+    /// How far every partition is consumed.
+    pub fn consumed(&mut self) -> &mut Consumed {
+        &mut self.consumed
     }
 
     /// Takes one record, decoded from where librdkafka holds it.
@@ -38,10 +47,13 @@ impl Sorter {
             offset: message.offset(),
             bytes: value.len(),
         };
+        let broker_ms = message.timestamp().to_millis();
+        if broker_ms.is_some_and(|ms| self.consumed.take(topic, source.partition, ms)) {
+            self.batch.note_disorder(topic);
+        }
         if value.is_empty() {
             return self.batch.add_empty(source, now);
         }
-        let broker_ms = message.timestamp().to_millis();
         match decode(value, topic, broker_ms, &self.policy) {
             Ok(fact) => self.batch.add_fact(source, fact, broker_ms, now),
             Err(error) => {
@@ -55,7 +67,10 @@ impl Sorter {
     /// What was taken so far, and the dead letters that have to be acknowledged before it may be
     /// handed on.
     pub fn finish(&mut self) -> (Batch, Vec<DeadLetter>) {
-        (self.batch.finish(&self.names), std::mem::take(&mut self.letters))
+        let now = Timestamp::now().as_millisecond();
+        let now = EventTime::from_millis(now).unwrap_or_default();
+        let consumed_until = self.consumed.finish_batch(now);
+        (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
     }
 }
 

@@ -59,10 +59,15 @@ impl Partition {
         [self.ls_offset, self.hi_offset].into_iter().find(|offset| *offset >= 0)
     }
 
+    /// The offset up to which everything was polled; `None` while something fetched was not.
+    pub fn polled(&self) -> Option<i64> {
+        (self.fetchq_cnt == 0 && self.next_offset >= 0).then_some(self.next_offset)
+    }
+
     /// Whether all that can be read was polled. The last offsets of a log may be marks of
     /// transactions, which are fetched and never polled: a position alone does not tell.
     pub fn is_drained(&self) -> bool {
-        self.fetchq_cnt == 0 && self.high().is_some_and(|high| self.next_offset >= high)
+        self.polled().zip(self.high()).is_some_and(|(polled, high)| polled >= high)
     }
 }
 

@@ -122,7 +122,7 @@ impl Running {
             let batch = self.batches.recv_timeout(PATIENCE).expect("a batch");
             read += TopicKind::ALL.iter().map(|topic| batch.intake.of(*topic).read).sum::<u64>();
             let committed = self.committed.as_ref().expect("not stopped yet");
-            committed.send(batch.positions.clone()).expect("the reader runs");
+            committed.send(batch.progress.positions.clone()).expect("the reader runs");
             taken.push(batch);
         }
         assert_eq!(read, records);
@@ -235,7 +235,8 @@ fn records_become_facts_positions_and_letters() {
     assert_eq!(sum(&|i| i.of(TopicKind::Clicks).dead_lettered(ErrorCode::NotJson)), 1);
     assert_eq!(sum(&|intake| intake.of(TopicKind::Effects).read), 2);
     assert_eq!(sum(&|i| i.of(TopicKind::Effects).dead_lettered(ErrorCode::TooLate)), 1);
-    let mut reached: Vec<_> = batches.into_iter().flat_map(|batch| batch.positions).collect();
+    let mut reached: Vec<_> =
+        batches.into_iter().flat_map(|batch| batch.progress.positions).collect();
     reached.sort();
     reached.reverse();
     reached.dedup_by(|a, b| (&a.topic, a.partition) == (&b.topic, b.partition));
@@ -358,7 +359,7 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
     let batches = running.take(1);
-    assert_eq!(batches[0].positions, [position(CLICKS, 0, 2)]);
+    assert_eq!(batches[0].progress.positions, [position(CLICKS, 0, 2)]);
     assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
     running.stop().expect("a clean stop");
 }

@@ -48,7 +48,7 @@ impl Own {
         while !facts.is_empty() {
             let rest = facts.split_off(facts.len().min(self.config.ingest.batch_records_max));
             let facts = std::mem::replace(&mut facts, rest);
-            self.worker.process(Batch { facts, positions: Vec::new() })?;
+            self.worker.process(Batch { facts, ..Batch::default() })?;
         }
         Ok(left_out)
     }

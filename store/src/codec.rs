@@ -7,6 +7,7 @@ pub mod home;
 pub mod row;
 
 use attribution::event::{EventTime, Pairs, TouchKind};
+use attribution::policy::{DAY_MS, LOOKBACK_MAX_MS};
 
 use crate::StoreError;
 
@@ -119,10 +120,28 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The value of an index entry: the hash under which its fact has its home.
+/// Appends the value of an index entry: the hash under which its fact has its home and, of a touch
+/// with a lookback of its own, that in days, for as long it is kept.
+pub(crate) fn put_index_value(out: &mut Vec<u8>, id: u64, lookback_ms: Option<u64>) {
+    out.extend_from_slice(&id.to_be_bytes());
+    out.extend(lookback_ms.map(|ms| ms.min(LOOKBACK_MAX_MS).div_ceil(DAY_MS) as u8));
+}
+
+/// The hash and the lookback, at least as long as it is, of the value of an index entry.
+pub(crate) fn index_value(value: &[u8]) -> Result<(u64, Option<u64>), StoreError> {
+    let damage = || StoreError::corrupt("an index entry's value");
+    let (id, days) = value.split_first_chunk::<8>().ok_or_else(damage)?;
+    let lookback_ms = match days {
+        [] => None,
+        [days] => Some(u64::from(*days) * DAY_MS),
+        _ => return Err(damage()),
+    };
+    Ok((u64::from_be_bytes(*id), lookback_ms))
+}
+
+/// The hash alone.
 pub(crate) fn index_id(value: &[u8]) -> Result<u64, StoreError> {
-    let id = value.try_into().map_err(|_| StoreError::corrupt("an index entry's value"))?;
-    Ok(u64::from_be_bytes(id))
+    index_value(value).map(|(id, _)| id)
 }
 
 /// The entry of a table of names at a stored number.

@@ -4,6 +4,7 @@
 //! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
 //! that were recorded and are not committed yet wait in `pending` and are part of every read.
 
+mod expired;
 pub(crate) mod index;
 mod options;
 pub(crate) mod pending;
@@ -15,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use attribution::event::{EventTime, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
 };
 use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
@@ -24,11 +25,12 @@ use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;
 use crate::codec;
+use crate::expiry::{ConsumedUntil, Expiry};
 use crate::key::{self, RowKey};
 use crate::retention::Retention;
 use crate::scan::Reader;
 use pending::Pending;
-use tables::{Meta, Tables};
+use tables::{Limits, Meta, Tables};
 
 /// The writing side of an embedded store; there is one per directory.
 pub struct Embedded {
@@ -36,7 +38,7 @@ pub struct Embedded {
     meta: Meta,
     partitions: HashMap<Pid, u16, FixedState>,
     pending: Pending,
-    retention: Retention,
+    limits: Limits,
 }
 
 /// Rows by type and status.
@@ -47,18 +49,28 @@ impl Embedded {
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
         let retention = Retention::new(settings.retention_ms);
         retention.update(now());
-        let tables = Tables::open(&settings.path, &retention)?;
+        let limits = Limits { retention, expiry: Expiry::new(policy, settings.retention_ms) };
+        let tables = Tables::open(&settings.path, &limits)?;
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
+        limits.expiry.until().advance(meta.consumed_until);
         let partitions = policy
             .apps()
             .map(|app| (app.pid, key::partition(&app.key, settings.partitions)))
             .collect();
-        Ok(Self { tables, meta, partitions, pending: Pending::default(), retention })
+        Ok(Self { tables, meta, partitions, pending: Pending::default(), limits })
     }
 
     /// A reading side, for any number of threads.
     pub fn reader(&self) -> Reader {
-        Reader::new(self.tables.clone(), self.meta.partitions, self.retention.clone())
+        let Limits { retention, expiry } = &self.limits;
+        let until = expiry.until().clone();
+        Reader::new(self.tables.clone(), self.meta.partitions, retention.clone(), until)
+    }
+
+    /// Leaves out at once what has expired and what retention has passed, instead of whenever a
+    /// compaction comes by.
+    pub fn compact(&self) {
+        self.tables.compact();
     }
 
     /// The rows that there are, by type and status, since the store was created.
@@ -118,11 +130,18 @@ impl Facts for Embedded {
             );
         }
         self.tables.homes(&missing, &mut homes)?;
+        for (fact, home) in keys.iter().zip(&mut homes) {
+            home.take_if(|home| self.limits.expiry.has_expired(fact.pid, home));
+        }
         Ok(homes)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         index::scan(&self.tables, &self.pending, scans)
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.limits.expiry.until().get()
     }
 }
 
@@ -138,13 +157,16 @@ impl Ledger for Embedded {
             for (found_by, time) in &write.stale {
                 self.pending.delete(family, key::index(*found_by, &write.key, *time));
             }
-            let id = write.key.id.0.to_be_bytes();
+            let lookback_ms = match &write.home {
+                Home::Touch(touch) => touch.lookback_ms,
+                _ => None,
+            };
             for found_by in &write.index {
-                self.pending.put(family, key::index(*found_by, &write.key, write.home.time()), &id);
+                let key = key::index(*found_by, &write.key, write.home.time());
+                self.pending.put_index(family, key, write.key.id.0, lookback_ms);
             }
             for (found_by, IndexEntry { time, fact }) in &write.marks {
-                let id = fact.id.0.to_be_bytes();
-                self.pending.put(family, key::index(*found_by, fact, *time), &id);
+                self.pending.put_index(family, key::index(*found_by, fact, *time), fact.id.0, None);
             }
         }
         self.pending.sort();
@@ -154,7 +176,7 @@ impl Ledger for Embedded {
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         let mut batch = WriteBatch::default();
         for write in &decisions {
@@ -162,15 +184,22 @@ impl Ledger for Embedded {
         }
         self.pending.sort();
         self.pending.drain_into(&mut batch, &self.tables);
-        for position in positions {
+        for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
         }
         if !decisions.is_empty() {
-            self.meta.put(&mut batch, &self.tables);
+            self.meta.put_counts(&mut batch, &self.tables);
+        }
+        let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
+        if let Some(until) = until {
+            self.meta.put_consumed_until(&mut batch, &self.tables, until);
         }
         self.tables.db.write_opt(batch, &write_options())?;
-        self.retention.update(now());
+        self.limits.retention.update(now());
+        if let Some(until) = until {
+            self.limits.expiry.until().advance(until);
+        }
         Ok(Vec::new())
     }
 }
@@ -196,5 +225,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> 
     retention.update(now());
     let tables = Tables::open_for_reading(path)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
-    Ok(Reader::new(tables, meta.partitions, retention))
+    let until = ConsumedUntil::default();
+    until.advance(meta.consumed_until);
+    Ok(Reader::new(tables, meta.partitions, retention, until))
 }

@@ -90,6 +90,33 @@ pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
     })
 }
 
+/// What a key in a table of facts is.
+pub enum FactPlace {
+    Home { pid: Pid },
+    Index { pid: Pid, time: EventTime, tag: u64 },
+}
+
+impl FactPlace {
+    pub fn pid(&self) -> Pid {
+        match self {
+            Self::Home { pid } | Self::Index { pid, .. } => *pid,
+        }
+    }
+}
+
+/// What stands at a key of a table of facts, or `None` if it is no such key.
+pub fn decode_fact(key: &[u8]) -> Option<FactPlace> {
+    let key: &Key = key.try_into().ok()?;
+    let pid = Pid(read_u32(key, 8));
+    match read_u48(key, 12) {
+        0 => Some(FactPlace::Home { pid }),
+        inverted => {
+            let time = time(U48_MAX - inverted)?;
+            Some(FactPlace::Index { pid, time, tag: read_u48(key, 18) })
+        }
+    }
+}
+
 /// A position: topic · 0 · partition i32.
 pub fn position(position: &Position) -> Vec<u8> {
     let mut key = position.topic.as_bytes().to_vec();

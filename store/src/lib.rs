@@ -7,6 +7,7 @@
 pub mod codec;
 pub mod embedded;
 mod error;
+mod expiry;
 pub mod key;
 pub mod memory;
 mod retention;

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use attribution::event::{Family, Pid};
+use attribution::event::{EventTime, Family, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
 };
 use attribution::matching::MatchKey;
+use attribution::policy::Policy;
 use attribution::row::Row;
 use foldhash::fast::FixedState;
 
+use crate::expiry::Expiry;
 use crate::{StoreError, codec};
 
 /// Facts, decisions and rows of one process.
@@ -22,6 +24,8 @@ pub struct Memory {
     index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
     positions: BTreeMap<(std::sync::Arc<str>, i32), i64>,
+    /// What it hides stays in the maps.
+    expiry: Expiry,
     /// Room to encode in.
     value: Vec<u8>,
 }
@@ -50,6 +54,11 @@ enum Entries {
 }
 
 impl Memory {
+    /// In which facts of the policy's apps expire; without it they never do.
+    pub fn with_expiry(policy: &Policy) -> Self {
+        Self { expiry: Expiry::new(policy, None), ..Self::default() }
+    }
+
     /// All rows in the order of an export.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
@@ -66,13 +75,17 @@ impl Facts for Memory {
         };
         let mut homes = Vec::with_capacity(keys.len());
         for key in keys {
-            homes.push(home(key)?);
+            homes.push(home(key)?.filter(|home| !self.expiry.has_expired(key.pid, home)));
         }
         Ok(homes)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         Ok(scans.iter().map(|scan| self.page(scan)).collect())
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.expiry.until().get()
     }
 }
 
@@ -108,7 +121,7 @@ impl Ledger for Memory {
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         for DecisionWrite { key, home, row, replaced } in decisions {
             if let Some(old) = replaced {
@@ -117,9 +130,12 @@ impl Ledger for Memory {
             self.put_home(key, &home);
             self.rows.insert((row.pid, row.event_time.millis(), row.spreadid.0, row.seq), row);
         }
-        for position in positions {
+        for position in &progress.positions {
             let partition = (position.topic.clone(), position.partition);
             self.positions.insert(partition, position.next_offset);
+        }
+        if let Some(until) = progress.consumed_until {
+            self.expiry.until().advance(until);
         }
         Ok(Vec::new())
     }

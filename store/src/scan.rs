@@ -11,6 +11,7 @@ use crate::StoreError;
 use crate::embedded::index;
 use crate::embedded::pending::Pending;
 use crate::embedded::tables::Tables;
+use crate::expiry::ConsumedUntil;
 use crate::key::{self, RowKey};
 use crate::retention::Retention;
 
@@ -20,6 +21,7 @@ pub struct Reader {
     tables: Tables,
     partitions: u16,
     retention: Retention,
+    until: ConsumedUntil,
 }
 
 /// The table of rows.
@@ -29,8 +31,13 @@ pub(crate) const EVENTS: &str = "events";
 const READ_AHEAD_BYTES: usize = 2 << 20;
 
 impl Reader {
-    pub(crate) fn new(tables: Tables, partitions: u16, retention: Retention) -> Self {
-        Self { tables, partitions, retention }
+    pub(crate) fn new(
+        tables: Tables,
+        partitions: u16,
+        retention: Retention,
+        until: ConsumedUntil,
+    ) -> Self {
+        Self { tables, partitions, retention, until }
     }
 
     /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order. All
@@ -112,6 +119,10 @@ impl Facts for Reader {
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         index::scan(&self.tables, &Pending::default(), scans)
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.until.get()
     }
 }
 

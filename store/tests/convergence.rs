@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
 use attribution::event::Fact;
+use attribution::ledger::Progress;
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
 use proptest::collection::vec;
@@ -162,7 +163,8 @@ fn two_workers_of_one_store_come_to_the_same_rows() {
 fn positions_are_committed_with_their_batch() {
     let mut worker = Worker::new(Memory::default(), support::rules::rules());
     let positions = vec![position("clicks", 3, 17)];
-    let batch = Batch { facts: Vec::new(), positions: positions.clone() };
+    let progress = Progress { positions: positions.clone(), consumed_until: None };
+    let batch = Batch { facts: Vec::new(), progress };
     worker.process(batch).expect("memory does not fail");
     let kept = attribution::ledger::Ledger::positions(worker.ledger_mut());
     assert_eq!(kept.expect("memory does not fail"), positions);

@@ -98,7 +98,8 @@ impl<L: Ledger> Desk<'_, L> {
             });
         };
         let standing = into_fact(known.clone());
-        let is_least = canonical::compare(&fact, &standing, &app.key) == Ordering::Less;
+        let is_least = self.is_changeable(&key, standing.time())
+            && canonical::compare(&fact, &standing, &app.key) == Ordering::Less;
         if !is_least && !L::SHARED {
             return None;
         }

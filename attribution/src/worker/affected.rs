@@ -137,6 +137,9 @@ impl<L: Ledger> Desk<'_, L> {
         else {
             return false;
         };
+        if !self.is_changeable(&entry.fact, entry.time) {
+            return false;
+        }
         home.decision.as_ref().is_none_or(|decision| {
             attribute::can_change(app, decision, reach.tier, reach.touch_time)
         })

@@ -94,7 +94,10 @@ impl<L: Facts> Desk<'_, L> {
         }
         self.read_peers(peers)?;
         let mut walkers: Vec<(Member, FactKey)> = Vec::new();
-        for key in peers.followers().chain(arrived.iter().copied()).collect::<BTreeSet<_>>() {
+        let followers = peers.followers().filter(|key| {
+            self.activation(key).is_some_and(|follower| self.is_changeable(key, follower.time))
+        });
+        for key in followers.chain(arrived.iter().copied()).collect::<BTreeSet<_>>() {
             let Some(activation) = self.activation(&key) else { continue };
             peers.precede(&key, activation);
             walkers.push((Member::of(activation), key));

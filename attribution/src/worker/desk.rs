@@ -8,8 +8,9 @@ use crate::attribute::Decision;
 use crate::classify::Walks;
 use crate::compose;
 use crate::event::{EventTime, Family, Pid};
+use crate::expiry;
 use crate::ledger::{
-    DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Position, Present, Scan,
+    DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Present, Progress, Scan,
 };
 use crate::matching::MatchKey;
 use crate::policy::{AppPolicy, Policy};
@@ -47,6 +48,12 @@ impl<'a, L: Facts> Desk<'a, L> {
 
     pub fn app(&self, key: &FactKey) -> Option<&'a AppPolicy> {
         self.policy.app(key.pid)
+    }
+
+    /// Whether a fact of this time can still be changed, or what is decided about it.
+    pub fn is_changeable(&self, key: &FactKey, time: EventTime) -> bool {
+        self.app(key)
+            .is_some_and(|app| time >= expiry::changeable_from(app, self.ledger.consumed_until()))
     }
 
     pub fn ledger(&mut self) -> &mut L {
@@ -172,9 +179,9 @@ impl<L: Ledger> Desk<'_, L> {
     pub fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, L::Error> {
-        self.ledger.commit(decisions, positions)
+        self.ledger.commit(decisions, progress)
     }
 }
 

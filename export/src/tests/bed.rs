@@ -125,7 +125,7 @@ pub fn fill(config: &Config, facts: Vec<Fact>) -> Reader {
             let app = config.policy.app(fact.pid()).unwrap();
             canonical::identify(fact, &app.key);
         }
-        worker.process(Batch { facts: batch, positions: vec![] }).unwrap();
+        worker.process(Batch { facts: batch, ..Batch::default() }).unwrap();
     }
 }
 

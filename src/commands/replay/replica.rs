@@ -90,7 +90,7 @@ impl Drop for Replica {
 
 fn work(mut worker: Worker<Embedded>, queue: &Receiver<Vec<Fact>>) -> Result<(), StoreError> {
     for facts in queue {
-        worker.process(Batch { facts, positions: Vec::new() })?;
+        worker.process(Batch { facts, ..Batch::default() })?;
     }
     Ok(())
 }

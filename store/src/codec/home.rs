@@ -69,6 +69,19 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
     Ok(home)
 }
 
+/// The time and the lookback of a fact, without reading on.
+pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), StoreError> {
+    let mut input = Input::new(bytes);
+    let _version = input.byte()?;
+    let time = input.some_time()?;
+    if family != Family::Touch {
+        return Ok((time, None));
+    }
+    id(&mut input)?;
+    let (_kind, _purpose, _spreadid) = (input.byte()?, input.byte()?, input.varint()?);
+    Ok((time, input.varint()?.checked_sub(1)))
+}
+
 fn put_touch(out: &mut Vec<u8>, touch: &Touch) {
     put_id(out, &touch.id, &touch.click_id);
     out.push(code(&TOUCH_KINDS, Some(&touch.kind)));

@@ -1,9 +1,12 @@
 //! How RocksDB is set up.
 
+use attribution::event::Family;
 use rocksdb::{
     BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, Options, SliceTransform,
 };
 
+use super::expired::is_expired;
+use crate::expiry::Expiry;
 use crate::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::retention::Retention;
 
@@ -30,13 +33,21 @@ pub fn engine() -> Options {
 }
 
 /// Options of the tables of facts: looked up by whole key or by prefix.
-pub fn facts(cache: &Cache) -> Options {
+pub fn facts(cache: &Cache, family: Family, expiry: &Expiry) -> Options {
     let mut options = table(cache, 8 * 1024);
     // Facts live for weeks and rows for a year: what zstd saves on facts costs a tenth of all CPU.
     options.set_bottommost_compression_type(DBCompressionType::Lz4);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
     options.set_memtable_prefix_bloom_ratio(0.1);
     options.set_memtable_whole_key_filtering(false);
+    let expiry = expiry.clone();
+    options.set_compaction_filter("expiry", move |_, key, value| {
+        if is_expired(&expiry, family, key, value) {
+            CompactionDecision::Remove
+        } else {
+            CompactionDecision::Keep
+        }
+    });
     options
 }
 

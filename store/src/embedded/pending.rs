@@ -34,10 +34,10 @@ impl Pending {
         self.push(fact.family, key::home(fact), Some((start, self.values.len() - start)));
     }
 
-    pub fn put(&mut self, family: Family, key: Key, value: &[u8]) {
+    pub fn put_index(&mut self, family: Family, key: Key, id: u64, lookback_ms: Option<u64>) {
         let start = self.values.len();
-        self.values.extend_from_slice(value);
-        self.push(family, key, Some((start, value.len())));
+        codec::put_index_value(&mut self.values, id, lookback_ms);
+        self.push(family, key, Some((start, self.values.len() - start)));
     }
 
     pub fn delete(&mut self, family: Family, key: Key) {

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use attribution::event::Family;
+use attribution::event::{EventTime, Family};
 use attribution::ledger::{FactKey, Home, Position};
+use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, Options, ReadOptions,
@@ -14,6 +15,7 @@ use rocksdb::{
 use super::options;
 use crate::StoreError;
 use crate::codec;
+use crate::expiry::Expiry;
 use crate::key;
 use crate::retention::Retention;
 use crate::scan::EVENTS;
@@ -26,10 +28,24 @@ const META: &str = "meta";
 const TABLES: [&str; 6] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, META];
 
 /// The version of all layouts together.
-const LAYOUT_VERSION: u32 = 2;
+const LAYOUT_VERSION: u32 = 3;
 const META_LAYOUT: &[u8] = b"layout";
 const META_PARTITIONS: &[u8] = b"partitions";
 const META_COUNTS: &[u8] = b"counts";
+const META_CONSUMED_UNTIL: &[u8] = b"consumed_until";
+
+/// What compactions leave out.
+pub struct Limits {
+    pub retention: Retention,
+    pub expiry: Expiry,
+}
+
+impl Limits {
+    /// Nothing.
+    fn none() -> Self {
+        Self { retention: Retention::new(None), expiry: Expiry::new(&Policy::default(), None) }
+    }
+}
 
 /// An open RocksDB with all its tables.
 #[derive(Clone)]
@@ -38,11 +54,11 @@ pub struct Tables {
 }
 
 impl Tables {
-    pub fn open(path: &Path, retention: &Retention) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self, StoreError> {
         refuse_foreign(path)?;
         std::fs::create_dir_all(path).map_err(|error| unwritable(path, &error.to_string()))?;
         let cache = options::cache();
-        let tables = descriptors(&cache, retention);
+        let tables = descriptors(&cache, limits);
         let db = DB::open_cf_descriptors(&options::engine(), path, tables)
             .map_err(|error| opening(path, error))?;
         Ok(Self { db: Arc::new(db) })
@@ -54,7 +70,8 @@ impl Tables {
             return Err(StoreError::Missing { path: path.into() });
         }
         let cache = options::cache();
-        let tables = || descriptors(&cache, &Retention::new(None));
+        let limits = Limits::none();
+        let tables = || descriptors(&cache, &limits);
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -121,6 +138,12 @@ impl Tables {
         Ok(())
     }
 
+    pub fn compact(&self) {
+        for name in TABLES {
+            self.db.compact_range_cf::<&[u8], &[u8]>(self.table(name), None, None);
+        }
+    }
+
     pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
         let mut positions = Vec::new();
         let mut entries = self.db.raw_iterator_cf(self.offsets());
@@ -135,9 +158,12 @@ impl Tables {
     }
 }
 
-/// What the store says of itself: fixed when it was created, and its row counts.
+/// What the store says of itself: fixed when it was created, its row counts, and how far Kafka was
+/// consumed.
 pub struct Meta {
     pub partitions: u16,
+    /// 1970 if nobody has said yet.
+    pub consumed_until: EventTime,
     counts: [[u64; Status::ALL.len()]; EventType::ALL.len()],
 }
 
@@ -189,7 +215,9 @@ impl Meta {
                 *count = number;
             }
         }
-        Ok(Self { partitions, counts })
+        let stored = read(META_CONSUMED_UNTIL)?.unwrap_or_default();
+        let millis = stored.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0);
+        Ok(Self { partitions, counts, consumed_until: EventTime::default().plus(millis) })
     }
 
     pub fn count(&self, event_type: EventType, status: Status) -> u64 {
@@ -205,18 +233,25 @@ impl Meta {
         *count = count.saturating_sub(1);
     }
 
-    pub fn put(&self, batch: &mut WriteBatch, tables: &Tables) {
+    pub fn put_consumed_until(&self, batch: &mut WriteBatch, tables: &Tables, until: EventTime) {
+        batch.put_cf(tables.table(META), META_CONSUMED_UNTIL, until.millis().to_be_bytes());
+    }
+
+    pub fn put_counts(&self, batch: &mut WriteBatch, tables: &Tables) {
         let bytes: Vec<u8> = self.counts.iter().flatten().flat_map(|n| n.to_be_bytes()).collect();
         batch.put_cf(tables.table(META), META_COUNTS, bytes);
     }
 }
 
-fn descriptors(cache: &rocksdb::Cache, retention: &Retention) -> Vec<ColumnFamilyDescriptor> {
+fn descriptors(cache: &rocksdb::Cache, limits: &Limits) -> Vec<ColumnFamilyDescriptor> {
+    let facts = |family| options::facts(cache, family, &limits.expiry);
     let table = |name: &str| {
         let options = match name {
-            EVENTS => options::events(cache, retention),
-            OFFSETS | META => options::small(),
-            _ => options::facts(cache),
+            EVENTS => options::events(cache, &limits.retention),
+            TOUCHES => facts(Family::Touch),
+            ACTIVATIONS => facts(Family::Activation),
+            EFFECTS => facts(Family::Effect),
+            _ => options::small(),
         };
         ColumnFamilyDescriptor::new(name, options)
     };

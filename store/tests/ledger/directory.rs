@@ -4,11 +4,11 @@ use std::path::Path;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use attribution::ledger::Ledger;
+use attribution::ledger::{Facts, Ledger, Progress};
 use rocksdb::{DB, Options};
 use tempfile::TempDir;
 
-use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified};
+use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, millis};
 use super::support::rules::rules;
 use super::support::run::{Shelf, fed, open, position, settings};
 use super::{commit, home_of, record, scan, times, touch};
@@ -41,7 +41,9 @@ fn what_was_committed_is_there_after_opening_again() {
     drop(worker);
     let mut store = open(dir.path(), &rules());
     record(&mut store, [touch("c", 5, &[1])]);
-    store.commit(Vec::new(), &[position("clicks", 0, 7)]).expect("a commit");
+    let positions = vec![position("clicks", 0, 7)];
+    let progress = Progress { positions, consumed_until: Some(millis(9)) };
+    store.commit(Vec::new(), &progress).expect("a commit");
     drop(store);
 
     let mut store = open(dir.path(), &rules());
@@ -49,6 +51,7 @@ fn what_was_committed_is_there_after_opening_again() {
     assert_eq!(rows.len(), 3);
     assert_eq!(store.status_counts(), counts);
     assert_eq!(store.positions().expect("positions"), [position("clicks", 0, 7)]);
+    assert_eq!(store.consumed_until(), Some(millis(9)));
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
     let write = touch("c", 5, &[]);
     assert_eq!(home_of(&mut store, write.key), Some(write.home));

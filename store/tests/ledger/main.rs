@@ -15,7 +15,7 @@ use adtrail_store::StoreError;
 use attribution::classify::Walks;
 use attribution::event::{EventTime, Fact, Family, Pid};
 use attribution::ledger::{
-    ActivationHome, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger, Scan,
+    ActivationHome, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger, Progress, Scan,
 };
 use attribution::matching::{MatchKey, fact_key};
 use support::facts::{Draft, millis};
@@ -97,7 +97,7 @@ fn record(ledger: &mut impl Kept, writes: impl IntoIterator<Item = FactWrite>) {
 }
 
 fn commit(ledger: &mut impl Kept) {
-    let lost = ledger.commit(Vec::new(), &[]).expect("facts are committed");
+    let lost = ledger.commit(Vec::new(), &Progress::default()).expect("facts are committed");
     assert!(lost.is_empty(), "nobody else writes");
 }
 

@@ -5,7 +5,7 @@ use attribution::attribute::{Credit, Decision};
 use attribution::classify::{Member, Walk, Walks};
 use attribution::compose;
 use attribution::event::{Activation, EventTime, Fact, SpreadId};
-use attribution::ledger::{DecisionWrite, Home, Present};
+use attribution::ledger::{DecisionWrite, Home, Position, Present, Progress};
 use attribution::row::{InstallType, RejectReason, Status};
 use proptest::prelude::*;
 
@@ -21,6 +21,10 @@ crate::suite! {
     decisions_come_back_with_their_homes
     rows_stand_in_the_order_of_an_export
     positions_come_back
+}
+
+fn progress(positions: &[Position]) -> Progress {
+    Progress { positions: positions.to_vec(), consumed_until: None }
 }
 
 /// A decision about an activation or effect in favour of a campaign.
@@ -72,7 +76,9 @@ fn walks(activation: &Activation) -> Walks {
 }
 
 fn commit(ledger: &mut impl Shelf, decisions: impl IntoIterator<Item = DecisionWrite>) {
-    let lost = ledger.commit(decisions.into_iter().collect(), &[]).expect("rows are committed");
+    let lost = ledger
+        .commit(decisions.into_iter().collect(), &Progress::default())
+        .expect("rows are committed");
     assert!(lost.is_empty(), "nobody else writes");
 }
 
@@ -144,12 +150,12 @@ fn rows_stand_in_the_order_of_an_export(ledger: &mut impl Shelf) {
 fn positions_come_back(ledger: &mut impl Shelf) {
     let at = |topic: &str, partition, next| position(topic, partition, next);
     let first = [at("clicks", 0, 5), at("clicks", 11, 6), at("clicks.more", 0, 7)];
-    ledger.commit(Vec::new(), &first).expect("positions are committed");
+    ledger.commit(Vec::new(), &progress(&first)).expect("positions are committed");
     let mut kept = ledger.positions().expect("positions");
     kept.sort();
     assert_eq!(kept, first);
     let second = [at("clicks", 11, 1 << 40), at("effects", 0, 0)];
-    ledger.commit(Vec::new(), &second).expect("positions are committed");
+    ledger.commit(Vec::new(), &progress(&second)).expect("positions are committed");
     let mut kept = ledger.positions().expect("positions");
     kept.sort();
     assert_eq!(

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
-use attribution::event::{Fact, Pid};
+use attribution::event::{EventTime, Fact, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
 };
 use attribution::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
@@ -65,7 +65,7 @@ impl Disk {
         let policy = Arc::new(policy_in(run, policy));
         for (restart, facts) in batches {
             let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
-            let batch = || Batch { facts: facts.clone(), positions: Vec::new() };
+            let batch = || Batch { facts: facts.clone(), ..Batch::default() };
             if *restart == Restart::Midway {
                 let lent = Lent { store: self.store(), is_dying: true };
                 let mut worker = Worker::new(lent, Arc::clone(&policy));
@@ -132,6 +132,10 @@ impl Facts for Lent<'_> {
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         self.store.scan(scans)
     }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.store.consumed_until()
+    }
 }
 
 impl Ledger for Lent<'_> {
@@ -146,11 +150,11 @@ impl Ledger for Lent<'_> {
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         if self.is_dying {
             return Err(StoreError::Corrupt { what: "the process ends here".into() });
         }
-        self.store.commit(decisions, positions)
+        self.store.commit(decisions, progress)
     }
 }

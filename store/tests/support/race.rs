@@ -8,9 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::Fact;
+use attribution::event::{EventTime, Fact};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
 };
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
@@ -51,7 +51,8 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
                 let mut worker = Worker::new(seat, Arc::clone(policy));
                 for (number, facts) in batches.into_iter().enumerate() {
                     let positions = vec![position("race", side as i32, number as i64 + 1)];
-                    worker.process(Batch { facts, positions }).expect("memory does not fail");
+                    let progress = Progress { positions, consumed_until: None };
+                    worker.process(Batch { facts, progress }).expect("memory does not fail");
                 }
             });
         }
@@ -140,6 +141,10 @@ impl Facts for Seat<'_> {
             .map(|scan| Ok(self.step(|state| state.memory.scan(&[*scan]))?.remove(0)))
             .collect()
     }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.lock().memory.consumed_until()
+    }
 }
 
 impl Ledger for Seat<'_> {
@@ -168,10 +173,10 @@ impl Ledger for Seat<'_> {
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         assert!(
-            decisions.is_empty() || positions.is_empty(),
+            decisions.is_empty() || progress.positions.is_empty(),
             "positions come once nothing is left to decide"
         );
         let mut lost = Vec::new();
@@ -180,7 +185,7 @@ impl Ledger for Seat<'_> {
             let is_lost = self.step(|state| {
                 let stored = state.memory.homes(&[key])?.remove(0);
                 if stored.is_some_and(|stored| is_as_read(&stored, &write)) {
-                    state.memory.commit(vec![write], &[])?;
+                    state.memory.commit(vec![write], &Progress::default())?;
                     return Ok::<bool, StoreError>(false);
                 }
                 state.lost.decisions += 1;
@@ -188,8 +193,8 @@ impl Ledger for Seat<'_> {
             });
             lost.extend(is_lost?.then_some(key));
         }
-        if !positions.is_empty() {
-            self.step(|state| state.memory.commit(Vec::new(), positions))?;
+        if *progress != Progress::default() {
+            self.step(|state| state.memory.commit(Vec::new(), progress))?;
         }
         Ok(lost)
     }

@@ -91,7 +91,7 @@ pub fn fed<L: Shelf>(ledger: L, policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -
 }
 
 pub fn give<L: Shelf>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
-    worker.process(Batch { facts, positions: Vec::new() }).expect("the ledger works")
+    worker.process(Batch { facts, ..Batch::default() }).expect("the ledger works")
 }
 
 pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
