@@ -14,7 +14,7 @@ use super::leash::Leash;
 use super::{cache_dir, eventually, free_port, run_ok};
 
 mod client;
-pub use client::{Message, Record};
+pub use client::{Message, Producer, Record};
 
 const POM: &str = include_str!("kafka/pom.xml");
 

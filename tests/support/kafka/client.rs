@@ -11,7 +11,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
@@ -70,6 +70,17 @@ impl Kafka {
         });
     }
 
+    pub fn delete_topics(&self, names: &[String]) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let deleted = runtime.block_on(admin.delete_topics(&names, &options));
+        for result in deleted.expect("kafka answers") {
+            result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
+        }
+    }
+
     fn leaders_known(
         &self,
         client: &BaseConsumer,
@@ -92,8 +103,13 @@ impl Kafka {
 
     /// As [`Kafka::produce`], to several topics by turns.
     pub fn produce_all<'t>(&self, messages: impl IntoIterator<Item = (&'t str, Message)>) {
+        self.producer().produce_all(messages);
+    }
+
+    /// To produce again and again: starting one takes half a second.
+    pub fn producer(&self) -> Producer {
         let deliveries = Deliveries::default();
-        let producer: BaseProducer<Deliveries> = self
+        let producer = self
             .client()
             .set("acks", "all")
             .set("enable.idempotence", "true")
@@ -101,12 +117,7 @@ impl Kafka {
             .set("message.max.bytes", "20000000")
             .create_with_context(deliveries.clone())
             .expect("a producer");
-        for (topic, message) in messages {
-            send(&producer, topic, &message);
-        }
-        producer.flush(DEADLINE).expect("kafka acknowledges");
-        let failed = deliveries.failed.lock().expect("no callback panics");
-        assert!(failed.is_empty(), "not acknowledged: {failed:?}");
+        Producer { producer, deliveries }
     }
 
     /// Changes a topic's own settings, which takes effect at once.
@@ -155,6 +166,23 @@ impl Kafka {
         let mut records = read_to_ends(&consumer, partitions.len());
         records.sort_by_key(|record| (record.partition, record.offset));
         records
+    }
+}
+
+pub struct Producer {
+    producer: BaseProducer<Deliveries>,
+    deliveries: Deliveries,
+}
+
+impl Producer {
+    /// As [`Kafka::produce_all`].
+    pub fn produce_all<'t>(&self, messages: impl IntoIterator<Item = (&'t str, Message)>) {
+        for (topic, message) in messages {
+            send(&self.producer, topic, &message);
+        }
+        self.producer.flush(DEADLINE).expect("kafka acknowledges");
+        let failed = self.deliveries.failed.lock().expect("no callback panics");
+        assert!(failed.is_empty(), "not acknowledged: {failed:?}");
     }
 }
 
