@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test long-test build lint deploy-check advisories bench install install-tests tools
+.PHONY: help demo test long-test conformance-kafka build lint deploy-check advisories bench install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
@@ -17,7 +17,7 @@ export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 cargo_flags := --release --locked
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
 demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 	cargo run $(cargo_flags) --bin adtrail -- demo
@@ -52,6 +52,10 @@ long-test: install ## 10,000 random sets of facts against the reference and in e
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
 	  time PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
 	  cargo test $(cargo_flags) --package adtrail-store --test reference --test convergence
+
+conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
+	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
+	  cargo test $(cargo_flags) --test conformance_kafka -- --nocapture
 
 advisories: tools ## known security holes among the dependencies; reads a database from the network
 	cargo deny --locked --workspace check advisories
