@@ -29,12 +29,24 @@ pub struct WrongUse(pub String);
 fn load(settings: &Settings) -> Result<Config, WrongUse> {
     let sources = Sources {
         file: settings.config.as_deref(),
-        environment: std::env::vars_os()
-            .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-            .collect(),
+        environment: environment()?,
         flags: settings.set.clone(),
     };
-    config::load(&sources).map_err(|errors| WrongUse(errors.to_string()))
+    let config = config::load(&sources).map_err(|errors| WrongUse(errors.to_string()))?;
+    config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(config)
+}
+
+/// The variables that may be settings. One of them that is no text would else be passed over.
+fn environment() -> Result<Vec<(String, String)>, WrongUse> {
+    let ours = std::env::vars_os()
+        .filter(|(name, _)| name.as_encoded_bytes().starts_with(config::PREFIX.as_bytes()));
+    let texts = ours.map(|(name, value)| {
+        let shown = name.to_string_lossy().into_owned();
+        let no_text = |_| WrongUse(format!("environment variable {shown}: not UTF-8 text"));
+        Ok((name.into_string().map_err(no_text)?, value.into_string().map_err(no_text)?))
+    });
+    texts.collect()
 }
 
 /// That there is something to do.

@@ -4,7 +4,9 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -260,6 +262,20 @@ fn options_are_refused_by_name() {
 }
 
 #[test]
+fn settings_that_are_hardly_meant_are_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("adtrail.toml");
+    let text = format!("[attribution]\nclick_probabilistic_window = \"25h\"\n{SETTINGS}");
+    fs::write(&file, text).unwrap();
+    let output = support::run(adtrail().arg("check-config").arg("--config").arg(&file), b"");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("valid"));
+    let warning = format!("{}:2: attribution.click_probabilistic_window: taken as", file.display());
+    assert!(said.contains("WARN") && said.contains(&warning), "{said}");
+}
+
+#[test]
 fn settings_are_refused_by_file_line_and_key() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("adtrail.toml");
@@ -287,6 +303,10 @@ fn settings_are_refused_by_file_line_and_key() {
         2,
         &["ADTRAIL__STORE__PARTITIONS", "store.partitions", "many"],
     );
+    let mut command = adtrail();
+    command.arg("check-config").env("ADTRAIL__STORE__PATH", OsStr::from_bytes(b"a\xff"));
+    let output = support::run(command.current_dir(&dir), b"");
+    check(&output, 2, &["environment variable ADTRAIL__STORE__PATH: not UTF-8"]);
     check(
         &check_config("", &[], &["--set", "export.listen=0.0.0.0:80"]),
         2,

@@ -45,6 +45,20 @@ impl Channels {
     }
 }
 
+impl Apps {
+    /// A campaign's pid, with the first of those that there are.
+    fn expected(&self) -> String {
+        const SHOWN_MAX: usize = 8;
+        let pids: Vec<_> = self.windows.keys().map(|Pid(pid)| pid.to_string()).collect();
+        let which = match pids.len() {
+            0 => "of which there are none".into(),
+            1..=SHOWN_MAX => format!("which is {}", pids.join(" or ")),
+            _ => format!("such as {}", pids[..SHOWN_MAX].join(", ")),
+        };
+        format!("expected the pid of one of the [[apps]], {which}")
+    }
+}
+
 pub(crate) fn read(root: &mut Section<'_>) -> Catalogue {
     let (ids, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
@@ -117,7 +131,7 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         spreadid.iter().for_each(|id| campaign.require_unique("spreadid", id, &mut taken));
         let app_windows = pid.and_then(|pid| apps.windows.get(&pid));
         if let (Some(Pid(pid)), None, true) = (pid, app_windows, apps.complete) {
-            campaign.reject("pid", "expected the pid of one of the [[apps]]", pid.to_string());
+            campaign.reject("pid", apps.expected(), pid.to_string());
         }
         let (spreadid, pid, channel) = (SpreadId(spreadid?), pid?, channel?);
         let channel_windows = channels.windows.get(&channel).copied().unwrap_or_default();

@@ -29,6 +29,15 @@ pub(crate) fn parse_ms(text: &str) -> Result<u64, Problem> {
     ms.filter(|ms| *ms <= MAX_MS).ok_or(r#"too long, expected at most "3650d""#.into())
 }
 
+/// A duration as it could be written, in the largest unit up to days that gives a whole number.
+pub(crate) fn shown(ms: u64) -> String {
+    let divides = |(name, unit_ms): &&(&str, u64)| *name != "w" && ms.is_multiple_of(*unit_ms);
+    match UNITS.iter().rfind(divides) {
+        Some((name, unit_ms)) if ms > 0 => format!("\"{}{name}\"", ms / unit_ms),
+        _ => "\"0s\"".into(),
+    }
+}
+
 /// As [`parse_ms`], or `None` for `off`. Zero could be meant as either and is an error.
 pub(crate) fn parse_ms_or_off(text: &str) -> Result<Option<u64>, Problem> {
     match text {
@@ -89,6 +98,15 @@ mod tests {
         check_wrong("+7d", "expected one whole number");
         check_wrong("off", "expected one whole number");
         check_wrong("７d", "expected one whole number");
+    }
+
+    #[test]
+    fn durations_are_shown_as_they_could_be_written() {
+        for text in ["0s", "1ms", "1500ms", "59s", "90s", "1m", "36h", "1d", "14d", "3650d"] {
+            assert_eq!(shown(parse_ms(text).unwrap()), format!("{text:?}"));
+        }
+        assert_eq!(shown(60_000), "\"1m\"");
+        assert_eq!(shown(14 * DAY_MS), "\"14d\"");
     }
 
     #[test]

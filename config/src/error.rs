@@ -26,7 +26,7 @@ pub enum ConfigError {
     #[error("{place}: not TOML, column {column}: {problem}")]
     Syntax { place: Place, column: usize, problem: Box<str> },
     #[error("{place}: {key}: unknown key, the nearest known one is: {nearest}")]
-    UnknownKey { place: Place, key: Box<str>, nearest: &'static str },
+    UnknownKey { place: Place, key: Box<str>, nearest: Box<str> },
     #[error("{place}: {key}: missing, expected {expected}")]
     Missing { place: Place, key: Box<str>, expected: &'static str },
     #[error("{place}: {key}: {problem}: {value}")]
@@ -39,13 +39,18 @@ pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
-        errors.sort_by(|a, b| a.place().cmp(&b.place()));
+        sort(&mut errors);
         Self(errors)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
+}
+
+/// In the order of the file, then the environment, then the flags.
+pub(crate) fn sort(errors: &mut [ConfigError]) {
+    errors.sort_by(|a, b| a.place().cmp(&b.place()));
 }
 
 impl From<ConfigError> for ConfigErrors {

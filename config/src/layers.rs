@@ -3,7 +3,8 @@
 use crate::error::Place;
 use crate::tree::{Node, Table, Value};
 
-const PREFIX: &str = "ADTRAIL__";
+/// What the names of variables that are settings begin with.
+pub const PREFIX: &str = "ADTRAIL__";
 
 /// Writes the variables and then the flags into the table.
 pub(crate) fn overlay(

@@ -15,6 +15,7 @@ mod error;
 mod fraud;
 mod kafka;
 mod layers;
+mod report;
 mod rules;
 mod section;
 mod settings;
@@ -26,7 +27,9 @@ use std::path::Path;
 use error::Place;
 pub use error::{ConfigError, ConfigErrors};
 pub use kafka::{Kafka, Topics};
-use section::{Report, Section};
+pub use layers::PREFIX;
+use report::Report;
+use section::Section;
 pub use settings::{Config, Ingest};
 pub use store::Store;
 use tree::Table;
@@ -39,7 +42,7 @@ pub const DEFAULT_FILE: &str = "adtrail.toml";
 pub struct Sources<'a> {
     /// `None`: [`DEFAULT_FILE`] if there is one.
     pub file: Option<&'a Path>,
-    /// Variables that do not begin with `ADTRAIL__` are ignored.
+    /// Variables that do not begin with [`PREFIX`] are ignored.
     pub environment: Vec<(String, String)>,
     /// Dotted keys with their values; of a repeated key the last counts.
     pub flags: Vec<(String, String)>,
@@ -77,7 +80,10 @@ pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
 fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Report) {
     let mut report = Report::default();
     let place = Place::File { path: file.into(), line: 1 };
-    let config = Section::root(table, place, &mut report).read(settings::read);
+    let mut config = Section::root(table, place, &mut report).read(settings::read);
+    report.report_unknown();
+    error::sort(&mut report.warnings);
+    config.warnings = report.warnings.iter().map(|warning| warning.to_string().into()).collect();
     let errors = std::mem::take(&mut report.errors);
     (if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(errors)) }, report)
 }

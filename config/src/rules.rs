@@ -4,9 +4,12 @@ use attribution::policy::{
     AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
 };
 
-use crate::duration::{parse_ms, parse_ms_or_off};
+use crate::duration::{self, parse_ms, parse_ms_or_off};
 use crate::error::Problem;
 use crate::section::Section;
+
+const REATTRIBUTION_WINDOW: &str = "reattribution_window";
+const DUPLICATE_WITHIN: &str = "duplicate_within";
 
 /// The windows that one table gives.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,10 +51,21 @@ impl WindowOverrides {
 pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
     WindowOverrides {
         click_ms: table.text("click_window", parse_ms),
-        click_probabilistic_ms: table.text("click_probabilistic_window", parse_ms),
+        click_probabilistic_ms: read_click_probabilistic_window(table),
         impression_ms: table.text("impression_window", parse_ms),
         impression_probabilistic_ms: table.text("impression_probabilistic_window", parse_ms),
     }
+}
+
+/// The contract ends it at a day. That is no mistake, and not what was meant either: it is told.
+fn read_click_probabilistic_window(table: &mut Section<'_>) -> Option<u64> {
+    const KEY: &str = "click_probabilistic_window";
+    let window_ms = table.text(KEY, parse_ms)?;
+    if window_ms > PROBABILISTIC_CLICK_MAX_MS {
+        let taken = "taken as \"24h\", the most that clicks matched by address may have";
+        table.warn(KEY, taken, duration::shown(window_ms));
+    }
+    Some(window_ms)
 }
 
 /// Writes what a whole `attribution` table gives over the app's rules.
@@ -59,28 +73,44 @@ pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: O
     let set = |setting: &mut u64, value: Option<u64>| *setting = value.unwrap_or(*setting);
     app.windows = read_windows(table).over(app.windows, origin);
     app.probabilistic = table.boolean("probabilistic").unwrap_or(app.probabilistic);
-    set(&mut app.reattribution_window_ms, table.text("reattribution_window", parse_ms));
-    set(&mut app.duplicate_within_ms, table.text("duplicate_within", parse_ms));
+    let window = table.text(REATTRIBUTION_WINDOW, parse_ms);
+    let within = table.text(DUPLICATE_WITHIN, parse_ms);
+    let is_unreadable = window.is_none() && table.is_given(REATTRIBUTION_WINDOW)
+        || within.is_none() && table.is_given(DUPLICATE_WITHIN);
+    set(&mut app.reattribution_window_ms, window);
+    set(&mut app.duplicate_within_ms, within);
+    // Beside what can not be read any order would be a guess.
+    if !is_unreadable {
+        require_order(table, app);
+    }
     set(&mut app.clock_skew_ms, table.text("clock_skew", parse_ms));
     set(&mut app.effect_window_ms, table.text("effect_window", parse_ms));
     app.correction_horizon_ms =
         table.text("correction_horizon", parse_ms_or_off).unwrap_or(app.correction_horizon_ms);
     app.reinstall_effects =
         table.text("reinstall_effects", parse_reinstall_effects).unwrap_or(app.reinstall_effects);
-    require_order(table, app);
 }
 
 /// An activation is first asked whether it is a duplicate: a reattribution window that is over
 /// before that would never be seen.
 fn require_order(table: &mut Section<'_>, app: &AppPolicy) {
-    let given =
-        ["reattribution_window", "duplicate_within"].into_iter().find(|key| table.is_given(key));
-    if let Some(key) = given
-        && app.reattribution_window_ms < app.duplicate_within_ms
-    {
-        let problem = "expected a reattribution_window no shorter than duplicate_within";
-        let (window_ms, within_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
-        table.reject(key, problem, format!("{window_ms} ms and {within_ms} ms"));
+    let (window_ms, within_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
+    if window_ms >= within_ms {
+        return;
+    }
+    let (window, within) = (duration::shown(window_ms), duration::shown(within_ms));
+    // Of two, the one that was written over the other or after it.
+    match table.last_given([REATTRIBUTION_WINDOW, DUPLICATE_WITHIN]) {
+        Some(REATTRIBUTION_WINDOW) => {
+            let problem = format!("expected at least duplicate_within, which is {within}");
+            table.reject(REATTRIBUTION_WINDOW, problem, window);
+        }
+        Some(key) => {
+            let problem = format!("expected at most reattribution_window, which is {window}");
+            table.reject(key, problem, within);
+        }
+        // What the table is laid over has them so, and it is told there.
+        None => {}
     }
 }
 

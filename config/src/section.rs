@@ -3,20 +3,13 @@
 //! A method that returns `None` has found no usable value; if there was one it is reported, so
 //! the caller goes on with its default and every other mistake is found too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 use crate::error::{ConfigError, Place, Problem, is_private};
+use crate::report::{Report, Unknown, without_indexes};
 use crate::tree::{Node, Table, Value};
-
-/// What reading has found out.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub errors: Vec<ConfigError>,
-    /// The keys of each table that was read; tables by dotted key, without list indexes.
-    pub known: BTreeMap<String, BTreeSet<&'static str>>,
-}
 
 pub(crate) struct Section<'a> {
     /// Dotted; empty for the whole.
@@ -36,7 +29,7 @@ impl<'a> Section<'a> {
     /// Reads the section to its end: what is left over then is unknown.
     pub fn read<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let value = read(&mut self);
-        self.report_unknown();
+        self.keep_unknown();
         value
     }
 
@@ -60,6 +53,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         mut read: impl FnMut(&mut Section<'_>) -> Option<T>,
     ) -> (Vec<T>, bool) {
+        self.report.lists.insert(key);
         let items = match self.take(key) {
             None => Vec::new(),
             Some(Node { value: Value::List(items), .. }) => items,
@@ -158,6 +152,12 @@ impl<'a> Section<'a> {
         self.places.contains_key(key)
     }
 
+    /// Which of two keys counts as the later one: by its layer, then by its line.
+    pub fn last_given(&self, keys: [&'static str; 2]) -> Option<&'static str> {
+        let given = keys.into_iter().filter_map(|key| Some((self.places.get(key)?, key)));
+        given.max().map(|(_, key)| key)
+    }
+
     /// Reports that the key is absent, if it is.
     pub fn require(&mut self, key: &'static str, expected: &'static str) {
         if !self.is_given(key) {
@@ -189,6 +189,13 @@ impl<'a> Section<'a> {
     pub fn reject(&mut self, key: &str, problem: impl Into<Problem>, shown: impl Into<String>) {
         let place = self.places.get(key).unwrap_or(&self.place).clone();
         self.error(self.dotted(key), place, problem.into(), shown.into());
+    }
+
+    /// Tells what becomes of the value of a key that was read, where that may surprise.
+    pub fn warn(&mut self, key: &str, taken: impl Into<Problem>, shown: impl Into<String>) {
+        let place = self.places.get(key).unwrap_or(&self.place).clone();
+        let (key, value) = (self.dotted(key).into(), shown.into().into());
+        self.report.warnings.push(ConfigError::Value { place, key, problem: taken.into(), value });
     }
 
     /// Reports what is wrong with a value at any place.
@@ -239,24 +246,11 @@ impl<'a> Section<'a> {
         None
     }
 
-    fn report_unknown(&mut self) {
+    fn keep_unknown(&mut self) {
         let table = without_indexes(&self.key);
-        for (name, node) in self.take_all() {
-            let known = self.report.known.get(&table).into_iter().flatten();
-            let nearest = known.min_by_key(|key| strsim::damerau_levenshtein(key, &name));
-            self.report.errors.push(ConfigError::UnknownKey {
-                place: node.place,
-                key: self.dotted(&name).into(),
-                nearest: nearest.copied().unwrap_or_default(),
-            });
+        for (name, Node { place, .. }) in self.take_all() {
+            let key = self.dotted(&name).into();
+            self.report.unknown.push(Unknown { place, key, table: table.clone(), name });
         }
     }
-}
-
-/// `apps[3].fraud` → `apps.fraud`.
-fn without_indexes(key: &str) -> String {
-    let mut parts = key.split('[');
-    let first = parts.next().unwrap_or_default();
-    let rest = parts.filter_map(|part| part.split_once(']').map(|(_, rest)| rest));
-    std::iter::once(first).chain(rest).collect()
 }

@@ -26,6 +26,8 @@ pub struct Config {
     pub policy: Arc<Policy>,
     /// The ids of the catalogue's channels, in the order of the file.
     pub channels: Vec<Box<str>>,
+    /// What is allowed and hardly meant, a line each, with its place and key.
+    pub warnings: Vec<Box<str>>,
 }
 
 /// When a batch is full.
@@ -57,6 +59,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
         policy: Arc::new(catalogue.policy),
         channels: catalogue.channels,
+        warnings: Vec::new(),
     }
 }
 

@@ -139,6 +139,54 @@ fn probabilistic_click_windows_end_at_a_day() {
 }
 
 #[test]
+fn what_is_allowed_and_hardly_meant_is_told() {
+    let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"25h\"\n";
+    let taken = "taken as \"24h\", the most that clicks matched by address may have";
+    let text = format!(
+        "{CATALOGUE}{campaign}[attribution]\nclick_probabilistic_window = \"2d\"\nimpression_probabilistic_window = \"2d\"\n"
+    );
+    let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
+    let expected = [
+        format!("f.toml:12: campaigns[0].attribution.click_probabilistic_window: {taken}: \"25h\""),
+        format!("f.toml:14: attribution.click_probabilistic_window: {taken}: \"2d\""),
+    ];
+    let warnings = |table: Table| -> Vec<String> {
+        read(table, "f.toml").0.unwrap().warnings.iter().map(ToString::to_string).collect()
+    };
+    layers::overlay(&mut table, &[], &[]);
+    assert_eq!(warnings(table), expected);
+    let name = "ADTRAIL__ATTRIBUTION__CLICK_PROBABILISTIC_WINDOW";
+    let mut table = Table::new();
+    layers::overlay(&mut table, &pair(name, "24h"), &[]);
+    assert_eq!(warnings(table), [""; 0]);
+    let mut table = Table::new();
+    layers::overlay(&mut table, &pair(name, "1441m"), &[]);
+    let expected = format!(
+        "environment variable {name}: attribution.click_probabilistic_window: {taken}: \"1441m\""
+    );
+    assert_eq!(warnings(table), [expected]);
+}
+
+/// Odd, and each has a meaning that somebody may want.
+#[test]
+fn odd_windows_are_taken_as_they_are() {
+    let zero = "[attribution]\nclick_window = \"0s\"\nclick_probabilistic_window = \"0s\"\n\
+        impression_window = \"0s\"\nimpression_probabilistic_window = \"0s\"\n\
+        duplicate_within = \"0s\"\nreattribution_window = \"0s\"\nclock_skew = \"0s\"\neffect_window = \"0s\"\n";
+    let config = parse(&format!("{CATALOGUE}{zero}")).unwrap();
+    let rules = app(&config, 1);
+    let times = [rules.reattribution_window_ms, rules.clock_skew_ms, rules.effect_window_ms];
+    assert_eq!((rules.windows.click_ms, rules.windows.impression_ms, times), (0, 0, [0; 3]));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    // Only a touch's own lookback ends at 90 days; rows may be kept for less than a window.
+    let long = "[attribution]\nclick_window = \"3650d\"\neffect_window = \"1ms\"\n[store]\nretention = \"1h\"\n";
+    let config = parse(&format!("{CATALOGUE}{long}")).unwrap();
+    assert_eq!(app(&config, 1).windows.click_ms, 3650 * DAY_MS);
+    assert_eq!(config.store.retention_ms, Some(HOUR_MS));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+}
+
+#[test]
 fn apps_override_the_rules_for_all() {
     let config = parse(
         "[attribution]\nprobabilistic = true\nclock_skew = \"1m\"\ncorrection_horizon = \"off\"\n\

@@ -1,0 +1,62 @@
+//! What reading the settings has found out: mistakes, warnings, and which keys there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{ConfigError, Place};
+
+/// What reading has found out.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub errors: Vec<ConfigError>,
+    /// What is allowed and hardly meant.
+    pub warnings: Vec<ConfigError>,
+    /// The keys of each table that was read; tables by dotted key, without list indexes.
+    pub known: BTreeMap<String, BTreeSet<&'static str>>,
+    /// The keys of lists of tables.
+    pub lists: BTreeSet<&'static str>,
+    pub unknown: Vec<Unknown>,
+}
+
+/// A key that nobody asked for.
+#[derive(Debug)]
+pub(crate) struct Unknown {
+    pub place: Place,
+    pub key: Box<str>,
+    /// As in [`Report::known`].
+    pub table: String,
+    pub name: String,
+}
+
+impl Report {
+    /// The unknown keys as mistakes, once all tables are read and their keys known.
+    pub fn report_unknown(&mut self) {
+        for unknown in std::mem::take(&mut self.unknown) {
+            let nearest = self.nearest(&unknown).into();
+            let Unknown { place, key, .. } = unknown;
+            self.errors.push(ConfigError::UnknownKey { place, key, nearest });
+        }
+    }
+
+    /// The key that was meant: one of just this name in a table that there is once, or else the
+    /// one of its own table that is written most alike.
+    fn nearest(&self, Unknown { table, name, .. }: &Unknown) -> String {
+        let is_once = |table: &str| !self.lists.contains(table.split('.').next().unwrap_or(table));
+        let mut others = self.known.iter().filter(|(other, _)| !other.is_empty() && is_once(other));
+        if let Some((other, _)) = others.find(|(_, keys)| keys.contains(name.as_str())) {
+            return format!("{other}.{name}");
+        }
+        let known = self.known.get(table).into_iter().flatten();
+        match known.min_by_key(|key| strsim::damerau_levenshtein(key, name)) {
+            Some(key) if table.is_empty() && self.lists.contains(key) => format!("[[{key}]]"),
+            key => key.copied().unwrap_or_default().into(),
+        }
+    }
+}
+
+/// `apps[3].fraud` → `apps.fraud`.
+pub(crate) fn without_indexes(key: &str) -> String {
+    let mut parts = key.split('[');
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.filter_map(|part| part.split_once(']').map(|(_, rest)| rest));
+    std::iter::once(first).chain(rest).collect()
+}
