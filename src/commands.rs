@@ -50,17 +50,49 @@ fn environment() -> Result<Vec<(String, String)>, WrongUse> {
 }
 
 /// That there is something to do.
-fn require_apps(config: &Config) -> Result<(), WrongUse> {
-    match config.policy.apps().next() {
-        Some(_) => Ok(()),
-        None => Err(WrongUse("no app is configured: add [[apps]] with pid and key".into())),
+fn require_apps(config: &Config, settings: &Settings) -> Result<(), WrongUse> {
+    if config.policy.apps().next().is_some() {
+        return Ok(());
     }
+    let file = settings.config.as_deref().unwrap_or(Path::new(config::DEFAULT_FILE));
+    Err(WrongUse(if settings.config.is_none() && !file.exists() {
+        format!(
+            "no app is configured: there is no {} in this folder; name a file with --config",
+            file.display()
+        )
+    } else {
+        format!("{}: no app is configured: add [[apps]] with pid and key", file.display())
+    }))
 }
 
 /// The app that `--app` names.
-fn known_app<'c>(config: &'c Config, key: &str) -> Result<&'c AppPolicy, WrongUse> {
-    let unknown = || WrongUse(format!("--app: no such app is configured: {key}"));
-    config.policy.app_by_key(key).ok_or_else(unknown)
+fn known_app<'c>(
+    config: &'c Config,
+    settings: &Settings,
+    key: &str,
+) -> Result<&'c AppPolicy, WrongUse> {
+    require_apps(config, settings)?;
+    config.policy.app_by_key(key).ok_or_else(|| {
+        let keys = config.policy.apps().map(|app| &*app.key);
+        unknown_app("no such app is configured", key, keys.collect())
+    })
+}
+
+/// Names the apps that could be meant: all, or of many those that are written most alike.
+fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
+    const SHOWN_MAX: usize = 5;
+    known.sort_by_cached_key(|known| (strsim::damerau_levenshtein(known, key), *known));
+    let (total, are) = match known.len() {
+        total @ ..=SHOWN_MAX => (total, "known: ".to_owned()),
+        total => (total, format!("the nearest of {total}: ")),
+    };
+    let shown = known[..total.min(SHOWN_MAX)].join(", ");
+    WrongUse(format!("--app: {problem}: {key:?}; {are}{shown}"))
+}
+
+/// How many of them: `1 line`, `2 lines`.
+fn counted(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Where a command's data goes. A file is written beside its place and moved there once it is
@@ -123,5 +155,33 @@ impl Output {
             Self::Stream(mut stream) => stream.flush()?,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_unknown(known: &[&str], expected: &str) {
+        let problem = unknown_app("no such app is configured", "app-10", known.to_vec());
+        let expected = format!("--app: no such app is configured: \"app-10\"; {expected}");
+        assert_eq!(problem.to_string(), expected);
+    }
+
+    #[test]
+    fn an_unknown_app_is_told_which_could_be_meant() {
+        check_unknown(&["shop"], "known: shop");
+        check_unknown(&["shop", "app-2", "app-1"], "known: app-1, app-2, shop");
+        let many: Vec<String> = (0..1000).rev().map(|number| format!("app-{number}")).collect();
+        let mut many: Vec<&str> = many.iter().map(String::as_str).collect();
+        many.retain(|key| *key != "app-10");
+        let nearest = "the nearest of 999: app-0, app-1, app-100, app-101, app-102";
+        check_unknown(&many, nearest);
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(["0 lines", "1 line", "2 lines"], [0, 1, 2].map(|n| counted(n, "line")));
     }
 }

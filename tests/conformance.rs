@@ -67,7 +67,7 @@ fn check_caught_within(timeout_seconds: &str, script: &str, case: &str, parts: &
     let [line, summary] = &lines[..] else { panic!("{lines:#?}") };
     assert!(line.starts_with(&format!("FAIL {case}: ")), "{line}");
     parts.iter().for_each(|part| assert!(line.contains(part), "{part} is not in {line}"));
-    assert_eq!(summary, "1 cases in 4 orders each: 0 passed, 1 failed");
+    assert_eq!(summary, "1 case in 4 orders each: 0 passed, 1 failed");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn cases_of_a_folder() {
     fs::write(folder.join("good.toml"), case("organic")).unwrap();
     fs::write(dir.path().join("catalogue.toml"), "[[apps]]\npid = 9\nkey = \"own\"\n").unwrap();
     let path = dir.path().to_str().unwrap();
-    let summary = "1 cases in 4 orders each: 1 passed, 0 failed";
+    let summary = "1 case in 4 orders each: 1 passed, 0 failed";
     assert_eq!(check(&conformance(&["--dir", path]), 0), [summary]);
     fs::write(folder.join("bad.toml"), case("orphan")).unwrap();
     let lines = check(&conformance(&["--dir", path]), 1);

@@ -88,7 +88,7 @@ fn a_later_fact_that_changed_the_decision_is_named() {
 fn what_is_not_there_is_said() {
     for (activation, app, code, said) in [
         ("nobody", "app-x", 1, "app-x has no activation with this event_id: nobody"),
-        ("two-clicks", "app-z", 2, "--app: no such app is configured: app-z"),
+        ("two-clicks", "app-z", 2, "--app: no such app is configured: \"app-z\"; known: app-x"),
     ] {
         let output = run(&mut explain_of(app, activation, &[EVENTS]), b"");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

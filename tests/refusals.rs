@@ -199,7 +199,7 @@ fn requests_are_answered_with_what_is_allowed() {
         400,
         wrong,
         Some("to"),
-        &["not before from"],
+        &["not before from = ", "2025-03-11", "2025-03-10T12:00"],
     );
     check(
         &format!("{csv}?{day}&fields=event_id,chanel"),
@@ -214,6 +214,9 @@ fn requests_are_answered_with_what_is_allowed() {
     check(&format!("{csv}?{day}&form=x"), 400, "unknown-parameter", Some("form"), &["from"]);
     check(&format!("{csv}?{day}&from=2025-03-10"), 400, "repeated-parameter", Some("from"), &[]);
     check(&format!("/v1/apps/app-q/events.csv?{day}"), 404, "unknown-app", None, &["app-q"]);
+    // What other apps there are is nobody's business who does not know them.
+    let unknown = adtrail.get(&format!("/v1/apps/app-q/events.csv?{day}")).unwrap().text();
+    assert!(!unknown.contains("app-x"), "{unknown}");
     check("/v1/nothing", 404, "not-found", None, &["/v1/nothing"]);
     let reply = support::http::request("POST", &adtrail.export, csv, &[]).unwrap();
     assert_eq!(reply.status, 405, "{}", reply.text());
@@ -229,7 +232,7 @@ fn options_are_refused_by_name() {
         site.run(&args)
     };
     let day = "2025-03-10";
-    check(&download("app-q", day, day, &[]), 2, &["--app", "app-q"]);
+    check(&download("app-q", day, day, &[]), 2, &["--app", "\"app-q\"; known: app-x"]);
     check(
         &download("app-x", day, day, &["--timezone", "Asia/Shangai"]),
         2,
@@ -238,7 +241,7 @@ fn options_are_refused_by_name() {
     check(
         &download("app-x", "2025-03-11", "2025-03-10T12:00", &[]),
         2,
-        &["--to", "not before from"],
+        &["--to", "not before from = \"2025-03-11\"", "\"2025-03-10T12:00\""],
     );
     check(&download("app-x", "soon", day, &[]), 2, &["--from", "soon", "RFC 3339"]);
     check(
@@ -291,7 +294,7 @@ fn settings_are_refused_by_file_line_and_key() {
     let good = check_config(SETTINGS, &[], &[]);
     assert_eq!(good.status.code(), Some(0));
     let said = String::from_utf8_lossy(&good.stdout);
-    assert!(said.contains("1 apps") && said.contains("valid"), "{said}");
+    assert!(said.contains("valid: 1 app, 0 channels, 0 campaigns"), "{said}");
 
     let text = "[kafka]\nbrokerz = \"a:1\"\n[store]\npartitions = 0\n[attribution]\nclick_window = \"7\"\n";
     let parts =
@@ -327,4 +330,22 @@ fn settings_are_refused_by_file_line_and_key() {
     run.args(["run", "--config", file]).current_dir(&dir);
     check(&support::run(&mut run, b""), 2, &["[[apps]]"]);
     assert!(!dir.path().join("adtrail-data").exists());
+    // In the wrong folder there is no file either, and whoever has one elsewhere can name it.
+    fs::remove_file(file).unwrap();
+    let events = dir.path().join("events.ndjson");
+    fs::write(&events, "").unwrap();
+    let events = events.to_str().unwrap();
+    for args in [
+        &["run"][..],
+        &["replay", events],
+        &["explain", "--app", "app-x", "--activation", "a", events],
+        &["download", "--app", "app-x", "--from", "2025-03-10", "--to", "2025-03-10"],
+    ] {
+        let mut command = adtrail();
+        let output = support::run(command.args(args).current_dir(&dir), b"");
+        check(&output, 2, &["no adtrail.toml in this folder", "--config"]);
+    }
+    let output = support::run(adtrail().arg("check-config").current_dir(&dir), b"");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("--config"), "{said}");
 }

@@ -223,7 +223,7 @@ fn a_terminal_shows_how_far_it_is_and_nothing_else_does() {
     let warning = said.split(['\r', '\n']).find(|line| line.contains("not_an_object")).unwrap();
     assert!(clean(warning), "{said:?}");
     let last = said.trim_end().rsplit(['\r', '\n']).next().unwrap();
-    assert!(last.contains("1 lines are no events") && clean(last), "{said:?}");
+    assert!(last.contains("1 line is no event ") && clean(last), "{said:?}");
 
     // Of what comes in through standard input nobody knows the size.
     let piped = on_a_terminal(&site, &["replay", "-"]);

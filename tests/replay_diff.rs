@@ -241,7 +241,7 @@ fn an_app_of_one_side_leaves_the_other_empty() {
     let output = diff(&site, none, &format!("{unknown}\n{}", activation(1, NOON)), &[]);
     check(&output, 1);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("unknown_app") && said.contains("1 lines are no events"), "{said}");
+    assert!(said.contains("unknown_app") && said.contains("1 line is no event "), "{said}");
     assert_eq!(rows::parse(&output.stdout).len(), 1);
 
     let output = diff(&site, other, &events, &["--app", "app-x"]);

@@ -69,7 +69,7 @@ impl ExportQuery {
         let to = in_range(TO, to_text, to_moment.end(&zone))?;
         // A day before that of `from` ends with it, and is before it all the same.
         if to <= from && to_moment.start(&zone) < Some(from) {
-            let problem = format!("expected a time that is not before {FROM}");
+            let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
             return Err(bad(TO, problem, to_text, moment::FORMS.to_vec()));
         }
         Ok(Self {
@@ -269,11 +269,11 @@ mod tests {
         check_error(&[DAY[0], ("to", "")], &format!("to: {FORMS}: \"\""));
         check_error(
             &[DAY[0], ("to", "2026-03-09")],
-            "to: expected a time that is not before from: \"2026-03-09\"",
+            "to: expected a time that is not before from = \"2026-03-10\": \"2026-03-09\"",
         );
         check_error(
             &[DAY[0], ("to", "2026-03-09T23:59:59.999")],
-            "to: expected a time that is not before from: \"2026-03-09T23:59:59.999\"",
+            "to: expected a time that is not before from = \"2026-03-10\": \"2026-03-09T23:59:59.999\"",
         );
         check_error(
             &[("from", "1969-12-31"), DAY[1]],

@@ -1,15 +1,19 @@
 //! `adtrail check-config`.
 
-use super::load;
+use super::{WrongUse, counted, load, require_apps};
 use crate::cli::Settings;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load(settings)?;
+    // Valid, and hardly what somebody wanted to be checked.
+    if let Err(WrongUse(problem)) = require_apps(&config, settings) {
+        tracing::warn!("{problem}");
+    }
     println!(
-        "settings are valid: {} apps, {} channels, {} campaigns",
-        config.policy.apps().count(),
-        config.channels.len(),
-        config.policy.campaigns().count()
+        "settings are valid: {}, {}, {}",
+        counted(config.policy.apps().count(), "app"),
+        counted(config.channels.len(), "channel"),
+        counted(config.policy.campaigns().count(), "campaign")
     );
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::WrongUse;
+use super::{WrongUse, counted};
 use crate::cli::Conformance;
 use crate::conformance::{Command, Engine, Suite, run_all};
 
@@ -37,10 +37,11 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
         }
     }
     let passed = outcomes.len() - failed;
-    writeln!(out, "{} cases in 4 orders each: {passed} passed, {failed} failed", outcomes.len())
+    let cases = counted(outcomes.len(), "case");
+    writeln!(out, "{cases} in 4 orders each: {passed} passed, {failed} failed")
         .context("can not be written")?;
     if failed > 0 {
-        bail!("{failed} of {} cases failed", outcomes.len());
+        bail!("{failed} of {cases} failed");
     }
     Ok(())
 }

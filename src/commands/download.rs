@@ -7,7 +7,7 @@ use crate::cli::Download;
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
-    let app = known_app(&config, &options.app)?;
+    let app = known_app(&config, &options.settings, &options.app)?;
     let query =
         ExportQuery::parse(parameters(options)).map_err(|error| WrongUse(format!("--{error}")))?;
     let reader = store::embedded::open_for_reading(&config.store)?;

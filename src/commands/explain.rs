@@ -16,7 +16,7 @@ use crate::cli::Explain;
 
 pub fn run(options: &Explain) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
-    let app = known_app(&config, &options.app)?;
+    let app = known_app(&config, &options.settings, &options.app)?;
     let found = if options.events.is_empty() {
         let mut reader = open_for_reading(&config.store)?;
         explain(&mut reader, &config.policy, app.pid, &options.activation)?

@@ -21,7 +21,7 @@ pub use replica::Replica;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
-    require_apps(&config)?;
+    require_apps(&config, &options.settings)?;
     match &options.diff {
         Some(other) => diff::run(options, &config, other),
         None => write_rows(options, &config),
@@ -29,7 +29,7 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
 }
 
 fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
-    let apps = chosen_apps(config, options.app.as_deref())?;
+    let apps = chosen_apps(config, options)?;
     let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
     let apps: Vec<&AppPolicy> = apps.iter().collect();
     let query = ExportQuery::all_time();
@@ -40,16 +40,17 @@ fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
 
 /// The command has done what it could, and has not done all.
 fn tell_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
-    if bad_lines > 0 {
-        bail!("{bad_lines} lines are no events and were left out; all others are attributed");
+    match bad_lines {
+        0 => Ok(()),
+        1 => bail!("1 line is no event and was left out; all others are attributed"),
+        _ => bail!("{bad_lines} lines are no events and were left out; all others are attributed"),
     }
-    Ok(())
 }
 
 /// The apps whose rows are written, by pid.
-fn chosen_apps(config: &Config, key: Option<&str>) -> Result<Vec<AppPolicy>, WrongUse> {
-    if let Some(key) = key {
-        return Ok(vec![known_app(config, key)?.clone()]);
+fn chosen_apps(config: &Config, options: &Replay) -> Result<Vec<AppPolicy>, WrongUse> {
+    if let Some(key) = &options.app {
+        return Ok(vec![known_app(config, &options.settings, key)?.clone()]);
     }
     let mut apps: Vec<_> = config.policy.apps().cloned().collect();
     apps.sort_by_key(|app| app.pid);

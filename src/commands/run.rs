@@ -8,7 +8,7 @@ use crate::{service, telemetry};
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load(settings)?;
-    require_apps(&config)?;
+    require_apps(&config, settings)?;
     let recorder = telemetry::start_metrics()?;
     service::run(&config, &Shutdown::default(), recorder)
 }

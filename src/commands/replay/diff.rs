@@ -15,7 +15,7 @@ use export::{Compared, ComparedApp, Totals};
 use super::replica::Replica;
 use super::{intake, table, tell_bad_lines};
 use crate::cli::{Replay, Settings};
-use crate::commands::{Output, WrongUse, load, require_apps};
+use crate::commands::{Output, WrongUse, load, require_apps, unknown_app};
 use crate::telemetry::tell;
 
 pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
@@ -61,7 +61,7 @@ fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
     let settings = Settings { config: Some(other.into()), set: options.settings.set.clone() };
     let named = |problem: String| WrongUse(format!("--diff {}: {problem}", other.display()));
     let config = load(&settings).map_err(|error| named(error.0))?;
-    require_apps(&config).map_err(|error| named(error.0))?;
+    require_apps(&config, &settings).map_err(|error| named(error.0))?;
     Ok(config)
 }
 
@@ -89,15 +89,15 @@ fn apps(old: &Policy, new: &Policy) -> Vec<ComparedApp> {
     old_apps.chain(added.map(|app| ComparedApp { old: None, new: Some(app) })).collect()
 }
 
-fn chosen(mut apps: Vec<ComparedApp>, key: Option<&str>) -> Result<Vec<ComparedApp>, WrongUse> {
-    if let Some(key) = key {
-        apps.retain(|app| self::key(app) == key);
-        if apps.is_empty() {
-            let problem = format!("--app: no such app is configured on either side: {key}");
-            return Err(WrongUse(problem));
+fn chosen(apps: Vec<ComparedApp>, key: Option<&str>) -> Result<Vec<ComparedApp>, WrongUse> {
+    let Some(key) = key else { return Ok(apps) };
+    match apps.iter().find(|app| self::key(app) == key) {
+        Some(app) => Ok(vec![app.clone()]),
+        None => {
+            let known = apps.iter().map(self::key).collect();
+            Err(unknown_app("no such app is configured on either side", key, known))
         }
     }
-    Ok(apps)
 }
 
 fn key(app: &ComparedApp) -> &str {

@@ -6,6 +6,8 @@ use attribution::policy::Policy;
 use export::{Totals, TotalsLine};
 use indicatif::HumanCount;
 
+use crate::commands::counted;
+
 /// Campaigns shown; a file has all.
 const LINES_MAX: usize = 20;
 
@@ -33,7 +35,7 @@ pub fn render(totals: &Totals, old: &Policy, new: &Policy) -> String {
         let _ = writeln!(out, "{activation:>activations$}  {effect:>effects$}  {name}");
     }
     if moved.len() > LINES_MAX {
-        let _ = writeln!(out, "… and {} campaigns more", moved.len() - LINES_MAX);
+        let _ = writeln!(out, "… and {} more", counted(moved.len() - LINES_MAX, "campaign"));
     }
     let (differing, events) = (HumanCount(totals.differing), HumanCount(totals.events));
     let _ = writeln!(out, "{differing} of {events} rows are decided differently");
