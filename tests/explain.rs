@@ -87,13 +87,40 @@ fn a_later_fact_that_changed_the_decision_is_named() {
 #[test]
 fn what_is_not_there_is_said() {
     for (activation, app, code, said) in [
-        ("nobody", "app-x", 1, "app-x has no activation with this event_id: nobody"),
+        ("nobody", "app-x", 1, "app-x has no activation with this event_id: nobody\n"),
         ("two-clicks", "app-z", 2, "--app: no such app is configured: \"app-z\"; known: app-x"),
     ] {
         let output = run(&mut explain_of(app, activation, &[EVENTS]), b"");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{stderr}");
         assert!(stderr.contains(said), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn an_id_of_something_else_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = folder.path().join("events.ndjson");
+    let text = [
+        r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":1,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"impression","app":"app-x","click_id":"i","spreadid":7,"time":1,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"activation","app":"app-x","event_id":"a","time":2,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"before","name":"n","time":3,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"e","name":"n","time":3,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"orphan","name":"n","time":3,"ids":{"oaid":"x"}}"#,
+    ];
+    fs::write(&events, text.join("\n")).unwrap();
+    for (id, said) in [
+        ("e", "this event_id: e; it is that of an effect of activation a\n"),
+        ("orphan", "this event_id: orphan; it is that of an effect\n"),
+        ("c", "this event_id: c; it is the click_id of a click\n"),
+        ("i", "this event_id: i; it is the click_id of an impression\n"),
+    ] {
+        let output = run(&mut explain(id, &[events.to_str().unwrap()]), b"");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.ends_with(said), "{stderr}");
         assert!(output.stdout.is_empty());
     }
 }

@@ -2,13 +2,19 @@
 //! among the events of files.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use anyhow::{Context, bail};
-use attribution::explain::Explanation;
+use attribution::event::{Effect, Family, TouchKind};
+use attribution::ledger::{Facts, Home};
+use attribution::matching::fact_key;
 use attribution::policy::AppPolicy;
+use attribution::row::EventType;
 use attribution::worker::explain;
-use config::Config;
+use store::StoreError;
+use store::codec::row::{RowView, TextCell};
 use store::embedded::open_for_reading;
+use store::scan::Reader;
 
 use super::replay::Replica;
 use super::{known_app, load};
@@ -17,15 +23,18 @@ use crate::cli::Explain;
 pub fn run(options: &Explain) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     let app = known_app(&config, &options.settings, &options.app)?;
-    let found = if options.events.is_empty() {
-        let mut reader = open_for_reading(&config.store)?;
-        explain(&mut reader, &config.policy, app.pid, &options.activation)?
-    } else {
-        among_files(options, &config, app)?
+    let replica = match &*options.events {
+        [] => None,
+        events => Some(Replica::of_files(&config, events)?.0),
     };
-    let Some(explanation) = found else {
-        let id = &options.activation;
-        bail!("--activation: {} has no activation with this event_id: {id}", app.key);
+    let mut reader = match &replica {
+        Some(replica) => replica.reader.clone(),
+        None => open_for_reading(&config.store)?,
+    };
+    let id = &options.activation;
+    let Some(explanation) = explain(&mut reader, &config.policy, app.pid, id)? else {
+        let namesake = namesake(&mut reader, app, id)?;
+        bail!("--activation: {} has no activation with this event_id: {id}{namesake}", app.key);
     };
     let text = if options.json {
         format!("{:#}\n", export::explain::json(&explanation, &config.policy))
@@ -35,11 +44,38 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     std::io::stdout().lock().write_all(text.as_bytes()).context("can not write")
 }
 
-fn among_files(
-    options: &Explain,
-    config: &Config,
+/// What else has this id, for whoever took it for an activation's; empty if nothing has.
+fn namesake(reader: &mut Reader, app: &AppPolicy, id: &str) -> Result<String, StoreError> {
+    let keys = [Family::Effect, Family::Touch].map(|family| fact_key(family, app.pid, id));
+    let home = reader.homes(&keys)?.into_iter().flatten().find(|home| home.id() == id);
+    Ok(match home {
+        Some(Home::Effect(effect)) => {
+            let activation = activation_of(reader, app, &effect.fact)?;
+            let of = activation.map(|id| format!(" of activation {id}")).unwrap_or_default();
+            format!("; it is that of an effect{of}")
+        }
+        Some(Home::Touch(touch)) => match touch.kind {
+            TouchKind::Click => "; it is the click_id of a click".into(),
+            TouchKind::Impression => "; it is the click_id of an impression".into(),
+        },
+        Some(Home::Activation(_)) | None => String::new(),
+    })
+}
+
+/// The activation that the effect's row names.
+fn activation_of(
+    reader: &Reader,
     app: &AppPolicy,
-) -> anyhow::Result<Option<Explanation>> {
-    let mut replica = Replica::of_files(config, &options.events)?.0;
-    Ok(explain(&mut replica.reader, &config.policy, app.pid, &options.activation)?)
+    effect: &Effect,
+) -> Result<Option<String>, StoreError> {
+    let mut outcome = Ok(None);
+    reader.scan_rows(app, effect.time, effect.time.plus(1), |_, value| {
+        outcome = RowView::decode(value).map(|row| {
+            let is_its =
+                row.event_type == EventType::Effect && row.text(TextCell::EventId) == &*effect.id;
+            is_its.then(|| row.text(TextCell::ActivationId).to_owned())
+        });
+        if let Ok(None) = outcome { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    outcome.map(|id| id.filter(|id| !id.is_empty()))
 }
