@@ -58,7 +58,7 @@ fn main() {
     assert_eq!(lines as f64, rows, "the export has every row");
 }
 
-/// Produces with the app's key, as INTERFACES asks; returns bytes and seconds.
+/// Produces with the app's key, as docs/events.md asks; returns bytes and seconds.
 fn produce(kafka: &Kafka, site: &Site, total: usize) -> (u64, f64) {
     let producer: ThreadedProducer<_> = ClientConfig::new()
         .set("bootstrap.servers", kafka.brokers())

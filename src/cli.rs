@@ -32,6 +32,9 @@ pub enum Command {
     /// Write an app's rows as CSV, without the service or beside it
     Download(Download),
     /// Tell why an activation is credited as it is, without the service or beside it
+    ///
+    /// Each reason names its section of the attribution contract, which is docs/contract.md in the
+    /// source.
     Explain(Explain),
     /// Attribute the events of files, without Kafka and without a server
     ///

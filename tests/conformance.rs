@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
 use std::process::Output;
 
 use support::adtrail::adtrail;
@@ -28,6 +29,37 @@ fn adtrail_conforms() {
     let cases: usize = summary.split(' ').next().and_then(|count| count.parse().ok()).unwrap();
     assert!(cases >= 150, "{summary}");
     assert_eq!(*summary, format!("{cases} cases in 4 orders each: {cases} passed, 0 failed"));
+}
+
+/// A case names what it holds engines to: a section of the contract, a case of its table, a page.
+#[test]
+fn what_a_case_cites_is_written_down() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let contract = fs::read_to_string(root.join("docs/contract.md")).unwrap();
+    let is_there = |cited: &str| {
+        let number = cited.split([' ', ',']).next().unwrap();
+        match cited.strip_prefix("case ") {
+            Some(case) => contract.contains(&format!("\n| {case} | ")),
+            None if number.parse::<u8>().is_ok() => contract.contains(&format!("\n## {number}. ")),
+            None if cited.ends_with(".md") => root.join("docs").join(cited).is_file(),
+            None => contract.contains(&format!("\n## {cited}\n")),
+        }
+    };
+    let folders =
+        fs::read_dir(root.join("conformance")).unwrap().map(|entry| entry.unwrap().path());
+    let mut cited = 0;
+    for folder in folders.filter(|path| path.is_dir()) {
+        for path in folder.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
+            let text = fs::read_to_string(&path).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("contract = \"")).unwrap();
+            for part in line.trim_end_matches('"').split("; ") {
+                assert!(is_there(part), "{part:?} of {}", path.display());
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited >= 150, "{cited}");
+    assert!(!is_there("9") && !is_there("case 3") && !is_there("INTERFACES"));
 }
 
 /// An engine of a few lines of shell. `$2` is the settings, `$4` the rows, `$5` the events.
