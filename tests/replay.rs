@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use flate2::Compression;
@@ -351,4 +352,34 @@ fn that_nobody_reads_the_log_stops_nothing() {
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(1), "as with a reader, and no abort");
     assert_eq!(fs::read_to_string(out).unwrap().lines().count(), 2);
+}
+
+/// As printed, but for `make` and for where the output goes.
+#[test]
+fn the_readme_shows_what_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, rest) = page.split_once("## On files alone").unwrap();
+    let (_, rest) = rest.split_once("```sh\nmake build").unwrap();
+    let (script, _) = rest.split_once("```").unwrap();
+    let (_, script) = script.split_once('\n').unwrap();
+    let out = format!("{}/", folder.path().display());
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", &script.replace("/tmp/", &out)]).current_dir(root);
+    let binary = Path::new(adtrail().get_program()).parent().unwrap().to_owned();
+    let paths = std::env::var_os("PATH").unwrap();
+    let paths = std::iter::once(binary).chain(std::env::split_paths(&paths));
+    shell.env("PATH", std::env::join_paths(paths).unwrap());
+    for (name, _) in adtrail().get_envs() {
+        shell.env_remove(name);
+    }
+    let told = String::from_utf8(support::run_ok(&mut shell, b"")).unwrap();
+    assert!(told.contains("install, organic"), "{told}");
+    let rows = rows::parse(&fs::read(folder.path().join("rows.csv")).unwrap());
+    assert_eq!(rows.len(), 11);
+    let differences = rows::parse(&fs::read(folder.path().join("differences.csv")).unwrap());
+    let moved: Vec<_> =
+        differences.iter().map(|row| (&*row["event_id"], &*row["new_status"])).collect();
+    assert_eq!(moved, [("why-organic", "attributed")]);
 }
