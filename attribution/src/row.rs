@@ -164,7 +164,7 @@ impl InstallType {
 }
 
 impl MatchType {
-    /// In the contract's order of rank.
+    /// In the contract's order of rank so far; append only, as rows are stored by the place in it.
     pub const ALL: [Self; 11] = [
         Self::ClickId,
         Self::Device(IdKind::Oaid),
@@ -209,6 +209,15 @@ impl MatchType {
 }
 
 impl RejectReason {
+    /// Append only: rows and decisions are stored by the place in it, and a reason that is not in
+    /// it is stored as none.
+    ///
+    /// A new rule is written down in `docs/contract.md` (section 4) and set in [`Fraud`], by
+    /// `config/src/fraud.rs` and `config/example.toml`. It decides in `candidate.rs` and in the
+    /// slow reference of `store/tests/support`, is told by `export/src/explain/text.rs` and
+    /// `docs/explain.md`, and has its cases in `conformance/4-rejects`.
+    ///
+    /// [`Fraud`]: crate::policy::Fraud
     pub const ALL: [Self; 4] =
         [Self::Blocked, Self::ClickInjection, Self::CtitTooShort, Self::TooManyClicks];
 
@@ -233,6 +242,26 @@ pub fn touch_kind_name(kind: TouchKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is stored by its place in a list stays there: a new one comes last.
+    #[test]
+    fn stored_places_never_change() {
+        let types = EventType::ALL.map(EventType::name);
+        assert_eq!(types, ["activation", "effect"]);
+        let statuses = Status::ALL.map(Status::name);
+        assert_eq!(
+            statuses,
+            ["attributed", "organic", "unattributed", "rejected", "duplicate", "orphan"]
+        );
+        let classes = InstallType::ALL.map(InstallType::name);
+        assert_eq!(classes, ["install", "reinstall", "duplicate"]);
+        let keys = MatchType::ALL.map(MatchType::name);
+        let by_id =
+            ["click_id", "oaid", "gaid", "idfa", "caid", "idfv", "imei", "android_id", "mac"];
+        assert_eq!(keys, [&by_id[..], &["ip_device", "ip_ua"]].concat()[..]);
+        let reasons = RejectReason::ALL.map(RejectReason::name);
+        assert_eq!(reasons, ["blocked", "click_injection", "ctit_too_short", "too_many_clicks"]);
+    }
 
     #[test]
     fn short_ids_of_two_families_do_not_meet() {
