@@ -13,6 +13,9 @@ tools := $(cache)/tools
 export CARGO_TARGET_DIR ?= $(cache)/target
 export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 
+# TalkingData's sample is not ours to pass on: README.md says where to get it.
+talkingdata := $(or $(ADTRAIL_TALKINGDATA),$(wildcard ../shared/data/talkingdata_sample.csv.gz))
+
 # One profile for running, testing, linting and documenting: another would build these again.
 cargo_flags := --release --locked
 
@@ -24,6 +27,11 @@ demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 
 test: lint deploy-check ## what CI runs: lint, the tests of all crates, on a real Kafka and Prometheus
 	cargo test $(cargo_flags) --workspace
+	@if [[ -n "$(talkingdata)" ]]; then set -x; \
+	  ADTRAIL_TALKINGDATA="$(talkingdata)" cargo test $(cargo_flags) --test talkingdata -- --ignored; \
+	else \
+	  echo "test: NOT RUN, as ADTRAIL_TALKINGDATA names no data: tests/talkingdata.rs; see README.md"; \
+	fi
 
 build: install ## the adtrail binary
 	cargo build $(cargo_flags) --bin adtrail
