@@ -60,10 +60,11 @@ pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
 /// The contract ends it at a day. That is no mistake, and not what was meant either: it is told.
 fn read_click_probabilistic_window(table: &mut Section<'_>) -> Option<u64> {
     const KEY: &str = "click_probabilistic_window";
-    let window_ms = table.text(KEY, parse_ms)?;
+    let (window_ms, written) =
+        table.text(KEY, |text| parse_ms(text).map(|ms| (ms, text.to_owned())))?;
     if window_ms > PROBABILISTIC_CLICK_MAX_MS {
         let taken = "taken as \"24h\", the most that clicks matched by address may have";
-        table.warn(KEY, taken, duration::shown(window_ms));
+        table.warn(KEY, taken, &format!("{written:?}"));
     }
     Some(window_ms)
 }

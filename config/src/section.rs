@@ -192,9 +192,9 @@ impl<'a> Section<'a> {
     }
 
     /// Tells what becomes of the value of a key that was read, where that may surprise.
-    pub fn warn(&mut self, key: &str, taken: impl Into<Problem>, shown: impl Into<String>) {
+    pub fn warn(&mut self, key: &str, taken: &'static str, shown: &str) {
         let place = self.places.get(key).unwrap_or(&self.place).clone();
-        let (key, value) = (self.dotted(key).into(), shown.into().into());
+        let (key, value) = (self.dotted(key).into(), shown.into());
         self.report.warnings.push(ConfigError::Value { place, key, problem: taken.into(), value });
     }
 

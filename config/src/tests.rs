@@ -143,12 +143,12 @@ fn what_is_allowed_and_hardly_meant_is_told() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"25h\"\n";
     let taken = "taken as \"24h\", the most that clicks matched by address may have";
     let text = format!(
-        "{CATALOGUE}{campaign}[attribution]\nclick_probabilistic_window = \"2d\"\nimpression_probabilistic_window = \"2d\"\n"
+        "{CATALOGUE}{campaign}[attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"2d\"\n"
     );
     let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
     let expected = [
         format!("f.toml:12: campaigns[0].attribution.click_probabilistic_window: {taken}: \"25h\""),
-        format!("f.toml:14: attribution.click_probabilistic_window: {taken}: \"2d\""),
+        format!("f.toml:14: attribution.click_probabilistic_window: {taken}: \"48h\""),
     ];
     let warnings = |table: Table| -> Vec<String> {
         read(table, "f.toml").0.unwrap().warnings.iter().map(ToString::to_string).collect()
