@@ -337,6 +337,7 @@ mod tests {
         );
         matches(("mac", "AA:bb:CC:00:11:22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
         matches(("mac_md5", &upper), ("mac_md5", &upper), Some(IdKind::Mac));
+        matches(("imei", "ÄÖ"), ("imei", "äö"), Some(IdKind::Imei));
     }
 
     mod ids {
@@ -370,7 +371,11 @@ mod tests {
             IdKind::Idfa,
             "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5",
         );
-        check_shown("oaid", "Not-A-Uuid", IdKind::Oaid, "Not-A-Uuid");
+        let (dashed, other) = ("1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5", "1FE9A970EFBB");
+        check_shown("oaid", dashed, IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
+        for no_uuid in ["Not-A-Uuid", other, &dashed.replace('1', "X"), &dashed.replace('-', "0")] {
+            check_shown("oaid", no_uuid, IdKind::Oaid, no_uuid);
+        }
         check_shown(
             "imei_md5",
             "8D3EBD3654FB46A2832296669CF1B536",

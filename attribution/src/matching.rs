@@ -363,4 +363,64 @@ mod tests {
             check(&device(ip, "u", ""), &device(ip, "u", ""), Some(MatchType::IpUa));
         }
     }
+
+    fn oaid() -> DeviceIds {
+        DeviceIds::new(&vec![("oaid".into(), "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".into())])
+    }
+
+    fn touch() -> Touch {
+        Touch {
+            pid: Pid(1),
+            id: "c1".into(),
+            click_id: "c1".into(),
+            kind: TouchKind::Click,
+            purpose: Purpose::Retargeting,
+            spreadid: crate::event::SpreadId(7),
+            time: EventTime::from_millis(5 * DAY_MS as i64 + 1).unwrap(),
+            lookback_ms: Some(1),
+            ids: Vec::new(),
+            device: device("203.0.113.9", "agent", "X1"),
+            site: "".into(),
+            params: Vec::new(),
+        }
+    }
+
+    /// What is on disk was found by these: another hash would lose it.
+    #[test]
+    fn keys_stay_what_they_are() {
+        let FactKey { id, tag, .. } = fact_key(Family::Touch, Pid(1), "c1");
+        let touch = touch();
+        let expected = [
+            // Its home and its name, its places, its device.
+            0xd7d3_010b_643c_a529,
+            0x0000_ff26_c9a9_5602,
+            0xb439_c456_6164_e499,
+            0xa4c9_4d03_6e56_96f7,
+            0xf3d6_a7e9_2858_e1d3,
+            0xb3f3_46dd_de56_0542,
+            // Its index by device and places, its marks.
+            0x03a2_8d49_d660_a14c,
+            0xc9ac_c0eb_0c6b_b678,
+            0x5941_fdd3_ccdd_85cc,
+            0x628d_8e72_3bfd_d87b,
+            0x1cdd_c112_3ac1_f406,
+        ];
+        let found = [
+            vec![id, MatchKey(tag), by_click_id("c1")],
+            probabilistic_keys(&touch.device).collect(),
+            oaid().iter().map(by_id).collect(),
+            touch_index(&touch, &oaid(), true),
+            touch_marks(&touch, &oaid()).into_iter().map(|(key, _)| key).collect(),
+        ];
+        assert_eq!(found.concat(), expected.map(MatchKey));
+    }
+
+    #[test]
+    fn marks_are_of_a_day_and_a_class() {
+        for (_, mark) in touch_marks(&touch(), &oaid()) {
+            assert_eq!(mark.time.millis(), 5 * DAY_MS);
+            let placed = PlacedClass { class: TouchClass::of(&touch()), forms: oaid().forms() };
+            assert_eq!(PlacedClass::of_mark(&mark), placed);
+        }
+    }
 }

@@ -4,8 +4,15 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
+use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::event::Fact;
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
+};
+use attribution::worker::{Admitted, Batch, Worker};
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
 use support::race::{Lost, Side, race};
 use support::rules::rules;
@@ -17,6 +24,9 @@ fn check<const N: usize>(batches: [Vec<Draft>; N], between: Vec<Draft>) -> Lost 
     let left: Vec<Vec<Fact>> = batches.into_iter().map(identified).collect();
     let right = vec![identified(between)];
     let all = [left.concat(), right.concat()].concat();
+    let messages = all.len();
+    let events: BTreeSet<_> = all.iter().map(|fact| (fact.family(), fact.id())).collect();
+    let events = events.len();
     let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
     let mut lost = Lost::default();
     let mut stop = 0;
@@ -25,6 +35,8 @@ fn check<const N: usize>(batches: [Vec<Draft>; N], between: Vec<Draft>) -> Lost 
         turns.resize(stop + 10_000, Side::Right);
         let outcome = race(&rules(), [left.clone(), right.clone()], &turns);
         same(&outcome.rows, &expected, &format!("stopped after {stop} steps"));
+        let Admitted { accepted, redelivered } = outcome.admitted;
+        assert_eq!((accepted, redelivered), (events as u64, (messages - events) as u64));
         lost.facts += outcome.lost.facts;
         lost.decisions += outcome.lost.decisions;
         if stop > outcome.steps {
@@ -62,7 +74,10 @@ fn two_late_clicks() {
 fn a_click_and_the_earlier_message_that_is_the_click() {
     // Two messages of one click; the earlier is out of its window, so that nothing changes.
     let lost = check(
-        [vec![activation("a", A), effect("e", a_and(MINUTE))], vec![click("c1", a_and(-HOUR))]],
+        [
+            vec![activation("a", A), effect("e", a_and(MINUTE))],
+            vec![click("c1", a_and(-HOUR)), click("c2", a_and(HOUR))],
+        ],
         vec![click("c1", a_and(-8 * DAY))],
     );
     assert!(lost.facts > 0, "{lost:?}");
@@ -107,4 +122,58 @@ fn an_install_and_the_effect_of_its_reinstall() {
         [there, vec![click("c1", a_and(-HOUR)).only("imei", "1")]],
         vec![effect("e", a_and(2 * DAY)).only("oaid", "x")],
     );
+}
+
+/// A shared store, of which this process is the only user while it lives.
+struct Shared {
+    memory: Memory,
+    /// The process ends with the first commit, before it does anything.
+    is_dying: bool,
+}
+
+impl Facts for Shared {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        self.memory.homes(keys)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.memory.scan(scans)
+    }
+}
+
+impl Ledger for Shared {
+    const SHARED: bool = true;
+
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.memory.positions()
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        self.memory.record(facts)
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        positions: &[Position],
+    ) -> Result<Vec<FactKey>, StoreError> {
+        if self.is_dying {
+            return Err(StoreError::Corrupt { what: "the process ends here".into() });
+        }
+        self.memory.commit(decisions, positions)
+    }
+}
+
+#[test]
+fn facts_that_were_recorded_before_a_crash_are_decided_on_when_they_come_again() {
+    let facts = || identified([click("c1", a_and(-HOUR)), activation("a", A), effect("e", A)]);
+    let batch = || Batch { facts: facts(), positions: Vec::new() };
+    let mut worker = Worker::new(Shared { memory: Memory::default(), is_dying: true }, rules());
+    worker.process(batch()).expect_err("the process ends");
+    worker.ledger_mut().is_dying = false;
+    worker.process(batch()).expect("the process goes on");
+    let expected = fed(Memory::default(), &rules(), vec![facts()]);
+    same(&worker.ledger().memory.shown(), &expected.ledger().shown(), "after a crash");
 }

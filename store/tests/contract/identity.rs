@@ -1,7 +1,12 @@
 //! Facts: of all messages with one id, the least is the fact.
 
+use std::collections::BTreeSet;
+
 use adtrail_store::memory::Memory;
-use attribution::ids::hex;
+use attribution::event::{EventTime, Fact, Family};
+use attribution::ids::{DeviceIds, hex};
+use attribution::ledger::{Facts, Scan};
+use attribution::matching::{activation_index, by_id, touch_index};
 use attribution::worker::{Admitted, Worker};
 use md5::{Digest, Md5};
 
@@ -40,7 +45,7 @@ fn case_29_the_same_activation_delivered_twice_is_one_row_and_counted() {
         let reports: Vec<_> = batches.into_iter().map(|facts| give(&mut worker, facts)).collect();
         assert_eq!(worker.ledger().shown().len(), 1);
         let count = |of: fn(&Admitted) -> u64| {
-            reports.iter().map(|report| of(&report.activations)).sum::<u64>()
+            reports.iter().map(|report| of(&report.admitted(Family::Activation))).sum::<u64>()
         };
         assert_eq!(count(|admitted| admitted.accepted), 1);
         assert_eq!(count(|admitted| admitted.redelivered), 1);
@@ -72,6 +77,47 @@ fn of_touches_at_one_time_the_lesser_content_is_the_fact() {
     let impression = impression("x", "03-10T10:00").campaign(1);
     let click = click("x", "03-10T10:00").campaign(2);
     check([impression, click, activation("a", A)], &["a: install attributed x (click by oaid)"]);
+}
+
+/// Entries under all keys of the drafts, at any time.
+fn entries(worker: &mut Worker<Memory>, drafts: &[Draft]) -> usize {
+    let index = |fact: &Fact| match fact {
+        Fact::Touch(touch) => touch_index(touch, &DeviceIds::new(&touch.ids), true),
+        Fact::Activation(one) => activation_index(one, &DeviceIds::new(&one.ids), true),
+        Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(by_id).collect(),
+    };
+    let facts = identified(drafts.to_vec());
+    let keys = facts.iter().flat_map(|fact| index(fact).into_iter().map(move |key| (fact, key)));
+    let keys: BTreeSet<_> = keys.map(|(fact, key)| (fact.family(), key, fact.pid())).collect();
+    let scans = keys.into_iter().map(|(family, key, pid)| Scan {
+        family,
+        key,
+        pid,
+        oldest: EventTime::default(),
+        newest: EventTime::MAX,
+        after: None,
+        limit: 1_000,
+    });
+    let pages = worker.ledger_mut().scan(&scans.collect::<Vec<_>>()).expect("memory does not fail");
+    pages.iter().map(Vec::len).sum()
+}
+
+#[test]
+fn what_is_replaced_is_found_no_more() {
+    let there = |draft: Draft| draft.ip("203.0.113.9").ua("agent");
+    let check = |standing: Draft, lesser: Draft, expected: usize| {
+        let mut worker = Worker::new(Memory::default(), rules());
+        give(&mut worker, identified([standing.clone()]));
+        give(&mut worker, identified([lesser.clone()]));
+        assert_eq!(entries(&mut worker, &[standing, lesser]), expected);
+    };
+    // By its device and its place.
+    check(there(click("c1", A)), there(click("c1", a_and(-1))), 2);
+    check(there(click("c1", A)), there(click("c1", A)).only("oaid", "0-another"), 2);
+    check(there(activation("a", A)), there(activation("a", a_and(-1))), 2);
+    check(there(activation("a", A)), there(activation("a", A)).only("oaid", "0-another"), 2);
+    check(effect("e", A), effect("e", a_and(-1)), 1);
+    check(effect("e", A), effect("e", A).only("oaid", "0-another"), 1);
 }
 
 #[test]

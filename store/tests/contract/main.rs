@@ -9,6 +9,7 @@ mod support;
 mod candidates;
 mod classes;
 mod effects;
+mod explain;
 mod identifiers;
 mod identity;
 mod late;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::{EventTime, Fact};
+use attribution::event::{EventTime, Fact, Family};
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
 };
 use attribution::policy::Policy;
-use attribution::worker::{Batch, Worker};
+use attribution::worker::{Admitted, Batch, Report, Worker};
 
 use super::run::{Shelf, position};
 use super::show::Shown;
@@ -24,6 +24,8 @@ pub struct Outcome {
     pub positions: Vec<Position>,
     pub lost: Lost,
     pub steps: usize,
+    /// By both workers, of all families.
+    pub admitted: Admitted,
 }
 
 /// Writes that came too late.
@@ -44,23 +46,36 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
         lost: Lost::default(),
     };
     let table = Table { state: Mutex::new(state), moved: Condvar::new() };
+    let counted = Mutex::new(Admitted::default());
     std::thread::scope(|scope| {
         for (side, batches) in [Side::Left, Side::Right].into_iter().zip(batches) {
             let seat = Seat { table: &table, side, read: HashMap::new() };
+            let counted = &counted;
             scope.spawn(move || {
                 let mut worker = Worker::new(seat, Arc::clone(policy));
                 for (number, facts) in batches.into_iter().enumerate() {
                     let positions = vec![position("race", side as i32, number as i64 + 1)];
                     let progress = Progress { positions, consumed_until: None };
-                    worker.process(Batch { facts, progress }).expect("memory does not fail");
+                    let report = worker.process(Batch { facts, progress });
+                    let report = report.expect(\"memory does not fail\");
+                    add(&mut counted.lock().unwrap_or_else(PoisonError::into_inner), &report);
                 }
             });
         }
     });
+    let admitted = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
     let State { mut memory, lost, steps, .. } =
         table.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let positions = memory.positions().expect("memory does not fail");
-    Outcome { rows: memory.shown(), positions, lost, steps }
+    Outcome { rows: memory.shown(), positions, lost, steps, admitted }
+}
+
+fn add(sum: &mut Admitted, report: &Report) {
+    for family in [Family::Touch, Family::Activation, Family::Effect] {
+        let admitted = report.admitted(family);
+        sum.accepted += admitted.accepted;
+        sum.redelivered += admitted.redelivered;
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,8 +26,8 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// Up to `max` facts with their identities, and now and then a crowd on one device, or many
-/// devices that share an id.
+/// Up to `max` facts with their identities, and now and then a crowd on one device, many devices
+/// that share an id, or many activations at one time.
 pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
     let few = || vec(draft(), 1..max);
     let and = |(mut few, crowd): (Vec<Draft>, Vec<Draft>)| {
@@ -36,7 +36,9 @@ pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
     };
     let crowd = (few(), vec(crowded(), 20..60)).prop_map(and);
     let shared = (few(), vec(sharing(), 10..60)).prop_map(and);
-    prop_oneof![3 => few(), 1 => crowd, 1 => shared].prop_map(|drafts| Facts(identified(drafts)))
+    let tied = (few(), vec(tied(), 20..60)).prop_map(and);
+    prop_oneof![6 => few(), 2 => crowd, 2 => shared, 1 => tied]
+        .prop_map(|drafts| Facts(identified(drafts)))
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -90,6 +92,24 @@ fn sharing() -> impl Strategy<Value = Draft> {
             known.fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value))
         },
     )
+}
+
+/// Activations of several devices that share ids, and their effects, at two times: more of each
+/// than a page.
+fn tied() -> impl Strategy<Value = Draft> {
+    let shared = vec![vec![("imei", "1")], vec![("caid", "c")], vec![("imei", "1"), ("caid", "c")]];
+    let time = select(vec![-90 * DAY, 0, 0, 0, 1]).prop_map(a_and);
+    (select(shared), 0..4u8, time, 0..100u32, 0..8u8).prop_map(|(shared, own, time, id, what)| {
+        let id = format!("t{id}");
+        let draft = match what {
+            0 => click(&id, time.minus(1)).retargeting(),
+            1 => effect(&id, time),
+            _ => activation(&id, time),
+        };
+        let draft =
+            shared.iter().fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value));
+        if own == 0 { draft.and("oaid", "o") } else { draft }
+    })
 }
 
 fn touch() -> impl Strategy<Value = Draft> {
