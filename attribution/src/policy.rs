@@ -276,4 +276,10 @@ mod tests {
         check("fe80::", 10, "fec0::1", false);
         check("::", 0, "1.2.3.4", false);
     }
+
+    #[test]
+    fn no_setting_changes_these() {
+        assert_eq!(PROBABILISTIC_CLICK_MAX_MS, 86_400_000);
+        assert_eq!(LOOKBACK_MAX_MS, 7_776_000_000);
+    }
 }

@@ -34,6 +34,20 @@ fn guesses_are_told_of_that_are_almost_7_d_too_old() {
 }
 
 #[test]
+fn touches_of_the_device_are_told_of_that_are_half_a_year_old() {
+    let facts = [
+        click("c1", a_and(-179 * DAY)),
+        click("c2", a_and(-181 * DAY)),
+        click("c3", a_and(MINUTE)),
+        activation("a", A),
+    ];
+    let told = told(facts).considered.into_iter().map(|one| (one.touch.id, one.verdict));
+    let of = |because| Verdict::NoCandidate(because);
+    let expected = [("c3".into(), of(Because::NotBefore)), ("c1".into(), of(Because::TooOld))];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn it_is_told_whether_there_may_be_older_touches() {
     let facts = |clicks: i64| {
         let clicks = (0..clicks).map(|n| click(&format!("t{n}"), a_and(-HOUR - n * MINUTE)));

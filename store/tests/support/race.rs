@@ -57,7 +57,7 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
                     let positions = vec![position("race", side as i32, number as i64 + 1)];
                     let progress = Progress { positions, consumed_until: None };
                     let report = worker.process(Batch { facts, progress });
-                    let report = report.expect(\"memory does not fail\");
+                    let report = report.expect("memory does not fail");
                     add(&mut counted.lock().unwrap_or_else(PoisonError::into_inner), &report);
                 }
             });
