@@ -4,7 +4,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test long-test conformance-kafka build lint deploy-check advisories bench install install-tests tools
+.PHONY: help demo test long-test conformance-kafka mutants build lint deploy-check advisories bench \
+  install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
@@ -64,6 +65,9 @@ long-test: install ## 10,000 random sets of facts against the reference and in e
 conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
 	  cargo test $(cargo_flags) --test conformance_kafka -- --nocapture
+
+mutants: install ## hours: every small change to the core that no test sees; see docs/mutants.md
+	scripts/mutants
 
 advisories: tools ## known security holes among the dependencies; reads a database from the network
 	cargo deny --locked --workspace check advisories

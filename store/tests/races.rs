@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::Fact;
+use attribution::event::{EventTime, Fact};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
 };
 use attribution::worker::{Admitted, Batch, Worker};
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
@@ -141,6 +141,10 @@ impl Facts for Shared {
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         self.memory.scan(scans)
     }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.memory.consumed_until()
+    }
 }
 
 impl Ledger for Shared {
@@ -157,19 +161,19 @@ impl Ledger for Shared {
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
-        positions: &[Position],
+        progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         if self.is_dying {
             return Err(StoreError::Corrupt { what: "the process ends here".into() });
         }
-        self.memory.commit(decisions, positions)
+        self.memory.commit(decisions, progress)
     }
 }
 
 #[test]
 fn facts_that_were_recorded_before_a_crash_are_decided_on_when_they_come_again() {
     let facts = || identified([click("c1", a_and(-HOUR)), activation("a", A), effect("e", A)]);
-    let batch = || Batch { facts: facts(), positions: Vec::new() };
+    let batch = || Batch { facts: facts(), ..Batch::default() };
     let mut worker = Worker::new(Shared { memory: Memory::default(), is_dying: true }, rules());
     worker.process(batch()).expect_err("the process ends");
     worker.ledger_mut().is_dying = false;
