@@ -42,7 +42,7 @@ fn touches_of_the_device_are_told_of_that_are_half_a_year_old() {
         activation("a", A),
     ];
     let told = told(facts).considered.into_iter().map(|one| (one.touch.id, one.verdict));
-    let of = |because| Verdict::NoCandidate(because);
+    let of = Verdict::NoCandidate;
     let expected = [("c3".into(), of(Because::NotBefore)), ("c1".into(), of(Because::TooOld))];
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }
