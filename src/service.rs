@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use attribution::ledger::Ledger;
+use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::worker::Worker;
 use config::Config;
 use export::ExportState;
@@ -35,13 +35,14 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let reader = embedded.reader();
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
     let positions = worker.ledger_mut().positions()?;
+    let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
     let metrics = Arc::new(PipelineMetrics::new(config));
     let health = Arc::new(Health::default());
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
-    let intake = ingest::start(config, &positions, batches, committed_in, stop, state)?;
+    let intake = ingest::start(config, &progress, batches, committed_in, stop, state)?;
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
 
     let export = ExportState::new(reader, Arc::clone(&config.policy));

@@ -63,6 +63,19 @@ impl Needed {
     }
 }
 
+/// The time before which touches have expired that an activation of this time could have been
+/// credited with; `None` while all are kept.
+pub fn expired_before(
+    policy: &Policy,
+    app: &AppPolicy,
+    activation_time: EventTime,
+    consumed_until: Option<EventTime>,
+) -> Option<EventTime> {
+    let needed = Needed::new(policy, app, app.correction_horizon_ms?);
+    let oldest = needed.oldest(Family::Touch, None, consumed_until?);
+    Some(oldest).filter(|oldest| *oldest > activation_time.minus(needed.touch_ms))
+}
+
 /// The time of the oldest activation that a fact to come can change; what is decided about older
 /// ones stands, and with it what these were decided from may be gone.
 pub fn changeable_from(app: &AppPolicy, consumed_until: Option<EventTime>) -> EventTime {
@@ -104,6 +117,23 @@ mod tests {
         let mut app = AppPolicy::new(Pid(1), "a");
         app.fraud.clicks_per_device_max = 3;
         check(&app, Family::Touch, None, (90 + 1 + 7) * DAY_MS);
+    }
+
+    #[track_caller]
+    fn check_expired(age_ms: u64, expected_age_ms: Option<u64>) {
+        let app = AppPolicy::new(Pid(1), "a");
+        let policy = Policy::new(vec![app.clone()], vec![]);
+        let now = EventTime::default().plus(NOW);
+        let found = expired_before(&policy, &app, now.minus(age_ms), Some(now));
+        assert_eq!(found, expected_age_ms.map(|ms| now.minus(ms + DISORDER_MS)));
+        assert_eq!(expired_before(&policy, &app, now.minus(age_ms), None), None);
+    }
+
+    #[test]
+    fn touches_of_an_activation_are_all_kept_until_the_horizon() {
+        check_expired(0, None);
+        check_expired(7 * DAY_MS + DISORDER_MS, None);
+        check_expired(7 * DAY_MS + DISORDER_MS + 1, Some(14 * DAY_MS));
     }
 
     #[test]

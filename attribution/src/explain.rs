@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::attribute::Decision;
 use crate::candidate::{self, ClickCounts, Subject, Tier, Window};
 use crate::classify::Walk;
-use crate::event::{Activation, Purpose, Touch};
+use crate::event::{Activation, EventTime, Purpose, Touch};
 use crate::ids::DeviceIds;
 use crate::matching::Matches;
 use crate::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
@@ -31,6 +31,8 @@ pub struct Explanation {
     pub unlisted: usize,
     /// Whether there may be older touches, which could not have changed the decision.
     pub has_more: bool,
+    /// Touches before this that it could have been credited with are no longer kept.
+    pub expired_before: Option<EventTime>,
 }
 
 /// A touch that was looked at.

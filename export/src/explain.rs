@@ -34,6 +34,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "touches": touches.map(|one| catalogue.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
         "has_older_touches": explanation.has_more,
+        "touches_expired_before": explanation.expired_before.map(time),
         "settings_version": version(policy),
     })
 }

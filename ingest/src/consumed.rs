@@ -32,6 +32,11 @@ struct Partition {
 }
 
 impl Consumed {
+    /// Goes on from what was consumed before.
+    pub fn new(until: Option<EventTime>) -> Self {
+        Self { newest: until, until, ..Self::default() }
+    }
+
     pub fn set_partitions(&mut self, counts: &PartitionCounts) {
         for partition in assignment::partitions(counts) {
             self.partitions.entry(partition).or_default();
@@ -83,7 +88,7 @@ impl Consumed {
             partition.until = partition.until.max(least_ms.and_then(EventTime::from_millis));
         }
         let all = || self.partitions.values().map(|partition| partition.until);
-        self.newest = all().max().flatten();
+        self.newest = self.newest.max(all().max().flatten());
         self.until = self.until.max(all().min().flatten());
         self.until
     }
@@ -164,6 +169,22 @@ mod tests {
         consumed.forget_ends();
         consumed.reach(Activations, 0, 2);
         assert_eq!(finish(&mut consumed), Some(5_000));
+    }
+
+    #[test]
+    fn it_goes_on_after_a_restart() {
+        let mut consumed = Consumed::new(Some(at(5_000)));
+        consumed.set_partitions(&PartitionCounts::from_fn(|topic| {
+            usize::from(topic != TopicKind::Effects)
+        }));
+        consumed.ask(&extents(3));
+        consumed.take(Clicks, 0, 9_000);
+        assert_eq!(finish(&mut consumed), Some(5_000));
+        consumed.reach(Activations, 0, 3);
+        assert_eq!(finish(&mut consumed), Some(5_000));
+        consumed.ask(&extents(3));
+        consumed.reach(Activations, 0, 3);
+        assert_eq!(finish(&mut consumed), Some(9_000));
     }
 
     #[test]

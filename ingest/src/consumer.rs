@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use attribution::ledger::Position;
+use attribution::ledger::{Position, Progress};
 use config::{Config, Kafka};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
@@ -21,6 +21,7 @@ use crate::assignment::{self, Extents, PartitionCounts, Unfound};
 use crate::batch::{Batch, Limits};
 use crate::client::{self, Consumer};
 use crate::commits::Commits;
+use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetters;
 use crate::error::IngestError;
 use crate::health::{Extent, Health};
@@ -34,8 +35,9 @@ use crate::topic::TopicNames;
 
 /// A topic that was just made may be unknown to some brokers for so long.
 const NO_TOPIC_PATIENCE: Duration = Duration::from_secs(10);
-/// Partitions that were added are noticed so soon.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Partitions that were added, and those without records that are read to their end, are noticed
+/// so soon.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// A broker that just became leader may not know a partition's end: it is asked again.
 const RANGE_TRIES: usize = 3;
 const RANGE_RETRY: Duration = Duration::from_millis(500);
@@ -47,7 +49,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// The last dead letters are waited for so long after the request to stop.
 const LAST_LETTERS: Duration = Duration::from_secs(2);
 
-/// Starts reading, on a thread of its own, from `positions`; a partition that has none is read
+/// Starts reading, on a thread of its own, from the positions; a partition that has none is read
 /// from its beginning. After a request to stop, what was read is handed on and the sender of
 /// batches is dropped; the positions of the last batches are then awaited from `committed` until
 /// its sender is dropped, for a few seconds.
@@ -56,7 +58,7 @@ const LAST_LETTERS: Duration = Duration::from_secs(2);
 /// Settings that librdkafka refuses. Whatever ends reading later is the thread's result.
 pub fn start(
     config: &Config,
-    positions: &[Position],
+    progress: &Progress,
     batches: SyncSender<Batch>,
     committed: Receiver<Vec<Position>>,
     shutdown: Shutdown,
@@ -68,12 +70,13 @@ pub fn start(
         bytes_max: config.ingest.batch_bytes_max,
         age_max: config.ingest.batch_age_max,
     };
-    let offsets = Offsets::new(&names, positions);
+    let offsets = Offsets::new(&names, &progress.positions);
+    let consumed = Consumed::new(progress.consumed_until);
     health.set_committed(&offsets);
     let reader = Reader {
         consumer: client::consumer(&config.kafka)?,
         dead_letters: DeadLetters::new(&config.kafka, &names)?,
-        sorter: Sorter::new(names.clone(), config.policy.clone(), limits),
+        sorter: Sorter::new(names.clone(), config.policy.clone(), limits, consumed),
         commits: Commits::new(names.clone(), health.clone(), committed),
         counts: PartitionCounts::default(),
         looked_at: Instant::now(),

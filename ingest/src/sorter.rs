@@ -24,8 +24,8 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    pub fn new(names: TopicNames, policy: Arc<Policy>, limits: Limits) -> Self {
-        let (batch, consumed) = (Accumulator::new(limits), Consumed::default());
+    pub fn new(names: TopicNames, policy: Arc<Policy>, limits: Limits, consumed: Consumed) -> Self {
+        let batch = Accumulator::new(limits);
         Self { names, policy, batch, consumed, letters: Vec::new() }
     }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use attribution::event::Fact;
-use attribution::ledger::Position;
+use attribution::ledger::{Position, Progress};
 use config::Config;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -103,9 +103,10 @@ impl Running {
         let (batch_sender, batches) = mpsc::sync_channel(2);
         let (committed, positions_committed) = mpsc::channel();
         let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
+        let progress = Progress { positions: positions.to_vec(), consumed_until: None };
         let thread = start(
             config,
-            positions,
+            &progress,
             batch_sender,
             positions_committed,
             shutdown.clone(),

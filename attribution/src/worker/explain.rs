@@ -9,6 +9,7 @@ use super::touches::Case;
 use crate::attribute;
 use crate::classify::Class;
 use crate::event::{Family, Pid};
+use crate::expiry;
 use crate::explain::{Explanation, LISTED_MAX, consider};
 use crate::ids::DeviceIds;
 use crate::ledger::{Facts, Home, Scan};
@@ -37,6 +38,8 @@ pub fn explain<L: Facts>(
     let class = Class { install_type: decision.install_type, original: decision.original.clone() };
     let before = desk.walk_before(key)?;
     let Some(case) = desk.case(key, class, false) else { return Ok(None) };
+    let expired_before =
+        expiry::expired_before(policy, app, home.fact.time, desk.ledger().consumed_until());
     let without_touches =
         desk.subject(&case).and_then(|subject| attribute::without_touches(&subject, &case.class));
     let mut cases = [case];
@@ -68,6 +71,7 @@ pub fn explain<L: Facts>(
         considered,
         unlisted,
         has_more: case.has_more(),
+        expired_before,
     }))
 }
 

@@ -38,6 +38,7 @@ impl Teller<'_> {
         writeln!(out, "\nWhy {}", decision.credit.status.name())?;
         writeln!(out, "  {}", self.status())?;
         self.tell_touches(out)?;
+        self.tell_expired(out)?;
         if let Some(previous) = previous {
             writeln!(out, "\nDecided {} times", self.explanation.revision)?;
             writeln!(out, "  Before: {}.", self.outcome(previous))?;
@@ -72,7 +73,15 @@ impl Teller<'_> {
     fn class(&self) -> String {
         let Explanation { activation, decision, before, .. } = self.explanation;
         let Some(walk) = before else {
-            return "No earlier activation of this app shares a device id with it.".into();
+            let install = decision.install_type == InstallType::Install;
+            return match (install, self.explanation.expired_before) {
+                (true, None) => "No earlier activation of this app shares a device id with it.",
+                (true, Some(_)) => {
+                    "No earlier activation that is still kept shares a device id with it."
+                }
+                (false, _) => "The device's activations before it are no longer kept.",
+            }
+            .into();
         };
         let since = |member: &attribution::classify::Member| {
             let id = &member.id;
@@ -107,6 +116,11 @@ impl Teller<'_> {
                     .into()
             }
             Status::Attributed => self.won(),
+            Status::Organic | Status::Unattributed | Status::Orphan
+                if considered.is_empty() && self.explanation.expired_before.is_some() =>
+            {
+                "When it was decided, no touch could be credited. (sections 3 to 5)".into()
+            }
             Status::Organic | Status::Unattributed | Status::Orphan if considered.is_empty() => {
                 "No touch of this app shares a click id, a device id or a place with it. \
                  (section 3)"
@@ -193,6 +207,21 @@ impl Teller<'_> {
         }
         if *has_more {
             writeln!(out, "  Older touches were not read: none of them could win or contribute.")?;
+        }
+        Ok(())
+    }
+
+    fn tell_expired(&self, out: &mut String) -> std::fmt::Result {
+        let status = self.explanation.decision.credit.status;
+        let is_credited_by_touch = !matches!(status, Status::Duplicate | Status::Rejected);
+        if let Some(before) = self.explanation.expired_before.filter(|_| is_credited_by_touch) {
+            let before = time(before);
+            writeln!(out, "\nWhat is no longer kept")?;
+            writeln!(
+                out,
+                "  Touches before {before}. The decision was made with them and stands."
+            )?;
+            writeln!(out, "  (section 7)")?;
         }
         Ok(())
     }
