@@ -57,10 +57,10 @@ deploy-check: install-tests ## what can be checked of deploy/ and docker-compose
 	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/deploy.rs"; \
 	fi
 
-long-test: install ## 10,000 random sets of facts against the reference and in every order; prints its seed
+long-test: install ## 10,000 random sets of facts against the reference, in every order, and while state expires; prints its seed
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
 	  time PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
-	  cargo test $(cargo_flags) --package adtrail-store --test reference --test convergence
+	  cargo test $(cargo_flags) --package adtrail-store --test reference --test convergence --test expiry
 
 conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \

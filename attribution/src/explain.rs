@@ -19,6 +19,8 @@ pub struct Explanation {
     pub activation: Activation,
     /// As its row shows it.
     pub decision: Decision,
+    /// As these settings would have it, where that is another one: it was decided with others.
+    pub anew: Option<Decision>,
     /// As it was decided before, on fewer facts.
     pub previous: Option<Decision>,
     /// How often it was decided in all.

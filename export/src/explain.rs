@@ -27,6 +27,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "event_id": &*activation.id,
         "event_time": time(activation.time),
         "decision": catalogue.decision(decision),
+        "decision_with_these_settings": explanation.anew.as_ref().map(|new| catalogue.decision(new)),
         "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
         "revision": explanation.revision,
         "last_install": before.as_ref().map(|walk| member(&walk.install)),

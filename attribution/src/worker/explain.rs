@@ -51,6 +51,8 @@ pub fn explain<L: Facts>(
         }
     }
     let [case] = &mut cases;
+    // Without all touches it would be another one anyway.
+    let anew = desk.decision(case).filter(|anew| *anew != decision && expired_before.is_none());
     if without_touches.is_some() {
         case.touches.clear();
     } else {
@@ -65,6 +67,7 @@ pub fn explain<L: Facts>(
     Ok(Some(Explanation {
         activation: home.fact,
         decision,
+        anew,
         previous: home.previous,
         revision: home.present.map_or(0, |present| present.revision),
         before,

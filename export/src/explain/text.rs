@@ -33,6 +33,11 @@ impl Teller<'_> {
         let app_key = self.catalogue.app_key();
         writeln!(out, "Activation {} of {app_key}, {}", activation.id, time(activation.time))?;
         writeln!(out, "\n  {}", self.outcome(decision))?;
+        if let Some(anew) = &self.explanation.anew {
+            writeln!(out, "\nDecided with other settings than these, with which it would be")?;
+            writeln!(out, "  {}", self.outcome(anew))?;
+            writeln!(out, "What follows is told with these settings.")?;
+        }
         writeln!(out, "\nWhy {}", class_name(decision.install_type))?;
         writeln!(out, "  {} (section 2)", self.class())?;
         writeln!(out, "\nWhy {}", decision.credit.status.name())?;

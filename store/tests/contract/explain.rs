@@ -2,19 +2,36 @@
 
 use adtrail_store::memory::Memory;
 use attribution::explain::{Because, Explanation, Verdict};
+use attribution::policy::Policy;
+use attribution::row::Status;
 use attribution::worker::explain;
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, identified, impression,
 };
-use super::support::rules::{X, rules};
+use super::support::rules::{X, rules, rules_with};
 use super::support::run::fed;
 
 /// Why the activation `a` is credited as it is.
 fn told(facts: impl IntoIterator<Item = Draft>) -> Explanation {
+    told_with(&rules(), facts)
+}
+
+/// The same, asked with other settings than it was decided with.
+fn told_with(policy: &Policy, facts: impl IntoIterator<Item = Draft>) -> Explanation {
     let mut worker = fed(Memory::default(), &rules(), vec![identified(facts)]);
-    let told = explain(worker.ledger_mut(), &rules(), X, "a");
+    let told = explain(worker.ledger_mut(), policy, X, "a");
     told.expect("memory does not fail").expect("the activation is there")
+}
+
+#[test]
+fn settings_that_would_decide_otherwise_are_told_of() {
+    let facts = || [click("c1", a_and(-2 * DAY)), activation("a", A)];
+    let narrow = rules_with(|app| app.windows.click_ms = DAY as u64);
+    let told = told_with(&narrow, facts());
+    assert_eq!(told.decision.credit.status, Status::Attributed);
+    assert_eq!(told.anew.map(|anew| anew.credit.status), Some(Status::Organic));
+    assert_eq!(told_with(&rules_with(|app| app.windows.click_ms -= 1), facts()).anew, None);
 }
 
 fn there(draft: Draft) -> Draft {
