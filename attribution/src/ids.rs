@@ -214,7 +214,7 @@ fn normalise(kind: IdKind, received: &str) -> Option<Cow<'_, str>> {
         IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or(trimmed.into()),
         IdKind::Imei | IdKind::AndroidId if is_lower(trimmed) => trimmed.into(),
         IdKind::Imei | IdKind::AndroidId => trimmed.to_lowercase().into(),
-        IdKind::Mac => trimmed.replace([':', '-', '.'], "").to_lowercase().into(),
+        IdKind::Mac => trimmed.replace([':', '-', '.', ' '], "").to_lowercase().into(),
         IdKind::Caid | IdKind::Idfv => trimmed.into(),
     };
     // What was hidden by other separators than those that everybody writes.
@@ -336,6 +336,7 @@ mod tests {
             Some(IdKind::AndroidId),
         );
         matches(("mac", "AA:bb:CC:00:11:22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
+        matches(("mac", "AA bb CC 00 11 22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
         matches(("mac_md5", &upper), ("mac_md5", &upper), Some(IdKind::Mac));
         matches(("imei", "ÄÖ"), ("imei", "äö"), Some(IdKind::Imei));
     }

@@ -106,7 +106,7 @@ pub struct Fraud {
 }
 
 /// A CIDR range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IpRange {
     pub network: IpAddr,
     pub prefix_bits: u8,
@@ -226,7 +226,8 @@ impl Policy {
                 app.effect_window_ms,
             ];
             let rules = (app.probabilistic, app.correction_horizon_ms, app.reinstall_effects);
-            (app.pid, &app.key, app.windows.lengths(), times, rules, &app.fraud).hash(&mut hasher);
+            (app.pid, &app.key, app.windows.lengths(), times, rules).hash(&mut hasher);
+            app.fraud.sorted().hash(&mut hasher);
         }
         for Campaign { spreadid, pid, channel, windows, name: _ } in campaigns {
             (spreadid, pid, channel, windows.lengths()).hash(&mut hasher);
@@ -237,6 +238,23 @@ impl Policy {
     /// All campaigns, in no order.
     pub fn campaigns(&self) -> impl Iterator<Item = &Campaign> {
         self.campaigns.values()
+    }
+}
+
+impl Fraud {
+    /// The lists in an order of their own, each entry once: they mean the same in any.
+    fn sorted(&self) -> Self {
+        fn sort<T: Ord>(list: &mut Vec<T>) {
+            list.sort_unstable();
+            list.dedup();
+        }
+        let mut sorted = self.clone();
+        sort(&mut sorted.block_ips);
+        sort(&mut sorted.block_sites);
+        sort(&mut sorted.block_devices);
+        sort(&mut sorted.allow_channels);
+        sort(&mut sorted.allow_sites);
+        sorted
     }
 }
 
@@ -264,6 +282,17 @@ mod tests {
     fn check(network: &str, prefix_bits: u8, ip: &str, expected: bool) {
         let range = IpRange { network: network.parse().unwrap(), prefix_bits };
         assert_eq!(range.contains(ip.parse().unwrap()), expected);
+    }
+
+    #[test]
+    fn the_version_is_of_what_lists_mean() {
+        let version = |sites: &[&str]| {
+            let mut app = AppPolicy::new(Pid(1), "a");
+            app.fraud.block_sites = sites.iter().map(|site| Box::from(*site)).collect();
+            Policy::new(vec![app], vec![]).version()
+        };
+        assert_eq!(version(&["a", "b"]), version(&["b", "a", "b"]));
+        assert_ne!(version(&["a", "b"]), version(&["a"]));
     }
 
     #[test]

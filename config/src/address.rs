@@ -62,7 +62,32 @@ fn range(text: &str) -> Option<IpRange> {
         Some(_) => return None,
         None => bits_max,
     };
-    (prefix_bits <= bits_max).then_some(IpRange { network, prefix_bits })
+    (prefix_bits <= bits_max).then(|| canonical(network, prefix_bits))
+}
+
+/// As the addresses of events are compared: IPv4 written as IPv6 is IPv4, and a network is named by
+/// its first address.
+fn canonical(network: IpAddr, prefix_bits: u8) -> IpRange {
+    const MAPPED_BITS: u8 = 96;
+    let (network, prefix_bits) = match network.to_canonical() {
+        IpAddr::V4(v4) if network.is_ipv6() && prefix_bits >= MAPPED_BITS => {
+            (IpAddr::V4(v4), prefix_bits - MAPPED_BITS)
+        }
+        _ => (network, prefix_bits),
+    };
+    let network = match network {
+        IpAddr::V4(v4) => {
+            let host_bits = 32 - u32::from(prefix_bits);
+            let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let host_bits = 128 - u32::from(prefix_bits);
+            let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    };
+    IpRange { network, prefix_bits }
 }
 
 #[cfg(test)]
@@ -87,6 +112,12 @@ mod tests {
     fn ranges() {
         check_range("10.0.0.0/8", Some(("10.0.0.0", 8)));
         check_range("203.0.113.7", Some(("203.0.113.7", 32)));
+        check_range("203.0.113.77/24", Some(("203.0.113.0", 24)));
+        check_range("203.0.113.77/0", Some(("0.0.0.0", 0)));
+        check_range("::ffff:203.0.113.7", Some(("203.0.113.7", 32)));
+        check_range("::ffff:203.0.113.77/120", Some(("203.0.113.0", 24)));
+        check_range("2001:db8::1/32", Some(("2001:db8::", 32)));
+        check_range("::1/0", Some(("::", 0)));
         check_range("0.0.0.0/0", Some(("0.0.0.0", 0)));
         check_range("2001:db8::/32", Some(("2001:db8::", 32)));
         check_range("::1", Some(("::1", 128)));

@@ -72,7 +72,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Catalogue {
 fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
     let mut taken = BTreeMap::new();
     let (channels, complete) = root.tables("channels", |channel| {
-        let id = channel.text("id", parse_id);
+        let id = channel.text("id", parse_channel_id);
         let windows = channel.table("attribution", rules::read_windows);
         channel.require("id", "the channel's id");
         let id = id?;
@@ -142,7 +142,13 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
     campaigns
 }
 
-fn parse_id(text: &str) -> Result<Box<str>, Problem> {
+/// As exports show the channel of campaigns that are not in the catalogue.
+const UNKNOWN_CHANNEL: &str = "unknown";
+
+fn parse_channel_id(text: &str) -> Result<Box<str>, Problem> {
+    if text == UNKNOWN_CHANNEL {
+        return Err("expected another id: this one stands for campaigns that are not here".into());
+    }
     if text.is_empty() { Err("expected an id that is not empty".into()) } else { Ok(text.into()) }
 }
 

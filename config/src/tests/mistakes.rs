@@ -56,6 +56,7 @@ fn unknown_keys_name_the_nearest_one_at_their_place() {
     check_wrong("[fraud]\nblock_ip = 1", "2: fraud.block_ip: unknown key, the nearest known one is: block_ips");
     check_wrong("[[app]]\npid = 1", "1: app: unknown key, the nearest known one is: [[apps]]");
     check_wrong("[[campaign]]\nspreadid = 7", "1: campaign: unknown key, the nearest known one is: [[campaigns]]");
+    check_wrong("[[channels]]\nid = \"unknown\"", "2: channels[0].id: expected another id: this one stands for campaigns that are not here: \"unknown\"");
     check_wrong("[channel]\nid = \"c\"", "1: channel: unknown key, the nearest known one is: [[channels]]");
     check_wrong("[[tokens]]\nid = 1", "1: tokens: unknown key, the nearest known one is: store");
     check_wrong_catalogue("[[apps]]\npid = 2\nkey = \"y\"\nnam = 1", "10: apps[1].nam: unknown key, the nearest known one is: name");
