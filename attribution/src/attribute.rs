@@ -39,6 +39,15 @@ pub struct Evidence<'a> {
     pub uncounted: Option<EventTime>,
 }
 
+impl Evidence<'_> {
+    /// Whether all clicks have been read that count against a touch, if any do.
+    pub fn has_counted(&self, subject: &Subject<'_>, touch: &Touch) -> bool {
+        !subject.counts_clicks()
+            || touch.kind != TouchKind::Click
+            || is_counted(touch, self.uncounted)
+    }
+}
+
 /// Per tier, the greatest time at which a touch may stand that has not been read yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread([Option<EventTime>; 4]);
@@ -102,11 +111,7 @@ pub fn attribute(
         accepted.iter().filter(|other| other.touch.id != winner.touch.id).collect();
     others.sort_unstable_by_key(|other| Reverse((other.touch.time, &other.touch.id)));
     others.truncate(CONTRIBUTORS_MAX);
-    let is_counted = |candidate: &Candidate<'_>| {
-        !subject.counts_clicks()
-            || candidate.touch.kind != TouchKind::Click
-            || is_counted(candidate.touch, evidence.uncounted)
-    };
+    let is_counted = |candidate: &Candidate<'_>| evidence.has_counted(subject, candidate.touch);
     if !is_settled(winner, &others, evidence.unread)
         || !is_counted(winner)
         || !others.iter().all(|other| is_counted(other))

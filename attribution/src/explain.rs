@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::attribute::Decision;
+use crate::attribute::{Decision, Evidence};
 use crate::candidate::{self, ClickCounts, Subject, Tier, Window};
 use crate::classify::Walk;
 use crate::event::{Activation, EventTime, Purpose, Touch};
@@ -29,9 +29,9 @@ pub struct Explanation {
     pub before: Option<Walk>,
     /// Best first: the winner, whoever else was accepted, the rejected, and who was no candidate.
     pub considered: Vec<Considered>,
-    /// Considered as well and not listed.
+    /// Touches with its keys that are not listed, as far as they were counted.
     pub unlisted: usize,
-    /// Whether there may be older touches, which could not have changed the decision.
+    /// Whether there may be more that were not even counted.
     pub has_more: bool,
     /// Touches before this that it could have been credited with are no longer kept.
     pub expired_before: Option<EventTime>,
@@ -80,19 +80,25 @@ pub enum Because {
     NoMatch,
 }
 
-/// Says of each touch what became of it, best first.
+/// Says of each touch what became of it, best first. Left out are clicks of which it is not known,
+/// because not all that count against them were read: they could not have changed the decision.
 pub fn consider(
     subject: &Subject<'_>,
     decision: &Decision,
-    touches: &[(&Touch, &DeviceIds)],
+    evidence: &Evidence<'_>,
 ) -> Vec<Considered> {
-    let clicks = ClickCounts::new(subject, touches.iter().copied());
-    let mut considered: Vec<Considered> = touches
+    let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
+    let mut considered: Vec<Considered> = evidence
+        .touches
         .iter()
         .map(|(touch, ids)| Considered {
             touch: (*touch).clone(),
             verdict: verdict(subject, decision, (touch, ids), &clicks),
             found: found(subject, touch, ids),
+        })
+        .filter(|one| {
+            !matches!(one.verdict, Verdict::Accepted | Verdict::Rejected(_))
+                || evidence.has_counted(subject, &one.touch)
         })
         .collect();
     considered.sort_by_cached_key(|one| Reverse((one.touch.time, one.touch.id.clone())));
@@ -100,6 +106,28 @@ pub fn consider(
     accepted.take(CONTRIBUTORS_MAX).for_each(|one| one.verdict = Verdict::Contributor);
     considered.sort_by_key(|one| one.verdict);
     considered
+}
+
+/// The strongest of those that were accepted and did not win, as [`consider`] orders them.
+pub fn runner_up(considered: &[Considered]) -> Option<usize> {
+    let strength = |one: &Considered| {
+        let found = one.found.map(|found| (found.tier, found.match_type.rank()));
+        let (tier, rank) = (found.map(|found| found.0), found.map(|found| found.1));
+        (tier, one.touch.time, rank, one.touch.id.clone())
+    };
+    let lost = |one: &Considered| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
+    let accepted = considered.iter().enumerate().filter(|(_, one)| lost(one));
+    accepted.max_by_key(|(_, one)| strength(one)).map(|(place, _)| place)
+}
+
+/// Cuts the list to its length, the runner-up not; returns how many went.
+pub fn cut(considered: &mut Vec<Considered>) -> usize {
+    let unlisted = considered.len().saturating_sub(LISTED_MAX);
+    if let Some(place) = runner_up(considered).filter(|place| *place >= LISTED_MAX) {
+        considered.swap(place, LISTED_MAX - 1);
+    }
+    considered.truncate(LISTED_MAX);
+    unlisted
 }
 
 fn verdict(

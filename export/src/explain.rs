@@ -34,7 +34,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "last_not_duplicate": before.as_ref().map(|walk| member(&walk.real)),
         "touches": touches.map(|one| catalogue.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
-        "has_older_touches": explanation.has_more,
+        "has_uncounted_touches": explanation.has_more,
         "touches_expired_before": explanation.expired_before.map(time),
         "settings_version": version(policy),
     })

@@ -10,14 +10,16 @@ use crate::attribute;
 use crate::classify::Class;
 use crate::event::{Family, Pid};
 use crate::expiry;
-use crate::explain::{Explanation, LISTED_MAX, consider};
+use crate::explain::{self, Explanation, consider};
 use crate::ids::DeviceIds;
-use crate::ledger::{Facts, Home, Scan};
+use crate::ledger::{FactKey, Facts, Home, Scan};
 use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
 use crate::policy::{DAY_MS, HOUR_MS, Policy};
 
 /// Touches of one key and class that are looked at besides those of the decision.
 const AROUND: usize = 8;
+/// Of one key and class, so many are counted.
+const COUNTED_MAX: usize = 1_000;
 /// How long after the activation a touch is still worth telling of.
 const AFTER_MS: u64 = HOUR_MS;
 /// How long before it.
@@ -53,17 +55,18 @@ pub fn explain<L: Facts>(
     let [case] = &mut cases;
     // Without all touches it would be another one anyway.
     let anew = desk.decision(case).filter(|anew| *anew != decision && expired_before.is_none());
+    let mut around = Around::default();
     if without_touches.is_some() {
         case.touches.clear();
     } else {
-        desk.look_around(case, app.probabilistic)?;
+        around = desk.look_around(case, app.probabilistic)?;
     }
     let case = &*case;
     let evidence = desk.evidence(case);
     let Some(subject) = desk.subject(case) else { return Ok(None) };
-    let mut considered = consider(&subject, &decision, &evidence.touches);
-    let unlisted = considered.len().saturating_sub(LISTED_MAX);
-    considered.truncate(LISTED_MAX);
+    let mut considered = consider(&subject, &decision, &evidence);
+    let uncounted = evidence.touches.len() - considered.len();
+    let unlisted = around.others.len() + uncounted + explain::cut(&mut considered);
     Ok(Some(Explanation {
         activation: home.fact,
         decision,
@@ -73,16 +76,25 @@ pub fn explain<L: Facts>(
         before,
         considered,
         unlisted,
-        has_more: case.has_more(),
+        has_more: around.has_more,
         expired_before,
     }))
+}
+
+/// Touches with the activation's keys that are not looked at.
+#[derive(Default)]
+struct Around {
+    others: BTreeSet<FactKey>,
+    /// Whether some of them were not counted.
+    has_more: bool,
 }
 
 impl<L: Facts> Desk<'_, L> {
     /// Adds touches that could be no candidates: too late, too old, of another device, or of user
     /// acquisition before a reinstall.
-    fn look_around(&mut self, case: &mut Case, probabilistic: bool) -> Result<(), L::Error> {
-        let Some(activation) = self.activation(&case.key) else { return Ok(()) };
+    fn look_around(&mut self, case: &mut Case, probabilistic: bool) -> Result<Around, L::Error> {
+        let mut around = Around::default();
+        let Some(activation) = self.activation(&case.key) else { return Ok(around) };
         let (pid, time) = (activation.pid, activation.time);
         let times = (time.minus(BEFORE_MS), time.plus(AFTER_MS));
         let places: Vec<MatchKey> = if probabilistic {
@@ -111,15 +123,19 @@ impl<L: Facts> Desk<'_, L> {
         keys.extend(marked.iter().map(|(place, class)| matching::touch_by_place(*class, *place)));
         let scans: Vec<Scan> = keys
             .into_iter()
-            .map(|key| Scan { limit: AROUND, ..scan(pid, Family::Touch, key, times) })
+            .map(|key| Scan { limit: COUNTED_MAX, ..scan(pid, Family::Touch, key, times) })
             .collect();
         let pages = self.ledger().scan(&scans)?;
-        self.load(pages.iter().flatten().map(|entry| entry.fact))?;
-        for entry in pages.iter().flatten() {
+        let near = || pages.iter().flat_map(|page| page.iter().take(AROUND));
+        self.load(near().map(|entry| entry.fact))?;
+        for entry in near() {
             if let Some(Home::Touch(touch)) = self.at(entry) {
                 case.touches.entry(entry.fact).or_insert_with(|| DeviceIds::new(&touch.ids));
             }
         }
-        Ok(())
+        around.has_more = pages.iter().any(|page| page.len() >= COUNTED_MAX);
+        let others = pages.iter().flatten().map(|entry| entry.fact);
+        around.others.extend(others.filter(|key| !case.touches.contains_key(key)));
+        Ok(around)
     }
 }

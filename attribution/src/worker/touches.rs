@@ -39,13 +39,6 @@ struct Search {
     is_read: bool,
 }
 
-impl Case {
-    /// Whether there may be touches that were not read, because they could change nothing.
-    pub fn has_more(&self) -> bool {
-        self.searches.iter().any(|search| !search.is_read)
-    }
-}
-
 impl<L: Facts> Desk<'_, L> {
     pub fn case(&self, key: FactKey, class: Class, has_new_walks: bool) -> Option<Case> {
         let (activation, app) = (self.activation(&key)?, self.app(&key)?);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use attribution::attribute::Decision;
 use attribution::event::EventTime;
-use attribution::explain::{Because, Considered, Explanation, Found, Verdict};
+use attribution::explain::{self, Because, Considered, Explanation, Found, Verdict};
 use attribution::policy::{AppPolicy, Origin, Policy};
 use attribution::row::{InstallType, RejectReason, Status, touch_kind_name};
 
@@ -127,15 +127,21 @@ impl Teller<'_> {
                 "When it was decided, no touch could be credited. (sections 3 to 5)".into()
             }
             Status::Organic | Status::Unattributed | Status::Orphan if considered.is_empty() => {
-                "No touch of this app shares a click id, a device id or a place with it. \
-                 (section 3)"
-                    .into()
+                let place = if self.app.probabilistic {
+                    ""
+                } else {
+                    " Matching by place is off (attribution.probabilistic)."
+                };
+                format!(
+                    "There is no touch with its click id, and none with a key of it in the 180 d \
+                     before it and the hour after.{place} (section 3)"
+                )
             }
             Status::Unattributed => "It is a reinstall, and no touch with purpose retargeting is \
                  left that could be credited. (sections 3 to 5)"
                 .into(),
             Status::Organic | Status::Orphan => {
-                "No touch is left that could be credited; each is below with its reason. \
+                "No touch is left that could be credited; those below tell why. \
                  (sections 3 to 5)"
                     .into()
             }
@@ -145,14 +151,11 @@ impl Teller<'_> {
     fn won(&self) -> String {
         let considered = &self.explanation.considered;
         let winner = considered.iter().find(|one| one.verdict == Verdict::Won);
-        let accepted =
-            |one: &&Considered| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
         let rank = |one: &Considered| {
             let found = one.found.map(|found| (found.tier, found.match_type.rank()));
             (found.map(|(tier, _)| tier), one.touch.time, found.map(|(_, rank)| rank))
         };
-        let runner_up =
-            considered.iter().filter(accepted).max_by_key(|one| (rank(one), one.touch.id.clone()));
+        let runner_up = explain::runner_up(considered).and_then(|place| considered.get(place));
         let Some(winner) = winner else {
             return "The touch that it was credited to is no longer kept. (section 7)".into();
         };
@@ -208,10 +211,12 @@ impl Teller<'_> {
             }
         }
         if *unlisted > 0 {
-            writeln!(out, "  and {unlisted} more that were looked at")?;
-        }
-        if *has_more {
-            writeln!(out, "  Older touches were not read: none of them could win or contribute.")?;
+            let least = if *has_more { "at least " } else { "" };
+            let touches = if *unlisted == 1 { "touch" } else { "touches" };
+            writeln!(
+                out,
+                "  and {least}{unlisted} more {touches} with a key of it, which change nothing"
+            )?;
         }
         Ok(())
     }
@@ -254,12 +259,21 @@ impl Teller<'_> {
         })
     }
 
+    /// Whether a touch can not be credited any more, as far as it is listed.
+    fn is_out(&self, id: &str) -> bool {
+        self.explanation.considered.iter().any(|one| {
+            *one.touch.id == *id
+                && matches!(one.verdict, Verdict::Rejected(_) | Verdict::NoCandidate(_))
+        })
+    }
+
     /// Which fact came later and made the difference, as far as both decisions tell.
     fn change(&self, previous: &Decision) -> String {
         let decision = &self.explanation.decision;
         if previous.install_type != decision.install_type || previous.original != decision.original
         {
-            return "An earlier activation of the device came in later and changed the class."
+            return "An activation of the device, or an earlier time of one, came in later and \
+                 changed the class."
                 .into();
         }
         let (old, new) = (&previous.credit.touch, &decision.credit.touch);
@@ -268,6 +282,10 @@ impl Teller<'_> {
                 "Another touch came in later and changed the contributors, or this one had an \
                  earlier time than first reported."
                     .into()
+            }
+            (Some(old), Some(new)) if self.is_out(&old.click_id) => {
+                let (old, new) = (&old.click_id, &new.click_id);
+                format!("A later fact left {old} out, for the reason above, and {new} was next.")
             }
             (_, Some(new)) => {
                 let (kind, id) = (touch_kind_name(new.kind), &new.click_id);

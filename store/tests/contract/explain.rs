@@ -1,13 +1,15 @@
 //! What an explanation tells besides the decision.
 
+use std::collections::BTreeSet;
+
 use adtrail_store::memory::Memory;
-use attribution::explain::{Because, Explanation, Verdict};
+use attribution::explain::{self, Because, Explanation, Verdict};
 use attribution::policy::Policy;
 use attribution::row::Status;
-use attribution::worker::explain;
+use attribution::worker;
 
 use super::support::facts::{
-    A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, identified, impression,
+    A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, identified, impression,
 };
 use super::support::rules::{X, rules, rules_with};
 use super::support::run::fed;
@@ -20,7 +22,7 @@ fn told(facts: impl IntoIterator<Item = Draft>) -> Explanation {
 /// The same, asked with other settings than it was decided with.
 fn told_with(policy: &Policy, facts: impl IntoIterator<Item = Draft>) -> Explanation {
     let mut worker = fed(Memory::default(), &rules(), vec![identified(facts)]);
-    let told = explain(worker.ledger_mut(), policy, X, "a");
+    let told = worker::explain(worker.ledger_mut(), policy, X, "a");
     told.expect("memory does not fail").expect("the activation is there")
 }
 
@@ -65,14 +67,36 @@ fn touches_of_the_device_are_told_of_that_are_half_a_year_old() {
 }
 
 #[test]
-fn it_is_told_whether_there_may_be_older_touches() {
-    let facts = |clicks: i64| {
-        let clicks = (0..clicks).map(|n| click(&format!("t{n}"), a_and(-HOUR - n * MINUTE)));
-        clicks.chain([activation("a", A)])
+fn touches_that_are_not_listed_are_counted() {
+    let counted = |clicks: i64, age_ms: i64| {
+        let clicks = (0..clicks).map(|n| click(&format!("t{n}"), a_and(-age_ms - n * MINUTE)));
+        let told = told(clicks.chain([activation("a", A)]));
+        (told.considered.len() + told.unlisted, told.has_more)
     };
-    assert!(!told(facts(3)).has_more);
-    assert!(!told(facts(10)).has_more);
-    // Clicks count for a day, so that of a day all are read.
-    let older = (0..100).map(|n| click(&format!("u{n}"), a_and(-5 * DAY - n * MINUTE)));
-    assert!(told(facts(10).chain(older)).has_more);
+    assert_eq!(counted(3, HOUR), (3, false));
+    // Those that were read, those that did not need to be, and those that are too old.
+    assert_eq!(counted(200, HOUR), (200, false));
+    assert_eq!(counted(200, 100 * DAY), (200, false));
+    assert_eq!(counted(200, -DAY), (0, false));
+    assert_eq!(counted(1_001, 100 * DAY), (1_000, true));
+}
+
+#[test]
+fn clicks_that_are_not_known_to_be_too_many_are_not_listed() {
+    let new = (0..4).map(|n| click(&format!("n{n}"), a_and(-DAY - n * DAY)));
+    let many = (0..80).map(|n| click(&format!("u{n}"), a_and(-6 * DAY - n * SECOND)));
+    let told = told(new.chain(many).chain([activation("a", A)]));
+    let verdicts = told.considered.iter().map(|one| one.verdict).collect::<BTreeSet<_>>();
+    assert_eq!(verdicts, [Verdict::Won, Verdict::Contributor].into());
+    assert_eq!(told.considered.len() + told.unlisted, 84);
+}
+
+#[test]
+fn the_runner_up_is_listed_however_many_are_newer() {
+    let impressions = (0..80).map(|n| impression(&format!("i{n}"), a_and(-HOUR - n * SECOND)));
+    let clicks = [click("c1", a_and(-MINUTE)), click("c2", a_and(-5 * DAY))];
+    let told = told(impressions.chain(clicks).chain([activation("a", A)]));
+    let place = explain::runner_up(&told.considered).expect("a runner-up");
+    assert_eq!(&*told.considered[place].touch.id, "c2");
+    assert_eq!(told.considered.len() + told.unlisted, 82);
 }
