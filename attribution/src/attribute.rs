@@ -148,6 +148,15 @@ pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventT
     (tier, newest) >= (winner_tier, winner.time) || newest >= last.time
 }
 
+/// Whether a click that only counts, and came anew, could make a touch that was accepted one too
+/// many.
+pub fn can_deny(decision: &Decision, time: EventTime) -> bool {
+    let Credit { touch, contributors, .. } = &decision.credit;
+    let accepted = touch.iter().map(|winner| winner.time);
+    let mut accepted = accepted.chain(contributors.iter().map(|other| other.time));
+    accepted.any(|accepted| accepted < time.plus(CLICK_COUNT_MS))
+}
+
 /// The total order of candidates; ids are unique, so no two are equal.
 fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
     let touch = candidate.touch;

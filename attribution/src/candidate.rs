@@ -232,12 +232,14 @@ fn is_device_blocked(app: &AppPolicy, ids: &DeviceIds) -> bool {
     app.fraud.block_devices.iter().any(|id| ids.contains(id))
 }
 
-/// The time of the last activation that a touch can be credited with, or, by counting as one
-/// click too many, deny to another.
+/// The time of the last activation that a touch can be credited with.
 pub fn reach(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> EventTime {
-    let mut reach_ms = window_ms(policy, app, touch, is_probabilistic);
-    if app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click && !is_probabilistic {
-        reach_ms = counted_max_ms(policy, app);
-    }
-    touch.time.plus(reach_ms)
+    touch.time.plus(window_ms(policy, app, touch, is_probabilistic))
+}
+
+/// The time of the last activation that a touch can deny to another by counting as one click too
+/// many.
+pub fn counted_reach(policy: &Policy, app: &AppPolicy, touch: &Touch) -> Option<EventTime> {
+    let counts = app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click;
+    counts.then(|| touch.time.plus(counted_max_ms(policy, app)))
 }

@@ -86,7 +86,7 @@ impl<L: Ledger> Desk<'_, L> {
         settled: &mut Settled,
     ) -> Option<FactWrite> {
         let Some(known) = known else {
-            let index = index(&fact, self.policy, app, &mut settled.reaches);
+            let index = index(&fact, self.policy, app, (&mut settled.reaches, false));
             let home = new_home(fact);
             self.stand(key, &home, settled);
             return Some(FactWrite {
@@ -103,13 +103,13 @@ impl<L: Ledger> Desk<'_, L> {
         if !is_least && !L::SHARED {
             return None;
         }
-        let before = index(&standing, self.policy, app, &mut settled.reaches);
+        let before = index(&standing, self.policy, app, (&mut settled.reaches, true));
         if !is_least {
             // Read once more after recording: another worker may be deciding on it.
             settled.revisit(std::iter::once(key));
             return None;
         }
-        let after = index(&fact, self.policy, app, &mut settled.reaches);
+        let after = index(&fact, self.policy, app, (&mut settled.reaches, false));
         let is_stale =
             |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
@@ -142,12 +142,17 @@ fn count(key: FactKey, is_known: bool, report: &mut Report) {
 }
 
 /// The keys that a fact is found by. Where the activations stand that a touch can change is
-/// added to the reaches; one too many does no harm.
-fn index(fact: &Fact, policy: &Policy, app: &AppPolicy, reaches: &mut Reaches) -> Vec<MatchKey> {
+/// added to the reaches, and whether it goes; one too many does no harm.
+fn index(
+    fact: &Fact,
+    policy: &Policy,
+    app: &AppPolicy,
+    (reaches, goes): (&mut Reaches, bool),
+) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_reaches(reaches, (touch, &ids), policy, app);
+            add_reaches(reaches, (touch, &ids), policy, app, goes);
             matching::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {

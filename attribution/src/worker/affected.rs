@@ -38,6 +38,9 @@ struct Reach {
     tier: Tier,
     touch_time: EventTime,
     newest: EventTime,
+    /// Of the last activation that it, or an older one of its group, can be credited with or, as
+    /// it goes, free another touch for. To later ones it only counts as a click.
+    candidate_until: EventTime,
 }
 
 /// The activations that a touch can meet at a place: those with ids of none of its kinds.
@@ -96,6 +99,14 @@ impl<L: Ledger> Desk<'_, L> {
         near: &mut Vec<(IndexEntry, Reach)>,
     ) -> Result<(), L::Error> {
         reaches.sort_unstable_by_key(|reach| (reach.group(), reach.touch_time));
+        for place in 1..reaches.len() {
+            let (before, after) = reaches.split_at_mut(place);
+            if let (Some(older), Some(reach)) = (before.last(), after.first_mut())
+                && older.group() == reach.group()
+            {
+                reach.candidate_until = reach.candidate_until.max(older.candidate_until);
+            }
+        }
         for reaches in reaches.chunks(TOGETHER) {
             let (scans, groups) = scans(reaches);
             self.scan_all(&scans, |place, entry| {
@@ -141,6 +152,9 @@ impl<L: Ledger> Desk<'_, L> {
             return false;
         }
         home.decision.as_ref().is_none_or(|decision| {
+            if entry.time > reach.candidate_until {
+                return attribute::can_deny(decision, reach.touch_time);
+            }
             attribute::can_change(app, decision, reach.tier, reach.touch_time)
         })
     }
@@ -211,32 +225,34 @@ fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
     Some(matching::fact_key(Family::Activation, key.pid, id))
 }
 
-/// Adds where the activations stand that a touch can be credited with.
+/// Adds where the activations stand that a touch can be credited with, or another one if it
+/// goes.
 pub fn add_reaches(
     reaches: &mut Reaches,
     (touch, ids): (&Touch, &DeviceIds),
     policy: &Policy,
     app: &AppPolicy,
+    goes: bool,
 ) {
-    let reach = |key, newest, is_probabilistic| {
+    let reach = |key, (candidate_until, newest), is_probabilistic| {
         let tier = Tier::of(touch.kind, is_probabilistic);
-        Reach { pid: touch.pid, key, tier, touch_time: touch.time, newest }
+        Reach { pid: touch.pid, key, tier, touch_time: touch.time, newest, candidate_until }
     };
     let by_id = candidate::reach(policy, app, touch, false);
     let by_place = candidate::reach(policy, app, touch, true);
     // What is too old for a match by id can still match by its place.
-    let newest = if app.probabilistic { by_id.max(by_place) } else { by_id };
+    let by_id = if app.probabilistic { by_id.max(by_place) } else { by_id };
+    let counted = candidate::counted_reach(policy, app, touch).unwrap_or(by_id);
+    let newest = (if goes { counted.max(by_id) } else { by_id }, counted.max(by_id));
     let keys = ids.iter().map(matching::by_id);
     reaches.by_key.extend(keys.map(|key| reach(key, newest, false)));
     reaches.by_key.push(reach(matching::by_click_id(&touch.id), newest, false));
     if app.probabilistic {
         let places = matching::probabilistic_keys(&touch.device);
-        reaches.by_place.extend(
-            places.map(|place| PlaceReach {
-                reach: reach(place, by_place, true),
-                forms: ids.forms(),
-            }),
-        );
+        reaches.by_place.extend(places.map(|place| PlaceReach {
+            reach: reach(place, (by_place, by_place), true),
+            forms: ids.forms(),
+        }));
     }
 }
 
