@@ -45,6 +45,14 @@ pub struct Considered {
     pub found: Option<Found>,
 }
 
+impl Considered {
+    /// What the strongest is chosen by, before its id (the contract's section 5).
+    pub fn strength(&self) -> (Option<Tier>, EventTime, Option<u8>) {
+        let tier = self.found.map(|found| found.tier);
+        (tier, self.touch.time, self.found.map(|found| found.match_type.rank()))
+    }
+}
+
 /// How a touch and the activation match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
@@ -80,7 +88,7 @@ pub enum Because {
     NoMatch,
 }
 
-/// Says of each touch what became of it, best first. Left out are clicks of which it is not known,
+/// Says of each touch what became of it, best first. Left out are clicks that may be one too many,
 /// because not all that count against them were read: they could not have changed the decision.
 pub fn consider(
     subject: &Subject<'_>,
@@ -96,10 +104,7 @@ pub fn consider(
             verdict: verdict(subject, decision, (touch, ids), &clicks),
             found: found(subject, touch, ids),
         })
-        .filter(|one| {
-            !matches!(one.verdict, Verdict::Accepted | Verdict::Rejected(_))
-                || evidence.has_counted(subject, &one.touch)
-        })
+        .filter(|one| one.verdict != Verdict::Accepted || evidence.has_counted(subject, &one.touch))
         .collect();
     considered.sort_by_cached_key(|one| Reverse((one.touch.time, one.touch.id.clone())));
     let accepted = considered.iter_mut().filter(|one| one.verdict == Verdict::Accepted);
@@ -110,14 +115,9 @@ pub fn consider(
 
 /// The strongest of those that were accepted and did not win, as [`consider`] orders them.
 pub fn runner_up(considered: &[Considered]) -> Option<usize> {
-    let strength = |one: &Considered| {
-        let found = one.found.map(|found| (found.tier, found.match_type.rank()));
-        let (tier, rank) = (found.map(|found| found.0), found.map(|found| found.1));
-        (tier, one.touch.time, rank, one.touch.id.clone())
-    };
     let lost = |one: &Considered| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
     let accepted = considered.iter().enumerate().filter(|(_, one)| lost(one));
-    accepted.max_by_key(|(_, one)| strength(one)).map(|(place, _)| place)
+    accepted.max_by_key(|(_, one)| (one.strength(), &one.touch.id)).map(|(place, _)| place)
 }
 
 /// Cuts the list to its length, the runner-up not; returns how many went.

@@ -151,10 +151,6 @@ impl Teller<'_> {
     fn won(&self) -> String {
         let considered = &self.explanation.considered;
         let winner = considered.iter().find(|one| one.verdict == Verdict::Won);
-        let rank = |one: &Considered| {
-            let found = one.found.map(|found| (found.tier, found.match_type.rank()));
-            (found.map(|(tier, _)| tier), one.touch.time, found.map(|(_, rank)| rank))
-        };
         let runner_up = explain::runner_up(considered).and_then(|place| considered.get(place));
         let Some(winner) = winner else {
             return "The touch that it was credited to is no longer kept. (section 7)".into();
@@ -162,7 +158,7 @@ impl Teller<'_> {
         let Some(other) = runner_up else {
             return "It is the only touch that could be credited. (section 5)".into();
         };
-        let (ours, theirs) = (rank(winner), rank(other));
+        let (ours, theirs) = (winner.strength(), other.strength());
         let by = if ours.0 != theirs.0 {
             format!("its tier is higher: {} against {}", tier(winner), tier(other))
         } else if ours.1 != theirs.1 {
