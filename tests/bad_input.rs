@@ -7,20 +7,8 @@ use std::collections::BTreeMap;
 mod support;
 
 use support::kafka::{Kafka, Message, Record};
-use support::site::{Site, Topics};
+use support::site::{ONE_CAMPAIGN, Site, Topics};
 use support::{eventually, rows};
-
-const SETTINGS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[channels]]
-id = "toutiao"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-"#;
 
 /// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
 const NOON_MS: i64 = 1_741_608_000_000;
@@ -156,7 +144,7 @@ fn what_is_no_event_becomes_a_dead_letter_and_holds_nothing_up() {
     create_topics(kafka, &topics, 2);
     let cases = cases();
     produce(kafka, &topics, &cases);
-    let site = Site::on(topics, kafka.brokers(), SETTINGS).set("store.retention", "off");
+    let site = Site::on(topics, kafka.brokers(), ONE_CAMPAIGN).set("store.retention", "off");
     let adtrail = site.start();
     adtrail.await_read(6 * cases.len() as u64);
 
@@ -228,7 +216,7 @@ fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
 #[test]
 fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "bad.refused", 1, SETTINGS).set("store.retention", "off");
+    let site = Site::new(kafka, "bad.refused", 1, ONE_CAMPAIGN).set("store.retention", "off");
     let dlq = format!("{}.dlq", site.topics.activations);
     kafka.set_topic(&dlq, &[("max.message.bytes", "1000")]);
     let bad = format!("[{}1]", " ".repeat(5000));

@@ -7,19 +7,7 @@ use support::adtrail::Adtrail;
 use support::eventually;
 use support::kafka::{Kafka, Message};
 use support::rows::{self, Row};
-use support::site::Site;
-
-const SETTINGS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[channels]]
-id = "toutiao"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-"#;
+use support::site::{ONE_CAMPAIGN, Site};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -74,7 +62,7 @@ fn check(rows: &[Row], event_id: &str, click_id: &str, touch_time: &str) {
 #[test]
 fn a_click_id_returns_after_its_state_has_expired() {
     let kafka = Kafka::start();
-    let site = Site::new(&kafka, "expiry", 2, SETTINGS).set("store.retention", "off");
+    let site = Site::new(&kafka, "expiry", 2, ONE_CAMPAIGN).set("store.retention", "off");
     let adtrail = site.start();
     give(
         &site,

@@ -9,19 +9,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 use support::rows::{self, Row};
-use support::site::{Site, Topics};
-
-const SETTINGS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[channels]]
-id = "toutiao"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-"#;
+use support::site::{ONE_CAMPAIGN, Site, Topics};
 
 const NOON_MS: u64 = 1_773_144_000_000;
 
@@ -48,7 +36,7 @@ fn effect(id: &str, time: impl Into<Value>, ids: &Value) -> String {
 
 /// What is said on standard error, and the rows by their events' ids.
 fn replay(lines: &[String], code: i32) -> (String, BTreeMap<String, Row>) {
-    let site = Site::on(Topics::of("extremes"), "127.0.0.1:1".into(), SETTINGS);
+    let site = Site::on(Topics::of("extremes"), "127.0.0.1:1".into(), ONE_CAMPAIGN);
     let text = lines.join("\n");
     let Output { status, stdout, stderr } =
         support::run(&mut site.command(&["replay", "-"]), text.as_bytes());

@@ -6,13 +6,10 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::{EventTime, Fact};
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
-};
+use attribution::event::Fact;
 use attribution::worker::{Admitted, Batch, Worker};
+use support::dying::Dying;
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
 use support::race::{Lost, Side, race};
 use support::rules::rules;
@@ -124,60 +121,16 @@ fn an_install_and_the_effect_of_its_reinstall() {
     );
 }
 
-/// A shared store, of which this process is the only user while it lives.
-struct Shared {
-    memory: Memory,
-    /// The process ends with the first commit, before it does anything.
-    is_dying: bool,
-}
-
-impl Facts for Shared {
-    type Error = StoreError;
-
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        self.memory.homes(keys)
-    }
-
-    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        self.memory.scan(scans)
-    }
-
-    fn consumed_until(&self) -> Option<EventTime> {
-        self.memory.consumed_until()
-    }
-}
-
-impl Ledger for Shared {
-    const SHARED: bool = true;
-
-    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.memory.positions()
-    }
-
-    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        self.memory.record(facts)
-    }
-
-    fn commit(
-        &mut self,
-        decisions: Vec<DecisionWrite>,
-        progress: &Progress,
-    ) -> Result<Vec<FactKey>, StoreError> {
-        if self.is_dying {
-            return Err(StoreError::Corrupt { what: "the process ends here".into() });
-        }
-        self.memory.commit(decisions, progress)
-    }
-}
-
 #[test]
 fn facts_that_were_recorded_before_a_crash_are_decided_on_when_they_come_again() {
     let facts = || identified([click("c1", a_and(-HOUR)), activation("a", A), effect("e", A)]);
     let batch = || Batch { facts: facts(), ..Batch::default() };
-    let mut worker = Worker::new(Shared { memory: Memory::default(), is_dying: true }, rules());
+    let mut memory = Memory::default();
+    let shared = Dying::<_, true> { ledger: &mut memory, is_dying: true };
+    let mut worker = Worker::new(shared, rules());
     worker.process(batch()).expect_err("the process ends");
     worker.ledger_mut().is_dying = false;
     worker.process(batch()).expect("the process goes on");
     let expected = fed(Memory::default(), &rules(), vec![facts()]);
-    same(&worker.ledger().memory.shown(), &expected.ledger().shown(), "after a crash");
+    same(&memory.shown(), &expected.ledger().shown(), "after a crash");
 }

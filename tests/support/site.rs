@@ -10,6 +10,19 @@ use super::adtrail::{Adtrail, adtrail};
 use super::kafka::Kafka;
 use super::{free_port, run, run_ok};
 
+/// The app `app-x` with one campaign, 7.
+pub const ONE_CAMPAIGN: &str = r#"
+[[apps]]
+pid = 1
+key = "app-x"
+[[channels]]
+id = "toutiao"
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "toutiao"
+"#;
+
 /// A place where adtrail runs: its settings, its store, and its topics in a Kafka.
 #[derive(Debug)]
 pub struct Site {

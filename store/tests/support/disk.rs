@@ -4,16 +4,13 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
-use attribution::event::{EventTime, Fact, Pid};
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
-};
+use attribution::event::{Fact, Pid};
 use attribution::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
 
+use super::dying::Dying;
 use super::rules;
 use super::run::{open, rows_of};
 use super::show::Shown;
@@ -67,14 +64,14 @@ impl Disk {
             let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
             let batch = || Batch { facts: facts.clone(), ..Batch::default() };
             if *restart == Restart::Midway {
-                let lent = Lent { store: self.store(), is_dying: true };
+                let lent = Dying::<_, false> { ledger: self.store(), is_dying: true };
                 let mut worker = Worker::new(lent, Arc::clone(&policy));
                 worker.process(batch()).expect_err("the process ends");
             }
             if *restart != Restart::No {
                 self.store = None;
             }
-            let lent = Lent { store: self.store(), is_dying: false };
+            let lent = Dying::<_, false> { ledger: self.store(), is_dying: false };
             let mut worker = Worker::new(lent, Arc::clone(&policy));
             worker.process(batch()).expect("the store works");
         }
@@ -113,48 +110,4 @@ fn fact_in(run: u32, fact: &Fact) -> Fact {
     };
     *pid = pid_in(run, *pid);
     fact
-}
-
-/// A ledger that comes back.
-struct Lent<'a> {
-    store: &'a mut Embedded,
-    /// The process ends with the first commit, before it does anything.
-    is_dying: bool,
-}
-
-impl Facts for Lent<'_> {
-    type Error = StoreError;
-
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        self.store.homes(keys)
-    }
-
-    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        self.store.scan(scans)
-    }
-
-    fn consumed_until(&self) -> Option<EventTime> {
-        self.store.consumed_until()
-    }
-}
-
-impl Ledger for Lent<'_> {
-    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.store.positions()
-    }
-
-    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        self.store.record(facts)
-    }
-
-    fn commit(
-        &mut self,
-        decisions: Vec<DecisionWrite>,
-        progress: &Progress,
-    ) -> Result<Vec<FactKey>, StoreError> {
-        if self.is_dying {
-            return Err(StoreError::Corrupt { what: "the process ends here".into() });
-        }
-        self.store.commit(decisions, progress)
-    }
 }

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 pub mod disk;
+pub mod dying;
 pub mod facts;
 pub mod race;
 pub mod random;

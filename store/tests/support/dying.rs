@@ -1,0 +1,53 @@
+//! A ledger whose process ends with a commit.
+
+use adtrail_store::StoreError;
+use attribution::event::EventTime;
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
+};
+
+/// A ledger that comes back; others may use it too if it is `SHARED`.
+pub struct Dying<'a, L, const SHARED: bool> {
+    pub ledger: &'a mut L,
+    /// The process ends with the first commit, before it does anything.
+    pub is_dying: bool,
+}
+
+impl<L: Ledger<Error = StoreError>, const SHARED: bool> Facts for Dying<'_, L, SHARED> {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        self.ledger.homes(keys)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.ledger.scan(scans)
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.ledger.consumed_until()
+    }
+}
+
+impl<L: Ledger<Error = StoreError>, const SHARED: bool> Ledger for Dying<'_, L, SHARED> {
+    const SHARED: bool = SHARED;
+
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.ledger.positions()
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        self.ledger.record(facts)
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        progress: &Progress,
+    ) -> Result<Vec<FactKey>, StoreError> {
+        if self.is_dying {
+            return Err(StoreError::Corrupt { what: "the process ends here".into() });
+        }
+        self.ledger.commit(decisions, progress)
+    }
+}
