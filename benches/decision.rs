@@ -31,6 +31,15 @@ reattribution_window = "0s"
 [[apps]]
 pid = 2
 key = "together"
+
+[[apps]]
+pid = 3
+key = "counted"
+[apps.attribution]
+duplicate_within = "0s"
+reattribution_window = "0s"
+[apps.fraud]
+clicks_per_device_max = 50
 "#;
 
 const BATCH: usize = 5_000;
@@ -49,7 +58,7 @@ struct Shape {
 
 const MILLION: [u64; 3] = [1, 1_000, 1_000_000];
 
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 8] = [
     Shape {
         name: "an activation of a device with that many clicks",
         past: |key, n, of| click(key, n, of, json!({"oaid": key}), ""),
@@ -98,6 +107,18 @@ const SHAPES: [Shape; 6] = [
             late_click(key, n, json!({"oaid": format!("{key} late {n}")}), &address(key))
         },
         sizes: [1, 1_000, 10_000],
+    },
+    Shape {
+        name: "an activation of a device with that many clicks a month ago, where clicks are counted",
+        past: |key, n, of| counted_click(key, n, of, 30),
+        next: |key, n| activation("counted", key, n, json!({"oaid": key}), ""),
+        sizes: MILLION,
+    },
+    Shape {
+        name: "an activation of a device with that many clicks of a day, of which 50 are allowed",
+        past: |key, n, of| counted_click(key, n, of, 0),
+        next: |key, n| activation("counted", key, n, json!({"oaid": key}), ""),
+        sizes: [1, 100, 1_000],
     },
 ];
 
@@ -159,6 +180,13 @@ fn click(key: &str, n: u64, of: u64, ids: Value, ip: &str) -> Value {
     let time = NOW_MS - 60_000 - n * (DAY_MS / 2) / of;
     json!({"type": "click", "app": "apart", "click_id": format!("{key} {n}"), "spreadid": 7,
            "time": time, "ids": ids, "ip": ip, "ua": "agent"})
+}
+
+fn counted_click(key: &str, n: u64, of: u64, days_ago: u64) -> Value {
+    let mut click = click(key, n, of, json!({"oaid": key}), "");
+    click["app"] = json!("counted");
+    click["time"] = json!(click["time"].as_u64().map(|time| time - days_ago * DAY_MS));
+    click
 }
 
 fn late_click(key: &str, n: u64, ids: Value, ip: &str) -> Value {

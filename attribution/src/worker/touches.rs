@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Desk;
 use super::desk::scan;
 use crate::attribute::{self, Decision, Evidence};
-use crate::candidate::{Subject, Tier, counted_max_ms, window_max_ms};
+use crate::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
 use crate::classify::Class;
 use crate::event::{Activation, EventTime, Family, Purpose, TouchKind};
 use crate::ids::{self, DeviceIds};
@@ -29,14 +29,42 @@ pub struct Case {
     pub touches: BTreeMap<FactKey, DeviceIds>,
 }
 
+impl Case {
+    /// Whether there is nothing more to read, not even to count.
+    pub fn is_read(&self) -> bool {
+        self.searches.iter().all(|search| search.is_read && search.deeper.is_none())
+    }
+}
+
 /// One scan of the index of touches, and how far it has come.
 struct Search {
     scan: Scan,
     /// In which its touches can win; none if they only count.
     tier: Option<Tier>,
     counts: bool,
+    /// Where it goes on, for clicks that only count, if a touch that old could be credited.
+    deeper: Option<EventTime>,
     found: Vec<IndexEntry>,
     is_read: bool,
+}
+
+impl Search {
+    /// Up to when there may be touches that it has not read.
+    fn unread(&self) -> Option<EventTime> {
+        if self.is_read { self.deeper.map(|_| self.scan.oldest.minus(1)) } else { self.after() }
+    }
+
+    fn after(&self) -> Option<EventTime> {
+        self.scan.after.map(|last| last.time)
+    }
+
+    fn deepen(&mut self) {
+        if let Some(oldest) = self.deeper.take() {
+            self.scan.oldest = oldest;
+            self.tier = None;
+            self.is_read = false;
+        }
+    }
 }
 
 impl<L: Facts> Desk<'_, L> {
@@ -86,8 +114,14 @@ impl<L: Facts> Desk<'_, L> {
         Ok(())
     }
 
-    /// Reads the next page of every search that is not at its end.
+    /// Reads the next page of every search that is not at its end; of a case whose searches all
+    /// are, and that is still open, what lies deeper.
     pub fn read_touches(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
+        for case in cases.iter_mut() {
+            if case.searches.iter().all(|search| search.is_read) {
+                case.searches.iter_mut().for_each(Search::deepen);
+            }
+        }
         let mut open: Vec<&mut Search> = cases
             .iter_mut()
             .flat_map(|case| &mut case.searches)
@@ -134,13 +168,12 @@ impl<L: Facts> Desk<'_, L> {
                 evidence.touches.push((touch, ids));
             }
         }
-        for search in case.searches.iter().filter(|search| !search.is_read) {
-            let Some(last) = search.scan.after else { continue };
-            if let Some(tier) = search.tier {
-                evidence.unread.up_to(tier, last.time);
+        for search in &case.searches {
+            if let (false, Some(tier), Some(last)) = (search.is_read, search.tier, search.after()) {
+                evidence.unread.up_to(tier, last);
             }
             if search.counts {
-                evidence.uncounted = evidence.uncounted.max(Some(last.time));
+                evidence.uncounted = evidence.uncounted.max(search.unread());
             }
         }
         evidence
@@ -173,18 +206,27 @@ fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
         let tier = Tier::of(touches.kind, false);
         let counts = touches.kind == TouchKind::Click && subject.counts_clicks();
         let tier = Some(tier).filter(|_| can_win(class, touches));
+        if tier.is_none() && !counts {
+            continue;
+        }
         let mut window_ms = window_ms(subject, touches, false);
         if subject.app.probabilistic {
             // What is too old for a match by id can still match by its place.
             window_ms = window_ms.max(self::window_ms(subject, touches, true));
         }
+        let mut deeper_ms = None;
         if counts {
-            window_ms = counted_max_ms(subject.policy, subject.app);
+            window_ms += CLICK_COUNT_MS;
+            // Clicks with a lookback of their own can be older candidates than these.
+            deeper_ms = Some(counted_max_ms(subject.policy, subject.app));
         }
-        if tier.is_some() || counts {
-            let keys = subject.ids.iter().map(|id| matching::touch_by_id(touches, id));
-            searches.extend(keys.filter_map(|key| search(subject, key, window_ms, tier, counts)));
-        }
+        let keys = subject.ids.iter().map(|id| matching::touch_by_id(touches, id));
+        searches.extend(keys.filter_map(|key| {
+            let search = search(subject, key, window_ms, tier)?;
+            let deeper = deeper_ms.map(|ms| subject.activation.time.minus(ms));
+            let deeper = deeper.filter(|deeper| *deeper < search.scan.oldest);
+            Some(Search { counts, deeper, ..search })
+        }));
     }
     searches
 }
@@ -202,7 +244,7 @@ fn place_search(
     }
     let key = matching::touch_by_place(PlacedClass { class: touches, forms }, place);
     let tier = Tier::of(touches.kind, true);
-    search(subject, key, window_ms(subject, touches, true), Some(tier), false)
+    search(subject, key, window_ms(subject, touches, true), Some(tier))
 }
 
 fn search(
@@ -210,12 +252,11 @@ fn search(
     key: MatchKey,
     window_ms: u64,
     tier: Option<Tier>,
-    counts: bool,
 ) -> Option<Search> {
     let Activation { pid, time, .. } = *subject.activation;
     let newest = EventTime::from_millis(i64::try_from(time.millis()).ok()? - 1)?;
     let scan = scan(pid, Family::Touch, key, (time.minus(window_ms), newest));
-    Some(Search { scan, tier, counts, found: Vec::new(), is_read: false })
+    Some(Search { scan, tier, counts: false, deeper: None, found: Vec::new(), is_read: false })
 }
 
 fn can_win(class: &Class, touches: TouchClass) -> bool {
