@@ -31,7 +31,7 @@ pub struct Explanation {
     pub considered: Vec<Considered>,
     /// Touches with its keys that are not listed, as far as they were counted.
     pub unlisted: usize,
-    /// Whether there may be more that were not even counted.
+    /// Whether there may be more that were not even counted, or could have come second.
     pub has_more: bool,
     /// Touches before this that it could have been credited with are no longer kept.
     pub expired_before: Option<EventTime>,

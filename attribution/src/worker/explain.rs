@@ -18,6 +18,8 @@ use crate::policy::{DAY_MS, HOUR_MS, Policy};
 
 /// Touches of one key and class that are looked at besides those of the decision.
 const AROUND: usize = 8;
+/// So many are read, and more only if the decision needs them.
+const READ_MAX: usize = 1_000;
 /// Of one key and class, so many are counted.
 const COUNTED_MAX: usize = 1_000;
 /// How long after the activation a touch is still worth telling of.
@@ -46,11 +48,11 @@ pub fn explain<L: Facts>(
         desk.subject(&case).and_then(|subject| attribute::without_touches(&subject, &case.class));
     let mut cases = [case];
     desk.start_reading(&mut cases)?;
-    loop {
+    // Further than the decision needs: who came second may be older than the contributors.
+    while cases.iter().any(|case| {
+        !case.is_read() && (case.touches.len() < READ_MAX || desk.decision(case).is_none())
+    }) {
         desk.read_touches(&mut cases)?;
-        if cases.iter().all(|case| desk.decision(case).is_some()) {
-            break;
-        }
     }
     let [case] = &mut cases;
     // Without all touches it would be another one anyway.
@@ -76,7 +78,7 @@ pub fn explain<L: Facts>(
         before,
         considered,
         unlisted,
-        has_more: around.has_more,
+        has_more: around.has_more || !case.is_read(),
         expired_before,
     }))
 }

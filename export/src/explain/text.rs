@@ -155,8 +155,10 @@ impl Teller<'_> {
         let Some(winner) = winner else {
             return "The touch that it was credited to is no longer kept. (section 7)".into();
         };
+        let has_more = self.explanation.has_more;
         let Some(other) = runner_up else {
-            return "It is the only touch that could be credited. (section 5)".into();
+            let of = if has_more { ", of those that were read," } else { "" };
+            return format!("It is the only touch{of} that could be credited. (section 5)");
         };
         let (ours, theirs) = (winner.strength(), other.strength());
         let by = if ours.0 != theirs.0 {
@@ -172,8 +174,9 @@ impl Teller<'_> {
         } else {
             "of the same tier, time and key, its click id is the greater".into()
         };
+        let of = if has_more { ", the best other of those that were read" } else { "" };
         format!(
-            "It beats {} {}: {by}. (section 5)",
+            "It beats {} {}{of}: {by}. (section 5)",
             touch_kind_name(other.touch.kind),
             other.touch.id
         )

@@ -84,12 +84,23 @@ fn touches_that_are_not_listed_are_counted() {
 #[test]
 fn clicks_that_are_not_known_to_be_too_many_are_not_listed() {
     let new = (0..4).map(|n| click(&format!("n{n}"), a_and(-DAY - n * DAY)));
-    let many = (0..80).map(|n| click(&format!("u{n}"), a_and(-6 * DAY - n * SECOND)));
+    let many = (2_000..4_000).map(|n| click(&format!("u{n}"), a_and(-6 * DAY - n * SECOND)));
     let told = told(new.chain(many).chain([activation("a", A)]));
     let verdicts = told.considered.iter().map(|one| one.verdict).collect::<BTreeSet<_>>();
     let too_many = Verdict::Rejected(RejectReason::TooManyClicks);
     assert!(verdicts.is_subset(&[Verdict::Won, Verdict::Contributor, too_many].into()));
-    assert_eq!(told.considered.len() + told.unlisted, 84);
+    assert!(told.has_more);
+}
+
+#[test]
+fn the_runner_up_is_found_beyond_what_the_decision_needed() {
+    let newer = (0..3).map(|n| impression(&format!("i{n}"), a_and(-MINUTE - n)));
+    // The older half alone is not too many; all are of one channel, that of unknown campaigns.
+    let old = (200..300).map(|n| click(&format!("o{n}"), a_and(-6 * DAY + n)));
+    let told = told(newer.chain(old).chain([click("c1", a_and(-HOUR)), activation("a", A)]));
+    let place = explain::runner_up(&told.considered).expect("a runner-up");
+    assert_eq!(&*told.considered[place].touch.id, "o249");
+    assert!(!told.has_more);
 }
 
 #[test]
