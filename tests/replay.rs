@@ -175,7 +175,7 @@ fn compressed_files_that_are_not_whole_are_named_and_give_no_rows() {
         (cut(gzip(&text).repeat(2), 30), "the gzip data breaks off"),
         (cut(zstd(&text), 1), "the zstd data breaks off"),
         (wrong_sum(gzip(&text)), "the gzip data is damaged"),
-        ([gzip(&text), b"something else".to_vec()].concat(), "the gzip data is damaged"),
+        ([gzip(&text), b"something else".to_vec()].concat(), "other bytes follow"),
         ([zstd(&text), b"something else".to_vec()].concat(), "the zstd data is damaged"),
     ];
     let good = write(&site, "good.ndjson", text.as_bytes());
@@ -335,9 +335,33 @@ fn what_cannot_be_read_or_written_is_named() {
     check_refused(&site.run(&["replay", folder]), 1, &[folder, "Is a directory"]);
     let nowhere = format!("{absent}/out.csv");
     check_refused(&site.run(&["replay", "--out", &nowhere, &good]), 1, &[&nowhere]);
+    check_refused(&site.run(&["replay", "--out", &nowhere, absent]), 1, &[&nowhere]);
     check_refused(&site.run(&["replay", "--app", "app-q", &good]), 2, &["--app", "app-q"]);
     check_refused(&site.run(&["replay"]), 2, &["EVENTS.ndjson"]);
     check_refused(&site.run(&["replay", "--nonsense", &good]), 2, &["--nonsense"]);
+}
+
+#[test]
+fn no_file_that_is_read_is_written_over() {
+    let site = site();
+    let events = write(&site, "events.ndjson", CLICK.as_bytes());
+    let link = site.path().join("link.csv");
+    fs::hard_link(&events, &link).unwrap();
+    let (link, config) = (link.to_str().unwrap(), site.config());
+    let config = config.to_str().unwrap();
+    for args in [
+        &["--out", &events][..],
+        &["--out", link],
+        &["--out", config],
+        &["--diff", config, "--out", "rows.csv", "--totals", &events],
+        &["--diff", config, "--out", "rows.csv", "--totals", "rows.csv"],
+    ] {
+        let output = site.run(&[&["replay", &events], args].concat());
+        check(&output, 2);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("expected another file than"), "{said}");
+    }
+    assert_eq!(fs::read(&events).unwrap(), CLICK.as_bytes());
 }
 
 #[test]

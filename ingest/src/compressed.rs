@@ -78,7 +78,7 @@ impl<R: Read> Read for Checked<R> {
                 io::ErrorKind::UnexpectedEof => {
                     format!("the {format} data breaks off: the file is not whole")
                 }
-                _ => format!("the {format} data is damaged: {error}"),
+                _ => format!("the {format} data is damaged, or other bytes follow it: {error}"),
             };
             io::Error::new(error.kind(), problem)
         })

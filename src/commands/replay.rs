@@ -10,6 +10,9 @@ mod progress;
 mod replica;
 mod table;
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
 use anyhow::bail;
 use attribution::policy::AppPolicy;
 use config::Config;
@@ -22,6 +25,7 @@ pub use replica::Replica;
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     require_apps(&config, &options.settings)?;
+    require_files_of_their_own(options)?;
     match &options.diff {
         Some(other) => diff::run(options, &config, other),
         None => write_rows(options, &config),
@@ -30,12 +34,38 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
 
 fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
     let apps = chosen_apps(config, options)?;
+    let out = Output::new(options.out.as_deref())?;
     let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
     let apps: Vec<&AppPolicy> = apps.iter().collect();
     let query = ExportQuery::all_time();
-    Output::new(options.out.as_deref())?
-        .fill(|sink| export::write_rows(&replica.reader, &apps, &query, &config.policy, sink))?;
+    out.fill(|sink| export::write_rows(&replica.reader, &apps, &query, &config.policy, sink))?;
     tell_bad_lines(bad_lines)
+}
+
+/// A file that is written would take the place of one that is read, or of the other.
+fn require_files_of_their_own(options: &Replay) -> Result<(), WrongUse> {
+    let Replay { settings, events, out, diff, totals, .. } = options;
+    let read = events.iter().chain(&settings.config).chain(diff);
+    let mut taken: Vec<&Path> = read.map(PathBuf::as_path).collect();
+    for (option, file) in [("--out", out), ("--totals", totals)] {
+        let Some(file) = file else { continue };
+        if let Some(other) = taken.iter().find(|other| is_one_file(file, other)) {
+            let (file, other) = (file.display(), other.display());
+            return Err(WrongUse(format!("{option} {file}: expected another file than {other}")));
+        }
+        taken.push(file);
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one file of a disk, or would.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => {
+            one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
+        }
+        _ => one == other,
+    }
 }
 
 /// The command has done what it could, and has not done all.

@@ -20,9 +20,10 @@ use crate::telemetry::tell;
 
 pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
     let new = load_other(options, other)?;
-    require_two_files(options)?;
     let apps = apps(&old.policy, &new.policy);
     let written = chosen(apps.clone(), options.app.as_deref())?;
+    let out = Output::new(options.out.as_deref())?;
+    let totals_out = options.totals.as_deref().map(|path| Output::new(Some(path))).transpose()?;
     let (mut old_side, mut new_side) = (Replica::start(old)?, Replica::start(&new)?);
     let reading = reading_policy(&apps);
     let (old_pids, new_pids) =
@@ -34,9 +35,8 @@ pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
     })?;
     old_side.finish()?;
     new_side.finish()?;
-    let totals = write(options, &old_side, &new_side, &written)?;
-    if let Some(path) = &options.totals {
-        let mut out = Output::new(Some(path))?;
+    let totals = write(out, &old_side, &new_side, &written)?;
+    if let Some(mut out) = totals_out {
         out.write(&totals.csv(&old.policy, &new.policy))
             .context("the totals can not be written")?;
         out.finish().context("the totals can not be written")?;
@@ -46,13 +46,12 @@ pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
 }
 
 fn write(
-    options: &Replay,
+    out: Output,
     old: &Replica,
     new: &Replica,
     apps: &[ComparedApp],
 ) -> anyhow::Result<Totals> {
     let [old, new] = [old, new].map(|side| Compared { reader: &side.reader, policy: &side.policy });
-    let out = Output::new(options.out.as_deref())?;
     out.fill(|sink| export::write_differences(old, new, apps, sink))
 }
 
@@ -63,17 +62,6 @@ fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
     let config = load(&settings).map_err(|error| named(error.0))?;
     require_apps(&config, &settings).map_err(|error| named(error.0))?;
     Ok(config)
-}
-
-/// The one would take the other's place.
-fn require_two_files(options: &Replay) -> Result<(), WrongUse> {
-    match (&options.out, &options.totals) {
-        (Some(out), Some(totals)) if out == totals => Err(WrongUse(format!(
-            "--totals: expected another file than that of --out: {}",
-            totals.display()
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// The apps of both sides by key: the old side's by pid, then those of the new one alone.
