@@ -1,18 +1,29 @@
 //! Plain decimals, kept to the letter.
 
+use super::fault::Fault;
+
 /// The longest decimal.
-pub const DECIMAL_BYTES_MAX: usize = 64;
+const BYTES_MAX: usize = 64;
 
 /// What is allowed, in the words of an error message.
-pub const DECIMAL_ALLOWED: &str = "a plain decimal such as 9.99, without exponent, of at most 64 \
+pub const ALLOWED: &str = "a plain decimal such as 9.99, without exponent, of at most 64 \
                                    characters";
 
+/// The text, if it is a decimal or empty.
+pub fn checked(text: &str) -> Result<Box<str>, Fault> {
+    if text.is_empty() || is_plain_decimal(text) {
+        Ok(text.into())
+    } else {
+        Err(Fault::bad_value("revenue", "no such decimal", ALLOWED))
+    }
+}
+
 /// Whether the text is an optional sign, digits, and optionally a point and more digits.
-pub fn is_plain_decimal(text: &str) -> bool {
+fn is_plain_decimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    text.len() <= DECIMAL_BYTES_MAX && digits(whole) && digits(fraction)
+    text.len() <= BYTES_MAX && digits(whole) && digits(fraction)
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! Values of the JSON as the parts of a fact: each reader says what it expects.
 
 use attribution::event::{self, EventTime, Pairs, Purpose, SpreadId};
-use serde_json::value::RawValue;
 
-use super::decimal::{DECIMAL_ALLOWED, is_plain_decimal};
 use super::fault::Fault;
 use super::time::{self, TIME_ALLOWED};
-use super::value::{Text, Value};
+use super::value::Value;
 
 const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
@@ -97,23 +95,6 @@ pub fn purpose(value: &Value<'_>) -> Result<Purpose, Fault> {
             _ => Err(Fault::bad_value("purpose", "another string", PURPOSE)),
         },
         other => Err(Fault::wrong_type("purpose", other, PURPOSE)),
-    }
-}
-
-/// A decimal to the letter, given as string or as number; empty where there is none.
-pub fn revenue(raw: Option<&RawValue>) -> Result<Box<str>, Fault> {
-    let Some(raw) = raw.map(RawValue::get) else { return Ok(Box::default()) };
-    let value: Value<'_> = serde_json::from_str(raw)
-        .map_err(|_| Fault::bad_value("revenue", "unreadable", DECIMAL_ALLOWED))?;
-    let decimal = match &value {
-        Value::Text(Text(text)) => text,
-        Value::Unsigned(_) | Value::Negative | Value::Float => raw,
-        other => return Err(Fault::wrong_type("revenue", other, DECIMAL_ALLOWED)),
-    };
-    if decimal.is_empty() || is_plain_decimal(decimal) {
-        Ok(decimal.into())
-    } else {
-        Err(Fault::bad_value("revenue", "no such decimal", DECIMAL_ALLOWED))
     }
 }
 

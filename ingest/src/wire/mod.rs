@@ -2,6 +2,7 @@
 
 mod decimal;
 mod error;
+mod event;
 mod fault;
 mod field;
 mod json;

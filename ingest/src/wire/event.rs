@@ -1,0 +1,211 @@
+//! The fields of an event → the fact, whatever they were read from.
+//!
+//! Read is one flat struct of borrowed values, whatever the event's family; then the family's own
+//! fields are checked and copied into the fact.
+
+use attribution::canonical;
+use attribution::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
+use attribution::policy::{AppPolicy, Policy};
+use serde::Deserialize;
+
+use super::ErrorCode;
+use super::fault::Fault;
+use super::field;
+use super::value::Value;
+use crate::topic::TopicKind;
+
+const TYPES: &str = "\"click\", \"impression\", \"activation\" or \"effect\"";
+const APP: &str = "the key of an app of the configuration";
+/// So much of an unknown app's key is repeated in the message.
+const APP_CHARS_MAX: usize = 64;
+
+/// Every field of every family.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
+pub struct Event<'a, R> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Value<'a>,
+    #[serde(borrow, default)]
+    app: Value<'a>,
+    #[serde(borrow, default)]
+    time: Value<'a>,
+    #[serde(borrow, default)]
+    ids: Value<'a>,
+    #[serde(borrow, default)]
+    ip: Value<'a>,
+    #[serde(borrow, default)]
+    ua: Value<'a>,
+    #[serde(borrow, default)]
+    device_model: Value<'a>,
+    #[serde(borrow, default)]
+    os: Value<'a>,
+    #[serde(borrow, default)]
+    os_version: Value<'a>,
+    #[serde(borrow, default)]
+    click_id: Value<'a>,
+    #[serde(borrow, default)]
+    spreadid: Value<'a>,
+    #[serde(borrow, default)]
+    purpose: Value<'a>,
+    #[serde(borrow, default)]
+    lookback_ms: Value<'a>,
+    #[serde(borrow, default)]
+    site: Value<'a>,
+    #[serde(borrow, default)]
+    params: Value<'a>,
+    #[serde(borrow, default)]
+    event_id: Value<'a>,
+    #[serde(borrow, default)]
+    install_begin_time: Value<'a>,
+    #[serde(borrow, default)]
+    app_version: Value<'a>,
+    #[serde(borrow, default)]
+    props: Value<'a>,
+    #[serde(borrow, default)]
+    name: Value<'a>,
+    #[serde(default)]
+    revenue: R,
+    #[serde(borrow, default)]
+    currency: Value<'a>,
+}
+
+/// A decimal that is kept to the letter, as far as the format has letters.
+pub trait Revenue {
+    /// Empty where there is none.
+    fn decimal(self) -> Result<Box<str>, Fault>;
+}
+
+enum Kind {
+    Touch(TouchKind),
+    Activation,
+    Effect,
+}
+
+/// The fact, with its identity.
+pub fn build<R: Revenue>(
+    mut event: Event<'_, R>,
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Fact, Fault> {
+    let kind = kind(&event.kind, topic)?;
+    let app = app(std::mem::take(&mut event.app), policy)?;
+    let mut fact = match kind {
+        Kind::Touch(kind) => Fact::Touch(Box::new(touch(event, app.pid, kind)?)),
+        Kind::Activation => Fact::Activation(Box::new(activation(event, app.pid)?)),
+        Kind::Effect => Fact::Effect(Box::new(effect(event, app.pid)?)),
+    };
+    canonical::identify(&mut fact, &app.key);
+    Ok(fact)
+}
+
+/// The event's type, which its topic may leave unsaid and must not contradict.
+fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, Fault> {
+    let expected = match topic {
+        Some(TopicKind::Clicks) => "\"click\" or \"impression\", or nothing, on this topic",
+        Some(TopicKind::Activations) => "\"activation\", or nothing, on this topic",
+        Some(TopicKind::Effects) => "\"effect\", or nothing, on this topic",
+        None => TYPES,
+    };
+    let name = match value {
+        Value::Absent => "",
+        Value::Text(text) => &*text.0,
+        other => return Err(Fault::wrong_type("type", other, expected)),
+    };
+    match (name, topic) {
+        ("" | "click", Some(TopicKind::Clicks)) | ("click", None) => {
+            Ok(Kind::Touch(TouchKind::Click))
+        }
+        ("impression", Some(TopicKind::Clicks) | None) => Ok(Kind::Touch(TouchKind::Impression)),
+        ("" | "activation", Some(TopicKind::Activations)) | ("activation", None) => {
+            Ok(Kind::Activation)
+        }
+        ("" | "effect", Some(TopicKind::Effects)) | ("effect", None) => Ok(Kind::Effect),
+        ("", None) => Err(Fault::missing("type", expected)),
+        ("click" | "impression" | "activation" | "effect", _) => {
+            Err(Fault::bad_value("type", "of another topic", expected))
+        }
+        _ => Err(Fault::bad_value("type", "unknown", expected)),
+    }
+}
+
+fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, Fault> {
+    let known = match &value {
+        Value::Text(key) => policy.app_by_key(&key.0),
+        _ => None,
+    };
+    if let Some(app) = known {
+        return Ok(app);
+    }
+    let key = field::required_text(value, "app")?;
+    let shown: String = key.chars().take(APP_CHARS_MAX).collect();
+    let mut fault = Fault::bad_value("app", &format!("unknown ({shown:?})"), APP);
+    fault.code = ErrorCode::UnknownApp;
+    Err(fault)
+}
+
+fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, Fault> {
+    let device = device(&mut event)?;
+    let touch = Touch {
+        pid,
+        id: Box::default(),
+        click_id: field::text(event.click_id, "click_id")?,
+        kind,
+        purpose: field::purpose(&event.purpose)?,
+        spreadid: field::spreadid(&event.spreadid)?,
+        time: field::required_time(&event.time, "time")?,
+        lookback_ms: field::lookback_ms(&event.lookback_ms)?,
+        ids: field::pairs(event.ids, "ids")?,
+        device,
+        site: field::text(event.site, "site")?,
+        params: field::pairs(event.params, "params")?,
+    };
+    let has_id = touch.ids.iter().any(|(_, value)| !value.is_empty());
+    if has_id || !touch.click_id.is_empty() || !touch.device.ip.is_empty() {
+        return Ok(touch);
+    }
+    let mut fault = Fault::missing("click_id", "at least one of the three");
+    fault.what.push_str(", and so are ids and ip");
+    Err(fault)
+}
+
+fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, Fault> {
+    let device = device(&mut event)?;
+    Ok(Activation {
+        pid,
+        id: field::text(event.event_id, "event_id")?,
+        time: field::required_time(&event.time, "time")?,
+        install_begin_time: field::optional_time(&event.install_begin_time, "install_begin_time")?,
+        click_id: field::text(event.click_id, "click_id")?,
+        ids: field::pairs(event.ids, "ids")?,
+        device,
+        app_version: field::text(event.app_version, "app_version")?,
+        props: field::pairs(event.props, "props")?,
+    })
+}
+
+fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, Fault> {
+    let device = device(&mut event)?;
+    Ok(Effect {
+        pid,
+        id: field::text(event.event_id, "event_id")?,
+        name: field::required_text(event.name, "name")?,
+        time: field::required_time(&event.time, "time")?,
+        ids: field::pairs(event.ids, "ids")?,
+        device,
+        app_version: field::text(event.app_version, "app_version")?,
+        revenue: event.revenue.decimal()?,
+        currency: field::text(event.currency, "currency")?,
+        props: field::pairs(event.props, "props")?,
+    })
+}
+
+fn device<R>(event: &mut Event<'_, R>) -> Result<Device, Fault> {
+    let text = |value: &mut Value<'_>, field| field::text(std::mem::take(value), field);
+    Ok(Device {
+        ip: text(&mut event.ip, "ip")?,
+        ua: text(&mut event.ua, "ua")?,
+        model: text(&mut event.device_model, "device_model")?,
+        os: text(&mut event.os, "os")?,
+        os_version: text(&mut event.os_version, "os_version")?,
+    })
+}
