@@ -23,10 +23,16 @@ pub enum ErrorCode {
     BadTime,
     TooLate,
     TooLarge,
+    /// Truncated, followed by more, or no Avro of its schema at all.
+    NotAvro,
+    /// The registry has no schema by the name that the record gives.
+    UnknownSchema,
+    /// What the registry has by that name can not be read.
+    BadSchema,
 }
 
 impl ErrorCode {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::NotJson,
         Self::NotAnObject,
         Self::MissingField,
@@ -36,6 +42,9 @@ impl ErrorCode {
         Self::BadTime,
         Self::TooLate,
         Self::TooLarge,
+        Self::NotAvro,
+        Self::UnknownSchema,
+        Self::BadSchema,
     ];
 
     pub fn name(self) -> &'static str {
@@ -49,6 +58,9 @@ impl ErrorCode {
             Self::BadTime => "bad_time",
             Self::TooLate => "too_late",
             Self::TooLarge => "too_large",
+            Self::NotAvro => "not_avro",
+            Self::UnknownSchema => "unknown_schema",
+            Self::BadSchema => "bad_schema",
         }
     }
 }

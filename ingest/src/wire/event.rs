@@ -19,8 +19,34 @@ const APP: &str = "the key of an app of the configuration";
 /// So much of an unknown app's key is repeated in the message.
 const APP_CHARS_MAX: usize = 64;
 
+/// The names of [`Event`]'s fields.
+pub const FIELDS: [&str; 22] = [
+    "type",
+    "app",
+    "time",
+    "ids",
+    "ip",
+    "ua",
+    "device_model",
+    "os",
+    "os_version",
+    "click_id",
+    "spreadid",
+    "purpose",
+    "lookback_ms",
+    "site",
+    "params",
+    "event_id",
+    "install_begin_time",
+    "app_version",
+    "props",
+    "name",
+    "revenue",
+    "currency",
+];
+
 /// Every field of every family.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
 pub struct Event<'a, R> {
     #[serde(borrow, default, rename = "type")]
@@ -64,9 +90,39 @@ pub struct Event<'a, R> {
     #[serde(borrow, default)]
     name: Value<'a>,
     #[serde(default)]
-    revenue: R,
+    pub revenue: R,
     #[serde(borrow, default)]
     currency: Value<'a>,
+}
+
+impl<'a, R> Event<'a, R> {
+    /// Sets the field at a place in [`FIELDS`]; revenue is not set so.
+    pub fn set(&mut self, field: usize, value: Value<'a>) {
+        match field {
+            0 => self.kind = value,
+            1 => self.app = value,
+            2 => self.time = value,
+            3 => self.ids = value,
+            4 => self.ip = value,
+            5 => self.ua = value,
+            6 => self.device_model = value,
+            7 => self.os = value,
+            8 => self.os_version = value,
+            9 => self.click_id = value,
+            10 => self.spreadid = value,
+            11 => self.purpose = value,
+            12 => self.lookback_ms = value,
+            13 => self.site = value,
+            14 => self.params = value,
+            15 => self.event_id = value,
+            16 => self.install_begin_time = value,
+            17 => self.app_version = value,
+            18 => self.props = value,
+            19 => self.name = value,
+            21 => self.currency = value,
+            _ => {}
+        }
+    }
 }
 
 /// A decimal that is kept to the letter, as far as the format has letters.

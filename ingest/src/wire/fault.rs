@@ -36,11 +36,15 @@ impl Fault {
         Self { code: ErrorCode::BadValue, field: field.to_owned(), what, expected }
     }
 
-    /// With the field's place in the record, if the field is there.
+    /// With the field's place in the JSON, if the field is there.
     pub fn placed(self, record: &[u8]) -> DecodeError {
+        let place = place(record, &self.field).map(|byte| format!(" at byte {byte}"));
+        self.told(&place.unwrap_or_default())
+    }
+
+    /// `place` follows the field's name.
+    pub fn told(self, place: &str) -> DecodeError {
         let Self { code, field, what, expected } = self;
-        let place =
-            place(record, &field).map(|byte| format!(" at byte {byte}")).unwrap_or_default();
         let message = format!("{field}{place} is {what}; expected {expected}");
         DecodeError { code, field: Some(field), message }
     }

@@ -18,14 +18,19 @@ pub fn decode(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
+    event::build(event(record)?, topic, policy).map_err(|fault| fault.placed(record))
+}
+
+/// The fields of an event, borrowed.
+pub fn event<'a>(record: &'a [u8]) -> Result<Event<'a, impl Revenue + use<'a>>, DecodeError> {
     if record.trim_ascii_start().first() != Some(&b'{') {
         return Err(not_an_object(record));
     }
     // Checked as a whole, for fields that nobody reads are text too.
     let text = std::str::from_utf8(record).map_err(|error| not_utf8(&error))?;
-    let event: Event<'_, Option<&RawValue>> =
+    let event: Event<'a, Option<&'a RawValue>> =
         serde_json::from_str(text).map_err(|error| unreadable(record, &error))?;
-    event::build(event, topic, policy).map_err(|fault| fault.placed(record))
+    Ok(event)
 }
 
 /// Unread, because a number's text counts and not its value.

@@ -1,11 +1,13 @@
 //! What producers send, decoded: bytes → facts.
 
+pub mod avro;
 mod decimal;
 mod error;
 mod event;
 mod fault;
 mod field;
-mod json;
+pub mod framing;
+pub mod json;
 mod time;
 mod value;
 
@@ -15,6 +17,7 @@ mod tests;
 use attribution::event::Fact;
 use attribution::policy::Policy;
 
+pub use self::avro::Schema;
 pub use self::error::{DecodeError, ErrorCode};
 use crate::topic::TopicKind;
 
@@ -32,6 +35,19 @@ pub fn decode(
         return Err(too_large());
     }
     json::decode(value, topic, policy)
+}
+
+/// The same for an event in Avro, as its writer's schema has it.
+pub fn decode_avro(
+    datum: &[u8],
+    schema: &Schema,
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Fact, DecodeError> {
+    if datum.len() > EVENT_BYTES_MAX {
+        return Err(too_large());
+    }
+    avro::decode(datum, schema, topic, policy)
 }
 
 fn too_large() -> DecodeError {

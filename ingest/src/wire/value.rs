@@ -23,8 +23,10 @@ pub enum Value<'a> {
     /// With a fraction or an exponent, or beyond 64 bits.
     Float,
     Boolean,
+    /// What only Avro has.
+    Other(&'static str),
     List,
-    Object(Members),
+    Object(Box<Members>),
 }
 
 /// A text: borrowed, unless escapes had to be resolved.
@@ -40,6 +42,17 @@ pub struct Members {
     pub other: Option<(Box<str>, &'static str)>,
 }
 
+impl Members {
+    pub fn add(&mut self, key: &str, value: Value<'_>) {
+        match value {
+            Value::Text(text) => self.texts.push((key.into(), text.0.into())),
+            Value::Absent => {}
+            other if self.other.is_none() => self.other = Some((key.into(), other.described())),
+            _ => {}
+        }
+    }
+}
+
 impl Value<'_> {
     /// What stands there instead of what was expected.
     pub fn described(&self) -> &'static str {
@@ -50,6 +63,7 @@ impl Value<'_> {
             Self::Negative => "a negative number",
             Self::Float => "a number with a fraction or an exponent, or beyond 64 bits",
             Self::Boolean => "a boolean",
+            Self::Other(what) => what,
             Self::List => "an array",
             Self::Object(_) => "an object",
         }
@@ -131,15 +145,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value<'de>, A::Error> {
         let mut members = Members::default();
         while let Some((key, value)) = object.next_entry::<Text<'de>, Value<'de>>()? {
-            match value {
-                Value::Text(text) => members.texts.push((key.0.into(), text.0.into())),
-                Value::Absent => {}
-                other if members.other.is_none() => {
-                    members.other = Some((key.0.into(), other.described()));
-                }
-                _ => {}
-            }
+            members.add(&key.0, value);
         }
-        Ok(Value::Object(members))
+        Ok(Value::Object(members.into()))
     }
 }

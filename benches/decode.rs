@@ -1,0 +1,140 @@
+//! What decoding one event costs in Avro and in JSON, in instructions as valgrind counts them: the
+//! same on every machine and however busy it is.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
+
+// The binary's allocator is the library's: without a use of it, it would not be linked.
+use adtrail as _;
+
+use std::hint::black_box;
+use std::process::Command;
+use std::time::Instant;
+
+use attribution::event::{Fact, Pid};
+use attribution::policy::{AppPolicy, Policy};
+use ingest::TopicKind;
+use ingest::wire::{self, DecodeError, Schema};
+use serde_json::Value;
+
+const SCHEMA: &str = include_str!("../schemas/avro/click.avsc");
+const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-6f1e2b0a9d34","spreadid":70812,"time":1773144000000,"purpose":"ua","ids":{"oaid":"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},"ip":"203.0.113.97","ua":"Mozilla/5.0 (Linux; Android 14; MNA-AL00 Build/HUAWEIMNA-AL00; wv) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/114.0.5735.196 Mobile Safari/537.36","device_model":"MNA-AL00","os":"android","os_version":"14","site":"com.example.reader"}"#;
+/// Decoded in the longer of two counted runs; what both cost is not the decoding.
+const COUNTED: u64 = 20_000;
+const TIMED: u64 = 2_000_000;
+
+/// What is decoded, and how.
+struct Decoder {
+    json: &'static [u8],
+    avro: Vec<u8>,
+    schema: Schema,
+    policy: Policy,
+}
+
+impl Decoder {
+    fn new() -> Self {
+        let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
+        let schema = Schema::parse(SCHEMA).expect("a schema");
+        Self { json: CLICK.as_bytes(), avro: avro(), schema, policy }
+    }
+
+    /// To borrowed fields, or on to a fact with its identity.
+    fn decode(&self, format: &str, to: &str) {
+        let (json, avro) = (black_box(self.json), black_box(&self.avro));
+        let topic = Some(TopicKind::Clicks);
+        match (format, to) {
+            ("JSON", "fields") => drop(black_box(wire::json::event(json).expect("a good event"))),
+            ("Avro", "fields") => {
+                drop(black_box(wire::avro::event(avro, &self.schema).expect("a good event")));
+            }
+            ("JSON", _) => fact(wire::decode(json, topic, &self.policy)),
+            _ => fact(wire::decode_avro(avro, &self.schema, topic, &self.policy)),
+        }
+    }
+}
+
+fn fact(decoded: Result<Fact, DecodeError>) {
+    drop(black_box(decoded.expect("a good event")));
+}
+
+/// The click in Avro: the fields in the schema's order, those with null before string after which
+/// of the two they are.
+fn avro() -> Vec<u8> {
+    let json: Value = serde_json::from_str(CLICK).expect("JSON");
+    let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
+    let mut datum = Vec::new();
+    for field in schema["fields"].as_array().expect("fields") {
+        let value = &json[field["name"].as_str().expect("a name")];
+        if field["type"].is_array() {
+            long(&mut datum, i64::from(!value.is_null()));
+        }
+        match value {
+            Value::Number(number) => long(&mut datum, number.as_i64().expect("a whole number")),
+            Value::Object(members) => {
+                long(&mut datum, members.len() as i64);
+                for (key, value) in members {
+                    text(&mut datum, key);
+                    text(&mut datum, value.as_str().expect("text"));
+                }
+                long(&mut datum, 0);
+            }
+            Value::Null if field["type"]["type"] == "map" => long(&mut datum, 0),
+            Value::Null => {}
+            value => text(&mut datum, value.as_str().expect("text")),
+        }
+    }
+    datum
+}
+
+fn text(datum: &mut Vec<u8>, text: &str) {
+    long(datum, text.len() as i64);
+    datum.extend(text.as_bytes());
+}
+
+fn long(datum: &mut Vec<u8>, number: i64) {
+    let mut rest = ((number << 1) ^ (number >> 63)).cast_unsigned();
+    while rest >= 0x80 {
+        datum.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    datum.push(rest as u8);
+}
+
+/// Instructions of a run of this program that decodes so many events.
+fn instructions(format: &str, to: &str, count: u64) -> u64 {
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--count", format, to, &count.to_string()])
+        .output()
+        .expect("valgrind runs: apt-get install valgrind");
+    let said = String::from_utf8_lossy(&run.stderr);
+    let total = said.lines().find_map(|line| line.split("Collected : ").nth(1));
+    total.unwrap_or_else(|| panic!("no count: {said}")).trim().parse().expect("a number")
+}
+
+fn main() {
+    let decoder = Decoder::new();
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, counted, format, to, count] = &args[..]
+        && counted == "--count"
+    {
+        let count: u64 = count.parse().expect("a number");
+        (0..count).for_each(|_| decoder.decode(format, to));
+        return;
+    }
+    println!("one click: to borrowed fields, and to a fact with its identity\n");
+    println!("                 bytes  instructions  nanoseconds  of JSON's instructions");
+    for to in ["fields", "fact"] {
+        let mut first = None;
+        for format in ["JSON", "Avro"] {
+            let bytes = if format == "JSON" { decoder.json.len() } else { decoder.avro.len() };
+            let more = instructions(format, to, COUNTED) - instructions(format, to, 0);
+            let each = more as f64 / COUNTED as f64;
+            let start = Instant::now();
+            (0..TIMED).for_each(|_| decoder.decode(format, to));
+            let ns = start.elapsed().as_nanos() as f64 / TIMED as f64;
+            let share = each / *first.get_or_insert(each);
+            println!("{format} to {to:<6} {bytes:>9} {each:>13.0} {ns:>12.0} {share:>23.2}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The primitives of Avro's binary encoding.
+
+/// What is wrong with the bytes, in words for a dead letter.
+pub type Problem = &'static str;
+
+const ENDS: Problem = "the bytes end";
+
+/// Bytes that are not read yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Problem> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(ENDS)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub fn array<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], Problem> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(ENDS)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    /// A number in zigzag, seven bits a byte, the least first.
+    #[inline]
+    pub fn long(&mut self) -> Result<i64, Problem> {
+        // Lengths and branches, most of what there is to read.
+        if let [byte @ ..0x80, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Ok(zigzag(u64::from(*byte)));
+        }
+        self.longer()
+    }
+
+    fn longer(&mut self) -> Result<i64, Problem> {
+        let mut number = 0_u64;
+        for (place, byte) in self.0.iter().enumerate().take(10) {
+            number |= u64::from(byte & 0x7f) << (7 * place);
+            if byte & 0x80 == 0 {
+                if place == 9 && *byte > 1 {
+                    break;
+                }
+                self.0 = self.0.get(place + 1..).unwrap_or_default();
+                return Ok(zigzag(number));
+            }
+        }
+        Err(if self.0.len() < 10 { ENDS } else { "a number is beyond 64 bits" })
+    }
+
+    pub fn int(&mut self) -> Result<i32, Problem> {
+        i32::try_from(self.long()?).map_err(|_| "an int is beyond 32 bits")
+    }
+
+    /// What is counted in bytes, or in places.
+    pub fn count(&mut self) -> Result<usize, Problem> {
+        usize::try_from(self.long()?).map_err(|_| "a length is negative")
+    }
+
+    pub fn boolean(&mut self) -> Result<bool, Problem> {
+        match self.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [_] => Err("a boolean is neither 0 nor 1"),
+        }
+    }
+
+    pub fn blob(&mut self) -> Result<&'a [u8], Problem> {
+        let count = self.count()?;
+        self.take(count)
+    }
+
+    pub fn text(&mut self) -> Result<&'a str, Problem> {
+        std::str::from_utf8(self.blob()?).map_err(|_| "a string is not UTF-8")
+    }
+
+    /// How many elements the next block has, none at the end, and its bytes if they are counted.
+    pub fn block(&mut self) -> Result<(u64, Option<usize>), Problem> {
+        let count = self.long()?;
+        let bytes = if count < 0 { Some(self.count()?) } else { None };
+        Ok((count.unsigned_abs(), bytes))
+    }
+}
+
+fn zigzag(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(bytes: &[u8], expected: Result<i64, Problem>) {
+        assert_eq!(Bytes(bytes).long(), expected, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn numbers() {
+        check(&[0], Ok(0));
+        check(&[1], Ok(-1));
+        check(&[2], Ok(1));
+        check(&[0x7f], Ok(-64));
+        check(&[0x80, 1], Ok(64));
+        check(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Ok(i64::MAX));
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Ok(i64::MIN));
+        check(&[0x80, 0], Ok(0));
+        check(&[], Err(ENDS));
+        check(&[0x80], Err(ENDS));
+        check(&[0xff; 9], Err(ENDS));
+        check(&[0xff; 10], Err("a number is beyond 64 bits"));
+        let over = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
+        check(&over, Err("a number is beyond 64 bits"));
+        assert_eq!(Bytes(&[0xfe, 0xff, 0xff, 0xff, 0x0f]).int(), Ok(i32::MAX));
+        assert!(Bytes(&[0x80, 0x80, 0x80, 0x80, 0x10]).int().is_err());
+        assert!(Bytes(&[1]).count().is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! Reads values by a plan, borrowed from the bytes.
+
+use std::borrow::Cow;
+
+use num_bigint::BigInt;
+
+use super::super::EVENT_BYTES_MAX;
+use super::super::value::{Members, Text, Value};
+use super::bytes::{Bytes, Problem};
+use super::plan::{Field, Kind, KindId, Schema};
+
+/// How deep values may stand in each other.
+const DEPTH_MAX: u8 = 64;
+/// Digits of a decimal that are looked at; more are no amount of money.
+const DECIMAL_BYTES_MAX: usize = 32;
+
+const NO_BRANCH: Problem = "a union has no such branch";
+const UNION_IN_UNION: Problem = "a union holds a union";
+
+/// A decimal in any of the types that can hold one.
+#[derive(Debug)]
+pub enum Amount<'a> {
+    Text(Cow<'a, str>),
+    Other(Value<'a>),
+}
+
+impl Default for Amount<'_> {
+    fn default() -> Self {
+        Self::Text(Cow::Borrowed(""))
+    }
+}
+
+/// Reads one datum.
+pub struct Reader<'a, 's> {
+    schema: &'s Schema,
+    bytes: Bytes<'a>,
+    length: usize,
+    depth: u8,
+    /// Elements that may still come: those of no bytes would else have no end.
+    elements: u64,
+}
+
+impl<'a, 's> Reader<'a, 's> {
+    pub fn new(schema: &'s Schema, datum: &'a [u8]) -> Self {
+        let elements = EVENT_BYTES_MAX as u64;
+        Self { schema, bytes: Bytes(datum), length: datum.len(), depth: 0, elements }
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.bytes.0.is_empty()
+    }
+
+    /// Where it stands, for a message.
+    pub fn place(&self) -> String {
+        format!("at byte {} of {}", self.length - self.bytes.0.len(), self.length)
+    }
+
+    /// The record that the datum is: its fields, to be read one after the other.
+    pub fn record(&mut self) -> Result<&'s [Field], Problem> {
+        match self.chosen(self.schema.root)? {
+            Kind::Record(fields) => Ok(fields),
+            _ => Err("it is no record"),
+        }
+    }
+
+    #[inline]
+    pub fn value(&mut self, kind: KindId) -> Result<Value<'a>, Problem> {
+        match self.chosen(kind)? {
+            Kind::Null => Ok(Value::Absent),
+            Kind::String => self.bytes.text().map(text),
+            kind => self.other_value(kind),
+        }
+    }
+
+    /// One that is no text: most are.
+    fn other_value(&mut self, kind: &'s Kind) -> Result<Value<'a>, Problem> {
+        Ok(match kind {
+            Kind::Null | Kind::String | Kind::Union(_) => return Err(UNION_IN_UNION),
+            Kind::Boolean => self.bytes.boolean().map(|_| Value::Boolean)?,
+            Kind::Int => number(self.bytes.int()?.into()),
+            Kind::Long => number(self.bytes.long()?),
+            Kind::Timestamp(unit) => match number(self.bytes.long()?) {
+                Value::Unsigned(time) => Value::Unsigned(time / unit),
+                negative => negative,
+            },
+            Kind::OtherLong(what) => self.bytes.long().map(|_| Value::Other(what))?,
+            Kind::Float => self.bytes.array::<4>().map(|_| Value::Float)?,
+            Kind::Double => self.bytes.array::<8>().map(|_| Value::Float)?,
+            Kind::Decimal { size, .. } => {
+                self.unscaled(*size).map(|_| Value::Other("a decimal"))?
+            }
+            Kind::Bytes => self.bytes.blob().map(|_| Value::Other("bytes"))?,
+            Kind::Fixed(size) => self.bytes.take(*size).map(|_| Value::Other("bytes"))?,
+            Kind::Enum(symbols) => {
+                let place = self.bytes.count()?;
+                let symbol = symbols.get(place).ok_or("an enum has no such symbol")?;
+                Value::Text(Text(symbol.to_string().into()))
+            }
+            Kind::Array(items) => {
+                self.blocks(|reader| reader.deeper(|reader| reader.skip(*items)))?;
+                Value::List
+            }
+            Kind::Map(values) => {
+                let mut members = Members::default();
+                self.blocks(|reader| {
+                    let key = reader.bytes.text()?;
+                    let value = reader.deeper(|reader| reader.value(*values))?;
+                    members.add(key, value);
+                    Ok(())
+                })?;
+                Value::Object(members.into())
+            }
+            Kind::Record(fields) => {
+                let mut members = Members::default();
+                for field in fields {
+                    let value = self.deeper(|reader| reader.value(field.kind))?;
+                    members.add(&field.name, value);
+                }
+                Value::Object(members.into())
+            }
+        })
+    }
+
+    /// An amount of money: numbers by the shortest text that is this number, as 9.99.
+    pub fn amount(&mut self, kind: KindId) -> Result<Amount<'a>, Problem> {
+        let before = self.bytes;
+        Ok(match self.chosen(kind)? {
+            Kind::Null => Amount::default(),
+            Kind::String => Amount::Text(self.bytes.text()?.into()),
+            Kind::Int => Amount::Text(self.bytes.int()?.to_string().into()),
+            Kind::Long => Amount::Text(self.bytes.long()?.to_string().into()),
+            Kind::Float => Amount::Text(f32::from_le_bytes(self.bytes.array()?).to_string().into()),
+            Kind::Double => {
+                Amount::Text(f64::from_le_bytes(self.bytes.array()?).to_string().into())
+            }
+            Kind::Decimal { size, scale } => {
+                let unscaled = self.unscaled(*size)?;
+                Amount::Text(decimal(unscaled, *scale).into())
+            }
+            _ => {
+                self.bytes = before;
+                Amount::Other(self.value(kind)?)
+            }
+        })
+    }
+
+    pub fn skip(&mut self, kind: KindId) -> Result<(), Problem> {
+        match self.chosen(kind)? {
+            Kind::Null => {}
+            Kind::Boolean => self.bytes.boolean().map(drop)?,
+            Kind::Int => self.bytes.int().map(drop)?,
+            Kind::Long | Kind::Timestamp(_) | Kind::OtherLong(_) => self.bytes.long().map(drop)?,
+            Kind::Float => self.bytes.array::<4>().map(drop)?,
+            Kind::Double => self.bytes.array::<8>().map(drop)?,
+            Kind::Decimal { size, .. } => self.unscaled(*size).map(drop)?,
+            Kind::Bytes => self.bytes.blob().map(drop)?,
+            // What nobody reads is text too.
+            Kind::String => self.bytes.text().map(drop)?,
+            Kind::Fixed(size) => self.bytes.take(*size).map(drop)?,
+            Kind::Enum(symbols) => {
+                let place = self.bytes.count()?;
+                symbols.get(place).ok_or("an enum has no such symbol")?;
+            }
+            Kind::Array(items) => {
+                self.blocks(|reader| reader.deeper(|reader| reader.skip(*items)))?;
+            }
+            Kind::Map(values) => self.blocks(|reader| {
+                reader.bytes.text()?;
+                reader.deeper(|reader| reader.skip(*values))
+            })?,
+            Kind::Record(fields) => {
+                for field in fields {
+                    self.deeper(|reader| reader.skip(field.kind))?;
+                }
+            }
+            Kind::Union(_) => return Err(UNION_IN_UNION),
+        }
+        Ok(())
+    }
+
+    /// The kind, of a union the one that is there.
+    #[inline]
+    fn chosen(&mut self, kind: KindId) -> Result<&'s Kind, Problem> {
+        match self.schema.kind(kind) {
+            Kind::Union(branches) => {
+                let branch = branches.get(self.bytes.count()?);
+                Ok(self.schema.kind(*branch.ok_or(NO_BRANCH)?))
+            }
+            kind => Ok(kind),
+        }
+    }
+
+    fn unscaled(&mut self, size: Option<usize>) -> Result<&'a [u8], Problem> {
+        match size {
+            Some(size) => self.bytes.take(size),
+            None => self.bytes.blob(),
+        }
+    }
+
+    /// Reads the elements of an array or of a map.
+    fn blocks(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        loop {
+            let (count, bytes) = self.bytes.block()?;
+            if count == 0 {
+                return Ok(());
+            }
+            let rest = self.elements.checked_sub(count);
+            self.elements = rest.ok_or("it has more elements than an event may have bytes")?;
+            let before = self.bytes.0.len();
+            for _ in 0..count {
+                one(self)?;
+            }
+            if bytes.is_some_and(|bytes| before - self.bytes.0.len() != bytes) {
+                return Err("a block is not as long as it says");
+            }
+        }
+    }
+
+    fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        if self.depth >= DEPTH_MAX {
+            return Err("it is deeper than 64 levels");
+        }
+        self.depth += 1;
+        let outcome = read(self);
+        self.depth -= 1;
+        outcome
+    }
+}
+
+fn number<'a>(number: i64) -> Value<'a> {
+    u64::try_from(number).map_or(Value::Negative, Value::Unsigned)
+}
+
+fn text(text: &str) -> Value<'_> {
+    Value::Text(Text(text.into()))
+}
+
+/// The text of a decimal with so many digits after its point.
+fn decimal(unscaled: &[u8], scale: usize) -> String {
+    if unscaled.len() > DECIMAL_BYTES_MAX || scale > 2 * DECIMAL_BYTES_MAX {
+        return "too long".to_owned();
+    }
+    let number = BigInt::from_signed_bytes_be(unscaled);
+    let sign = if number.sign() == num_bigint::Sign::Minus { "-" } else { "" };
+    let digits = format!("{:0>1$}", number.magnitude().to_string(), scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn decimals() {
+        assert_eq!(decimal(&[], 0), "0");
+        assert_eq!(decimal(&[0], 2), "0.00");
+        assert_eq!(decimal(&[5], 2), "0.05");
+        assert_eq!(decimal(&[0xff], 2), "-0.01");
+        assert_eq!(decimal(&[0x03, 0xde], 2), "9.90");
+        assert_eq!(decimal(&[0x80], 0), "-128");
+        assert_eq!(decimal(&[0x7f; 16], 10).len(), 40);
+    }
+}

@@ -1,0 +1,132 @@
+//! How a record's value is framed: which schema its bytes were written with.
+//!
+//! Told by content, as the stock serializers do: a header that names the schema by its GUID, or a
+//! first byte that says what names it. JSON begins with neither.
+
+use std::fmt;
+
+use super::{DecodeError, ErrorCode};
+
+/// The header in which a schema is named where the value is bare.
+pub const HEADER: &str = "__value_schema_id";
+/// Followed by an id, 4 bytes, the greatest first.
+const ID: u8 = 0;
+/// Followed by a GUID.
+const GUID: u8 = 1;
+
+/// What a record names its writer's schema by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SchemaKey {
+    Id(u32),
+    Guid([u8; 16]),
+}
+
+/// A value, and what names its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framed<'a> {
+    /// No frame: JSON.
+    Bare(&'a [u8]),
+    Named(SchemaKey, &'a [u8]),
+}
+
+/// Takes the frame off; `header` is what [`HEADER`] holds.
+pub fn unframed<'a>(value: &'a [u8], header: Option<&[u8]>) -> Result<Framed<'a>, DecodeError> {
+    if let Some(header) = header {
+        let (key, rest) = key(header)?.ok_or_else(|| bad(&format!("{HEADER} begins otherwise")))?;
+        return if rest.is_empty() {
+            Ok(Framed::Named(key, value))
+        } else {
+            Err(bad(&format!("{HEADER} is too long")))
+        };
+    }
+    Ok(key(value)?.map_or(Framed::Bare(value), |(key, datum)| Framed::Named(key, datum)))
+}
+
+fn key(bytes: &[u8]) -> Result<Option<(SchemaKey, &[u8])>, DecodeError> {
+    match bytes {
+        [ID, rest @ ..] => match rest.split_first_chunk() {
+            Some((id, rest)) => Ok(Some((SchemaKey::Id(u32::from_be_bytes(*id)), rest))),
+            None => Err(bad("it ends within the id")),
+        },
+        [GUID, rest @ ..] => match rest.split_first_chunk() {
+            Some((guid, rest)) => Ok(Some((SchemaKey::Guid(*guid), rest))),
+            None => Err(bad("it ends within the GUID")),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn bad(problem: &str) -> DecodeError {
+    let message = format!(
+        "the frame is not whole: {problem}; expected a byte 0 and an id of 4 bytes, or a byte 1 \
+         and a GUID of 16 bytes"
+    );
+    DecodeError { code: ErrorCode::NotAvro, field: None, message }
+}
+
+impl fmt::Display for SchemaKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "id {id}"),
+            Self::Guid(guid) => {
+                f.write_str("guid ")?;
+                for (place, byte) in guid.iter().enumerate() {
+                    let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
+                    write!(f, "{dash}{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID_7: SchemaKey = SchemaKey::Id(7);
+
+    #[track_caller]
+    fn check(value: &[u8], header: Option<&[u8]>, expected: Option<Framed<'_>>) {
+        let found = unframed(value, header);
+        match expected {
+            Some(expected) => assert_eq!(found, Ok(expected)),
+            None => assert_eq!(found.map_err(|error| error.code), Err(ErrorCode::NotAvro)),
+        }
+    }
+
+    #[test]
+    fn frames() {
+        let guid = *b"0123456789abcdef";
+        let framed = [&[GUID][..], &guid, b"datum"].concat();
+        check(b"{}", None, Some(Framed::Bare(b"{}")));
+        check(b"", None, Some(Framed::Bare(b"")));
+        check(b"\x02", None, Some(Framed::Bare(b"\x02")));
+        check(b"\0\0\0\0\x07datum", None, Some(Framed::Named(ID_7, b"datum")));
+        check(b"\0\xff\xff\xff\xff", None, Some(Framed::Named(SchemaKey::Id(u32::MAX), b"")));
+        check(b"\0\0\0\0", None, None);
+        check(b"\0", None, None);
+        check(&framed, None, Some(Framed::Named(SchemaKey::Guid(guid), b"datum")));
+        check(&framed[..16], None, None);
+    }
+
+    #[test]
+    fn headers() {
+        let guid = *b"0123456789abcdef";
+        let header = [&[GUID][..], &guid].concat();
+        let named = Framed::Named(SchemaKey::Guid(guid), b"\0datum");
+        check(b"\0datum", Some(&header), Some(named));
+        check(b"{}", Some(b"\0\0\0\0\x07"), Some(Framed::Named(ID_7, b"{}")));
+        check(b"{}", Some(b""), None);
+        check(b"{}", Some(&header[..16]), None);
+        check(b"{}", Some(&[&header[..], b"x"].concat()), None);
+        check(b"{}", Some(b"7"), None);
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(ID_7.to_string(), "id 7");
+        let guid = SchemaKey::Guid(std::array::from_fn(|place| place as u8));
+        assert_eq!(guid.to_string(), "guid 00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+}

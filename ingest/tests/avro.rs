@@ -1,0 +1,322 @@
+//! Avro events against an encoder of another make, and against its rules for schemas that grew.
+#![cfg(test)]
+
+#[path = "avro/evolve.rs"]
+mod evolve;
+
+use adtrail_ingest::TopicKind;
+use adtrail_ingest::wire::{self, DecodeError, ErrorCode, Schema};
+use apache_avro::reader::datum::GenericDatumReader;
+use apache_avro::types::Value as Datum;
+use apache_avro::writer::datum::GenericDatumWriter;
+use attribution::event::{Fact, Pid};
+use attribution::policy::{AppPolicy, Policy};
+use fastrand::Rng;
+use serde_json::{Value as Json, json};
+
+const SCHEMAS: [&str; 3] = [
+    include_str!("../../schemas/avro/click.avsc"),
+    include_str!("../../schemas/avro/activation.avsc"),
+    include_str!("../../schemas/avro/effect.avsc"),
+];
+
+fn policy() -> Policy {
+    Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![])
+}
+
+fn parsed(schema: &Json) -> apache_avro::Schema {
+    apache_avro::Schema::parse(schema).expect("a schema")
+}
+
+fn encoded(schema: &Json, datum: Datum) -> Vec<u8> {
+    let schema = parsed(schema);
+    let writer = GenericDatumWriter::builder(&schema).build().expect("a writer");
+    writer.write_value_to_vec(datum).expect("a record of the schema")
+}
+
+/// Read from the topic of the family.
+fn decoded_on(family: usize, schema: &Json, datum: &[u8]) -> Result<Fact, DecodeError> {
+    let schema = Schema::parse(&schema.to_string()).expect("a usable schema");
+    wire::decode_avro(datum, &schema, Some(TopicKind::ALL[family]), &policy())
+}
+
+fn decoded(schema: &Json, datum: &[u8]) -> Result<Fact, DecodeError> {
+    let schema = Schema::parse(&schema.to_string()).expect("a usable schema");
+    wire::decode_avro(datum, &schema, None, &policy())
+}
+
+/// As the same event in JSON is read.
+fn from_json(event: &Json) -> Result<Fact, DecodeError> {
+    wire::decode(event.to_string().as_bytes(), None, &policy())
+}
+
+fn schemas() -> [Json; 3] {
+    SCHEMAS.map(|text| serde_json::from_str(text).expect("JSON"))
+}
+
+/// One event of each schema, with every field.
+fn events() -> [Json; 3] {
+    let with = |fields: Json| {
+        let mut event = json!({"app": "app-x", "time": 1_773_144_000_000_u64, "ip": "203.0.113.9",
+            "ua": "Mozilla", "device_model": "P60", "os": "android", "os_version": "14",
+            "ids": {"oaid": "o-1", "imei_md5": "ab"}});
+        let fields = fields.as_object().expect("an object").clone();
+        event.as_object_mut().expect("an object").extend(fields);
+        event
+    };
+    [
+        with(json!({"type": "impression", "click_id": "c-1", "spreadid": 4_294_967_295_u32,
+            "purpose": "retargeting", "lookback_ms": 604_800_000, "site": "s",
+            "params": {"sub1": "x"}})),
+        with(json!({"type": "activation", "event_id": "a-1", "click_id": "c-1",
+            "install_begin_time": 1_773_143_990_000_u64, "app_version": "1.2",
+            "props": {"store": "huawei"}})),
+        with(json!({"type": "effect", "event_id": "e-1", "name": "purchase", "revenue": "9.90",
+            "currency": "CNY", "app_version": "1.2", "props": {"level": "3"}})),
+    ]
+}
+
+/// The published schema of a family with another type for a field, and the event with that value.
+fn with_field(family: usize, name: &str, schema: Json, value: Datum) -> (Json, Vec<u8>) {
+    let (mut writer, event) = (schemas()[family].clone(), &events()[family]);
+    let Datum::Record(mut record) = evolve::datum(&writer, event) else { panic!("a record") };
+    record.iter_mut().find(|(key, _)| key == name).expect("the field").1 = value;
+    let fields = writer["fields"].as_array_mut().expect("fields");
+    let field = fields.iter_mut().find(|field| field["name"] == name).expect("the field");
+    *field = json!({"name": name, "type": schema});
+    let datum = encoded(&writer, Datum::Record(record));
+    (writer, datum)
+}
+
+/// What a field of another type means, as JSON, or why it is refused.
+#[track_caller]
+fn check(family: usize, name: &str, schema: Json, value: Datum, expected: Result<Json, ErrorCode>) {
+    let (writer, datum) = with_field(family, name, schema, value);
+    let found = decoded(&writer, &datum);
+    match expected {
+        Ok(value) => {
+            let mut event = events()[family].clone();
+            event[name] = value;
+            assert_eq!(found, from_json(&event));
+        }
+        Err(code) => {
+            let error = found.expect_err("refused");
+            assert_eq!((error.code, error.field.as_deref()), (code, Some(name)), "{error}");
+        }
+    }
+}
+
+fn text(text: &str) -> Datum {
+    Datum::String(text.to_owned())
+}
+
+#[test]
+fn events_of_the_published_schemas_are_those_of_the_json() {
+    for (schema, event) in schemas().iter().zip(events()) {
+        let fact = decoded(schema, &encoded(schema, evolve::datum(schema, &event)));
+        assert!(fact.is_ok(), "{fact:?}");
+        assert_eq!(fact, from_json(&event));
+    }
+}
+
+#[test]
+fn what_breaks_off_or_goes_on_is_refused() {
+    for (schema, event) in schemas().iter().zip(events()) {
+        let whole = encoded(schema, evolve::datum(schema, &event));
+        for end in 0..whole.len() {
+            let error = decoded(schema, &whole[..end]).expect_err("broken off");
+            assert_eq!(error.code, ErrorCode::NotAvro, "{end} of {}: {error}", whole.len());
+            assert!(error.field.is_some(), "{end}: {error}");
+        }
+        let longer = [&whole[..], &[0]].concat();
+        let error = decoded(schema, &longer).expect_err("bytes follow");
+        assert_eq!((error.code, error.field), (ErrorCode::NotAvro, None));
+    }
+}
+
+/// By Avro's own resolution to the published schema, and then as JSON.
+fn resolved(writer: &Json, published: &Json, datum: &[u8]) -> Json {
+    let (writer, reader) = (parsed(writer), parsed(published));
+    let resolving = GenericDatumReader::builder(&writer).reader_schema(&reader).build();
+    let value = resolving.expect("a reader").read_value(&mut &*datum).expect("it resolves");
+    Json::try_from(value).expect("JSON")
+}
+
+#[test]
+fn schemas_that_grew_are_resolved_as_avro_says() {
+    let count = std::env::var("AVRO_CASES").ok().and_then(|count| count.parse().ok());
+    let count: u64 = count.unwrap_or(300);
+    let mut facts = 0;
+    for seed in 0..count {
+        let mut rng = Rng::with_seed(seed);
+        let family = rng.usize(..3);
+        let (published, event) = (&schemas()[family], &events()[family]);
+        let evolve::Evolved { schema, datum } = evolve::evolved(published, event, &mut rng);
+        let datum = encoded(&schema, datum);
+        let expected = from_json(&resolved(&schema, published, &datum));
+        facts += u32::from(expected.is_ok());
+        let what = |error: DecodeError| (error.code, error.field);
+        let found = decoded_on(family, &schema, &datum).map_err(what);
+        assert_eq!(found, expected.map_err(what), "seed {seed}: {schema}");
+        for end in 0..datum.len() {
+            let error = decoded(&schema, &datum[..end]).expect_err("broken off");
+            assert_eq!(error.code, ErrorCode::NotAvro, "seed {seed}, {end}: {error}");
+        }
+    }
+    assert!(u64::from(facts) > count / 10 * 9, "{facts} of {count} are events");
+}
+
+#[test]
+fn a_field_goes_by_our_name_if_that_is_an_alias_of_it() {
+    #[track_caller]
+    fn check(aliases: &[(&str, &[&str])], expected: &str) {
+        let mut writer = schemas()[1].clone();
+        let fields = writer["fields"].as_array_mut().expect("fields");
+        fields.retain(|field| field["name"] != "click_id");
+        let mut event = events()[1].clone();
+        for (name, aliases) in aliases {
+            fields.push(json!({"name": name, "type": "string", "aliases": aliases}));
+            event[name] = json!(name);
+        }
+        let mut plain = writer.clone();
+        for field in plain["fields"].as_array_mut().expect("fields") {
+            field.as_object_mut().expect("a field").remove("aliases");
+        }
+        let datum = encoded(&plain, evolve::datum(&plain, &event));
+        let Ok(Fact::Activation(fact)) = decoded(&writer, &datum) else { panic!("an activation") };
+        assert_eq!(&*fact.click_id, expected);
+    }
+    check(&[("referrer", &[])], "");
+    check(&[("referrer", &["other", "click_id"])], "referrer");
+    check(&[("click_id", &["other"])], "click_id");
+    check(&[("referrer", &["click_id"]), ("click_id", &[])], "click_id");
+    check(&[("click_id", &["event_id"]), ("referrer", &["click_id"])], "click_id");
+    check(&[("one", &["click_id"]), ("two", &["click_id"])], "one");
+}
+
+#[test]
+fn times_in_every_unit() {
+    let long = |unit: &str| json!({"type": "long", "logicalType": unit});
+    let ms = 1_773_144_000_123_i64;
+    for (name, family) in [("time", 0), ("install_begin_time", 1)] {
+        let check = |schema, value, expected| check(family, name, schema, value, expected);
+        check(json!("long"), Datum::Long(ms), Ok(json!(ms)));
+        check(long("timestamp-millis"), Datum::TimestampMillis(ms), Ok(json!(ms)));
+        check(long("timestamp-micros"), Datum::TimestampMicros(ms * 1_000 + 999), Ok(json!(ms)));
+        check(long("timestamp-nanos"), Datum::TimestampNanos(ms * 1_000_000 + 1), Ok(json!(ms)));
+        check(long("timestamp-micros"), Datum::TimestampMicros(-1), Err(ErrorCode::BadTime));
+        check(json!("int"), Datum::Int(5), Ok(json!(5)));
+        let rfc3339 = "2026-03-10T12:00:00.123Z";
+        check(json!("string"), text(rfc3339), Ok(json!(rfc3339)));
+        let union = json!(["null", "string", {"type": "long", "logicalType": "timestamp-micros"}]);
+        let micros = Datum::Union(2, Box::new(Datum::TimestampMicros(ms * 1_000)));
+        check(union, micros, Ok(json!(ms)));
+        check(json!("double"), Datum::Double(5.0), Err(ErrorCode::WrongType));
+        check(json!("bytes"), Datum::Bytes(vec![5]), Err(ErrorCode::WrongType));
+        let local = Datum::LocalTimestampMillis(ms);
+        check(long("local-timestamp-millis"), local, Err(ErrorCode::WrongType));
+        let date = json!({"type": "int", "logicalType": "date"});
+        check(date, Datum::Date(20_000), Err(ErrorCode::WrongType));
+    }
+}
+
+#[test]
+fn revenue_in_every_type() {
+    let check = |schema, value, expected| check(2, "revenue", schema, value, expected);
+    let decimal = json!({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2});
+    let cents = |cents: i64| Datum::Decimal(cents.to_be_bytes().into());
+    check(decimal.clone(), cents(990), Ok(json!("9.90")));
+    check(decimal, cents(-1), Ok(json!("-0.01")));
+    check(json!("string"), text("9.90"), Ok(json!("9.90")));
+    check(json!("string"), text("9,90"), Err(ErrorCode::BadValue));
+    check(json!("long"), Datum::Long(i64::MIN), Ok(json!("-9223372036854775808")));
+    check(json!("int"), Datum::Int(-7), Ok(json!("-7")));
+    check(json!("double"), Datum::Double(9.99), Ok(json!("9.99")));
+    check(json!("float"), Datum::Float(9.99), Ok(json!("9.99")));
+    check(json!("double"), Datum::Double(1e300), Err(ErrorCode::BadValue));
+    check(json!("double"), Datum::Double(f64::NAN), Err(ErrorCode::BadValue));
+    check(json!("boolean"), Datum::Boolean(true), Err(ErrorCode::WrongType));
+    check(json!("bytes"), Datum::Bytes(b"9.99".into()), Err(ErrorCode::WrongType));
+    let list = json!({"type": "array", "items": "string"});
+    check(list, Datum::Array(vec![text("1")]), Err(ErrorCode::WrongType));
+    let map = json!({"type": "map", "values": "string"});
+    check(map, Datum::Map([("1".into(), text("1"))].into()), Err(ErrorCode::WrongType));
+}
+
+#[test]
+fn other_fields_in_other_types() {
+    let check = |name, schema, value, expected| check(0, name, schema, value, expected);
+    let purpose = json!({"type": "enum", "name": "P", "symbols": ["ua", "retargeting"]});
+    check("purpose", purpose, Datum::Enum(1, "retargeting".into()), Ok(json!("retargeting")));
+    let ids = json!({"type": "record", "name": "Ids", "fields": [
+        {"name": "oaid", "type": ["null", "string"]}, {"name": "imei", "type": ["null", "string"]}]});
+    let null = Datum::Union(0, Box::new(Datum::Null));
+    let oaid = Datum::Union(1, Box::new(text("o-2")));
+    let record = Datum::Record(vec![("oaid".into(), oaid), ("imei".into(), null)]);
+    check("ids", ids, record, Ok(json!({"oaid": "o-2"})));
+    check("spreadid", json!("int"), Datum::Int(7), Ok(json!(7)));
+    check("spreadid", json!("int"), Datum::Int(-7), Err(ErrorCode::BadValue));
+    check("spreadid", json!("string"), text("7"), Err(ErrorCode::WrongType));
+    check("app", json!("bytes"), Datum::Bytes(b"app-x".into()), Err(ErrorCode::WrongType));
+    check("ip", json!("null"), Datum::Null, Ok(Json::Null));
+    let numbers = json!({"type": "map", "values": "long"});
+    let levels = Datum::Map([("level".into(), Datum::Long(3))].into());
+    let (writer, datum) = with_field(0, "params", numbers, levels);
+    let error = decoded(&writer, &datum).expect_err("a number");
+    let found = (error.code, error.field.as_deref());
+    assert_eq!(found, (ErrorCode::WrongType, Some("params.level")));
+}
+
+#[test]
+fn a_union_of_records_is_read_by_the_one_that_is_there() {
+    let union = Json::Array([vec![json!("null")], schemas().to_vec()].concat());
+    for (place, (schema, event)) in (1..).zip(schemas().iter().zip(events())) {
+        let datum = Datum::Union(place, Box::new(evolve::datum(schema, &event)));
+        assert_eq!(decoded(&union, &encoded(&union, datum)), from_json(&event));
+    }
+    let null = encoded(&union, Datum::Union(0, Box::new(Datum::Null)));
+    assert_eq!(decoded(&union, &null).expect_err("no record").code, ErrorCode::NotAvro);
+}
+
+#[test]
+fn schemas_that_can_not_be_used_say_why() {
+    #[track_caller]
+    fn check(schema: &str, expected: &str) {
+        let error = Schema::parse(schema).expect_err("refused");
+        assert!(error.contains(expected), "{error}");
+    }
+    let click = |fields: &str| format!(r#"{{"type":"record","name":"C","fields":[{fields}]}}"#);
+    check("", "no JSON");
+    check("{", "no JSON");
+    check("\"string\"", "no record");
+    check("[\"null\", \"string\"]", "no record");
+    check("{\"type\": \"record\"}", "no Avro schema");
+    check(&click(r#"{"name": "a", "type": "b"}"#), "no Avro schema");
+    check(&click(r#"{"name": "a", "type": "int"}, {"name": "a"}"#), "no Avro schema");
+    check(&format!("{}{}{}", "[".repeat(200), "\"int\"", "]".repeat(200)), "no JSON");
+}
+
+/// A record may hold one of its own kind, as a list does.
+#[test]
+fn recursion_is_bounded() {
+    let schema = json!({"type": "record", "name": "C", "fields": [
+        {"name": "app", "type": "string"}, {"name": "more", "type": ["null", "C"]}]});
+    let datum = [&[2, b'x', 2].repeat(100_000)[..], &[2, b'x', 0]].concat();
+    let error = decoded(&schema, &datum).expect_err("too deep");
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("more")));
+}
+
+#[test]
+fn a_record_that_always_holds_itself_has_no_event() {
+    let schema = json!({"type": "record", "name": "C", "fields": [{"name": "ids", "type": "C"}]});
+    let error = decoded(&schema, b"").expect_err("endless");
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("ids")));
+}
+
+#[test]
+fn elements_of_no_bytes_are_bounded() {
+    let schema = json!({"type": "record", "name": "C", "fields": [
+        {"name": "many", "type": {"type": "array", "items": "null"}}]});
+    let error = decoded(&schema, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]).expect_err("too many");
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("many")));
+}

@@ -1,0 +1,148 @@
+//! Random schemas that grew out of the published ones, each with a random event in it.
+
+use apache_avro::types::Value as Datum;
+use fastrand::Rng;
+use serde_json::{Value as Json, json};
+
+/// What a producer of another version writes.
+pub struct Evolved {
+    pub schema: Json,
+    pub datum: Datum,
+}
+
+/// A schema from which Avro's rules lead to the published one, and an event of it.
+pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
+    let mut fields: Vec<(Json, Datum)> = Vec::new();
+    for field in published["fields"].as_array().expect("fields") {
+        let name = field["name"].as_str().expect("a name");
+        if field.get("default").is_some() && rng.u8(..4) == 0 {
+            continue;
+        }
+        let is_null = event[name].is_null() || rng.u8(..5) == 0;
+        let (schema, datum) = widened(&field["type"], &event[name], is_null, rng);
+        fields.push((json!({"name": name, "type": schema, "doc": "another"}), datum));
+    }
+    for number in 0..rng.usize(..5) {
+        let (schema, datum) = other(&format!("Extra{number}"), 3, rng);
+        fields.push((json!({"name": format!("extra_{number}"), "type": schema}), datum));
+    }
+    rng.shuffle(&mut fields);
+    let name_of = |field: &Json| field["name"].as_str().expect("a name").to_owned();
+    let datum = fields.iter().map(|(field, datum)| (name_of(field), datum.clone())).collect();
+    let schemas: Vec<Json> = fields.into_iter().map(|(field, _)| field).collect();
+    let name = published["name"].clone();
+    let schema = json!({"type": "record", "name": name, "namespace": "adtrail", "fields": schemas});
+    Evolved { schema, datum: Datum::Record(datum) }
+}
+
+/// A type that the published one can be read from, and the value in it.
+fn widened(published: &Json, value: &Json, is_null: bool, rng: &mut Rng) -> (Json, Datum) {
+    let (base, is_optional) = match published {
+        Json::Array(branches) => (&branches[1], true),
+        one => (one, false),
+    };
+    let is_null = is_null && is_optional;
+    let (base, datum) = narrowed(base, value, rng);
+    if !is_null && rng.bool() {
+        return (base, datum);
+    }
+    let mut branches = vec![base, json!("null")];
+    for wider in ["boolean", "double", "bytes"] {
+        if rng.u8(..4) == 0 {
+            branches.push(json!(wider));
+        }
+    }
+    let chosen = branches[usize::from(is_null)].clone();
+    rng.shuffle(&mut branches);
+    let place = branches.iter().position(|branch| *branch == chosen).expect("it is there");
+    let datum = if is_null { Datum::Null } else { datum };
+    (Json::Array(branches), Datum::Union(place as u32, Box::new(datum)))
+}
+
+/// The type, or one that is promoted to it.
+fn narrowed(base: &Json, value: &Json, rng: &mut Rng) -> (Json, Datum) {
+    if base["type"] == "map" {
+        let texts = value.as_object().into_iter().flatten();
+        let texts = texts.map(|(key, text)| (key.clone(), string(text)));
+        return (base.clone(), Datum::Map(texts.collect()));
+    }
+    if *base == "string" {
+        return (json!("string"), string(value));
+    }
+    let number = value.as_i64().unwrap_or_default();
+    match i32::try_from(number) {
+        Ok(number) if rng.bool() => (json!("int"), Datum::Int(number)),
+        _ => (json!("long"), Datum::Long(number)),
+    }
+}
+
+fn string(value: &Json) -> Datum {
+    Datum::String(value.as_str().unwrap_or_default().to_owned())
+}
+
+/// Any type, with a value of it, for a field that nobody reads.
+fn other(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
+    let kinds = if depth == 0 { 9 } else { 13 };
+    match rng.u8(..kinds) {
+        0 => (json!("null"), Datum::Null),
+        1 => (json!("boolean"), Datum::Boolean(rng.bool())),
+        2 => (json!("int"), Datum::Int(rng.i32(..))),
+        3 => (json!("long"), Datum::Long(rng.i64(..))),
+        4 => (json!("float"), Datum::Float(rng.f32())),
+        5 => (json!("double"), Datum::Double(rng.f64())),
+        6 => (json!("bytes"), Datum::Bytes((0..rng.u8(..200)).collect())),
+        7 => {
+            let symbols = ["A", "B", "C"];
+            let chosen = rng.usize(..3);
+            let schema = json!({"type": "enum", "name": name, "symbols": symbols});
+            (schema, Datum::Enum(chosen as u32, symbols[chosen].to_owned()))
+        }
+        8 => (json!({"type": "fixed", "name": name, "size": 5}), Datum::Fixed(5, vec![7; 5])),
+        9 => {
+            let (schema, datum) = other(&format!("{name}I"), depth - 1, rng);
+            let items = Datum::Array(vec![datum; rng.usize(..4)]);
+            (json!({"type": "array", "items": schema}), items)
+        }
+        10 => {
+            let (schema, datum) = other(&format!("{name}V"), depth - 1, rng);
+            let values = (0..rng.u8(..4)).map(|key| (key.to_string(), datum.clone()));
+            let values = Datum::Map(values.collect());
+            (json!({"type": "map", "values": schema}), values)
+        }
+        11 => {
+            let (schema, datum) = other(&format!("{name}F"), depth - 1, rng);
+            let fields = json!([{"name": "time", "type": schema}]);
+            let schema = json!({"type": "record", "name": name, "fields": fields});
+            (schema, Datum::Record(vec![("time".into(), datum)]))
+        }
+        _ => {
+            let union = json!(["null", "string"]);
+            (union, Datum::Union(1, Box::new(Datum::String("é".repeat(rng.usize(..90))))))
+        }
+    }
+}
+
+/// The fields of an event as a record of a published schema.
+pub fn datum(published: &Json, event: &Json) -> Datum {
+    let fields = published["fields"].as_array().expect("fields").iter().map(|field| {
+        let name = field["name"].as_str().expect("a name");
+        (name.to_owned(), field_datum(&field["type"], &event[name]))
+    });
+    Datum::Record(fields.collect())
+}
+
+fn field_datum(schema: &Json, value: &Json) -> Datum {
+    match schema {
+        Json::Array(_) if value.is_null() => Datum::Union(0, Box::new(Datum::Null)),
+        Json::Array(branches) => Datum::Union(1, Box::new(field_datum(&branches[1], value))),
+        _ if schema["type"] == "map" => {
+            let texts = value.as_object().into_iter().flatten();
+            Datum::Map(texts.map(|(key, text)| (key.clone(), string(text))).collect())
+        }
+        _ if *schema == "string" => string(value),
+        _ if schema["logicalType"] == "timestamp-millis" => {
+            Datum::TimestampMillis(value.as_i64().unwrap_or_default())
+        }
+        _ => Datum::Long(value.as_i64().unwrap_or_default()),
+    }
+}
