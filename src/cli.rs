@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 /// Ad attribution that you can check: clicks, activations and effects come in from Kafka, each
 /// activation is credited to the ad that caused it, and the rows are downloaded as CSV.
@@ -44,6 +47,26 @@ pub enum Command {
     /// Lines that are no events are named on standard error and left out. The rows of all others
     /// are written; then the command ends with 1, so that a script can tell.
     Replay(Replay),
+    /// Show what a topic holds, a line of JSON for each record, decoded as the service does
+    ///
+    /// Each line has partition, offset, time (the broker's, in UTC), key, schema and event; what
+    /// the service would not take has error (code, field, message) and its value, a dead letter
+    /// what was noted of it. Bytes that are no UTF-8 text are {"base64": …}. All partitions are
+    /// read, each in order, up to the end that the topic has now. Nothing is changed in Kafka.
+    Peek(Peek),
+    /// Send the dead letters of a topic again to where they came from, each once
+    ///
+    /// TOPIC is read from its beginning to the end that it has now. Each letter goes to the topic
+    /// that it came from, with key, value and headers as they were. What was sent is noted in
+    /// TOPIC.replayed, in the same transaction: a second run sends only what came since or was not
+    /// chosen, also after this one was killed.
+    ///
+    /// On standard output is CSV, a line for each code and topic: code, topic, letters, sent (with
+    /// --dry-run would_send), sent_before, repeated (second letters of one record), filtered, left
+    /// (they are no letters of a configured topic; without code and topic). The command ends with
+    /// 1 if Kafka does not take them all.
+    #[command(name = "replay-dlq")]
+    ReplayDlq(ReplayDlq),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),
     /// Run the cases of the attribution contract on adtrail or on any other engine
@@ -167,6 +190,51 @@ pub struct Replay {
 }
 
 #[derive(Debug, Args)]
+pub struct Peek {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Any topic: of events, of dead letters, or another
+    #[arg(value_name = "TOPIC")]
+    pub topic: String,
+
+    /// Only what is produced from now on; waits for it until interrupted
+    #[arg(long, conflicts_with = "from_time")]
+    pub at_end: bool,
+
+    /// Only what the broker received then or later: an RFC 3339 instant, or a date or date-time in
+    /// UTC
+    #[arg(long, value_name = "TIME", value_parser = instant_ms)]
+    pub from_time: Option<i64>,
+
+    /// End after so many records
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+
+    /// The value as it is and the headers, instead of the event
+    #[arg(long)]
+    pub raw: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayDlq {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Topic of dead letters, such as adtrail.clicks.dlq
+    #[arg(value_name = "TOPIC")]
+    pub topic: String,
+
+    /// Only letters with this adtrail.error.code; repeatable
+    #[arg(long, value_name = "CODE")]
+    pub filter: Vec<String>,
+
+    /// Count what would be sent, and send nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Conformance {
     /// Command of the shell that attributes a file of events; without it adtrail itself
     ///
@@ -193,6 +261,16 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.to_owned()))
 }
 
+fn instant_ms(text: &str) -> Result<i64, String> {
+    let instant = text.parse::<Timestamp>().or_else(|_| {
+        let local = text.parse::<DateTime>()?;
+        local.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
+    });
+    let expected = "expected an RFC 3339 instant such as 2026-03-10T08:00:00Z, or a date or \
+                    date-time such as 2026-03-10T08:00 in UTC";
+    instant.map(Timestamp::as_millisecond).map_err(|_| expected.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -200,5 +278,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_instants_or_in_utc() {
+        let check = |text: &str, expected: Option<i64>| {
+            assert_eq!(super::instant_ms(text).ok(), expected, "{text}");
+        };
+        check("2025-03-10T12:00:00Z", Some(1_741_608_000_000));
+        check("2025-03-10T20:00:00.001+08:00", Some(1_741_608_000_001));
+        check("2025-03-10T12:00", Some(1_741_608_000_000));
+        check("2025-03-10", Some(1_741_564_800_000));
+        check("yesterday", None);
+        check("", None);
     }
 }

@@ -4,7 +4,9 @@ pub mod check_config;
 pub mod conformance;
 pub mod download;
 pub mod explain;
+pub mod peek;
 pub mod replay;
+pub mod replay_dlq;
 pub mod run;
 
 use std::fs::{OpenOptions, Permissions};

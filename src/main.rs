@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command};
-use adtrail::commands::{check_config, conformance, download, explain, replay, run};
+use adtrail::commands::{
+    check_config, conformance, download, explain, peek, replay, replay_dlq, run,
+};
 use adtrail::{demo, telemetry};
 use clap::Parser;
 
@@ -17,6 +19,8 @@ fn main() -> ExitCode {
         Command::Download(options) => download::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Replay(options) => replay::run(options),
+        Command::Peek(options) => peek::run(options),
+        Command::ReplayDlq(options) => replay_dlq::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
         Command::Conformance(options) => conformance::run(options),
     };

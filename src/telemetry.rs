@@ -68,6 +68,10 @@ impl Write for AboveBar {
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // A strange record, and not adtrail, is why; it is caught.
+        if ingest::headers::are_being_read() {
+            return;
+        }
         report(panic);
         std::process::abort();
     }));

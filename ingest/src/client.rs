@@ -9,6 +9,7 @@ use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::types::RDKafkaErrorCode;
 
 use crate::error::IngestError;
 use crate::retry::Throttle;
@@ -50,6 +51,41 @@ pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
     client(kafka, &settings)
         .create_with_context(Callbacks::default())
         .map_err(IngestError::of_client)
+}
+
+/// For a command that reads a topic from here to there, and leaves no trace in Kafka. The group is
+/// only named: a user who may read for the service may read for the command.
+pub fn reader(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    let settings = [
+        ("group.id", kafka.group.as_str()),
+        ("receive.message.max.bytes", "134217728"),
+        ("fetch.queue.backoff.ms", "10"),
+        ("queued.max.messages.kbytes", "16384"),
+    ];
+    // After the user's own: the end of a topic is told by these.
+    let forced = [
+        ("enable.auto.commit", "false"),
+        ("enable.partition.eof", "true"),
+        ("isolation.level", "read_committed"),
+        // What expired while others were read is passed over.
+        ("auto.offset.reset", "earliest"),
+    ];
+    let mut client = client(kafka, &settings);
+    forced.into_iter().for_each(|(key, value)| {
+        client.set(key, value);
+    });
+    client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
+}
+
+/// A producer of transactions. Of all that have one id, the one that began last may write.
+pub fn transactional(kafka: &Kafka, id: &str) -> ClientConfig {
+    let mut producer = producer(kafka);
+    producer
+        .set("transactional.id", id)
+        .set("transaction.timeout.ms", "60000")
+        // Within the transaction's.
+        .set("message.timeout.ms", "45000");
+    producer
 }
 
 /// For dead letters.
@@ -131,6 +167,10 @@ impl ClientContext for Callbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        // Asked for by who reads to an end.
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF) {
+            return;
+        }
         self.errors.warn(|| tracing::warn!(%error, reason, "kafka"));
     }
 }

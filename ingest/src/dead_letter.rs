@@ -2,14 +2,11 @@
 //! where they stood and what was wrong. A position passes one only once it is acknowledged.
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use config::Kafka;
 use rdkafka::ClientContext;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Message, OwnedHeaders};
@@ -18,7 +15,8 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use crate::assignment;
 use crate::batch::Source;
-use crate::client::{self, Consumer, Logged, RECORD_BYTES_MAX};
+use crate::client::{self, Consumer, RECORD_BYTES_MAX};
+use crate::creation;
 use crate::error::IngestError;
 use crate::retry::{Backoff, Throttle};
 use crate::shutdown::Shutdown;
@@ -28,9 +26,20 @@ use crate::wire::DecodeError;
 /// The end of a dead-letter topic's name.
 pub const SUFFIX: &str = ".dlq";
 
-const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one look for acknowledgements takes.
 const POLL: Duration = Duration::from_millis(5);
+
+/// The names of the headers that a dead letter has besides its record's own.
+pub mod header {
+    pub const TOPIC: &str = "__connect.errors.topic";
+    pub const PARTITION: &str = "__connect.errors.partition";
+    pub const OFFSET: &str = "__connect.errors.offset";
+    pub const STAGE: &str = "__connect.errors.stage";
+    pub const CLASS: &str = "__connect.errors.exception.class.name";
+    pub const MESSAGE: &str = "__connect.errors.exception.message";
+    pub const CODE: &str = "adtrail.error.code";
+    pub const ALL: [&str; 7] = [TOPIC, PARTITION, OFFSET, STAGE, CLASS, MESSAGE, CODE];
+}
 
 /// A record that is no fact.
 pub struct DeadLetter {
@@ -50,13 +59,13 @@ impl DeadLetter {
     ) -> Self {
         let code = error.code.name();
         let added = [
-            ("__connect.errors.topic", name.to_owned()),
-            ("__connect.errors.partition", source.partition.to_string()),
-            ("__connect.errors.offset", source.offset.to_string()),
-            ("__connect.errors.stage", "VALUE_CONVERTER".to_owned()),
-            ("__connect.errors.exception.class.name", format!("adtrail.{code}")),
-            ("__connect.errors.exception.message", error.message.clone()),
-            ("adtrail.error.code", code.to_owned()),
+            (header::TOPIC, name.to_owned()),
+            (header::PARTITION, source.partition.to_string()),
+            (header::OFFSET, source.offset.to_string()),
+            (header::STAGE, "VALUE_CONVERTER".to_owned()),
+            (header::CLASS, format!("adtrail.{code}")),
+            (header::MESSAGE, error.message.clone()),
+            (header::CODE, code.to_owned()),
         ];
         // Copied whole: a header's name need not be UTF-8, and reading one by one needs it.
         let own = message.headers().map(BorrowedHeaders::detach).unwrap_or_default();
@@ -187,29 +196,16 @@ impl DeadLetters {
 }
 
 fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), IngestError> {
-    let admin: AdminClient<Logged> =
-        client::admin(kafka).create_with_context(Logged).map_err(IngestError::of_client)?;
-    // One partition, copied as often as the broker's default has it.
-    let topic = |name| {
-        NewTopic::new(name, 1, TopicReplication::Fixed(-1))
-            .set("max.message.bytes", RECORD_BYTES_MAX)
-    };
-    let topics: Vec<NewTopic<'_>> = names.iter().copied().map(topic).collect();
-    let options = AdminOptions::new()
-        .request_timeout(Some(CREATE_TIMEOUT))
-        .operation_timeout(Some(CREATE_TIMEOUT));
-    let mut created = pin!(admin.create_topics(&topics, &options));
-    let mut context = Context::from_waker(Waker::noop());
-    let results = loop {
-        match created.as_mut().poll(&mut context) {
-            Poll::Ready(results) => break results,
-            Poll::Pending if shutdown.is_requested() => return Ok(()),
-            Poll::Pending => shutdown.sleep(POLL),
+    let topics: Vec<_> = names
+        .iter()
+        .map(|name| creation::topic(name).set("max.message.bytes", RECORD_BYTES_MAX))
+        .collect();
+    match creation::create(kafka, &topics, || shutdown.is_requested())? {
+        Some(Ok(results)) => results.into_iter().for_each(report_creation),
+        Some(Err(error)) => {
+            tracing::warn!(%error, "topics for dead letters cannot be created");
         }
-    };
-    match results {
-        Ok(results) => results.into_iter().for_each(report_creation),
-        Err(error) => tracing::warn!(%error, "topics for dead letters cannot be created"),
+        None => {}
     }
     Ok(())
 }

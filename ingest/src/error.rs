@@ -43,6 +43,33 @@ pub enum IngestError {
 
     #[error("batches are taken no more")]
     NoReceiver,
+
+    #[error("there is no such topic: {0}")]
+    NoSuchTopic(String),
+
+    #[error("kafka does not answer: {error}; asked for: {brokers}")]
+    Unreachable { brokers: String, error: KafkaError },
+
+    #[error("the topic cannot be created: {error}; it keeps what was sent: {topic}")]
+    NotCreated { topic: String, error: String },
+
+    #[error(
+        "the topic has cleanup.policy={policy}, and would forget what was sent: set \
+         cleanup.policy=compact: {topic}"
+    )]
+    NotCompacted { topic: String, policy: String },
+
+    #[error("another run over this topic has taken over; what it sends, this one did not")]
+    TakenOver,
+
+    #[error("kafka does not take what is sent: {0}")]
+    Transaction(#[source] KafkaError),
+
+    #[error(
+        "some are longer than their topic takes, and stay: raise its max.message.bytes and run \
+         this again; dead letters: {count}"
+    )]
+    TooLong { count: u64 },
 }
 
 const WAY_ON: &str = "to go on, restore the topic's records, or begin with a new store \

@@ -9,7 +9,8 @@
 //! offsets.
 //!
 //! Start with [`start`] and `consumer`; what a record must look like is in [`wire`]; files of
-//! events are read by [`mod@file`], compressed ones through [`compressed`].
+//! events are read by [`mod@file`], compressed ones through [`compressed`]; dead letters are sent
+//! again by [`mod@resend`], and what a topic holds is shown by [`mod@peek`].
 
 mod assignment;
 mod batch;
@@ -18,18 +19,23 @@ mod commits;
 pub mod compressed;
 mod consumed;
 mod consumer;
+mod creation;
 mod dead_letter;
 mod error;
 pub mod file;
+pub mod headers;
 mod health;
 pub mod lateness;
 mod metrics;
 mod offsets;
+pub mod peek;
+pub mod resend;
 mod retry;
 mod shutdown;
 mod sorter;
 mod stall;
 mod statistics;
+mod sweep;
 mod topic;
 pub mod wire;
 
@@ -42,4 +48,5 @@ pub use error::IngestError;
 pub use health::{Extent, Health};
 pub use metrics::Metrics;
 pub use shutdown::Shutdown;
+pub use sweep::Extent as SweepExtent;
 pub use topic::{PerTopic, TopicKind, TopicNames};

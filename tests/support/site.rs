@@ -84,6 +84,12 @@ impl Site {
         site
     }
 
+    /// The same place with other `more_settings`, from the next command on.
+    pub fn change(&mut self, more_settings: &str) {
+        self.more_settings = more_settings.to_owned();
+        self.write_config(free_port(), free_port());
+    }
+
     /// With one setting of the tables that `more_settings` cannot repeat: `"store.retention"`.
     pub fn set(self, key: &str, value: &str) -> Self {
         self.flag("--set").flag(&format!("{key}={value}"))

@@ -140,6 +140,19 @@ impl Kafka {
         run_ok(Command::new("kcat").args(["-b", &self.brokers()]).args(args), stdin)
     }
 
+    /// Offsets that were given out in all partitions of the topic, those of transactions that are
+    /// not ended or were taken back too.
+    pub fn written(&self, topic: &str) -> i64 {
+        let client: BaseConsumer =
+            self.client().set("isolation.level", "read_uncommitted").create().expect("a client");
+        let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+        let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+        partitions
+            .map(|partition| client.fetch_watermarks(topic, partition.id(), DEADLINE))
+            .map(|ends| ends.expect("kafka answers").1)
+            .sum()
+    }
+
     /// All that the topic holds now, by partition and offset.
     pub fn consume_all(&self, topic: &str) -> Vec<Record> {
         let consumer: BaseConsumer = self

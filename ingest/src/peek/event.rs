@@ -1,0 +1,164 @@
+//! A fact in the form in which producers send it, with what adtrail has made of it: times in one
+//! form, and the id that an event without one gets. It can be sent as it is shown.
+
+use std::collections::BTreeMap;
+
+use attribution::event::{Device, EventTime, Fact, Pairs, Purpose, TouchKind};
+use attribution::policy::Policy;
+use jiff::SignedDuration;
+use jiff::civil::{Date, Time};
+use serde::Serialize;
+
+/// What is absent is left out.
+#[derive(Debug, Default, Serialize)]
+pub struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    app: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    event_id: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    click_id: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spreadid: Option<u32>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    purpose: &'static str,
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    install_begin_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lookback_ms: Option<u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    ids: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    ip: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    ua: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    device_model: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    os: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    os_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    app_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    site: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    revenue: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    currency: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    params: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    props: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Event<'a> {
+    pub fn new(fact: &'a Fact, policy: &'a Policy) -> Self {
+        let app = policy.app(fact.pid()).map_or("", |app| &*app.key);
+        let common = |kind, device: &'a Device, ids| Self {
+            kind,
+            app,
+            time: time(fact.time()),
+            ids: map(ids),
+            ip: &device.ip,
+            ua: &device.ua,
+            device_model: &device.model,
+            os: &device.os,
+            os_version: &device.os_version,
+            ..Self::default()
+        };
+        match fact {
+            Fact::Touch(touch) => Self {
+                click_id: &touch.click_id,
+                spreadid: Some(touch.spreadid.0),
+                purpose: match touch.purpose {
+                    Purpose::Ua => "ua",
+                    Purpose::Retargeting => "retargeting",
+                },
+                lookback_ms: touch.lookback_ms,
+                site: &touch.site,
+                params: map(&touch.params),
+                ..common(kind_of(touch.kind), &touch.device, &touch.ids)
+            },
+            Fact::Activation(activation) => Self {
+                event_id: &activation.id,
+                click_id: &activation.click_id,
+                install_begin_time: activation.install_begin_time.map(time),
+                app_version: &activation.app_version,
+                props: map(&activation.props),
+                ..common("activation", &activation.device, &activation.ids)
+            },
+            Fact::Effect(effect) => Self {
+                event_id: &effect.id,
+                name: &effect.name,
+                app_version: &effect.app_version,
+                revenue: &effect.revenue,
+                currency: &effect.currency,
+                props: map(&effect.props),
+                ..common("effect", &effect.device, &effect.ids)
+            },
+        }
+    }
+}
+
+fn kind_of(kind: TouchKind) -> &'static str {
+    match kind {
+        TouchKind::Click => "click",
+        TouchKind::Impression => "impression",
+    }
+}
+
+fn map(pairs: &Pairs) -> BTreeMap<&str, &str> {
+    pairs.iter().map(|(name, value)| (&**name, &**value)).collect()
+}
+
+fn time(time: EventTime) -> String {
+    utc(i64::try_from(time.millis()).unwrap_or(i64::MAX)).unwrap_or_default()
+}
+
+/// Milliseconds since 1970 as `2025-03-10T12:00:00.000Z`; `None` beyond the year 9999, whose last
+/// hours are no instant of the library's, but a date and time.
+pub fn utc(ms: i64) -> Option<String> {
+    let epoch = Date::constant(1970, 1, 1).to_datetime(Time::midnight());
+    epoch.checked_add(SignedDuration::from_millis(ms)).ok().map(|time| format!("{time:.3}Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire;
+
+    /// What is shown is the same event when it is read again.
+    #[track_caller]
+    fn check(text: &str) {
+        let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").expect("settings");
+        let decode = |text: &str| {
+            wire::decode(text.as_bytes(), None, &config.policy).expect("it is an event")
+        };
+        let fact = decode(text);
+        let shown = serde_json::to_string(&Event::new(&fact, &config.policy)).expect("JSON");
+        assert_eq!(decode(&shown), fact, "{shown}");
+    }
+
+    #[test]
+    fn nothing_of_an_event_is_lost() {
+        let common = r#""app":"app-x","time":1741608000123,"ids":{"oaid":"A","imei_md5":"b"},"ip":"::1","ua":"u","device_model":"m","os":"android","os_version":"14""#;
+        check(&format!(
+            r#"{{"type":"click",{common},"click_id":" c ","spreadid":7,"purpose":"retargeting","lookback_ms":5,"site":"s","params":{{"b":"2","a":"1"}}}}"#
+        ));
+        check(&format!(r#"{{"type":"impression",{common},"spreadid":4294967295}}"#));
+        check(&format!(
+            r#"{{"type":"activation",{common},"event_id":"a-1","install_begin_time":"2025-03-10T11:59:59.5Z","click_id":"c","app_version":"1.2","props":{{"store":"春"}}}}"#
+        ));
+        check(&format!(r#"{{"type":"activation",{common}}}"#));
+        check(&format!(
+            r#"{{"type":"effect",{common},"event_id":"e","name":"buy","revenue":9007199254740993.10,"currency":"CNY","props":{{"level":"3"}},"app_version":"2"}}"#
+        ));
+        check(r#"{"type":"effect","app":"app-x","time":0,"name":"n"}"#);
+        check(r#"{"type":"effect","app":"app-x","time":"9999-12-31T23:59:59.999Z","name":"n"}"#);
+    }
+}

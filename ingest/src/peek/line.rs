@@ -1,0 +1,308 @@
+//! One record as one line of JSON.
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rdkafka::message::Header;
+use serde::{Serialize, Serializer};
+
+use super::event::{self, Event};
+use crate::dead_letter::{SUFFIX, header};
+use crate::headers::Unreadable;
+use crate::lateness;
+use crate::topic::{TopicKind, TopicNames};
+use crate::wire::{self, DecodeError};
+
+/// What there is of a record.
+pub struct Record<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub offset: i64,
+    pub broker_ms: Option<i64>,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: Result<Vec<Header<'a, &'a [u8]>>, Unreadable>,
+}
+
+/// How records are looked at.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub policy: &'a Policy,
+    pub names: &'a TopicNames,
+    pub raw: bool,
+}
+
+/// A line, with its end.
+pub fn line(record: &Record<'_>, view: View<'_>) -> String {
+    let decoded = if view.raw { None } else { Some(decode(record, view)) };
+    let mut line = Line {
+        partition: record.partition,
+        offset: record.offset,
+        time: record.broker_ms.and_then(event::utc),
+        key: record.key.map(Bytes),
+        schema: None,
+        event: None,
+        error: None,
+        value: None,
+        headers: None,
+        dead_letter: dead_letter(record),
+    };
+    match &decoded {
+        None => {
+            line.value = Some(record.value.map(Bytes));
+            line.headers = Some(shown_headers(record));
+        }
+        Some(Decoded { schema, fact, error }) => {
+            line.schema = Some(*schema);
+            line.event = Some(fact.as_ref().map(|fact| Event::new(fact, view.policy)));
+            line.error = error.as_ref().map(Problem::from);
+            line.value = error.as_ref().map(|_| record.value.map(Bytes));
+        }
+    }
+    // Only a map with keys that are no texts could not be written.
+    let mut text = serde_json::to_string(&line).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// What a record's value is taken for.
+struct Decoded {
+    /// What it is written in; `None` if nobody can tell.
+    schema: Option<&'static str>,
+    fact: Option<Fact>,
+    /// Why the service would not take it.
+    error: Option<DecodeError>,
+}
+
+/// The one place where a value is decoded to be shown.
+fn decode(record: &Record<'_>, view: View<'_>) -> Decoded {
+    // Counted and passed over by the service: no event, and no error either.
+    let Some(value) = record.value.filter(|value| !value.is_empty()) else {
+        return Decoded { schema: None, fact: None, error: None };
+    };
+    let schema = (value.trim_ascii_start().first() == Some(&b'{')).then_some("json");
+    match wire::decode(value, kind(record, view.names), view.policy) {
+        Ok(fact) => {
+            let error = late(record, &fact, view);
+            Decoded { schema, fact: Some(fact), error }
+        }
+        Err(error) => Decoded { schema, fact: None, error: Some(error) },
+    }
+}
+
+/// Of a dead letter's event, that of the topic where it was.
+fn kind(record: &Record<'_>, names: &TopicNames) -> Option<TopicKind> {
+    let source = added(record, header::TOPIC).and_then(|topic| names.kind(&topic));
+    let by_name = || names.kind(record.topic.strip_suffix(SUFFIX)?);
+    names.kind(record.topic).or(source).or_else(by_name)
+}
+
+/// A dead letter has another time than its record had.
+fn late(record: &Record<'_>, fact: &Fact, view: View<'_>) -> Option<DecodeError> {
+    view.names.kind(record.topic)?;
+    let app = view.policy.app(fact.pid())?;
+    lateness::check(fact.time(), record.broker_ms?, app.correction_horizon_ms).err()
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    partition: i32,
+    offset: i64,
+    time: Option<String>,
+    key: Option<Bytes<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Option<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<Option<Event<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Problem<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Option<Bytes<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Vec<ShownHeader<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dead_letter: Option<ShownLetter>,
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    code: &'static str,
+    field: Option<&'a str>,
+    message: &'a str,
+}
+
+impl<'a> From<&'a DecodeError> for Problem<'a> {
+    fn from(error: &'a DecodeError) -> Self {
+        let DecodeError { code, field, message } = error;
+        Self { code: code.name(), field: field.as_deref(), message }
+    }
+}
+
+#[derive(Serialize)]
+struct ShownHeader<'a> {
+    name: &'a str,
+    value: Option<Bytes<'a>>,
+}
+
+/// None of them where a name is not UTF-8.
+fn shown_headers<'a>(record: &Record<'a>) -> Vec<ShownHeader<'a>> {
+    let headers = record.headers.as_deref().unwrap_or_default();
+    let shown = |header: &Header<'a, &'a [u8]>| ShownHeader {
+        name: header.key,
+        value: header.value.map(Bytes),
+    };
+    headers.iter().map(shown).collect()
+}
+
+/// What adtrail has noted of a dead letter.
+#[derive(Serialize)]
+struct ShownLetter {
+    code: String,
+    topic: Option<String>,
+    partition: Option<String>,
+    offset: Option<String>,
+    message: Option<String>,
+}
+
+fn dead_letter(record: &Record<'_>) -> Option<ShownLetter> {
+    Some(ShownLetter {
+        code: added(record, header::CODE)?,
+        topic: added(record, header::TOPIC),
+        partition: added(record, header::PARTITION),
+        offset: added(record, header::OFFSET),
+        message: added(record, header::MESSAGE),
+    })
+}
+
+/// The last header of this name.
+fn added(record: &Record<'_>, name: &str) -> Option<String> {
+    let headers = record.headers.as_deref().unwrap_or_default();
+    let header = headers.iter().rfind(|header| header.key == name)?;
+    Some(String::from_utf8_lossy(header.value?).into_owned())
+}
+
+/// A text, or what is none in base 64: `{"base64":"…"}`.
+struct Bytes<'a>(&'a [u8]);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Encoded {
+            base64: String,
+        }
+        match std::str::from_utf8(self.0) {
+            Ok(text) => out.serialize_str(text),
+            Err(_) => Encoded { base64: STANDARD.encode(self.0) }.serialize(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n";
+
+    #[track_caller]
+    fn check(record: &Record<'_>, raw: bool, expected: &str) {
+        let config = config::parse(POLICY).expect("valid settings");
+        let names = TopicNames::new(&config.kafka.topics);
+        let view = View { policy: &config.policy, names: &names, raw };
+        assert_eq!(line(record, view), format!("{expected}\n"));
+    }
+
+    fn record<'a>(topic: &'a str, value: &'a [u8]) -> Record<'a> {
+        Record {
+            topic,
+            partition: 3,
+            offset: 7,
+            broker_ms: Some(1_741_608_000_000),
+            key: Some(b"app-x"),
+            value: Some(value),
+            headers: Ok(vec![]),
+        }
+    }
+
+    const START: &str =
+        r#"{"partition":3,"offset":7,"time":"2025-03-10T12:00:00.000Z","key":"app-x""#;
+    const EFFECT: &[u8] = br#"{"app":"app-x","name":"n","time":1741608000000,"event_id":"e"}"#;
+    const SHOWN: &str = r#""event":{"type":"effect","app":"app-x","event_id":"e","name":"n","time":"2025-03-10T12:00:00.000Z"}"#;
+
+    #[test]
+    fn what_is_an_event_is_shown_as_one() {
+        let topic = "adtrail.effects";
+        check(&record(topic, EFFECT), false, &format!(r#"{START},"schema":"json",{SHOWN}}}"#));
+        check(&record(topic, b""), false, &format!(r#"{START},"schema":null,"event":null}}"#));
+        let empty = Record { value: None, key: None, broker_ms: None, ..record(topic, b"") };
+        check(
+            &empty,
+            false,
+            r#"{"partition":3,"offset":7,"time":null,"key":null,"schema":null,"event":null}"#,
+        );
+    }
+
+    #[test]
+    fn what_is_none_is_shown_with_the_reason() {
+        check(
+            &record("adtrail.effects", b"\xff\x00"),
+            false,
+            &format!(
+                r#"{START},"schema":null,"event":null,"error":{{"code":"not_json","field":null,"message":"expected value at line 1 column 1"}},"value":{{"base64":"/wA="}}}}"#
+            ),
+        );
+        check(
+            &record("other", EFFECT),
+            false,
+            &format!(
+                r#"{START},"schema":"json","event":null,"error":{{"code":"missing_field","field":"type","message":"type is missing or empty; expected \"click\", \"impression\", \"activation\" or \"effect\""}},"value":{}}}"#,
+                serde_json::to_string(std::str::from_utf8(EFFECT).expect("text")).expect("JSON")
+            ),
+        );
+        let late =
+            Record { broker_ms: Some(1_841_608_000_000), ..record("adtrail.effects", EFFECT) };
+        let config = config::parse(POLICY).expect("valid settings");
+        let names = TopicNames::new(&config.kafka.topics);
+        let shown = line(&late, View { policy: &config.policy, names: &names, raw: false });
+        assert!(shown.contains(SHOWN) && shown.contains(r#""code":"too_late""#), "{shown}");
+    }
+
+    #[test]
+    fn a_dead_letter_is_read_as_where_it_was() {
+        let header = |key, value: &'static str| Header { key, value: Some(value.as_bytes()) };
+        let letter = Record {
+            headers: Ok(vec![
+                header(header::CODE, "the record's own"),
+                header(header::TOPIC, "adtrail.effects"),
+                header(header::CODE, "unknown_app"),
+            ]),
+            ..record("letters", EFFECT)
+        };
+        let noted = r#""dead_letter":{"code":"unknown_app","topic":"adtrail.effects","partition":null,"offset":null,"message":null}"#;
+        check(&letter, false, &format!(r#"{START},"schema":"json",{SHOWN},{noted}}}"#));
+        let named = record("adtrail.effects.dlq", EFFECT);
+        check(&named, false, &format!(r#"{START},"schema":"json",{SHOWN}}}"#));
+    }
+
+    #[test]
+    fn raw_is_as_it_came() {
+        let header = |key, value| Header { key, value };
+        let raw = Record {
+            headers: Ok(vec![
+                header("a", Some(&b"1"[..])),
+                header("a", Some(b"\xff")),
+                header("b", None),
+            ]),
+            ..record("other", b"{\"a\"")
+        };
+        check(
+            &raw,
+            true,
+            &format!(
+                r#"{START},"value":"{{\"a\"","headers":[{{"name":"a","value":"1"}},{{"name":"a","value":{{"base64":"/w=="}}}},{{"name":"b","value":null}}]}}"#
+            ),
+        );
+        let strange = Record { headers: Err(Unreadable), value: None, ..record("other", b"") };
+        check(&strange, true, &format!(r#"{START},"value":null,"headers":[]}}"#));
+    }
+}

@@ -1,0 +1,71 @@
+//! What was sent before: a compacted topic beside the dead letters', with one record for each
+//! letter, written in the transaction that sends it.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use config::Kafka;
+use rdkafka::message::Message;
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::letter::Source;
+use crate::creation;
+use crate::error::IngestError;
+use crate::sweep::{From, Step, Sweep, To};
+use crate::topic::TopicNames;
+
+/// The end of a journal's name.
+pub const SUFFIX: &str = ".replayed";
+
+pub fn name(topic: &str) -> String {
+    format!("{topic}{SUFFIX}")
+}
+
+/// Makes the topic if there is none.
+pub fn create(kafka: &Kafka, topic: &str) -> Result<(), IngestError> {
+    let name = name(topic);
+    let new = creation::topic(&name).set("cleanup.policy", "compact");
+    let refused = |error: String| IngestError::NotCreated { topic: name.clone(), error };
+    match creation::create(kafka, &[new], || false)? {
+        Some(Ok(results)) => match results.into_iter().next() {
+            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => check(kafka, name),
+            Some(Err((_, error))) => Err(refused(error.to_string())),
+            Some(Ok(_)) | None => {
+                tracing::info!(topic = name, "topic created; it keeps which letters were sent");
+                Ok(())
+            }
+        },
+        Some(Err(error)) => Err(refused(error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// That a topic which somebody else has made keeps what is written to it.
+fn check(kafka: &Kafka, topic: String) -> Result<(), IngestError> {
+    let policy = creation::settings(kafka, &[&topic], "cleanup.policy")?.pop().flatten();
+    match policy {
+        Some(policy) if policy != "compact" => Err(IngestError::NotCompacted { topic, policy }),
+        Some(_) => Ok(()),
+        None => {
+            tracing::warn!(topic, "kafka does not say whether it has cleanup.policy=compact");
+            Ok(())
+        }
+    }
+}
+
+/// The sources of all letters that were sent.
+pub fn read(
+    kafka: &Kafka,
+    topic: &str,
+    names: &TopicNames,
+) -> Result<HashSet<Source>, IngestError> {
+    let mut sent = HashSet::new();
+    let sweep = Sweep::start(kafka, &name(topic), From::Beginning, To::EndOfNow)?;
+    sweep.run(|step, _| {
+        if let Step::Record(record) = step {
+            sent.extend(record.key().and_then(|key| Source::parse(key, names)));
+        }
+        Ok::<_, IngestError>(ControlFlow::Continue(()))
+    })?;
+    Ok(sent)
+}

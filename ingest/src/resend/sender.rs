@@ -1,0 +1,259 @@
+//! Letters sent in transactions, each with its record in the journal: both are there, or neither.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use config::Kafka;
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::{Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::journal;
+use super::letter::Letter;
+use crate::client;
+use crate::creation;
+use crate::error::IngestError;
+use crate::retry::Backoff;
+use crate::topic::{TopicKind, TopicNames};
+
+/// Of one question to the coordinator of transactions.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Of one transaction, and of one question.
+const TRIES: usize = 5;
+/// What the client sends at once, by itself.
+const BATCH_BYTES: u64 = 1_000_000;
+const POLL: Duration = Duration::from_millis(10);
+
+pub struct Sender {
+    producer: BaseProducer<Reports>,
+    refused: Arc<Mutex<Option<KafkaError>>>,
+    journal: String,
+    names: TopicNames,
+}
+
+impl Sender {
+    /// From now on nobody else sends this topic's letters: whoever began before is refused, and
+    /// what they had not ended is taken back.
+    pub fn start(kafka: &Kafka, topic: &str, names: &TopicNames) -> Result<Self, IngestError> {
+        let refused = Arc::default();
+        let id = format!("adtrail-replay-dlq-{topic}");
+        let mut client = client::transactional(kafka, &id);
+        if let Some(bytes) = batch_bytes(kafka, topic, names)? {
+            client.set("batch.size", bytes.to_string());
+        }
+        let producer: BaseProducer<Reports> = client
+            .create_with_context(Reports { refused: Arc::clone(&refused) })
+            .map_err(IngestError::of_client)?;
+        again(|| producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
+        Ok(Self { producer, refused, journal: journal::name(topic), names: names.clone() })
+    }
+
+    /// Sends all but those that the topic does not take for their length: their indexes.
+    ///
+    /// Kafka measures what it is sent at once. So the others of a transaction are refused with the
+    /// long one: all are sent again by halves, down to the one.
+    pub fn send(&self, letters: &[Letter]) -> Result<Vec<usize>, IngestError> {
+        let mut too_long = Vec::new();
+        let mut waiting = vec![0..letters.len()];
+        while let Some(range) = waiting.pop() {
+            let Some(part) = letters.get(range.clone()) else { continue };
+            match self.send_at_once(part) {
+                Err(IngestError::Transaction(error)) if is_too_long(&error) => {
+                    let middle = range.start + range.len() / 2;
+                    if range.len() <= 1 {
+                        too_long.push(range.start);
+                    } else {
+                        waiting.extend([middle..range.end, range.start..middle]);
+                    }
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(too_long)
+    }
+
+    /// Sends all of them, or none.
+    fn send_at_once(&self, letters: &[Letter]) -> Result<(), IngestError> {
+        let mut backoff = Backoff::new();
+        for try_number in 1.. {
+            self.take_refused();
+            let Err(error) = self.transact(letters) else { break };
+            if is_taken_over(&error) || is_fatal(&error) {
+                return Err(of_transaction(error));
+            }
+            tracing::debug!(%error, try_number, "a transaction failed and is taken back");
+            again(|| self.producer.abort_transaction(TIMEOUT)).map_err(of_transaction)?;
+            match self.take_refused() {
+                // It will not be taken the next time either.
+                Some(error) if is_for_good(&error) => return Err(of_transaction(error)),
+                _ if try_number >= TRIES => return Err(of_transaction(error)),
+                _ => thread::sleep(backoff.next()),
+            }
+        }
+        Ok(())
+    }
+
+    fn transact(&self, letters: &[Letter]) -> KafkaResult<()> {
+        self.producer.begin_transaction()?;
+        for letter in letters {
+            self.produce(BaseRecord {
+                topic: self.names.of(letter.source.topic),
+                partition: None,
+                key: letter.key.as_deref(),
+                payload: letter.value.as_deref(),
+                timestamp: None,
+                headers: Some(letter.headers.clone()),
+                delivery_opaque: (),
+            })?;
+            let (key, value) = (letter.source.key(&self.names), entry(letter));
+            self.produce(BaseRecord {
+                topic: &self.journal,
+                partition: None,
+                key: Some(key.as_bytes()),
+                payload: Some(value.as_bytes()),
+                timestamp: None,
+                headers: None::<OwnedHeaders>,
+                delivery_opaque: (),
+            })?;
+        }
+        again(|| self.producer.commit_transaction(TIMEOUT))
+    }
+
+    /// Waits while the client's queue is full.
+    fn produce(&self, mut record: BaseRecord<'_, [u8], [u8]>) -> KafkaResult<()> {
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), unsent)) => {
+                    record = unsent;
+                    self.producer.poll(POLL);
+                }
+                Err((error, _)) => {
+                    self.producer.context().refuse(&error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// What Kafka did not take first.
+    fn take_refused(&self) -> Option<KafkaError> {
+        // What was reported meanwhile.
+        self.producer.poll(Duration::ZERO);
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What all topics that are written to take at once, where that is less than the client sends at
+/// once. `None` too where Kafka does not tell: too much is then sent again by halves.
+fn batch_bytes(kafka: &Kafka, topic: &str, names: &TopicNames) -> Result<Option<u64>, IngestError> {
+    let journal = journal::name(topic);
+    let mut topics: Vec<&str> = TopicKind::ALL.map(|kind| &**names.of(kind)).into();
+    topics.push(&journal);
+    let limits = creation::settings(kafka, &topics, "max.message.bytes")?;
+    let least = limits.iter().flatten().filter_map(|limit| limit.parse::<u64>().ok()).min();
+    Ok(least.filter(|least| (1..BATCH_BYTES).contains(least)))
+}
+
+/// What the journal says of a letter, for people: it is found by its key.
+fn entry(letter: &Letter) -> String {
+    let Letter { code, partition, offset, .. } = letter;
+    format!(r#"{{"code":"{code}","letter":{{"partition":{partition},"offset":{offset}}}}}"#)
+}
+
+/// Asks once more what may be asked once more, as a commit whose answer did not come in time.
+fn again(mut ask: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
+    let mut backoff = Backoff::new();
+    for _ in 1..TRIES {
+        match ask() {
+            Err(KafkaError::Transaction(error))
+                if error.is_retriable() && !error.txn_requires_abort() && !error.is_fatal() =>
+            {
+                tracing::debug!(%error, "kafka's transactions are asked again");
+                thread::sleep(backoff.next());
+            }
+            outcome => return outcome,
+        }
+    }
+    ask()
+}
+
+fn of_transaction(error: KafkaError) -> IngestError {
+    if is_taken_over(&error) { IngestError::TakenOver } else { IngestError::Transaction(error) }
+}
+
+fn is_taken_over(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::Fenced
+                | RDKafkaErrorCode::ProducerFenced
+                | RDKafkaErrorCode::InvalidProducerEpoch
+        )
+    )
+}
+
+fn is_fatal(error: &KafkaError) -> bool {
+    match error {
+        KafkaError::Transaction(error) => error.is_fatal(),
+        KafkaError::MessageProduction(code) => *code == RDKafkaErrorCode::Fatal,
+        _ => false,
+    }
+}
+
+/// Whether sending the same once more ends the same.
+fn is_for_good(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::MessageSizeTooLarge
+                | RDKafkaErrorCode::InvalidRecord
+                | RDKafkaErrorCode::InvalidMessage
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::PolicyViolation
+        )
+    )
+}
+
+fn is_too_long(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
+}
+
+struct Reports {
+    refused: Arc<Mutex<Option<KafkaError>>>,
+}
+
+impl Reports {
+    /// Keeps the first: those after it fail because of it.
+    fn refuse(&self, error: &KafkaError) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert_with(|| error.clone());
+    }
+}
+
+impl ClientContext for Reports {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        client::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka, for transactions");
+    }
+}
+
+impl ProducerContext for Reports {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, message)) = result {
+            tracing::debug!(%error, topic = message.topic(), "not taken");
+            self.refuse(error);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `adtrail peek`: what a topic holds.
+
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::ops::ControlFlow;
+
+use anyhow::Context;
+use ingest::peek::{Peek, Start};
+
+use super::load;
+use crate::cli;
+
+pub fn run(options: &cli::Peek) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    let from = match options.from_time {
+        _ if options.at_end => Start::End,
+        Some(time_ms) => Start::Time(time_ms),
+        None => Start::Beginning,
+    };
+    let peek = Peek {
+        kafka: &config.kafka,
+        policy: &config.policy,
+        topic: &options.topic,
+        from,
+        count: options.count,
+        raw: options.raw,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut written = Ok(());
+    peek.run(|line| {
+        written = match line {
+            Some(line) => out.write_all(line.as_bytes()),
+            None => out.flush(),
+        };
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    match written.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.context("the records can not be written"),
+    }
+}

@@ -1,0 +1,125 @@
+//! `adtrail replay-dlq`: dead letters sent again, each once.
+
+use std::io::Write;
+
+use anyhow::Context;
+use config::Kafka;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ingest::resend::{Report, Resend};
+use ingest::wire::ErrorCode;
+use ingest::{TopicKind, TopicNames};
+
+use super::{WrongUse, load};
+use crate::cli::ReplayDlq;
+use crate::telemetry;
+
+const BAR: &str = "{wide_bar} {human_pos} of {human_len} letters, {eta} left";
+
+pub fn run(options: &ReplayDlq) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    let kafka = &config.kafka;
+    refuse_source(kafka, &options.topic)?;
+    let codes: Vec<_> = options.filter.iter().map(|name| code(name)).collect::<Result<_, _>>()?;
+    let (topic, dry_run) = (&*options.topic, options.dry_run);
+    let resend = Resend { kafka, topic, codes: &codes, dry_run };
+    let bar = bar();
+    let mut report = Report::default();
+    let outcome = resend.run(&mut report, |extent| {
+        bar.set_length(extent.total);
+        bar.set_position(extent.read);
+    });
+    bar.finish_and_clear();
+    // What was done before it failed was done.
+    write(&report, &TopicNames::new(&kafka.topics), dry_run)?;
+    outcome.with_context(|| format!("dead letters of {topic}"))
+}
+
+/// The topic of the events is easily taken for that of its dead letters.
+fn refuse_source(kafka: &Kafka, topic: &str) -> Result<(), WrongUse> {
+    match TopicNames::new(&kafka.topics).kind(topic) {
+        Some(_) => Err(WrongUse(format!(
+            "TOPIC: expected a topic of dead letters, such as {topic}.dlq, and not one of events: \
+             {topic:?}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn code(name: &str) -> Result<ErrorCode, WrongUse> {
+    ErrorCode::ALL.into_iter().find(|code| code.name() == name).ok_or_else(|| {
+        let known = ErrorCode::ALL.map(ErrorCode::name).join(", ");
+        WrongUse(format!("--filter: expected one of {known}: {name:?}"))
+    })
+}
+
+/// On a terminal's standard error, nothing elsewhere.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template(BAR);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    telemetry::log_above(&bar);
+    bar
+}
+
+fn write(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<()> {
+    table(report, names, dry_run)
+        .and_then(|table| Ok(std::io::stdout().lock().write_all(&table)?))
+        .context("what was done can not be written")
+}
+
+fn table(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<Vec<u8>> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let sent = if dry_run { "would_send" } else { "sent" };
+    table.write_record([
+        "code",
+        "topic",
+        "letters",
+        sent,
+        "sent_before",
+        "repeated",
+        "filtered",
+        "left",
+    ])?;
+    for ((code, topic), counts) in &report.counts {
+        let parts = [counts.sent, counts.sent_before, counts.repeated, counts.filtered, 0];
+        table.write_record(line(code, Some((*topic, names)), parts))?;
+    }
+    let left = report.left.values().sum();
+    if left > 0 {
+        table.write_record(line("", None, [0, 0, 0, 0, left]))?;
+    }
+    Ok(table.into_inner()?)
+}
+
+fn line(code: &str, topic: Option<(TopicKind, &TopicNames)>, parts: [u64; 5]) -> Vec<String> {
+    let topic = topic.map_or("", |(kind, names)| names.of(kind)).to_owned();
+    let letters = parts.iter().sum::<u64>();
+    [code.to_owned(), topic, letters.to_string()]
+        .into_iter()
+        .chain(parts.map(|count| count.to_string()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ingest::resend::{Counts, Obstacle};
+
+    use super::*;
+
+    #[test]
+    fn a_line_for_each_code_and_topic() {
+        let names = TopicNames::from_fn(|topic| topic.setting().into());
+        let counts = Counts { sent: 1, sent_before: 2, repeated: 3, filtered: 4 };
+        let report = Report {
+            counts: [(("bad_value".to_owned(), TopicKind::Clicks), counts)].into(),
+            left: [(Obstacle::NoLetter, 5), (Obstacle::OtherTopic, 6)].into(),
+        };
+        let shown = |dry_run| String::from_utf8(table(&report, &names, dry_run).unwrap()).unwrap();
+        assert_eq!(
+            shown(false),
+            "code,topic,letters,sent,sent_before,repeated,filtered,left\n\
+             bad_value,kafka.clicks,10,1,2,3,4,0\n,,11,0,0,0,0,11\n"
+        );
+        assert!(shown(true).starts_with("code,topic,letters,would_send,"));
+    }
+}
