@@ -29,6 +29,8 @@ pub enum ConfigError {
     UnknownKey { place: Place, key: Box<str>, nearest: Box<str> },
     #[error("{place}: {key}: missing, expected {expected}")]
     Missing { place: Place, key: Box<str>, expected: &'static str },
+    #[error("{place}: {key}: {problem}")]
+    Contradiction { place: Place, key: Box<str>, problem: Box<str> },
     #[error("{place}: {key}: {problem}: {value}")]
     Value { place: Place, key: Box<str>, problem: Problem, value: Box<str> },
 }
@@ -91,6 +93,7 @@ impl ConfigError {
             Self::Syntax { place, .. }
             | Self::UnknownKey { place, .. }
             | Self::Missing { place, .. }
+            | Self::Contradiction { place, .. }
             | Self::Value { place, .. } => Some(place),
         }
     }
@@ -105,4 +108,5 @@ pub(crate) fn is_private(key: &str) -> bool {
         // A device id, and an address that can carry a password.
         || key.contains("fraud.block_devices")
         || key.starts_with("registry.urls")
+        || matches!(key, "registry.password" | "registry.token")
 }

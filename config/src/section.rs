@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 
 use crate::error::{ConfigError, Place, Problem, is_private};
 use crate::report::{Report, Unknown, without_indexes};
+use crate::secret::{self, Secret};
 use crate::tree::{Node, Table, Value};
 
 pub(crate) struct Section<'a> {
@@ -86,6 +87,30 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         let node = self.take(key)?;
         self.parse_text(self.dotted(key), &node, parse)
+    }
+
+    /// A secret: a text, or a table that names the file which has it.
+    pub fn secret(&mut self, key: &'static str) -> Option<Secret> {
+        let node = self.take(key)?;
+        let typed = node.parse_untyped().filter(|typed| matches!(typed.value, Value::Table(_)));
+        match typed.unwrap_or(node) {
+            Node { place, value: Value::Table(entries) } => {
+                let table = self.child(self.dotted(key), place, entries);
+                table.read(|table| {
+                    let secret = table.text("file", Secret::of_file);
+                    table.require("file", "the path of a file that has the secret");
+                    secret
+                })
+            }
+            // A number is a mistake like any other: what was meant to be in quotes is unsure.
+            node @ Node { value: Value::Text(_) | Value::Untyped(_), .. } => {
+                self.parse_text(self.dotted(key), &node, Secret::parse)
+            }
+            Node { value, .. } => {
+                self.reject(key, secret::EXPECTED, value.shown());
+                None
+            }
+        }
     }
 
     /// A list of texts, each parsed; the mistaken ones are left out.
@@ -189,6 +214,13 @@ impl<'a> Section<'a> {
     pub fn reject(&mut self, key: &str, problem: impl Into<Problem>, shown: impl Into<String>) {
         let place = self.places.get(key).unwrap_or(&self.place).clone();
         self.error(self.dotted(key), place, problem.into(), shown.into());
+    }
+
+    /// Reports a key that was read and cannot stand beside the others; its value is not to blame.
+    pub fn contradict(&mut self, key: &str, problem: String) {
+        let place = self.places.get(key).unwrap_or(&self.place).clone();
+        let key = self.dotted(key).into();
+        self.report.errors.push(ConfigError::Contradiction { place, key, problem: problem.into() });
     }
 
     /// Tells what becomes of the value of a key that was read, where that may surprise.

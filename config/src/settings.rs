@@ -7,14 +7,17 @@ use std::time::Duration;
 use attribution::policy::Policy;
 
 use crate::kafka::Kafka;
+use crate::registry::Registry;
 use crate::section::Section;
 use crate::store::Store;
-use crate::{address, catalogue, duration, kafka, store};
+use crate::{address, catalogue, duration, kafka, registry, store};
 
 /// Everything that a user can set.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub kafka: Kafka,
+    /// `None`: messages are JSON, or Avro of schemas that files have.
+    pub registry: Option<Registry>,
     pub ingest: Ingest,
     pub store: Store,
     /// Of the users' listener: a loopback address.
@@ -40,9 +43,9 @@ pub struct Ingest {
 
 pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let kafka = root.table("kafka", kafka::read);
-    root.table("registry", read_registry);
     let ingest = root.table("ingest", read_ingest);
     let store = root.table("store", store::read);
+    let registry = root.table("registry", |table| registry::read(table, &store.path));
     let export_listen =
         root.table("export", |export| export.text("listen", address::parse_loopback));
     let export_listen = export_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));
@@ -52,6 +55,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let catalogue = catalogue::read(root);
     Config {
         kafka,
+        registry,
         ingest,
         store,
         export_listen,
@@ -79,11 +83,5 @@ fn read_ingest(ingest: &mut Section<'_>) -> Ingest {
         batch_records_max: ingest.integer("batch_records_max", 1..=1_000_000).unwrap_or(5_000),
         batch_bytes_max: ingest.integer("batch_bytes_max", 1..=1 << 30).unwrap_or(8 << 20),
         batch_age_max: Duration::from_millis(age_max_ms),
-    }
-}
-
-fn read_registry(registry: &mut Section<'_>) {
-    if registry.texts("urls", |_| Ok(())).is_some_and(|urls| !urls.is_empty()) {
-        registry.reject("urls", "not supported by this version, which reads JSON; use []", "");
     }
 }

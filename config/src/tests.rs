@@ -1,6 +1,7 @@
 //! The settings as users write them: layers, windows, overrides and the shipped files.
 
 mod mistakes;
+mod registry;
 
 use std::path::Path;
 use std::time::Duration;
@@ -285,6 +286,7 @@ fn the_example_holds_the_defaults() {
     for text in [EXAMPLE, &whole_example()] {
         let example = parse(text).unwrap();
         assert_eq!((&example.ingest, &example.store), (&defaults.ingest, &defaults.store));
+        assert_eq!(example.registry, defaults.registry);
         assert_eq!(example.kafka.brokers, defaults.kafka.brokers);
         assert_eq!(example.kafka.group, defaults.kafka.group);
         assert_eq!(example.kafka.topics, defaults.kafka.topics);

@@ -9,7 +9,7 @@ use crate::{Sources, load, parse};
 
 /// The messages without the name of the file, which every one begins with.
 #[track_caller]
-fn check_wrong(text: &str, expected: &str) {
+pub(super) fn check_wrong(text: &str, expected: &str) {
     let message = parse(text).unwrap_err().to_string();
     assert_eq!(message.replace("adtrail.toml:", ""), expected);
 }
@@ -20,7 +20,7 @@ fn check_wrong_catalogue(text: &str, expected: &str) {
 }
 
 #[track_caller]
-fn check_variable(name: &str, value: &str, expected: &str) {
+pub(super) fn check_variable(name: &str, value: &str, expected: &str) {
     let sources = Sources { environment: pair(name, value), ..Sources::default() };
     let message = load(&sources).unwrap_err().to_string();
     assert_eq!(message, format!("environment variable {name}: {expected}"));
@@ -88,7 +88,6 @@ fn wrong_service_settings() {
     check_wrong("[admin]\nlisten = \"127.0.0.1:8080\"", r#"2: admin.listen: expected another address than export.listen: "127.0.0.1:8080""#);
     check_wrong("[kafka.librdkafka]\na.b = 1\n\"a.b\" = 2", "3: kafka.librdkafka.a.b: given twice, the other time at 2: 2");
     check_wrong("[kafka.librdkafka]\ndebug = [1]", "2: kafka.librdkafka.debug: expected a text, a number, true or false: a list");
-    check_wrong("[registry]\nurls = [\"http://a\"]", "2: registry.urls: not supported by this version, which reads JSON; use []: (not shown)");
     check_wrong("[ingest]\nbatch_records_max = 0", "2: ingest.batch_records_max: expected an integer from 1 to 1000000: 0");
     check_wrong("[ingest]\nbatch_bytes_max = \"8MiB\"", r#"2: ingest.batch_bytes_max: expected an integer from 1 to 1073741824: "8MiB""#);
     check_wrong("[ingest]\nbatch_age_max = 200", r#"2: ingest.batch_age_max: no unit, expected one of ms, s, m, h, d, w as in "7d": 200"#);
@@ -249,7 +248,6 @@ fn wrong_variables_and_flags() {
     check_variable("ADTRAIL__FRAUD__BLOCK_SITES", "[\"a\", 5]", "fraud.block_sites[1]: expected a text in quotes: 5");
     check_variable("ADTRAIL__CAMPAIGNS", "[{ spreadid = 7 }]", "campaigns: expected tables [[campaigns]], which only the file can hold: \"[{ spreadid = 7 }]\"");
     check_variable("ADTRAIL__APPS__0__KEY", "x", "apps: expected tables [[apps]], which only the file can hold: a table");
-    check_variable("ADTRAIL__REGISTRY__URLS", "[\"http://u:hunter2@a\"]", "registry.urls: not supported by this version, which reads JSON; use []: (not shown)");
     check_flag("store.partitions", "0", r#"store.partitions: expected an integer from 1 to 65535: "0""#);
     check_flag("store.partition", "1", "store.partition: unknown key, the nearest known one is: partitions");
     check_flag("Store.path", "a", "Store: unknown key, the nearest known one is: store");

@@ -1,0 +1,133 @@
+//! Where the schemas of Avro messages are asked for.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use url::Url;
+
+use crate::duration;
+use crate::error::Problem;
+use crate::secret::Secret;
+use crate::section::Section;
+
+/// A registry that speaks Confluent's API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registry {
+    /// Of one registry, tried in turn; at least one, without credentials, query and fragment.
+    pub urls: Vec<Url>,
+    pub login: Option<Login>,
+    /// PEM file of the authorities to trust in place of the system's.
+    pub ca: Option<PathBuf>,
+    pub identity: Option<Identity>,
+    /// Folder of the schemas that were found, for a start while the registry is down.
+    pub cache: PathBuf,
+    /// Of one request, from its beginning to the last byte of the answer.
+    pub timeout: Duration,
+    /// After this long a schema that the registry did not have is asked for again.
+    pub unknown_again: Duration,
+}
+
+/// What is said with every request to be let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Login {
+    Basic { user: Box<str>, password: Secret },
+    Bearer(Secret),
+}
+
+/// PEM files of what TLS shows of us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// `None`: without URLs there is no registry.
+pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry> {
+    let urls = registry.texts("urls", parse_url).unwrap_or_default();
+    let user = registry.text("user", parse_filled);
+    let password = registry.secret("password");
+    let token = registry.secret("token");
+    let ca = registry.text("ca", parse_path);
+    let certificate = registry.text("certificate", parse_path);
+    let key = registry.text("key", parse_path);
+    let cache = registry.text("cache", parse_path);
+    let timeout_ms = registry.text("timeout", |text| parse_ms_from(text, 1, "1ms"));
+    let again_ms = registry.text("unknown_again", |text| parse_ms_from(text, 1_000, "1s"));
+    if urls.is_empty() {
+        return None;
+    }
+    refuse_contradictions(registry);
+    let login = match (user, password, token) {
+        (Some(user), Some(password), _) => Some(Login::Basic { user, password }),
+        (_, _, token) => token.map(Login::Bearer),
+    };
+    Some(Registry {
+        urls,
+        login,
+        ca,
+        identity: certificate.zip(key).map(|(certificate, key)| Identity { certificate, key }),
+        cache: cache.unwrap_or_else(|| default_cache(store)),
+        timeout: Duration::from_millis(timeout_ms.unwrap_or(10_000)),
+        unknown_again: Duration::from_millis(again_ms.unwrap_or(60_000)),
+    })
+}
+
+/// Each is told at the key that lacks the other one, or at the later of two that exclude another.
+fn refuse_contradictions(registry: &mut Section<'_>) {
+    for [one, other] in
+        [["user", "password"], ["password", "user"], ["certificate", "key"], ["key", "certificate"]]
+    {
+        if registry.is_given(one) && !registry.is_given(other) {
+            registry.contradict(one, format!("expected registry.{other} beside it"));
+        }
+    }
+    match registry.last_given(["user", "token"]) {
+        Some(later) if registry.is_given("user") && registry.is_given("token") => {
+            let other = if later == "user" { "token" } else { "user" };
+            let problem = format!("expected no registry.{other} beside it: one way to log in");
+            registry.contradict(later, problem);
+        }
+        _ => {}
+    }
+}
+
+/// Beside the store and not in it: a store is not made in a folder with other files, and a command
+/// may ask for a schema before there is one.
+fn default_cache(store: &Path) -> PathBuf {
+    match store.file_name() {
+        Some(name) => {
+            let mut name = name.to_owned();
+            name.push("-schemas");
+            store.with_file_name(name)
+        }
+        // The working directory or the like has no name to be put beside.
+        None => store.join("schemas"),
+    }
+}
+
+fn parse_url(text: &str) -> Result<Url, Problem> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.ok_or(r#"expected a URL such as "http://registry:8081", also with a path"#)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a name or password within the URL, \
+                    expected them as registry.user and registry.password"
+            .into());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("expected a URL without a query and a fragment".into());
+    }
+    Ok(url)
+}
+
+fn parse_filled(text: &str) -> Result<Box<str>, Problem> {
+    if text.is_empty() { Err("expected a text that is not empty".into()) } else { Ok(text.into()) }
+}
+
+fn parse_path(text: &str) -> Result<PathBuf, Problem> {
+    if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
+}
+
+fn parse_ms_from(text: &str, min_ms: u64, min: &str) -> Result<u64, Problem> {
+    let ms = duration::parse_ms(text)?;
+    if ms < min_ms { Err(format!("expected at least {min:?}").into()) } else { Ok(ms) }
+}
