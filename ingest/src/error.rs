@@ -1,5 +1,6 @@
 //! Why reading ended. Each message says what to do, where anything can be done.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rdkafka::error::KafkaError;
@@ -40,6 +41,15 @@ pub enum IngestError {
 
     #[error("the Kafka client failed for good: {0}")]
     Fatal(#[source] KafkaError),
+
+    #[error("registry.{setting}: {problem}: {path:?}")]
+    RegistryFile { setting: &'static str, problem: String, path: PathBuf },
+
+    #[error("the client of the schema registry cannot be made: {0}")]
+    RegistryClient(#[source] reqwest::Error),
+
+    #[error("the thread that asks the schema registry cannot be started: {0}")]
+    RegistryThread(#[source] std::io::Error),
 
     #[error("batches are taken no more")]
     NoReceiver,

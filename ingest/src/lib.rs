@@ -9,8 +9,9 @@
 //! offsets.
 //!
 //! Start with [`start`] and `consumer`; what a record must look like is in [`wire`]; files of
-//! events are read by [`mod@file`], compressed ones through [`compressed`]; dead letters are sent
-//! again by [`mod@resend`], and what a topic holds is shown by [`mod@peek`].
+//! events are read by [`mod@file`], compressed ones through [`compressed`]; the schemas that Avro
+//! records name come from [`registry`]. Dead letters are sent again by [`mod@resend`], and what a
+//! topic holds is shown by [`mod@peek`].
 
 mod assignment;
 mod batch;
@@ -29,6 +30,7 @@ pub mod lateness;
 mod metrics;
 mod offsets;
 pub mod peek;
+pub mod registry;
 pub mod resend;
 mod retry;
 mod shutdown;

@@ -1,0 +1,132 @@
+//! How the registry is doing, for probes and metrics.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+
+use super::answer::{Failure, Schema};
+
+const REQUESTS: &str = "adtrail_registry_requests_total";
+const WAITING: &str = "adtrail_registry_waiting_schemas";
+const UP: &str = "adtrail_registry_up";
+
+/// What came of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistryOutcome {
+    /// A schema.
+    Found,
+    /// There is no such schema.
+    Unknown,
+    /// A schema of another type than Avro, or too long.
+    Unusable,
+    /// A setting is wrong: login, path, redirect.
+    Refused,
+    /// No answer, or not one of a registry in good health.
+    Failed,
+}
+
+impl RegistryOutcome {
+    pub const ALL: [Self; 5] =
+        [Self::Found, Self::Unknown, Self::Unusable, Self::Refused, Self::Failed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Unknown => "unknown",
+            Self::Unusable => "unusable",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub(super) fn of(outcome: &Result<Schema, Failure>) -> Self {
+        match outcome {
+            Ok(_) => Self::Found,
+            Err(Failure::Unknown(_)) => Self::Unknown,
+            Err(Failure::Bad(_)) => Self::Unusable,
+            Err(Failure::Refused(_)) => Self::Refused,
+            Err(Failure::Outage(_)) => Self::Failed,
+        }
+    }
+}
+
+/// At one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegistryHealth {
+    /// Whether something was said about the last schema asked for. True before the first.
+    pub is_answering: bool,
+    /// Schemas that were asked for and are not settled.
+    pub waiting: usize,
+    requests: [u64; RegistryOutcome::ALL.len()],
+}
+
+impl RegistryHealth {
+    /// Then nothing goes on for some records.
+    pub fn is_needed_and_down(&self) -> bool {
+        !self.is_answering && self.waiting > 0
+    }
+
+    /// Requests since the start.
+    pub fn requests(&self, outcome: RegistryOutcome) -> u64 {
+        self.requests[outcome as usize]
+    }
+}
+
+/// Written by the registry's thread.
+pub(super) struct Monitor {
+    is_answering: AtomicBool,
+    requests: [AtomicU64; RegistryOutcome::ALL.len()],
+    counters: [Counter; RegistryOutcome::ALL.len()],
+    up: Gauge,
+    waiting: Gauge,
+}
+
+impl Monitor {
+    /// Registers everything with the recorder that is installed.
+    pub fn new() -> Self {
+        describe_counter!(REQUESTS, "Requests to the schema registry, by outcome.");
+        describe_gauge!(WAITING, "Schemas that were asked for and are not settled: records wait.");
+        describe_gauge!(
+            UP,
+            "Whether the schema registry answered the last time, by any of its URLs."
+        );
+        let counters =
+            RegistryOutcome::ALL.map(|outcome| counter!(REQUESTS, "outcome" => outcome.name()));
+        counters.iter().for_each(|counter| counter.increment(0));
+        let (up, waiting) = (gauge!(UP), gauge!(WAITING));
+        up.set(1.0);
+        waiting.set(0.0);
+        Self {
+            is_answering: AtomicBool::new(true),
+            requests: RegistryOutcome::ALL.map(|_| AtomicU64::new(0)),
+            counters,
+            up,
+            waiting,
+        }
+    }
+
+    pub fn count(&self, outcome: RegistryOutcome) {
+        self.requests[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.counters[outcome as usize].increment(1);
+    }
+
+    /// Of all URLs together: one that answers is enough.
+    pub fn set_answering(&self, is_answering: bool) {
+        self.is_answering.store(is_answering, Ordering::Relaxed);
+        self.up.set(f64::from(u8::from(is_answering)));
+    }
+
+    pub fn is_answering(&self) -> bool {
+        self.is_answering.load(Ordering::Relaxed)
+    }
+
+    pub fn set_waiting(&self, waiting: usize) {
+        self.waiting.set(waiting as f64);
+    }
+
+    pub fn at_present(&self, waiting: usize) -> RegistryHealth {
+        let requests = RegistryOutcome::ALL
+            .map(|outcome| self.requests[outcome as usize].load(Ordering::Relaxed));
+        RegistryHealth { is_answering: self.is_answering(), waiting, requests }
+    }
+}

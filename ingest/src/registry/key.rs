@@ -1,0 +1,80 @@
+//! What a record names its writer's schema by.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SchemaKey {
+    Id(u32),
+    /// The bytes of a UUID in the order in which it is written.
+    Guid([u8; 16]),
+}
+
+impl SchemaKey {
+    /// In the registry's API, below its URL. `None`: no registry has such an id, as they count in
+    /// 32 bits with a sign.
+    pub(super) fn path(self) -> Option<[String; 3]> {
+        let (kind, name) = match self {
+            Self::Id(id) => ("ids", i32::try_from(id).ok()?.to_string()),
+            Self::Guid(guid) => ("guids", Hyphenated(guid).to_string()),
+        };
+        Some(["schemas".into(), kind.into(), name])
+    }
+
+    /// Of the file that keeps the schema.
+    pub(super) fn file_name(self) -> String {
+        match self {
+            Self::Id(id) => format!("id-{id}"),
+            Self::Guid(guid) => format!("guid-{}", Hyphenated(guid)),
+        }
+    }
+}
+
+impl fmt::Display for SchemaKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(out, "id {id}"),
+            Self::Guid(guid) => write!(out, "guid {}", Hyphenated(*guid)),
+        }
+    }
+}
+
+/// As UUIDs are written.
+struct Hyphenated([u8; 16]);
+
+impl fmt::Display for Hyphenated {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            let hyphen = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(out, "{hyphen}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GUID: SchemaKey = SchemaKey::Guid([
+        0x0f, 0x1e, 0x2d, 0x3c, 0x4b, 0x5a, 0x69, 0x78, 0x87, 0x96, 0xa5, 0xb4, 0xc3, 0xd2, 0xe1,
+        0xf0,
+    ]);
+
+    #[test]
+    fn keys_are_shown_as_the_registry_writes_them() {
+        assert_eq!(SchemaKey::Id(7).to_string(), "id 7");
+        assert_eq!(GUID.to_string(), "guid 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
+        assert_eq!(GUID.file_name(), "guid-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
+        assert_eq!(SchemaKey::Id(u32::MAX).file_name(), "id-4294967295");
+    }
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let path = |key: SchemaKey| key.path().map(|path| path.join("/"));
+        assert_eq!(path(SchemaKey::Id(0)).as_deref(), Some("schemas/ids/0"));
+        assert_eq!(path(SchemaKey::Id(2_147_483_647)).as_deref(), Some("schemas/ids/2147483647"));
+        assert_eq!(path(SchemaKey::Id(2_147_483_648)), None);
+        let guid = "schemas/guids/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+        assert_eq!(path(GUID).as_deref(), Some(guid));
+    }
+}

@@ -1,0 +1,123 @@
+//! Schemas that refer to others. What one text becomes is in `inline/tests.rs`.
+
+use serde_json::{Value, json};
+
+use super::server::{Reply, Request, Server, ok, unknown};
+use super::*;
+
+/// An answer: a record `name` with one field of `kind`, and subjects that it refers to.
+fn record(name: &str, kind: &str, subjects: &[&str]) -> Reply {
+    let text = json!({"type": "record", "name": name, "namespace": "n",
+        "fields": [{"name": "f", "type": kind}]});
+    let references: Vec<Value> = subjects
+        .iter()
+        .map(|subject| json!({"name": subject, "subject": subject, "version": 3}))
+        .collect();
+    ok(json!({"schema": text.to_string(), "references": references}))
+}
+
+#[track_caller]
+fn check_bad(script: impl Fn(&Request) -> Reply + Send + Sync + 'static, reason: &str) {
+    let server = Server::start(script);
+    let registry = Bed::of(&[&server]).start("");
+    check_unusable(&registry, id(1), UnusableKind::Bad, reason);
+}
+
+#[test]
+fn what_a_schema_refers_to_is_within() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/schemas/ids/1" => record("A", "n.B", &["b /%"]),
+        "/subjects/b%20%2F%25/versions/3" => record("B", "n.C", &["c"]),
+        "/subjects/c/versions/3" => record("C", "int", &[]),
+        path => panic!("{path}"),
+    });
+    let bed = Bed::of(&[&server]);
+    let inlined = |registry: Texts| match registry.wait(id(1), DEADLINE) {
+        Lookup::Ready(text) => serde_json::from_str::<Value>(&text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let within = |name: &str, kind: Value| {
+        json!({"type": "record", "name": name, "namespace": "n",
+            "fields": [{"name": "f", "type": kind}]})
+    };
+    let expected = within("A", within("B", within("C", json!("int"))));
+    assert_eq!(inlined(bed.start("")), expected);
+    assert_eq!(server.requests().len(), 3);
+    // It is kept in one piece.
+    drop(server);
+    assert_eq!(inlined(bed.start("")), expected);
+}
+
+#[test]
+fn schemas_that_refer_to_each_other_end() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/schemas/ids/1" => record("A", "B", &["b"]),
+        "/subjects/b/versions/3" => record("B", "A", &["a", "b"]),
+        "/subjects/a/versions/3" => record("A", "B", &["b"]),
+        path => panic!("{path}"),
+    });
+    let registry = Bed::of(&[&server]).start("");
+    assert!(matches!(registry.wait(id(1), DEADLINE), Lookup::Ready(_)));
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn references_that_lead_nowhere_are_bad() {
+    let to = |subject: &'static str, found: fn() -> Reply| {
+        move |request: &Request| match request.path.as_str() {
+            "/schemas/ids/1" => record("A", "B", &[subject]),
+            _ => found(),
+        }
+    };
+    check_bad(
+        to("b", unknown),
+        "refers to version 3 of the subject \"b\": the registry has no such",
+    );
+    check_bad(to("..", unknown), "refers to the subject \"..\"");
+    let other = || ok(json!({"schema": "{}", "schemaType": "JSON"}));
+    check_bad(to("b", other), "of the subject \"b\": the schema's type is \"JSON\"");
+    check_bad(to("b", || ok(json!({"schema": "{"}))), "is no JSON");
+    check_bad(to("b", || Reply::Huge(2 << 20)), "longer than 1 MiB");
+}
+
+/// Each refers to another one, for ever.
+#[test]
+fn an_endless_chain_is_bad() {
+    let chain = |request: &Request| {
+        let number: u32 = request.path.split('/').find_map(|part| part.parse().ok()).unwrap();
+        record("A", "B", &[&(number + 1).to_string()])
+    };
+    check_bad(chain, "refers to more than 100 others");
+}
+
+/// Together they may have no more than one alone.
+#[test]
+fn many_long_ones_are_bad() {
+    let long = |request: &Request| {
+        let subjects: Vec<String> = (0..9).map(|index| index.to_string()).collect();
+        let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+        match request.path.as_str() {
+            "/schemas/ids/1" => record("A", "int", &subjects),
+            _ => ok(json!({"schema": format!("\"{}\"", "x".repeat(200_000))})),
+        }
+    };
+    check_bad(long, "longer than 1 MiB");
+}
+
+/// A registry that fails between the schema and what it refers to has said nothing of either.
+#[test]
+fn an_outage_in_the_middle_is_one() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/schemas/ids/1" => record("A", "B", &["b"]),
+        _ => Reply::Status(500, String::new()),
+    });
+    let registry = Bed::of(&[&server]).start("");
+    check_waiting(&registry, id(1));
+    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    check_waiting(&registry, id(1));
+    server.set(|request| match request.path.as_str() {
+        "/schemas/ids/1" => record("A", "B", &["b"]),
+        _ => record("B", "int", &[]),
+    });
+    assert!(matches!(registry.wait(id(1), DEADLINE), Lookup::Ready(_)));
+}

@@ -1,0 +1,190 @@
+//! A registry that answers by script.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub path: String,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+}
+
+impl Request {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+}
+
+pub enum Reply {
+    Status(u16, String),
+    /// 302 to there.
+    Redirect(String),
+    /// `{"schema":"` and then as many bytes, without a length before them.
+    Huge(usize),
+    /// Nothing, until the server is gone.
+    Never,
+}
+
+pub fn ok(body: impl ToString) -> Reply {
+    Reply::Status(200, body.to_string())
+}
+
+/// Of a schema without references.
+pub fn schema(text: &str) -> Reply {
+    ok(serde_json::json!({ "schema": text }))
+}
+
+pub fn unknown() -> Reply {
+    Reply::Status(404, r#"{"error_code":40403,"message":"Schema not found"}"#.into())
+}
+
+type Script = dyn Fn(&Request) -> Reply + Send + Sync;
+
+/// Gone when dropped, with its connections.
+pub struct Server {
+    port: u16,
+    state: Arc<State>,
+    accepting: Option<thread::JoinHandle<()>>,
+}
+
+struct State {
+    script: Mutex<Arc<Script>>,
+    requests: Mutex<Vec<Request>>,
+    is_gone: AtomicBool,
+    at_work: AtomicUsize,
+    at_work_max: AtomicUsize,
+}
+
+impl Server {
+    pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_at(0, script)
+    }
+
+    pub fn start_at(port: u16, script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State {
+            script: Mutex::new(Arc::new(script)),
+            requests: Mutex::default(),
+            is_gone: AtomicBool::new(false),
+            at_work: AtomicUsize::new(0),
+            at_work_max: AtomicUsize::new(0),
+        });
+        let shared = state.clone();
+        let accepting = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if shared.is_gone.load(Ordering::SeqCst) {
+                    return;
+                }
+                let shared = shared.clone();
+                let stream = stream.unwrap();
+                // Else a reply in several writes waits for the other side's acknowledgement.
+                stream.set_nodelay(true).unwrap();
+                thread::spawn(move || shared.serve(&stream));
+            }
+        });
+        Self { port, state, accepting: Some(accepting) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From the next request on.
+    pub fn set(&self, script: impl Fn(&Request) -> Reply + Send + Sync + 'static) {
+        *self.state.script.lock().unwrap() = Arc::new(script);
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.state.requests.lock().unwrap().clone()
+    }
+
+    pub fn paths(&self) -> Vec<String> {
+        self.requests().into_iter().map(|request| request.path).collect()
+    }
+
+    /// The most requests that were answered at a time.
+    pub fn at_work_max(&self) -> usize {
+        self.state.at_work_max.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.state.is_gone.store(true, Ordering::SeqCst);
+        // Wakes it.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        self.accepting.take().unwrap().join().unwrap();
+    }
+}
+
+impl State {
+    fn serve(&self, stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
+        while let Some(request) = read_request(&mut reader) {
+            if self.is_gone.load(Ordering::SeqCst) {
+                return;
+            }
+            let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
+            self.at_work_max.fetch_max(at_work, Ordering::SeqCst);
+            self.requests.lock().unwrap().push(request.clone());
+            let script = self.script.lock().unwrap().clone();
+            let reply = script(&request);
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            if self.write(stream, reply).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn write(&self, mut stream: &TcpStream, reply: Reply) -> std::io::Result<()> {
+        match reply {
+            Reply::Status(status, body) => write!(
+                stream,
+                "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            ),
+            Reply::Redirect(to) => {
+                write!(stream, "HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
+            }
+            Reply::Huge(bytes) => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"schema\":\"")?;
+                let chunk = [b'x'; 1 << 16];
+                for _ in 0..bytes / chunk.len() {
+                    stream.write_all(&chunk)?;
+                }
+                Err(std::io::ErrorKind::ConnectionAborted.into())
+            }
+            Reply::Never => {
+                while !self.is_gone.load(Ordering::SeqCst) {
+                    thread::sleep(std::time::Duration::from_millis(5));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn read_request(reader: &mut impl BufRead) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        match line.trim().split_once(": ") {
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.to_owned())),
+            None => break,
+        }
+    }
+    Some(Request { path, headers })
+}

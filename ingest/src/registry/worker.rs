@@ -1,0 +1,126 @@
+//! The registry's own thread: takes keys, settles each by the registry or from disk.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backon::{ExponentialBuilder, Retryable};
+use tokio::sync::mpsc::Receiver;
+
+use super::answer::Failure;
+use super::client::Client;
+use super::disk::Disk;
+use super::fetch::fetch;
+use super::gate::Gate;
+use super::key::SchemaKey;
+use super::{Shared, Unusable, UnusableKind};
+use crate::retry::Throttle;
+
+/// A schema that no answer comes for is tried again after these, and a random time as long again
+/// at most, for ever: its records are held back.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(4);
+
+/// What a dead letter says of a schema that is none may be a parser's whole story.
+const REASON_CHARS_MAX: usize = 300;
+
+pub struct Worker<T> {
+    pub shared: Arc<Shared<T>>,
+    pub client: Client,
+    pub disk: Disk,
+    pub gate: Gate,
+    pub compile: fn(&str) -> Result<T, String>,
+    pub outages: Throttle,
+    pub refusals: Throttle,
+}
+
+impl<T: Send + Sync + 'static> Worker<T> {
+    /// Until nobody can ask any more.
+    pub async fn run(self: Arc<Self>, mut keys: Receiver<SchemaKey>) {
+        while let Some(key) = keys.recv().await {
+            // As many as may wait in the cache; the gate bounds what they do at once.
+            tokio::spawn(self.clone().settle(key));
+        }
+    }
+
+    async fn settle(self: Arc<Self>, key: SchemaKey) {
+        let patience = ExponentialBuilder::new()
+            .with_min_delay(RETRY_MIN)
+            .with_max_delay(RETRY_MAX)
+            .without_max_times()
+            .with_jitter();
+        let outcome = (|| self.attempt(key))
+            .retry(patience)
+            .sleep(tokio::time::sleep)
+            .when(Failure::may_pass)
+            .notify(|failure, _| self.tell(failure))
+            .await;
+        let unusable = |kind, reason: String| Some(Err(Unusable { kind, reason }));
+        let settled = match outcome {
+            Ok(schema) => Some(Ok(schema)),
+            Err(Failure::Unknown(reason)) => unusable(UnusableKind::Unknown, reason),
+            Err(Failure::Bad(reason)) => unusable(UnusableKind::Bad, reason),
+            // Not settled: whoever still wants it asks again.
+            Err(Failure::Refused(_) | Failure::Outage(_)) => None,
+        };
+        self.shared.settle(key, settled, Instant::now());
+    }
+
+    /// The registry first, as long as it answers: one that was set up anew gives old ids to other
+    /// schemas. What was kept serves when it does not.
+    async fn attempt(&self, key: SchemaKey) -> Result<Arc<T>, Failure> {
+        let monitor = &self.shared.monitor;
+        if !monitor.is_answering()
+            && let Some(kept) = self.kept(key)
+        {
+            return Ok(kept);
+        }
+        let turn = self.gate.turn(|| monitor.is_answering()).await;
+        let fetched = fetch(&self.client, key, monitor).await;
+        drop(turn);
+        match fetched {
+            Ok(text) => {
+                let schema = (self.compile)(&text).map_err(|reason| {
+                    Failure::Bad(reason.chars().take(REASON_CHARS_MAX).collect())
+                })?;
+                self.disk.write(key, &text);
+                Ok(Arc::new(schema))
+            }
+            Err(failure) if failure.may_pass() => self.kept(key).ok_or(failure),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn kept(&self, key: SchemaKey) -> Option<Arc<T>> {
+        let text = self.disk.read(key)?;
+        match (self.compile)(&text) {
+            Ok(schema) => {
+                tracing::info!(%key, "the schema registry does not answer, a kept schema is used");
+                Some(Arc::new(schema))
+            }
+            Err(reason) => {
+                self.disk.warn_unreadable(key, &reason);
+                None
+            }
+        }
+    }
+
+    fn tell(&self, failure: &Failure) {
+        match failure {
+            Failure::Refused(reason) => self.refusals.warn(|| {
+                tracing::error!(
+                    reason,
+                    "the schema registry refuses adtrail, whose settings look \
+                    wrong; records of schemas not known yet are held back"
+                );
+            }),
+            Failure::Outage(reason) => self.outages.warn(|| {
+                tracing::warn!(
+                    reason,
+                    "the schema registry does not answer; records of schemas \
+                    not known yet are held back"
+                );
+            }),
+            Failure::Unknown(_) | Failure::Bad(_) => {}
+        }
+    }
+}
