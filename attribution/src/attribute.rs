@@ -158,7 +158,7 @@ pub fn can_deny(decision: &Decision, time: EventTime) -> bool {
 }
 
 /// The total order of candidates; ids are unique, so no two are equal.
-fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
+pub fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
     let touch = candidate.touch;
     (candidate.tier, touch.time, candidate.match_type.rank(), touch.id.as_bytes())
 }

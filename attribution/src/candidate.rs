@@ -115,12 +115,25 @@ impl<'a> Subject<'a> {
         has_too_many.then_some(RejectReason::TooManyClicks)
     }
 
+    /// The time of the newest touch that can be accepted; `None` if none can.
+    pub fn newest(&self) -> Option<EventTime> {
+        let Activation { time, install_begin_time, .. } = *self.activation;
+        let fraud = &self.app.fraud;
+        // Whoever is allowed is not rejected for being too late.
+        let is_strict = fraud.allow_sites.is_empty() && fraud.allow_channels.is_empty();
+        let before_ms = if is_strict { fraud.ctit_min_ms.max(1) } else { 1 };
+        let newest = time.millis().checked_sub(before_ms)?;
+        let newest = EventTime::from_millis(i64::try_from(newest).ok()?)?;
+        let begin = install_begin_time.filter(|_| is_strict);
+        Some(begin.map_or(newest, |begin| newest.min(begin)))
+    }
+
     pub fn counts_clicks(&self) -> bool {
         self.app.fraud.clicks_per_device_max > 0
     }
 
     /// The campaign's channel; none if the campaign is not in the catalogue.
-    fn channel(&self, spreadid: SpreadId) -> Option<&'a str> {
+    pub fn channel(&self, spreadid: SpreadId) -> Option<&'a str> {
         self.policy.campaign(self.app.pid, spreadid).map(|campaign| &*campaign.channel)
     }
 }

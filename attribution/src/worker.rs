@@ -7,7 +7,7 @@
 //!
 //! The steps, one module each: `admit` settles identities, `affected` finds what can change,
 //! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
-//! decide. `desk` holds what has been loaded for the batch.
+//! decide. `desk` holds what has been loaded for the batch, and `prune` keeps that small.
 
 mod activations;
 mod admit;
@@ -17,6 +17,7 @@ mod desk;
 mod effects;
 mod explain;
 mod peers;
+mod prune;
 mod settled;
 mod touches;
 

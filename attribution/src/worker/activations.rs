@@ -16,6 +16,8 @@ use crate::ledger::{FactKey, Home, Ledger};
 /// Activations that are decided together: as many as one round of reading should serve, and as
 /// the touches of which fit into memory.
 const TOGETHER: usize = 512;
+/// Pages of touches that are read for so many: most need no more.
+const PAGES_TOGETHER: usize = 2;
 
 impl<L: Ledger> Desk<'_, L> {
     /// Decides on the batch's activations, on those whose class is another now and on those that
@@ -44,22 +46,46 @@ impl<L: Ledger> Desk<'_, L> {
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> Result<(), L::Error> {
         self.start_reading(&mut open)?;
-        while !open.is_empty() {
+        for _ in 0..PAGES_TOGETHER {
             self.read_touches(&mut open)?;
-            let mut rest = Vec::new();
-            for case in open {
-                let Some(decision) = self.decision(&case) else {
-                    rest.push(case);
-                    continue;
-                };
-                // Another worker may have written this very decision and not its effects yet.
-                if self.decide_activation(case.key, decision, case.has_new_walks) || L::SHARED {
-                    changed.insert(case.key);
-                }
-            }
-            open = rest;
+            open.retain(|case| !self.decide_if_settled(case, changed));
+        }
+        for case in open {
+            self.forget_touches();
+            self.decide_alone(case, changed)?;
         }
         Ok(())
+    }
+
+    /// Reads a long history page by page and keeps of it what is needed.
+    fn decide_alone(
+        &mut self,
+        case: Case,
+        changed: &mut HashSet<FactKey, FixedState>,
+    ) -> Result<(), L::Error> {
+        self.take_up(&case)?;
+        let mut case = [case];
+        loop {
+            self.read_touches(&mut case)?;
+            let [case] = &mut case;
+            if self.decide_if_settled(case, changed) {
+                return Ok(());
+            }
+            self.prune(case);
+        }
+    }
+
+    fn decide_if_settled(
+        &mut self,
+        case: &Case,
+        changed: &mut HashSet<FactKey, FixedState>,
+    ) -> bool {
+        let Some(decision) = self.decision(case) else { return false };
+        // Another worker may have written this very decision and not its effects yet.
+        if self.decide_activation(case.key, decision, case.has_new_walks) || L::SHARED {
+            changed.insert(case.key);
+        }
+        true
     }
 
     fn cases(

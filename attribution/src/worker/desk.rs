@@ -67,7 +67,11 @@ impl<'a, L: Facts> Desk<'a, L> {
 
     /// Makes room: touches are read for a few decisions at a time.
     pub fn forget_touches(&mut self) {
-        self.homes.retain(|key, _| key.family != Family::Touch);
+        self.retain_homes(|key| key.family != Family::Touch);
+    }
+
+    pub fn retain_homes(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
+        self.homes.retain(|key, _| is_needed(key));
     }
 
     /// Makes the homes of all keys available to [`Desk::home`].

@@ -9,6 +9,11 @@ use crate::inherit;
 use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
 use crate::matching;
 
+/// Effects that are decided together, and the pages of activations that are read for so many: most
+/// need no more, and a long history has room alone.
+const TOGETHER: usize = 512;
+const PAGES_TOGETHER: usize = 2;
+
 /// An effect that is being decided.
 struct Case {
     key: FactKey,
@@ -20,22 +25,34 @@ struct Case {
 
 impl<L: Ledger> Desk<'_, L> {
     pub fn decide_effects(&mut self, keys: Vec<FactKey>) -> Result<(), L::Error> {
-        self.load(keys.iter().copied())?;
-        let mut open: Vec<Case> =
-            keys.into_iter().filter_map(|key| self.effect_case(key)).collect();
-        let mut settled = Vec::with_capacity(open.len());
-        while !open.is_empty() {
-            self.read_activations(&mut open)?;
-            let (done, rest): (Vec<_>, Vec<_>) =
-                open.into_iter().partition(|case| self.is_effect_settled(case));
-            settled.extend(done);
-            open = rest;
+        for keys in keys.chunks(TOGETHER) {
+            self.load(keys.iter().copied())?;
+            let mut open: Vec<Case> =
+                keys.iter().filter_map(|key| self.effect_case(*key)).collect();
+            let mut settled = Vec::with_capacity(open.len());
+            for _ in 0..PAGES_TOGETHER {
+                self.read_activations(&mut open)?;
+                let (done, rest): (Vec<_>, Vec<_>) =
+                    open.into_iter().partition(|case| self.is_effect_settled(case));
+                settled.extend(done);
+                open = rest;
+            }
+            self.settle_effects(settled)?;
+            for case in open {
+                let mut case = [case];
+                while !self.is_effect_settled(&case[0]) {
+                    self.read_activations(&mut case)?;
+                }
+                self.settle_effects(case.into())?;
+            }
         }
-        let originals: Vec<_> = settled.iter().filter_map(|case| self.original(case)).collect();
+        Ok(())
+    }
+
+    fn settle_effects(&mut self, cases: Vec<Case>) -> Result<(), L::Error> {
+        let originals: Vec<_> = cases.iter().filter_map(|case| self.original(case)).collect();
         self.load(originals)?;
-        for case in settled {
-            self.settle_effect(case);
-        }
+        cases.into_iter().for_each(|case| self.settle_effect(case));
         Ok(())
     }
 

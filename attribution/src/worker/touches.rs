@@ -17,6 +17,8 @@ use crate::row::InstallType;
 /// How much longer than the last page the next one is, so that the touches that were read are
 /// looked at again a few times and not once a page.
 const PAGE_GROWTH: usize = 4;
+/// Entries of the longest page; more would only take room.
+const PAGE_MAX: usize = 4_096;
 
 /// An activation that is being decided.
 pub struct Case {
@@ -30,6 +32,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Up to when there may be touches that no search has read.
+    pub fn newest_unread(&self) -> Option<EventTime> {
+        self.searches.iter().filter_map(Search::unread).max()
+    }
+
     /// Whether there is nothing more to read, not even to count.
     pub fn is_read(&self) -> bool {
         self.searches.iter().all(|search| search.is_read && search.deeper.is_none())
@@ -133,13 +140,19 @@ impl<L: Facts> Desk<'_, L> {
         for (search, page) in open.iter_mut().zip(pages) {
             search.is_read = page.len() < search.scan.limit;
             search.scan.after = page.last().copied().or(search.scan.after);
-            search.scan.limit *= PAGE_GROWTH;
+            search.scan.limit = (search.scan.limit * PAGE_GROWTH).min(PAGE_MAX);
             facts.extend(page.iter().map(|entry| entry.fact));
             search.found = page;
         }
         self.load(facts)?;
         cases.iter_mut().for_each(|case| self.note_touches(case));
         Ok(())
+    }
+
+    /// Loads anew what was forgotten since the case was looked at.
+    pub fn take_up(&mut self, case: &Case) -> Result<(), L::Error> {
+        let named = self.named_click(case);
+        self.load(case.touches.keys().copied().chain(named))
     }
 
     /// Takes what was read last into the case.
@@ -254,8 +267,7 @@ fn search(
     tier: Option<Tier>,
 ) -> Option<Search> {
     let Activation { pid, time, .. } = *subject.activation;
-    let newest = EventTime::from_millis(i64::try_from(time.millis()).ok()? - 1)?;
-    let scan = scan(pid, Family::Touch, key, (time.minus(window_ms), newest));
+    let scan = scan(pid, Family::Touch, key, (time.minus(window_ms), subject.newest()?));
     Some(Search { scan, tier, counts: false, deeper: None, found: Vec::new(), is_read: false })
 }
 

@@ -41,6 +41,79 @@ pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
         .prop_map(|drafts| Facts(identified(drafts)))
 }
 
+/// Hundreds of touches of one device and at one address, over some days or some hours: so many that
+/// they are read page by page, and few of them can be credited.
+pub fn floods() -> impl Strategy<Value = Facts> {
+    let activations = vec((0..3i64, ids_of_one(), 0..4u8), 1..4).prop_map(|activations| {
+        let drafts = activations.into_iter().enumerate().map(|(number, (days, ids, what))| {
+            let draft = activation(&format!("flooded{number}"), a_and(days * DAY));
+            let draft = of_one(draft, ids);
+            if what == 0 { draft.install_begin(a_and(days * DAY - HOUR)) } else { draft }
+        });
+        drafts.collect::<Vec<_>>()
+    });
+    let hours = select(vec![1, 6, 30, 200]);
+    (hours, vec(flooding(), 100..2_500), activations, vec(draft(), 0..10)).prop_map(
+        |(hours, touches, activations, few)| {
+            let spread = touches.into_iter().enumerate().map(|(number, touch)| {
+                let Flooding { kind, share, ids, campaign, site, lookback } = touch;
+                let time = a_and(2 * DAY - i64::from(share) * hours * HOUR / 1_000);
+                let id = format!("flood{number}");
+                let draft = match kind {
+                    0..17 => click(&id, time),
+                    17 => click(&id, time).retargeting(),
+                    18 => click(&id, time).lookback(lookback * DAY),
+                    _ => impression(&id, time),
+                };
+                of_one(draft, ids).campaign(campaign).site(site)
+            });
+            let drafts = spread.chain(activations).chain(few);
+            Facts(identified(drafts.collect::<Vec<_>>()))
+        },
+    )
+}
+
+#[derive(Debug, Clone)]
+struct Flooding {
+    kind: u8,
+    /// Of the time that the flood takes, in thousandths.
+    share: u16,
+    ids: u8,
+    campaign: u32,
+    site: &'static str,
+    lookback: i64,
+}
+
+fn flooding() -> impl Strategy<Value = Flooding> {
+    let campaigns = vec![7, 7, 7, 8, NARROW, WIDE, OTHER_CHANNEL, 99];
+    let sites = vec!["", "bad", "bad", "good"];
+    (0..20u8, 0..1_000u16, ids_of_one(), select(campaigns), select(sites), 0..9i64).prop_map(
+        |(kind, share, ids, campaign, site, lookback)| Flooding {
+            kind,
+            share,
+            ids,
+            campaign,
+            site,
+            lookback: lookback * 10,
+        },
+    )
+}
+
+/// Which of the device's ids an event has, if any.
+fn ids_of_one() -> impl Strategy<Value = u8> {
+    0..4u8
+}
+
+fn of_one(draft: Draft, ids: u8) -> Draft {
+    let draft = draft.anyone().ip("203.0.113.7").ua("flooded");
+    match ids {
+        0 => draft,
+        1 => draft.and("oaid", "flooded"),
+        2 => draft.and("imei", "flooded"),
+        _ => draft.and("oaid", "flooded").and("imei", "flooded"),
+    }
+}
+
 fn draft() -> impl Strategy<Value = Draft> {
     let fact =
         prop_oneof![5 => touch().boxed(), 3 => an_activation().boxed(), 2 => an_effect().boxed()];

@@ -1,0 +1,81 @@
+//! Keeps of the touches that were read for a decision those that it can still depend on, so that
+//! room and work do not grow with touches that are rejected or lose.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+use foldhash::fast::FixedState;
+
+use super::Desk;
+use super::touches::Case;
+use crate::attribute::strength;
+use crate::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
+use crate::event::{EventTime, Family, Touch, TouchKind};
+use crate::ledger::{FactKey, Facts, Home};
+use crate::row::CONTRIBUTORS_MAX;
+
+impl<L: Facts> Desk<'_, L> {
+    /// Forgets the touches that can not matter to the case any more, here and in the case.
+    pub fn prune(&mut self, case: &mut Case) {
+        let needed = self.needed(case);
+        case.touches.retain(|key, _| needed.contains(key));
+        self.retain_homes(|key| key.family != Family::Touch || needed.contains(key));
+    }
+
+    fn needed(&self, case: &Case) -> HashSet<FactKey, FixedState> {
+        let mut needed = HashSet::default();
+        let Some(subject) = self.subject(case) else { return needed };
+        let evidence = self.evidence(case);
+        let clicks = ClickCounts::new(&subject, evidence.touches.iter().copied());
+        // Accepted for good, whatever else is read.
+        let mut accepted: Vec<(FactKey, Candidate<'_>)> = Vec::new();
+        // Clicks that may turn out to be one too many, by channel.
+        let mut pending: BTreeMap<Option<&str>, Vec<EventTime>> = BTreeMap::new();
+        for (key, touch, ids) in self.touches(case) {
+            let Some(candidate) = subject.candidate(touch, ids, case.class.install_type) else {
+                continue;
+            };
+            if subject.reject_reason(&candidate, &clicks).is_some() {
+                continue;
+            }
+            if evidence.has_counted(&subject, touch) {
+                accepted.push((key, candidate));
+            } else {
+                pending.entry(subject.channel(touch.spreadid)).or_default().push(touch.time);
+                needed.insert(key);
+            }
+        }
+        accepted.sort_unstable_by_key(|(_, one)| Reverse((one.touch.time, &one.touch.id)));
+        let strongest = accepted.iter().max_by_key(|(_, one)| strength(one));
+        needed.extend(strongest.map(|(key, _)| *key));
+        needed.extend(accepted.iter().take(CONTRIBUTORS_MAX + 1).map(|(key, _)| *key));
+        pending.values_mut().for_each(|times| times.sort_unstable());
+        let unread = case.newest_unread();
+        for (key, touch, ids) in self.touches(case) {
+            let counts = subject.counts_clicks()
+                && touch.kind == TouchKind::Click
+                && subject.matches(touch, ids).by_id.is_some();
+            let can_count = || {
+                let times = pending.get(&subject.channel(touch.spreadid));
+                let next = times
+                    .and_then(|times| times.get(times.partition_point(|time| *time < touch.time)));
+                next.and_then(|next| next.since(touch.time)).is_some_and(|ms| ms < CLICK_COUNT_MS)
+            };
+            // What is not read yet may be newer.
+            if counts && (unread.is_some_and(|unread| unread >= touch.time) || can_count()) {
+                needed.insert(key);
+            }
+        }
+        needed
+    }
+
+    fn touches<'b>(
+        &'b self,
+        case: &'b Case,
+    ) -> impl Iterator<Item = (FactKey, &'b Touch, &'b crate::ids::DeviceIds)> {
+        case.touches.iter().filter_map(|(key, ids)| match self.home(key)? {
+            Home::Touch(touch) => Some((*key, &**touch, ids)),
+            _ => None,
+        })
+    }
+}

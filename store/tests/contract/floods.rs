@@ -1,0 +1,78 @@
+//! Touches that are too many to be kept while an activation is decided: those must be that matter.
+
+use adtrail_store::memory::Memory;
+use attribution::policy::AppPolicy;
+
+use super::support::facts::{
+    A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, identified, impression,
+};
+use super::support::rules::{OTHER_CHANNEL, rules_with};
+use super::support::run::{Shelf, fed};
+
+const TOUCHES: i64 = 2_000;
+
+/// Two ids, by which its touches are found apart.
+fn device(draft: Draft) -> Draft {
+    by_oaid(by_imei(draft))
+}
+
+fn by_oaid(draft: Draft) -> Draft {
+    draft.and("oaid", "flooded")
+}
+
+fn by_imei(draft: Draft) -> Draft {
+    draft.and("imei", "86")
+}
+
+#[track_caller]
+fn check(
+    change: impl FnOnce(&mut AppPolicy),
+    facts: impl IntoIterator<Item = Draft>,
+    expected: &str,
+) {
+    let a = device(activation("a", A).anyone());
+    let facts = identified(facts.into_iter().chain([a]));
+    let worker = fed(Memory::default(), &rules_with(change), vec![facts]);
+    let rows = worker.ledger().shown();
+    assert_eq!(rows.iter().map(|row| &*row.short).collect::<Vec<_>>(), [expected]);
+}
+
+/// Clicks of the last six days, found by the oaid.
+fn flood(change: impl Fn(Draft) -> Draft) -> Vec<Draft> {
+    let click =
+        |number| click(&format!("f{number}"), a_and(-HOUR - number * 4 * MINUTE)).campaign(7);
+    (0..TOUCHES).map(|number| change(by_oaid(click(number).anyone()))).collect()
+}
+
+#[test]
+fn a_click_counts_for_one_that_is_found_later_by_another_id() {
+    let other = |id: &str, ms| click(id, a_and(ms)).anyone().campaign(OTHER_CHANNEL);
+    let counting = by_imei(other("o1", -5 * DAY - HOUR).site("bad"));
+    let facts = [flood(|click| click), vec![by_oaid(other("o2", -5 * DAY)), counting]].concat();
+    let of_many = |max| {
+        move |app: &mut AppPolicy| {
+            app.fraud.block_sites = vec!["bad".into()];
+            app.fraud.clicks_per_device_max = max;
+        }
+    };
+    check(of_many(1), facts.clone(), "a: install attributed f1999 (click by oaid)");
+    let expected =
+        "a: install attributed o2 (click by oaid) + 7 (click by oaid) + 7 (click by oaid)";
+    check(of_many(2), facts, expected);
+}
+
+#[test]
+fn an_old_winner_stands_while_a_flood_of_rejected_clicks_is_read() {
+    let blocked = |app: &mut AppPolicy| {
+        app.fraud.clicks_per_device_max = 0;
+        app.fraud.block_sites = vec!["bad".into()];
+    };
+    let impressions = (0..10).map(|number| {
+        by_imei(impression(&format!("i{number}"), a_and(-MINUTE - number * SECOND)).anyone())
+    });
+    let old = by_imei(click("old", a_and(-6 * DAY)).anyone());
+    let facts = flood(|click| click.site("bad")).into_iter().chain(impressions).chain([old]);
+    let expected = "a: install attributed old (click by imei) + 0 (impression by imei) \
+                    + 1 (impression by imei) + 2 (impression by imei)";
+    check(blocked, facts, expected);
+}
