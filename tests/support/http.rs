@@ -42,14 +42,28 @@ pub fn request(
     path: &str,
     headers: &[(&str, &str)],
 ) -> io::Result<Reply> {
+    send(method, address, path, headers, &[])
+}
+
+/// As [`request`], with a body where it is not empty.
+pub fn send(
+    method: &str,
+    address: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Reply> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(DEADLINE))?;
-    let headers: String =
+    let mut headers: String =
         headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    if !body.is_empty() {
+        headers += &format!("Content-Length: {}\r\n", body.len());
+    }
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nTE: trailers\r\n{headers}\r\n"
     );
-    stream.write_all(head.as_bytes())?;
+    stream.write_all(&[head.as_bytes(), body].concat())?;
     let mut bytes = Vec::new();
     // A connection that is reset gives what came before; `parse` sees that it is not whole.
     if let Err(error) = stream.read_to_end(&mut bytes)

@@ -11,7 +11,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use tempfile::TempDir;
 
 use super::leash::Leash;
-use super::{cache_dir, eventually, free_port, run_ok};
+use super::{eventually, free_port, maven, run_ok};
 
 mod client;
 pub use client::{Message, Producer, Record};
@@ -167,30 +167,9 @@ fn java(class: &str) -> Command {
     command
 }
 
-/// The folder of Kafka's jars: resolved when it is not there, or is of another POM.
+/// The folder of Kafka's jars.
 fn jars() -> PathBuf {
     static JARS: OnceLock<PathBuf> = OnceLock::new();
-    JARS.get_or_init(|| {
-        let dir = cache_dir().join("kafka");
-        if fs::read_to_string(dir.join("pom.xml")).is_ok_and(|pom| pom == POM) {
-            return dir;
-        }
-        fs::create_dir_all(cache_dir()).expect("the cache folder");
-        // Complete or not there: a run that is stopped leaves no half of it.
-        let fresh = TempDir::with_prefix_in("kafka-", cache_dir()).expect("a folder in the cache");
-        fs::write(fresh.path().join("pom.xml"), POM).expect("a file");
-        run_ok(
-            Command::new("mvn").current_dir(fresh.path()).args([
-                "-B",
-                "-q",
-                "dependency:copy-dependencies",
-                "-DoutputDirectory=.",
-            ]),
-            b"",
-        );
-        let _ = fs::remove_dir_all(&dir);
-        fs::rename(fresh.keep(), &dir).expect("the folder can be renamed");
-        dir
-    })
-    .clone()
+    let goal = ["dependency:copy-dependencies", "-DoutputDirectory=."];
+    JARS.get_or_init(|| maven::resolve("kafka", POM, &goal)).clone()
 }

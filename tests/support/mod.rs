@@ -23,7 +23,9 @@ pub mod crowd;
 pub mod http;
 pub mod kafka;
 mod leash;
+mod maven;
 pub mod prometheus;
+pub mod registry;
 pub mod rows;
 pub mod site;
 

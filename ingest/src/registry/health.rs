@@ -1,6 +1,8 @@
 //! How the registry is doing, for probes and metrics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
@@ -72,9 +74,13 @@ impl RegistryHealth {
     }
 }
 
+/// For so long after a failure, kept schemas are used without another try.
+const JUST: Duration = Duration::from_secs(10);
+
 /// Written by the registry's thread.
 pub(super) struct Monitor {
     is_answering: AtomicBool,
+    last_failure: Mutex<Option<Instant>>,
     requests: [AtomicU64; RegistryOutcome::ALL.len()],
     counters: [Counter; RegistryOutcome::ALL.len()],
     up: Gauge,
@@ -98,6 +104,7 @@ impl Monitor {
         waiting.set(0.0);
         Self {
             is_answering: AtomicBool::new(true),
+            last_failure: Mutex::new(None),
             requests: RegistryOutcome::ALL.map(|_| AtomicU64::new(0)),
             counters,
             up,
@@ -113,11 +120,21 @@ impl Monitor {
     /// Of all URLs together: one that answers is enough.
     pub fn set_answering(&self, is_answering: bool) {
         self.is_answering.store(is_answering, Ordering::Relaxed);
+        if !is_answering {
+            *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Instant::now());
+        }
         self.up.set(f64::from(u8::from(is_answering)));
     }
 
     pub fn is_answering(&self) -> bool {
         self.is_answering.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is no use in trying right now, where there is something else to go by.
+    pub fn has_just_failed(&self) -> bool {
+        let last_failure = *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.is_answering() && last_failure.is_some_and(|at| at.elapsed() < JUST)
     }
 
     pub fn set_waiting(&self, waiting: usize) {

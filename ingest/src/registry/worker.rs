@@ -69,7 +69,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
     /// schemas. What was kept serves when it does not.
     async fn attempt(&self, key: SchemaKey) -> Result<Arc<T>, Failure> {
         let monitor = &self.shared.monitor;
-        if !monitor.is_answering()
+        if monitor.has_just_failed()
             && let Some(kept) = self.kept(key)
         {
             return Ok(kept);

@@ -1,0 +1,120 @@
+//! The registry's client against a real registry: Apicurio. GUIDs, which that does not know, are
+//! of a stand-in before it.
+
+mod support;
+
+use std::time::Duration;
+
+use ingest::registry::{Lookup, Registry, RegistryOutcome, SchemaKey, UnusableKind};
+use serde_json::{Value, json};
+use support::eventually;
+use support::registry::Registry as RealRegistry;
+
+const DEADLINE: Duration = support::DEADLINE;
+
+/// The client of the registry at a URL, with a folder for schemas.
+fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
+    let text = format!("[registry]\nurls = [{url:?}]\ncache = {:?}\n", folder.path());
+    let settings = config::parse(&text).unwrap().registry.unwrap();
+    Registry::start(&settings, |text| serde_json::from_str(text).map_err(|error| error.to_string()))
+        .unwrap()
+}
+
+#[track_caller]
+fn check_ready(client: &Registry<Value>, key: SchemaKey, expected: &Value) {
+    match client.wait(key, DEADLINE) {
+        Lookup::Ready(schema) => assert_eq!(*schema, *expected, "{key}"),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn check_unusable(client: &Registry<Value>, key: SchemaKey, kind: UnusableKind) {
+    match client.wait(key, DEADLINE) {
+        Lookup::Unusable(why) => assert_eq!(why.kind, kind, "{key}: {}", why.reason),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn check_waiting(client: &Registry<Value>, key: SchemaKey, outcome: RegistryOutcome) {
+    eventually("the request fails", || match client.look_up(key) {
+        Lookup::Waiting if client.health().requests(outcome) > 0 => Ok(Ok(())),
+        Lookup::Waiting => Err("waiting"),
+        other => Ok(Err(other)),
+    })
+    .unwrap();
+    assert!(matches!(client.look_up(key), Lookup::Waiting));
+    assert!(client.health().is_needed_and_down());
+}
+
+fn record(name: &str, kind: &Value) -> Value {
+    json!({"type": "record", "name": name, "namespace": "shop",
+        "fields": [{"name": "f", "type": kind}]})
+}
+
+#[test]
+fn schemas_come_by_id_and_guid_with_all_that_they_refer_to() {
+    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
+    let address = record("Address", &json!("string"));
+    real.register("addresses", &address, &[]);
+    let order = record("Order", &json!("shop.Address"));
+    let order = real.register("orders-value", &order, &[("shop.Address", "addresses")]);
+    let client = client(&real.url(), &folder);
+    let expected = record("Order", &address);
+    check_ready(&client, SchemaKey::Id(order.id), &expected);
+    check_ready(&client, SchemaKey::Guid(order.guid), &expected);
+    assert_eq!(client.health().requests(RegistryOutcome::Found), 4);
+}
+
+#[test]
+fn what_the_registry_does_not_have_is_unknown() {
+    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
+    let guid = SchemaKey::Guid([7; 16]);
+    for url in [real.url(), real.url_without_guids()] {
+        let client = client(&url, &folder);
+        check_unusable(&client, SchemaKey::Id(999_999), UnusableKind::Unknown);
+        check_unusable(&client, guid, UnusableKind::Unknown);
+        assert!(client.health().is_answering);
+    }
+}
+
+#[test]
+fn a_schema_of_another_type_is_bad() {
+    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
+    let schema = r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}"#;
+    let other = real.register_as("JSON", "pages-value", schema, &[]);
+    let client = client(&real.url(), &folder);
+    check_unusable(&client, SchemaKey::Id(other.id), UnusableKind::Bad);
+}
+
+/// A wrong setting must not make dead letters.
+#[test]
+fn a_path_without_a_registry_is_no_answer() {
+    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
+    let url = real.url().replace("/apis/ccompat/v7", "");
+    check_waiting(&client(&url, &folder), SchemaKey::Id(1), RegistryOutcome::Refused);
+}
+
+#[test]
+fn a_registry_that_is_stopped_and_started_is_waited_for() {
+    let (mut real, folder) = (RealRegistry::start(), tempfile::tempdir().unwrap());
+    let (first, second) = (record("First", &json!("int")), record("Second", &json!("long")));
+    let first_key = SchemaKey::Id(real.register("first-value", &first, &[]).id);
+    let second_key = SchemaKey::Id(real.register("second-value", &second, &[]).id);
+    let running = client(&real.url(), &folder);
+    check_ready(&running, first_key, &first);
+    real.stop();
+    // What is known goes on, here and after a restart; what is not waits.
+    check_ready(&running, first_key, &first);
+    check_waiting(&running, second_key, RegistryOutcome::Failed);
+    let restarted = client(&real.url(), &folder);
+    check_ready(&restarted, first_key, &first);
+    check_waiting(&restarted, second_key, RegistryOutcome::Failed);
+    real.restart();
+    for client in [running, restarted] {
+        check_ready(&client, second_key, &second);
+        // One of the two may have it from the disk, where the other one put it.
+        assert!(!client.health().is_needed_and_down());
+    }
+}

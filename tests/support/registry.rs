@@ -1,0 +1,164 @@
+//! A real schema registry that speaks Confluent's API: Apicurio, in one JVM, brought by Maven.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::leash::Leash;
+use super::{eventually, free_port, http, maven};
+
+mod guids;
+
+const POM: &str = include_str!("registry/pom.xml");
+const JAR: &str = "apicurio-registry-app-2.6.13.Final-runner.jar";
+
+/// Where Apicurio has Confluent's API.
+const API: &str = "/apis/ccompat/v7";
+
+#[derive(Debug)]
+pub struct Registry {
+    dir: PathBuf,
+    port: u16,
+    /// Of the stand-in for what Apicurio lacks.
+    guids_port: u16,
+    running: Option<Leash>,
+}
+
+/// What the registry says of a schema that was registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    pub id: u32,
+    /// Of the stand-in.
+    pub guid: [u8; 16],
+}
+
+impl Registry {
+    /// The registry that all tests of one binary share; subjects are each test's own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Registry> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// A registry of one's own, empty, to be stopped and started again.
+    pub fn start() -> Self {
+        // Between the look for a free port and its use someone else may take it: once more then.
+        Self::try_start()
+            .or_else(|_| Self::try_start())
+            .unwrap_or_else(|log| panic!("the registry does not start:\n{log}"))
+    }
+
+    fn try_start() -> Result<Self, String> {
+        let dir = TempDir::with_prefix("adtrail-registry-").expect("a temporary folder");
+        let port = free_port();
+        let guids_port = guids::stand_in(format!("127.0.0.1:{port}"));
+        // Kept: the leash removes it, which works for a registry in a `static` too.
+        let mut registry = Self { dir: dir.keep(), port, guids_port, running: None };
+        registry.launch()?;
+        Ok(registry)
+    }
+
+    /// Runs the registry on its folder and waits until it answers; else its log.
+    fn launch(&mut self) -> Result<(), String> {
+        let mut command = Command::new("java");
+        command
+            // Made to start fast and to stay small, not to run long.
+            .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            .arg("-Dquarkus.http.host=127.0.0.1")
+            .arg(format!("-Dquarkus.http.port={}", self.port))
+            // In a file: what is registered outlives a stop.
+            .arg(format!("-Dquarkus.datasource.jdbc.url=jdbc:h2:file:{}/db", self.dir.display()))
+            .arg("-jar")
+            .arg(program().join(JAR));
+        self.running = Some(Leash::hold(&self.dir, &command));
+        eventually("the registry answers", || {
+            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+            if log.contains("seems to be in use by another process") {
+                return Ok(Err(log));
+            }
+            match http::get(&self.address(), &format!("{API}/subjects")) {
+                Ok(reply) if reply.status == 200 => Ok(Ok(())),
+                Ok(reply) => Err(format!("status {}:\n{log}", reply.status)),
+                Err(error) => Err(format!("{error}:\n{log}")),
+            }
+        })
+    }
+
+    pub fn stop(&mut self) {
+        self.running.take().expect("the registry runs").end("TERM");
+    }
+
+    /// Starts again, on the same ports and folder, after [`Registry::stop`].
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "the registry still runs");
+        self.launch().unwrap_or_else(|log| panic!("the registry does not start again:\n{log}"));
+    }
+
+    /// As the setting `registry.urls` wants it, with GUIDs.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}{API}", self.guids_port)
+    }
+
+    /// Apicurio itself, which knows no GUIDs.
+    pub fn url_without_guids(&self) -> String {
+        format!("http://{}{API}", self.address())
+    }
+
+    /// Registers an Avro schema that refers to the first versions of other subjects, by the names
+    /// of their types.
+    pub fn register(
+        &self,
+        subject: &str,
+        schema: &Value,
+        references: &[(&str, &str)],
+    ) -> Registered {
+        let references: Vec<Value> = references
+            .iter()
+            .map(|(name, subject)| json!({"name": name, "subject": subject, "version": 1}))
+            .collect();
+        self.register_as("AVRO", subject, &schema.to_string(), &references)
+    }
+
+    pub fn register_as(
+        &self,
+        kind: &str,
+        subject: &str,
+        schema: &str,
+        references: &[Value],
+    ) -> Registered {
+        let body = json!({"schema": schema, "schemaType": kind, "references": references});
+        let reply = http::send(
+            "POST",
+            &format!("127.0.0.1:{}", self.guids_port),
+            &format!("{API}/subjects/{subject}/versions"),
+            &[("Content-Type", "application/vnd.schemaregistry.v1+json")],
+            body.to_string().as_bytes(),
+        );
+        let reply = reply.expect("the registry answers");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let answer: Value = serde_json::from_slice(&reply.body).expect("an answer in JSON");
+        let id = answer["id"].as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id");
+        let guid = answer["guid"].as_str().and_then(guids::parse).expect("a GUID");
+        Registered { id, guid }
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        // The leash has removed it, but for a registry that was not running any more.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| maven::resolve("registry", POM, &["dependency:unpack"])).clone()
+}
