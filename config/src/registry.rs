@@ -56,7 +56,7 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
     if urls.is_empty() {
         return None;
     }
-    refuse_contradictions(registry);
+    refuse_contradictions(registry, token.as_ref());
     let login = match (user, password, token) {
         (Some(user), Some(password), _) => Some(Login::Basic { user, password }),
         (_, _, token) => token.map(Login::Bearer),
@@ -73,13 +73,19 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
 }
 
 /// Each is told at the key that lacks the other one, or at the later of two that exclude another.
-fn refuse_contradictions(registry: &mut Section<'_>) {
+fn refuse_contradictions(registry: &mut Section<'_>, token: Option<&Secret>) {
     for [one, other] in
         [["user", "password"], ["password", "user"], ["certificate", "key"], ["key", "certificate"]]
     {
         if registry.is_given(one) && !registry.is_given(other) {
             registry.contradict(one, format!("expected registry.{other} beside it"));
         }
+    }
+    // As the rules of HTTP have it; anything else would fail with each request.
+    let is_sendable = |token: &Secret| token.expose().bytes().all(|byte| byte.is_ascii_graphic());
+    if !token.is_none_or(is_sendable) {
+        let problem = "expected ASCII characters without spaces and ends of lines";
+        registry.contradict("token", problem.into());
     }
     match registry.last_given(["user", "token"]) {
         Some(later) if registry.is_given("user") && registry.is_given("token") => {

@@ -150,6 +150,9 @@ fn what_contradicts_itself_is_told() {
     check_rejected("password = \"p\"", "3: registry.password: expected registry.user beside it");
     check_rejected("certificate = \"c\"", "3: registry.certificate: expected registry.key beside it");
     check_rejected("key = \"k\"", "3: registry.key: expected registry.certificate beside it");
+    for bad in ["a b", "a\\n", "é"] {
+        check_rejected(&format!("token = \"{bad}\""), "3: registry.token: expected ASCII characters without spaces and ends of lines");
+    }
     check_rejected("user = \"u\"\npassword = \"p\"\ntoken = \"t\"", "5: registry.token: expected no registry.user beside it: one way to log in");
     check_rejected("token = \"t\"\nuser = \"u\"\npassword = \"p\"", "4: registry.user: expected no registry.token beside it: one way to log in");
 }

@@ -66,7 +66,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
     }
 
     /// The registry first, as long as it answers: one that was set up anew gives old ids to other
-    /// schemas. What was kept serves when it does not.
+    /// schemas. What was kept serves when it does not, from the second attempt on.
     async fn attempt(&self, key: SchemaKey) -> Result<Arc<T>, Failure> {
         let monitor = &self.shared.monitor;
         if monitor.has_just_failed()
@@ -77,17 +77,11 @@ impl<T: Send + Sync + 'static> Worker<T> {
         let turn = self.gate.turn(|| monitor.is_answering()).await;
         let fetched = fetch(&self.client, key, monitor).await;
         drop(turn);
-        match fetched {
-            Ok(text) => {
-                let schema = (self.compile)(&text).map_err(|reason| {
-                    Failure::Bad(reason.chars().take(REASON_CHARS_MAX).collect())
-                })?;
-                self.disk.write(key, &text);
-                Ok(Arc::new(schema))
-            }
-            Err(failure) if failure.may_pass() => self.kept(key).ok_or(failure),
-            Err(failure) => Err(failure),
-        }
+        let text = fetched?;
+        let schema = (self.compile)(&text)
+            .map_err(|reason| Failure::Bad(reason.chars().take(REASON_CHARS_MAX).collect()))?;
+        self.disk.write(key, &text);
+        Ok(Arc::new(schema))
     }
 
     fn kept(&self, key: SchemaKey) -> Option<Arc<T>> {
