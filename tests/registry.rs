@@ -1,5 +1,10 @@
 //! The registry's client against a real registry: Apicurio. GUIDs, which that does not know, are
 //! of a stand-in before it.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what clippy.toml lets tests do, their helpers here do too"
+)]
 
 mod support;
 
