@@ -39,6 +39,13 @@ fn load(settings: &Settings) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
+/// As [`load`], for a command that connects to Kafka: the client's settings are looked at too.
+fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
+    let config = load(settings)?;
+    ingest::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
+    Ok(config)
+}
+
 /// The variables that may be settings. One of them that is no text would else be passed over.
 fn environment() -> Result<Vec<(String, String)>, WrongUse> {
     let ours = std::env::vars_os()

@@ -104,7 +104,10 @@ impl ConfigError {
 pub(crate) fn is_private(key: &str) -> bool {
     const SECRETS: [&str; 4] = ["password", "secret", "sasl", "key"];
     let of_client = key.strip_prefix("kafka.librdkafka").map(str::to_ascii_lowercase);
-    of_client.is_some_and(|name| SECRETS.iter().any(|word| name.contains(word)))
+    // A path leads to a secret, and is none.
+    of_client.is_some_and(|name| {
+        !name.ends_with(".file") && SECRETS.iter().any(|word| name.contains(word))
+    })
         // A device id, and an address that can carry a password.
         || key.contains("fraud.block_devices")
         || key.starts_with("registry.urls")

@@ -26,9 +26,8 @@ mod tree;
 
 use std::path::Path;
 
-use error::Place;
-pub use error::{ConfigError, ConfigErrors};
-pub use kafka::{Kafka, Topics};
+pub use error::{ConfigError, ConfigErrors, Place};
+pub use kafka::{ClientSetting, Kafka, Topics};
 pub use layers::PREFIX;
 pub use registry::{Identity, Login, Registry};
 use report::Report;

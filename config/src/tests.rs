@@ -93,7 +93,7 @@ fn variables_take_the_type_of_their_key() {
     assert!(app(&config, 1).probabilistic);
     assert_eq!(app(&config, 1).fraud.block_sites, ["a".into(), "b".into()]);
     let librdkafka: Vec<(&str, &str)> =
-        config.kafka.librdkafka.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        config.kafka.librdkafka.iter().map(|(key, value)| (key.as_str(), value.expose())).collect();
     assert_eq!(
         librdkafka,
         [("debug", "all"), ("fetch.min.bytes", "2"), ("sasl.password", "12#34")]
@@ -106,8 +106,46 @@ fn librdkafka_keys_may_be_quoted_or_not() {
         "[kafka.librdkafka]\nfetch.min.bytes = 5\n\"fetch.max.bytes\" = 6\nssl.a = true\nssl.b = 0.5\n",
     );
     let values = config.unwrap().kafka.librdkafka;
-    let values: Vec<_> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let values: Vec<_> =
+        values.iter().map(|(key, value)| format!("{key}={}", value.expose())).collect();
     assert_eq!(values, ["fetch.max.bytes=6", "fetch.min.bytes=5", "ssl.a=true", "ssl.b=0.5"]);
+}
+
+#[test]
+fn values_of_librdkafka_can_be_in_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str, content: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (password, key) = (path("password", "hunter2\n"), path("key", "BEGIN\nhunter3\nEND\n"));
+    let text = format!(
+        "[kafka.librdkafka]\nsasl.password = {{ file = {password:?} }}\n\
+         \"ssl.key.pem\" = {{ file = {key:?} }}\nssl.ca.location = 'file'\nsasl.username = ''\n\
+         sasl.oauthbearer.assertion.file = '/own'"
+    );
+    let environment = vec![
+        ("ADTRAIL__KAFKA__LIBRDKAFKA__DEBUG".into(), format!("{{ file = {password:?} }}")),
+        ("ADTRAIL__KAFKA__LIBRDKAFKA__SSL_CA_LOCATION_FILE".into(), key),
+    ];
+    let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
+    layers::overlay(&mut table, &environment, &[]);
+    let kafka = read(table, "f.toml").0.unwrap().kafka;
+    let values: Vec<_> =
+        kafka.librdkafka.iter().map(|(key, value)| (&**key, value.expose())).collect();
+    let pem = "BEGIN\nhunter3\nEND";
+    let expected = [
+        ("debug", "hunter2"),
+        ("sasl.oauthbearer.assertion.file", "/own"),
+        ("sasl.password", "hunter2"),
+        ("sasl.username", ""),
+        ("ssl.ca.location", pem),
+        ("ssl.key.pem", pem),
+    ];
+    assert_eq!(values, expected);
+    let shown = format!("{kafka:?}");
+    assert!(!shown.contains("hunter") && shown.contains("not shown"), "{shown}");
 }
 
 #[test]

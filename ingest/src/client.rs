@@ -31,7 +31,13 @@ const OTHER_NAMES: [(&str, &str); 4] = [
 ];
 
 pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
-    let settings = [
+    client(kafka, &consumer_settings(kafka))
+        .create_with_context(Callbacks::default())
+        .map_err(IngestError::of_client)
+}
+
+fn consumer_settings(kafka: &Kafka) -> [(&str, &str); 10] {
+    [
         ("group.id", kafka.group.as_str()),
         // Positions are the store's. Kafka's are told for dashboards, and never obeyed.
         ("enable.auto.commit", "false"),
@@ -47,10 +53,7 @@ pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
         ("statistics.interval.ms", "1000"),
         // A record that is longer than all fetch limits comes alone, if this lets it.
         ("receive.message.max.bytes", "134217728"),
-    ];
-    client(kafka, &settings)
-        .create_with_context(Callbacks::default())
-        .map_err(IngestError::of_client)
+    ]
 }
 
 /// For a command that reads a topic from here to there, and leaves no trace in Kafka. The group is
@@ -105,6 +108,14 @@ pub fn admin(kafka: &Kafka) -> ClientConfig {
     client(kafka, &[])
 }
 
+/// The settings of the service's two clients, without brokers to connect to.
+pub fn unconnected(kafka: &Kafka) -> [ClientConfig; 2] {
+    [client(kafka, &consumer_settings(kafka)), producer(kafka)].map(|mut client| {
+        client.remove("bootstrap.servers");
+        client
+    })
+}
+
 fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
     let mut client = ClientConfig::new();
     client.set("bootstrap.servers", &kafka.brokers).set("client.id", "adtrail");
@@ -113,7 +124,7 @@ fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
     }
     for (key, value) in &kafka.librdkafka {
         let other_name = OTHER_NAMES.iter().find(|(other, _)| other == key);
-        client.set(other_name.map_or(key.as_str(), |(_, name)| name), value);
+        client.set(other_name.map_or(key.as_str(), |(_, name)| name), value.expose());
     }
     let is_debugged = kafka.librdkafka.contains_key("debug");
     let level = if is_debugged { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
@@ -212,11 +223,15 @@ pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
 
 #[cfg(test)]
 mod tests {
+    use config::{ClientSetting, Place};
+
     use super::*;
 
     fn kafka(librdkafka: &[(&str, &str)]) -> Kafka {
         let mut kafka = config::parse("").expect("the defaults are valid").kafka;
-        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let own = |(key, value): &(&str, &str)| {
+            ((*key).to_owned(), ClientSetting::new(Place::Flag, key, value))
+        };
         kafka.librdkafka = librdkafka.iter().map(own).collect();
         kafka
     }

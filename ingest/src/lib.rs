@@ -33,6 +33,7 @@ pub mod peek;
 pub mod registry;
 pub mod resend;
 mod retry;
+pub mod settings;
 mod shutdown;
 mod sorter;
 mod stall;

@@ -1,10 +1,10 @@
 //! `adtrail check-config`.
 
-use super::{WrongUse, counted, load, require_apps};
+use super::{WrongUse, counted, load_for_kafka, require_apps};
 use crate::cli::Settings;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
-    let config = load(settings)?;
+    let config = load_for_kafka(settings)?;
     // Valid, and hardly what somebody wanted to be checked.
     if let Err(WrongUse(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use anyhow::Context;
 use ingest::peek::{Peek, Start};
 
-use super::load;
+use super::load_for_kafka;
 use crate::cli;
 
 pub fn run(options: &cli::Peek) -> anyhow::Result<()> {
-    let config = load(&options.settings)?;
+    let config = load_for_kafka(&options.settings)?;
     let from = match options.from_time {
         _ if options.at_end => Start::End,
         Some(time_ms) => Start::Time(time_ms),

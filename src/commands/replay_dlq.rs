@@ -9,14 +9,14 @@ use ingest::resend::{Report, Resend};
 use ingest::wire::ErrorCode;
 use ingest::{TopicKind, TopicNames};
 
-use super::{WrongUse, load};
+use super::{WrongUse, load_for_kafka};
 use crate::cli::ReplayDlq;
 use crate::telemetry;
 
 const BAR: &str = "{wide_bar} {human_pos} of {human_len} letters, {eta} left";
 
 pub fn run(options: &ReplayDlq) -> anyhow::Result<()> {
-    let config = load(&options.settings)?;
+    let config = load_for_kafka(&options.settings)?;
     let kafka = &config.kafka;
     refuse_source(kafka, &options.topic)?;
     let codes: Vec<_> = options.filter.iter().map(|name| code(name)).collect::<Result<_, _>>()?;

@@ -88,6 +88,10 @@ fn wrong_service_settings() {
     check_wrong("[admin]\nlisten = \"127.0.0.1:8080\"", r#"2: admin.listen: expected another address than export.listen: "127.0.0.1:8080""#);
     check_wrong("[kafka.librdkafka]\na.b = 1\n\"a.b\" = 2", "3: kafka.librdkafka.a.b: given twice, the other time at 2: 2");
     check_wrong("[kafka.librdkafka]\ndebug = [1]", "2: kafka.librdkafka.debug: expected a text, a number, true or false: a list");
+    check_wrong("[kafka.librdkafka]\nsasl.password = { file = '/no/such' }", r#"2: kafka.librdkafka.sasl.password.file: the file cannot be read, No such file or directory (os error 2): "/no/such""#);
+    check_wrong("[kafka.librdkafka]\nsasl.password = 'a'\n'sasl.password.file' = '/no/such'", "3: kafka.librdkafka.sasl.password: given twice, the other time at 2: (not shown)");
+    check_wrong("[kafka.librdkafka]\ntransactional.id = 't'", r#"2: kafka.librdkafka.transactional.id: set by adtrail itself, because the service makes no transactions: "t""#);
+    check_wrong("[kafka.librdkafka]\ngroup.id = { file = '/no/such' }", r#"2: kafka.librdkafka.group.id: set by adtrail itself, because it is kafka.group: "/no/such""#);
     check_wrong("[ingest]\nbatch_records_max = 0", "2: ingest.batch_records_max: expected an integer from 1 to 1000000: 0");
     check_wrong("[ingest]\nbatch_bytes_max = \"8MiB\"", r#"2: ingest.batch_bytes_max: expected an integer from 1 to 1073741824: "8MiB""#);
     check_wrong("[ingest]\nbatch_age_max = 200", r#"2: ingest.batch_age_max: no unit, expected one of ms, s, m, h, d, w as in "7d": 200"#);

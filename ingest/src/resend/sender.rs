@@ -9,7 +9,7 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{Message, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::journal;
@@ -26,10 +26,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const TRIES: usize = 5;
 /// What the client sends at once, by itself.
 const BATCH_BYTES: u64 = 1_000_000;
-const POLL: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(2);
 
 pub struct Sender {
-    producer: BaseProducer<Reports>,
+    /// With a thread of its own for reports: taking a transaction back waits for them.
+    producer: ThreadedProducer<Reports>,
     refused: Arc<Mutex<Option<KafkaError>>>,
     journal: String,
     names: TopicNames,
@@ -45,7 +46,7 @@ impl Sender {
         if let Some(bytes) = batch_bytes(kafka, topic, names)? {
             client.set("batch.size", bytes.to_string());
         }
-        let producer: BaseProducer<Reports> = client
+        let producer: ThreadedProducer<Reports> = client
             .create_with_context(Reports { refused: Arc::clone(&refused) })
             .map_err(IngestError::of_client)?;
         again(|| producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
@@ -120,7 +121,21 @@ impl Sender {
                 delivery_opaque: (),
             })?;
         }
+        self.await_taken()?;
         again(|| self.producer.commit_transaction(TIMEOUT))
+    }
+
+    /// Until Kafka has taken all, or has not taken one. The rest is then not sent any more, and
+    /// committing would wait for it until it is too old.
+    fn await_taken(&self) -> KafkaResult<()> {
+        while self.producer.in_flight_count() > 0 {
+            thread::sleep(PAUSE);
+            let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = &*refused {
+                return Err(error.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Waits while the client's queue is full.
@@ -130,7 +145,7 @@ impl Sender {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), unsent)) => {
                     record = unsent;
-                    self.producer.poll(POLL);
+                    thread::sleep(PAUSE);
                 }
                 Err((error, _)) => {
                     self.producer.context().refuse(&error);
@@ -142,8 +157,6 @@ impl Sender {
 
     /// What Kafka did not take first.
     fn take_refused(&self) -> Option<KafkaError> {
-        // What was reported meanwhile.
-        self.producer.poll(Duration::ZERO);
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -239,6 +252,11 @@ impl Reports {
 
 impl ClientContext for Reports {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        // What becomes of a transaction is told by who began it.
+        let level = match facility {
+            "TXNERR" | "GETPID" => RDKafkaLogLevel::Debug,
+            _ => level,
+        };
         client::log(level, facility, message);
     }
 
