@@ -100,6 +100,8 @@ fn admin(metrics: Arc<PipelineMetrics>, health: Arc<Health>, recorder: Prometheu
             Ok(())
         } else if health.is_connected() {
             Err("no partitions are assigned yet".to_owned())
+        } else if let Some(reason) = health.refusal() {
+            Err(format!("kafka refuses the connection: {reason}"))
         } else {
             Err("kafka can not be reached".to_owned())
         }

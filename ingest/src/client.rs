@@ -132,11 +132,28 @@ fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
     client
 }
 
+/// What to look at when a broker would not talk.
+pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
+
+/// Whether a broker was reached and would not talk: no waiting helps, but somebody may.
+fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::SSL
+            | RDKafkaErrorCode::UnsupportedSASLMechanism
+            | RDKafkaErrorCode::IllegalSASLState
+    )
+}
+
 /// What librdkafka tells the consumer's thread while that polls.
 #[derive(Default)]
 pub struct Callbacks {
     statistics: Mutex<Option<Statistics>>,
     errors: Throttle,
+    refusals: Throttle,
+    refusal: Mutex<Option<String>>,
     commits: AtomicU64,
     commit_failed: AtomicBool,
 }
@@ -145,6 +162,15 @@ impl Callbacks {
     /// The newest statistics, once.
     pub fn take_statistics(&self) -> Option<Statistics> {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Why a broker was reached and would not talk, in librdkafka's words, until one does.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_refusal(&self, refusal: Option<String>) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 
     /// Commits that the broker answered.
@@ -170,6 +196,9 @@ impl ClientContext for Callbacks {
     fn stats_raw(&self, statistics: &[u8]) {
         match Statistics::parse(statistics) {
             Ok(parsed) => {
+                if parsed.is_connected() {
+                    self.set_refusal(None);
+                }
                 let mut newest = self.statistics.lock().unwrap_or_else(PoisonError::into_inner);
                 *newest = Some(parsed);
             }
@@ -181,6 +210,12 @@ impl ClientContext for Callbacks {
         // Asked for by who reads to an end.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF) {
             return;
+        }
+        if error.rdkafka_error_code().is_some_and(is_refusal) {
+            self.set_refusal(Some(reason.to_owned()));
+            return self.refusals.warn(|| {
+                tracing::warn!(reason, "kafka refuses the connection: {REFUSAL_HELP}");
+            });
         }
         self.errors.warn(|| tracing::warn!(%error, reason, "kafka"));
     }

@@ -170,6 +170,7 @@ impl Reader {
                 }
                 Err(Unfound::Unreachable(error)) => {
                     self.health.set_connected(false);
+                    self.health.set_refusal(self.consumer.context().refusal());
                     let brokers = &self.kafka.brokers;
                     unreachable.warn(|| {
                         tracing::warn!(brokers, %error, "kafka does not answer, asking again");
@@ -305,6 +306,7 @@ impl Reader {
     }
 
     fn observe(&mut self, statistics: &Statistics) {
+        self.health.set_refusal(self.consumer.context().refusal());
         self.health.set_connected(statistics.is_connected());
         for (name, partition, seen) in statistics.partitions() {
             let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };

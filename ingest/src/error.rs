@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rdkafka::error::KafkaError;
 
+use crate::client::REFUSAL_HELP;
+
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error("librdkafka refuses kafka.librdkafka.{key}: {reason}")]
@@ -56,6 +58,9 @@ pub enum IngestError {
 
     #[error("there is no such topic: {0}")]
     NoSuchTopic(String),
+
+    #[error("kafka refuses the connection: {reason}; {REFUSAL_HELP}")]
+    Refused { reason: String },
 
     #[error("kafka does not answer: {error}; asked for: {brokers}")]
     Unreachable { brokers: String, error: KafkaError },

@@ -13,6 +13,7 @@ use crate::topic::TopicKind;
 pub struct Health {
     connected: AtomicBool,
     assigned: AtomicBool,
+    refusal: Mutex<Option<String>>,
     /// 0: none yet.
     last_message_ms: AtomicU64,
     partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
@@ -39,6 +40,12 @@ impl Health {
         self.connected.load(Ordering::Relaxed)
     }
 
+    /// Why it is not connected, where a broker was reached and would not talk.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.clone().filter(|_| !self.is_connected())
+    }
+
     /// Whether the topics were found and are being read.
     pub fn is_assigned(&self) -> bool {
         self.assigned.load(Ordering::Relaxed)
@@ -63,6 +70,10 @@ impl Health {
 
     pub(crate) fn set_connected(&self, connected: bool) {
         self.connected.store(connected, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_refusal(&self, refusal: Option<String>) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 
     pub(crate) fn set_assigned(&self, assigned: bool) {

@@ -180,7 +180,10 @@ fn find(consumer: &Consumer, kafka: &Kafka, topic: &str) -> Result<i32, IngestEr
             Err(error) => tracing::debug!(%error, "kafka does not answer, asking again"),
         }
         // For the callbacks; nothing is assigned that could be read.
-        let _ = consumer.poll(Duration::ZERO);
+        while consumer.poll(Duration::ZERO).is_some() {}
+        if let Some(reason) = consumer.context().refusal() {
+            return Err(IngestError::Refused { reason });
+        }
         std::thread::sleep(backoff.next().min(Duration::from_secs(1)));
     }
 }

@@ -14,7 +14,9 @@ use super::leash::Leash;
 use super::{eventually, free_port, maven, run_ok};
 
 mod client;
+mod secured;
 pub use client::{Message, Producer, Record};
+pub use secured::{PASSWORD, Secured, USER};
 
 const POM: &str = include_str!("kafka/pom.xml");
 
@@ -42,13 +44,24 @@ impl Kafka {
 
     /// As [`Kafka::start`], with the settings that the function makes of ports and folder.
     pub fn start_with(properties: impl Fn(&Ports, &Path) -> String) -> Self {
+        Self::start_with_users(properties, &[])
+    }
+
+    /// As [`Kafka::start_with`], knowing these users: `"SCRAM-SHA-256=[name=…,password=…]"`.
+    pub fn start_with_users(
+        properties: impl Fn(&Ports, &Path) -> String,
+        users: &[String],
+    ) -> Self {
         // Between the look for a free port and its use someone else may take it: once more then.
-        Self::try_start(&properties)
-            .or_else(|_| Self::try_start(&properties))
+        Self::try_start(&properties, users)
+            .or_else(|_| Self::try_start(&properties, users))
             .unwrap_or_else(|log| panic!("kafka does not start:\n{log}"))
     }
 
-    fn try_start(properties: &impl Fn(&Ports, &Path) -> String) -> Result<Self, String> {
+    fn try_start(
+        properties: &impl Fn(&Ports, &Path) -> String,
+        users: &[String],
+    ) -> Result<Self, String> {
         let ports = Ports { broker: free_port(), controller: free_port() };
         let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary folder");
         let (settings, file) =
@@ -59,6 +72,7 @@ impl Kafka {
         if !settings.contains("controller.quorum.voters") {
             format.arg("--standalone");
         }
+        format.args(users.iter().flat_map(|user| ["--add-scram", user]));
         run_ok(&mut format, b"");
         // Kept: the leash removes it, which works for a broker in a `static` too.
         let mut kafka = Self { dir: dir.keep(), port: ports.broker, running: None };

@@ -9,7 +9,9 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{Message, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::journal;
@@ -87,6 +89,8 @@ impl Sender {
                 return Err(of_transaction(error));
             }
             tracing::debug!(%error, try_number, "a transaction failed and is taken back");
+            // What is not sent yet would else be waited for until it is too old.
+            self.producer.purge(PurgeConfig::default().queue().inflight());
             again(|| self.producer.abort_transaction(TIMEOUT)).map_err(of_transaction)?;
             match self.take_refused() {
                 // It will not be taken the next time either.

@@ -1,0 +1,119 @@
+//! A broker as it is where others are on the network too: passwords, and certificates of an
+//! authority of its own, which `openssl` makes for this run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::super::{free_port, run_ok};
+use super::{Kafka, Ports, server_properties};
+
+pub const USER: &str = "alice";
+pub const PASSWORD: &str = "pa55-of-alice";
+
+/// One broker with a listener for each way; tests produce through an open one.
+#[derive(Debug)]
+pub struct Secured {
+    pub kafka: Kafka,
+    /// `SASL_PLAINTEXT`: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
+    pub sasl: String,
+    /// `SSL`, and clients must have a certificate.
+    pub tls: String,
+    /// `SASL_SSL`, with the same passwords.
+    pub sasl_tls: String,
+    certificates: TempDir,
+}
+
+impl Secured {
+    pub fn start() -> Self {
+        let certificates = TempDir::with_prefix("adtrail-certificates-").expect("a folder");
+        let dir = certificates.path();
+        authority(dir, "ca");
+        // One that no broker has to do with.
+        authority(dir, "other-ca");
+        signed(dir, "broker");
+        signed(dir, "client");
+        let pem =
+            ["broker.key", "broker.pem"].map(|name| fs::read(dir.join(name)).expect("a file"));
+        fs::write(dir.join("broker-all.pem"), pem.concat()).expect("a file");
+        let ports = std::cell::Cell::new([0; 3]);
+        let users = ["256", "512"]
+            .map(|bits| format!("SCRAM-SHA-{bits}=[name={USER},password={PASSWORD}]"));
+        let properties = |own: &Ports, folder: &Path| {
+            ports.set([free_port(), free_port(), free_port()]);
+            secured_properties(own, folder, ports.get(), dir)
+        };
+        let kafka = Kafka::start_with_users(properties, &users);
+        let [sasl, tls, sasl_tls] = ports.get().map(|port| format!("127.0.0.1:{port}"));
+        Self { kafka, sasl, tls, sasl_tls, certificates }
+    }
+
+    /// `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.certificates.path().join(name)
+    }
+}
+
+fn secured_properties(ports: &Ports, folder: &Path, more: [u16; 3], certificates: &Path) -> String {
+    let [sasl, tls, sasl_tls] = more;
+    let open = server_properties(ports, folder);
+    let open = open.replace(
+        ",CONTROLLER://",
+        &format!(
+            ",SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},SASLTLS://127.0.0.1:{sasl_tls},CONTROLLER://"
+        ),
+    );
+    let certificates = certificates.display();
+    let mut text = format!(
+        "{open}inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,SASLTLS:SASL_SSL
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+ssl.keystore.type=PEM
+ssl.keystore.location={certificates}/broker-all.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={certificates}/ca.pem
+listener.name.tls.ssl.client.auth=required
+"
+    );
+    let module = "org.apache.kafka.common.security";
+    for listener in ["sasl", "sasltls"] {
+        text.push_str(&format!(
+            "listener.name.{listener}.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";\n"
+        ));
+        for bits in ["256", "512"] {
+            text.push_str(&format!(
+                "listener.name.{listener}.scram-sha-{bits}.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"
+            ));
+        }
+    }
+    text
+}
+
+fn openssl(dir: &Path, args: &[&str]) {
+    run_ok(Command::new("openssl").current_dir(dir).args(args), b"");
+}
+
+fn authority(dir: &Path, name: &str) {
+    let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
+    let args = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"];
+    let subject = format!("/CN=adtrail test {name}");
+    openssl(
+        dir,
+        &[&args[..], &["-subj", &subject, "-keyout", &key, "-out", &certificate]].concat(),
+    );
+}
+
+/// By the authority `ca`, for this machine's own address.
+fn signed(dir: &Path, name: &str) {
+    let [key, request, certificate, names] =
+        ["key", "csr", "pem", "ext"].map(|kind| format!("{name}.{kind}"));
+    fs::write(dir.join(&names), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").expect("a file");
+    let subject = format!("/CN={name}");
+    let args = ["req", "-newkey", "rsa:2048", "-nodes", "-subj", &subject];
+    openssl(dir, &[&args[..], &["-keyout", &key, "-out", &request]].concat());
+    let args = ["x509", "-req", "-in", &request, "-CA", "ca.pem", "-CAkey", "ca.key"];
+    let more = ["-CAcreateserial", "-days", "2", "-extfile", &names, "-out", &certificate];
+    openssl(dir, &[&args[..], &more].concat());
+}
