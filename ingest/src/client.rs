@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use config::Kafka;
 use rdkafka::ClientContext;
@@ -34,6 +35,16 @@ pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
     client(kafka, &consumer_settings(kafka))
         .create_with_context(Callbacks::default())
         .map_err(IngestError::of_client)
+}
+
+/// Brings what callbacks wait to be told, while nothing is assigned that could be read. A poll that
+/// does not wait brings one thing, and there may be more of them than polls.
+pub fn serve(consumer: &Consumer) {
+    const TIME: Duration = Duration::from_millis(100);
+    let started = Instant::now();
+    while let Some(left) = TIME.checked_sub(started.elapsed()) {
+        let _ = consumer.poll(left);
+    }
 }
 
 fn consumer_settings(kafka: &Kafka) -> [(&str, &str); 10] {
@@ -135,16 +146,23 @@ fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
 /// What to look at when a broker would not talk.
 pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
 
+/// What to look at when none answers. One that is spoken to in another way than it expects hangs up
+/// without a word, or waits for more.
+pub const UNREACHABLE_HELP: &str =
+    "if one runs there, check security.protocol in [kafka.librdkafka]";
+
 /// Whether a broker was reached and would not talk: no waiting helps, but somebody may.
-fn is_refusal(code: RDKafkaErrorCode) -> bool {
-    matches!(
-        code,
-        RDKafkaErrorCode::Authentication
-            | RDKafkaErrorCode::SaslAuthenticationFailed
-            | RDKafkaErrorCode::SSL
-            | RDKafkaErrorCode::UnsupportedSASLMechanism
-            | RDKafkaErrorCode::IllegalSASLState
-    )
+fn is_refusal(code: RDKafkaErrorCode, reason: &str) -> bool {
+    // What a broker says of the client's certificate comes once the connection stands.
+    reason.contains("SSL alert")
+        || matches!(
+            code,
+            RDKafkaErrorCode::Authentication
+                | RDKafkaErrorCode::SaslAuthenticationFailed
+                | RDKafkaErrorCode::SSL
+                | RDKafkaErrorCode::UnsupportedSASLMechanism
+                | RDKafkaErrorCode::IllegalSASLState
+        )
 }
 
 /// What librdkafka tells the consumer's thread while that polls.
@@ -211,7 +229,7 @@ impl ClientContext for Callbacks {
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF) {
             return;
         }
-        if error.rdkafka_error_code().is_some_and(is_refusal) {
+        if error.rdkafka_error_code().is_some_and(|code| is_refusal(code, reason)) {
             self.set_refusal(Some(reason.to_owned()));
             return self.refusals.warn(|| {
                 tracing::warn!(reason, "kafka refuses the connection: {REFUSAL_HELP}");

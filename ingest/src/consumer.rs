@@ -19,7 +19,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use crate::assignment::{self, Extents, PartitionCounts, Unfound};
 use crate::batch::{Batch, Limits};
-use crate::client::{self, Consumer};
+use crate::client::{self, Consumer, UNREACHABLE_HELP};
 use crate::commits::Commits;
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetters;
@@ -173,12 +173,11 @@ impl Reader {
                     self.health.set_refusal(self.consumer.context().refusal());
                     let brokers = &self.kafka.brokers;
                     unreachable.warn(|| {
-                        tracing::warn!(brokers, %error, "kafka does not answer, asking again");
+                        tracing::warn!(brokers, %error, "kafka does not answer, asking again; {UNREACHABLE_HELP}");
                     });
                 }
             }
-            // For the callbacks; nothing is assigned that could be read.
-            let _ = self.consumer.poll(Duration::ZERO);
+            client::serve(&self.consumer);
             self.shutdown.sleep(backoff.next().min(Duration::from_secs(1)));
         }
         Ok(None)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rdkafka::error::KafkaError;
 
-use crate::client::REFUSAL_HELP;
+use crate::client::{REFUSAL_HELP, UNREACHABLE_HELP};
 
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
@@ -62,7 +62,7 @@ pub enum IngestError {
     #[error("kafka refuses the connection: {reason}; {REFUSAL_HELP}")]
     Refused { reason: String },
 
-    #[error("kafka does not answer: {error}; asked for: {brokers}")]
+    #[error("kafka does not answer: {error}; {UNREACHABLE_HELP}; asked for: {brokers}")]
     Unreachable { brokers: String, error: KafkaError },
 
     #[error("the topic cannot be created: {error}; it keeps what was sent: {topic}")]

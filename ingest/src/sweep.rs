@@ -179,8 +179,7 @@ fn find(consumer: &Consumer, kafka: &Kafka, topic: &str) -> Result<i32, IngestEr
             }
             Err(error) => tracing::debug!(%error, "kafka does not answer, asking again"),
         }
-        // For the callbacks; nothing is assigned that could be read.
-        while consumer.poll(Duration::ZERO).is_some() {}
+        client::serve(consumer);
         if let Some(reason) = consumer.context().refusal() {
             return Err(IngestError::Refused { reason });
         }

@@ -1,5 +1,8 @@
 //! What tests say to Kafka: topics, records in and out, by librdkafka and by stock kcat.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -108,15 +111,29 @@ impl Kafka {
 
     /// To produce again and again: starting one takes half a second.
     pub fn producer(&self) -> Producer {
+        self.producer_with(&[])
+    }
+
+    /// One that begins and ends transactions.
+    pub fn transactional(&self, id: &str) -> Producer {
+        let producer = self.producer_with(&[("transactional.id", id)]);
+        producer.producer.init_transactions(DEADLINE).expect("kafka answers");
+        producer
+    }
+
+    /// As [`Kafka::producer`], with settings of its own.
+    pub fn producer_with(&self, settings: &[(&str, &str)]) -> Producer {
         let deliveries = Deliveries::default();
-        let producer = self
-            .client()
+        let mut client = self.client();
+        client
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("linger.ms", "5")
-            .set("message.max.bytes", "20000000")
-            .create_with_context(deliveries.clone())
-            .expect("a producer");
+            .set("message.max.bytes", "20000000");
+        settings.iter().for_each(|(key, value)| {
+            client.set(*key, *value);
+        });
+        let producer = client.create_with_context(deliveries.clone()).expect("a producer");
         Producer { producer, deliveries }
     }
 
@@ -151,6 +168,19 @@ impl Kafka {
             .map(|partition| client.fetch_watermarks(topic, partition.id(), DEADLINE))
             .map(|ends| ends.expect("kafka answers").1)
             .sum()
+    }
+
+    /// The ways in which the topic's batches are compressed, by their numbers in Kafka's format: 1
+    /// gzip, 2 snappy, 3 lz4, 4 zstd. Read from the log itself.
+    pub fn codecs(&self, topic: &str) -> BTreeSet<u8> {
+        let folders = fs::read_dir(self.dir.join("data")).expect("the broker's folder");
+        let folders = folders.map(|folder| folder.expect("a folder").path());
+        let is_its = |folder: &PathBuf| {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.rsplit_once('-').is_some_and(|(name, _)| name == topic)
+        };
+        let logs = folders.filter(is_its).map(|folder| folder.join("00000000000000000000.log"));
+        logs.flat_map(|log| batch_codecs(&fs::read(log).expect("a log"))).collect()
     }
 
     /// All that the topic holds now, by partition and offset.
@@ -199,10 +229,36 @@ impl Producer {
     }
 }
 
+impl Producer {
+    pub fn begin(&self) {
+        self.producer.begin_transaction().expect("a transaction can begin");
+    }
+
+    pub fn commit(&self) {
+        self.producer.commit_transaction(DEADLINE).expect("kafka answers");
+    }
+
+    pub fn abort(&self) {
+        self.producer.abort_transaction(DEADLINE).expect("kafka answers");
+    }
+}
+
+/// Of each batch: its length is at byte 8, its attributes at byte 21, the codec their last 3 bits.
+fn batch_codecs(mut log: &[u8]) -> Vec<u8> {
+    let mut codecs = Vec::new();
+    while let Some(length) = log.get(8..12) {
+        let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
+        let Some(batch) = log.get(..12 + length).filter(|_| length > 0) else { break };
+        codecs.push(batch[22] & 7);
+        log = &log[12 + length..];
+    }
+    codecs
+}
+
 fn read_to_ends(consumer: &BaseConsumer, partitions: usize) -> Vec<Record> {
     let started = Instant::now();
     let mut records = Vec::new();
-    let mut ended = std::collections::BTreeSet::new();
+    let mut ended = BTreeSet::new();
     while ended.len() < partitions {
         assert!(started.elapsed() < DEADLINE, "read to the end of {ended:?} of {partitions} only");
         match consumer.poll(Duration::from_millis(100)) {

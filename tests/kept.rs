@@ -1,0 +1,150 @@
+//! Topics as Kafka keeps them: compressed, compacted, and with the marks of transactions. The rows
+//! are right, and the service gets to the end.
+#![cfg(test)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use support::eventually;
+use support::kafka::{Kafka, Message};
+use support::rows;
+use support::site::{ONE_CAMPAIGN, Site};
+
+/// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
+const NOON_MS: i64 = 1_741_608_000_000;
+
+fn site(name: &str) -> Site {
+    Site::new(Kafka::shared(), name, 2, ONE_CAMPAIGN).set("store.retention", "off")
+}
+
+fn activation(id: &str) -> Message {
+    let line = format!(
+        r#"{{"app":"app-x","event_id":"{id}","time":{NOON_MS},"ua":"{}"}}"#,
+        "the same for all ".repeat(10)
+    );
+    Message::new(format!("key-{id}"), line).at(NOON_MS)
+}
+
+fn ids(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}-{number:03}")).collect()
+}
+
+fn messages(ids: &[String]) -> Vec<Message> {
+    ids.iter().map(|id| activation(id)).collect()
+}
+
+/// That the export has these events and no others.
+#[track_caller]
+fn check_rows(site: &Site, expected: &[&[String]]) {
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    let found: BTreeSet<String> = rows::by_event_id(rows).into_keys().collect();
+    assert_eq!(found, expected.concat().into_iter().collect());
+}
+
+#[test]
+fn compressed_in_every_way() {
+    let kafka = Kafka::shared();
+    let site = site("kept.compressed");
+    let topic = &*site.topics.activations;
+    let kinds = ["gzip", "snappy", "lz4", "zstd"].map(|codec| (codec, ids(codec, 100)));
+    for (codec, ids) in &kinds {
+        // More than one record in a batch, or nothing would be gained.
+        let producer = kafka.producer_with(&[("compression.type", codec), ("linger.ms", "100")]);
+        producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
+    }
+    // It is compressed, and each in its own way: no tool of the client tells, the log does.
+    assert_eq!(kafka.codecs(topic), BTreeSet::from([1, 2, 3, 4]));
+    let adtrail = site.start();
+    adtrail.await_read(400);
+    let expected: Vec<&[String]> = kinds.iter().map(|(_, ids)| &**ids).collect();
+    check_rows(&site, &expected);
+}
+
+#[test]
+fn transactions_that_were_ended_taken_back_and_are_open() {
+    let kafka = Kafka::shared();
+    let site = site("kept.transactions");
+    let topic = &*site.topics.activations;
+    let [kept, dropped, open, later] =
+        ["kept", "dropped", "open", "later"].map(|prefix| ids(prefix, 50));
+    let transaction = |ids: &[String]| {
+        let producer = kafka.transactional(&format!("{topic}-{}", ids[0]));
+        producer.begin();
+        producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
+        producer
+    };
+    // The log begins and ends with what is never delivered.
+    transaction(&dropped[..25]).abort();
+    transaction(&kept).commit();
+    transaction(&dropped[25..]).abort();
+    let adtrail = site.start();
+    adtrail.await_read(50);
+    check_rows(&site, &[&kept]);
+
+    // What comes after an open transaction waits for its end, and is no lag until then.
+    let waiting = transaction(&open);
+    kafka.produce(topic, messages(&later));
+    adtrail.await_read(50);
+    check_rows(&site, &[&kept]);
+    waiting.commit();
+    adtrail.await_read(150);
+    check_rows(&site, &[&kept, &open, &later]);
+
+    // After a restart the position is behind a mark, with nothing left to read.
+    transaction(&dropped).abort();
+    assert!(adtrail.terminate().0.success());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
+    // And from the beginning, over all marks.
+    let beside = site.beside();
+    let adtrail = beside.start();
+    adtrail.await_read(150);
+    check_rows(&beside, &[&kept, &open, &later]);
+}
+
+#[test]
+fn compacted_topics_have_holes() {
+    let kafka = Kafka::shared();
+    let site = site("kept.compacted");
+    let topic = &*site.topics.activations;
+    kafka.set_topic(
+        topic,
+        &[
+            ("cleanup.policy", "compact"),
+            ("min.cleanable.dirty.ratio", "0.0"),
+            ("segment.ms", "100"),
+            ("segment.bytes", "1048576"),
+            ("max.compaction.lag.ms", "100"),
+            ("delete.retention.ms", "0"),
+        ],
+    );
+    let (old, new) = (ids("old", 50), ids("new", 50));
+    // The same keys, so that compaction leaves the new ones only, at offsets from 50 on.
+    let keyed = |ids: &[String]| {
+        let message = |(number, id): (usize, &String)| Message {
+            key: Some(format!("key-{number}").into_bytes()),
+            partition: Some(0),
+            ..activation(id)
+        };
+        ids.iter().enumerate().map(message).collect::<Vec<_>>()
+    };
+    kafka.produce(topic, keyed(&old));
+    kafka.produce(topic, keyed(&new));
+    let mut fillers = 0;
+    eventually("the topic is compacted", || {
+        // Only what is not being written to any more is compacted; this closes it, by its time.
+        fillers += 1;
+        let filler = Message::new("filler", "").at(NOON_MS + fillers * 1000);
+        kafka.produce(topic, [Message { partition: Some(0), ..filler }]);
+        let values = kafka.consume_all(topic);
+        let has_old = values.iter().any(|record| record.offset < 50);
+        if has_old { Err(format!("{} records after {fillers}", values.len())) } else { Ok(()) }
+    });
+    let adtrail = site.start();
+    adtrail.await_some_read();
+    adtrail.await_caught_up();
+    check_rows(&site, &[&new]);
+    assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+}
