@@ -99,6 +99,33 @@ fn check_refused(site: &Site, reason: &str) {
     }
 }
 
+/// Every example of the page connects, with our names in place of those that stand for yours.
+#[test]
+fn the_examples_of_the_page() {
+    let page = include_str!("../docs/kafka.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|text| text.split("```").next()).collect();
+    assert_eq!(examples.len(), 3);
+    let broker = secured();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    let path = |name: &str| broker.file(name).display().to_string();
+    for (number, example) in examples.into_iter().enumerate() {
+        let (head, own) = example.split_once("[kafka.librdkafka]\n").unwrap();
+        let listeners = [("9092", &broker.sasl), ("9093", &broker.sasl_tls), ("9094", &broker.tls)];
+        let is_its = |(port, _): &&(&str, &String)| head.contains(&format!("kafka.example:{port}"));
+        let (_, address) = listeners.iter().find(is_its).unwrap();
+        let own = own
+            .replace("/run/secrets/kafka-password", file.to_str().unwrap())
+            .replace("\"adtrail\"", &format!("{USER:?}"));
+        let own = ["ca.pem", "client.pem", "client.key"]
+            .iter()
+            .fold(own, |own, name| own.replace(&format!("/etc/adtrail/{name}"), &path(name)));
+        check_works(&site(&format!("secured.page{number}"), address, &own));
+    }
+}
+
 #[test]
 fn passwords_in_plain() {
     let sasl = &secured().sasl;

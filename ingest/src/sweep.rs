@@ -77,9 +77,9 @@ impl Sweep {
     /// Finds the topic and where it ends.
     pub fn start(kafka: &Kafka, topic: &str, from: From, to: To) -> Result<Self, IngestError> {
         let consumer = client::reader(kafka)?;
-        let partitions = find(&consumer, kafka, topic)?;
-        let spans = spans(&consumer, topic, partitions, from, to)
-            .map_err(|error| IngestError::Unreachable { brokers: kafka.brokers.clone(), error })?;
+        let spans = find(&consumer, kafka, topic, |partitions| {
+            spans(&consumer, topic, partitions, from, to)
+        })?;
         let total = spans.values().map(|span| span.end.abs_diff(span.next)).sum();
         let mut sweep = Self {
             consumer,
@@ -163,13 +163,23 @@ impl Sweep {
     }
 }
 
-/// How many partitions the topic has.
-fn find(consumer: &Consumer, kafka: &Kafka, topic: &str) -> Result<i32, IngestError> {
+/// What `ask` has to say of the topic's partitions, so many; asked again while brokers do not answer.
+fn find<T>(
+    consumer: &Consumer,
+    kafka: &Kafka,
+    topic: &str,
+    ask: impl Fn(i32) -> KafkaResult<T>,
+) -> Result<T, IngestError> {
     let started = Instant::now();
     let mut backoff = Backoff::new();
     loop {
-        match assignment::partition_count(consumer, topic) {
-            Ok(Some(count)) => return Ok(i32::try_from(count).unwrap_or(i32::MAX)),
+        let count = assignment::partition_count(consumer, topic);
+        let answer = count.and_then(|count| {
+            let count = count.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+            count.map(&ask).transpose()
+        });
+        match answer {
+            Ok(Some(answer)) => return Ok(answer),
             Ok(None) if started.elapsed() >= NO_TOPIC_PATIENCE => {
                 return Err(IngestError::NoSuchTopic(topic.to_owned()));
             }

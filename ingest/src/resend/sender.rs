@@ -85,8 +85,11 @@ impl Sender {
         for try_number in 1.. {
             self.take_refused();
             let Err(error) = self.transact(letters) else { break };
-            if is_taken_over(&error) || is_fatal(&error) {
-                return Err(of_transaction(error));
+            if is_taken_over(&error) || self.has_been_taken_over() {
+                return Err(IngestError::TakenOver);
+            }
+            if is_fatal(&error) {
+                return Err(IngestError::Transaction(error));
             }
             tracing::debug!(%error, try_number, "a transaction failed and is taken back");
             // What is not sent yet would else be waited for until it is too old.
@@ -100,6 +103,11 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// What comes after may only say that the client is beyond help.
+    fn has_been_taken_over(&self) -> bool {
+        self.producer.client().fatal_error().is_some_and(|(code, _)| is_fence(code))
     }
 
     fn transact(&self, letters: &[Letter]) -> KafkaResult<()> {
@@ -204,13 +212,15 @@ fn of_transaction(error: KafkaError) -> IngestError {
 }
 
 fn is_taken_over(error: &KafkaError) -> bool {
+    error.rdkafka_error_code().is_some_and(is_fence)
+}
+
+fn is_fence(code: RDKafkaErrorCode) -> bool {
     matches!(
-        error.rdkafka_error_code(),
-        Some(
-            RDKafkaErrorCode::Fenced
-                | RDKafkaErrorCode::ProducerFenced
-                | RDKafkaErrorCode::InvalidProducerEpoch
-        )
+        code,
+        RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
     )
 }
 
