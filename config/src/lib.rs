@@ -15,6 +15,7 @@ mod error;
 mod fraud;
 mod kafka;
 mod layers;
+mod librdkafka;
 mod registry;
 mod report;
 mod rules;
@@ -27,8 +28,9 @@ mod tree;
 use std::path::Path;
 
 pub use error::{ConfigError, ConfigErrors, Place};
-pub use kafka::{ClientSetting, Kafka, Topics};
+pub use kafka::{Kafka, Topics};
 pub use layers::PREFIX;
+pub use librdkafka::ClientSetting;
 pub use registry::{Identity, Login, Registry};
 use report::Report;
 pub use secret::Secret;

@@ -74,7 +74,10 @@ pub enum IngestError {
     )]
     NotCompacted { topic: String, policy: String },
 
-    #[error("another run over this topic has taken over; what it sends, this one did not")]
+    #[error(
+        "another run over this topic has taken over, or this one was held up for a minute: what is \
+         not sent yet, the other sends, or the next"
+    )]
     TakenOver,
 
     #[error("kafka does not take what is sent: {0}")]

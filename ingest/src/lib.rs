@@ -15,6 +15,7 @@
 
 mod assignment;
 mod batch;
+mod callbacks;
 mod client;
 mod commits;
 pub mod compressed;

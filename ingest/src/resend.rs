@@ -6,6 +6,7 @@
 
 mod journal;
 mod letter;
+mod reports;
 mod sender;
 
 use std::collections::{BTreeMap, HashSet};

@@ -110,11 +110,11 @@ impl Letter {
     }
 }
 
+type Headers<'h> = Vec<Header<'h, &'h [u8]>>;
+
 /// The record's own headers, and the values of those that adtrail has added, in the order of
 /// [`header::ALL`]. Added was the last of each name: a record may have come with some of them.
-fn split<'h>(
-    mut all: Vec<Header<'h, &'h [u8]>>,
-) -> (Vec<Header<'h, &'h [u8]>>, [Option<&'h [u8]>; header::ALL.len()]) {
+fn split(mut all: Headers<'_>) -> (Headers<'_>, [Option<&[u8]>; header::ALL.len()]) {
     let added = header::ALL.map(|name| {
         let last = all.iter().rposition(|header| header.key == name)?;
         all.remove(last).value

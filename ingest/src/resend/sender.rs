@@ -1,21 +1,17 @@
 //! Letters sent in transactions, each with its record in the journal: both are there, or neither.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use config::Kafka;
-use rdkafka::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{Message, OwnedHeaders};
-use rdkafka::producer::{
-    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
-};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::{BaseRecord, Producer, PurgeConfig, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::journal;
 use super::letter::Letter;
+use super::reports::Reports;
 use crate::client;
 use crate::creation;
 use crate::error::IngestError;
@@ -33,7 +29,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub struct Sender {
     /// With a thread of its own for reports: taking a transaction back waits for them.
     producer: ThreadedProducer<Reports>,
-    refused: Arc<Mutex<Option<KafkaError>>>,
     journal: String,
     names: TopicNames,
 }
@@ -42,17 +37,15 @@ impl Sender {
     /// From now on nobody else sends this topic's letters: whoever began before is refused, and
     /// what they had not ended is taken back.
     pub fn start(kafka: &Kafka, topic: &str, names: &TopicNames) -> Result<Self, IngestError> {
-        let refused = Arc::default();
         let id = format!("adtrail-replay-dlq-{topic}");
         let mut client = client::transactional(kafka, &id);
         if let Some(bytes) = batch_bytes(kafka, topic, names)? {
             client.set("batch.size", bytes.to_string());
         }
-        let producer: ThreadedProducer<Reports> = client
-            .create_with_context(Reports { refused: Arc::clone(&refused) })
-            .map_err(IngestError::of_client)?;
+        let producer: ThreadedProducer<Reports> =
+            client.create_with_context(Reports::default()).map_err(IngestError::of_client)?;
         again(|| producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
-        Ok(Self { producer, refused, journal: journal::name(topic), names: names.clone() })
+        Ok(Self { producer, journal: journal::name(topic), names: names.clone() })
     }
 
     /// Sends all but those that the topic does not take for their length: their indexes.
@@ -61,16 +54,16 @@ impl Sender {
     /// long one: all are sent again by halves, down to the one.
     pub fn send(&self, letters: &[Letter]) -> Result<Vec<usize>, IngestError> {
         let mut too_long = Vec::new();
-        let mut waiting = vec![0..letters.len()];
-        while let Some(range) = waiting.pop() {
-            let Some(part) = letters.get(range.clone()) else { continue };
+        // With the index of the first of each.
+        let mut waiting = vec![(0, letters)];
+        while let Some((start, part)) = waiting.pop() {
             match self.send_at_once(part) {
                 Err(IngestError::Transaction(error)) if is_too_long(&error) => {
-                    let middle = range.start + range.len() / 2;
-                    if range.len() <= 1 {
-                        too_long.push(range.start);
+                    if part.len() <= 1 {
+                        too_long.push(start);
                     } else {
-                        waiting.extend([middle..range.end, range.start..middle]);
+                        let (first, second) = part.split_at(part.len() / 2);
+                        waiting.extend([(start + first.len(), second), (start, first)]);
                     }
                 }
                 outcome => outcome?,
@@ -83,7 +76,7 @@ impl Sender {
     fn send_at_once(&self, letters: &[Letter]) -> Result<(), IngestError> {
         let mut backoff = Backoff::new();
         for try_number in 1.. {
-            self.take_refused();
+            self.producer.context().take_refused();
             let Err(error) = self.transact(letters) else { break };
             if is_taken_over(&error) || self.has_been_taken_over() {
                 return Err(IngestError::TakenOver);
@@ -95,7 +88,7 @@ impl Sender {
             // What is not sent yet would else be waited for until it is too old.
             self.producer.purge(PurgeConfig::default().queue().inflight());
             again(|| self.producer.abort_transaction(TIMEOUT)).map_err(of_transaction)?;
-            match self.take_refused() {
+            match self.producer.context().take_refused() {
                 // It will not be taken the next time either.
                 Some(error) if is_for_good(&error) => return Err(of_transaction(error)),
                 _ if try_number >= TRIES => return Err(of_transaction(error)),
@@ -142,9 +135,8 @@ impl Sender {
     fn await_taken(&self) -> KafkaResult<()> {
         while self.producer.in_flight_count() > 0 {
             thread::sleep(PAUSE);
-            let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = &*refused {
-                return Err(error.clone());
+            if let Some(error) = self.producer.context().refused() {
+                return Err(error);
             }
         }
         Ok(())
@@ -165,11 +157,6 @@ impl Sender {
                 }
             }
         }
-    }
-
-    /// What Kafka did not take first.
-    fn take_refused(&self) -> Option<KafkaError> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -250,42 +237,4 @@ fn is_for_good(error: &KafkaError) -> bool {
 
 fn is_too_long(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
-}
-
-struct Reports {
-    refused: Arc<Mutex<Option<KafkaError>>>,
-}
-
-impl Reports {
-    /// Keeps the first: those after it fail because of it.
-    fn refuse(&self, error: &KafkaError) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get_or_insert_with(|| error.clone());
-    }
-}
-
-impl ClientContext for Reports {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        // What becomes of a transaction is told by who began it.
-        let level = match facility {
-            "TXNERR" | "GETPID" => RDKafkaLogLevel::Debug,
-            _ => level,
-        };
-        client::log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "kafka, for transactions");
-    }
-}
-
-impl ProducerContext for Reports {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        if let Err((error, message)) = result {
-            tracing::debug!(%error, topic = message.topic(), "not taken");
-            self.refuse(error);
-        }
-    }
 }
