@@ -50,7 +50,7 @@ fn cases() -> Vec<Case> {
         case(Activations, r#"{"app":"app-x","time":17416"#, "not_json", "EOF"),
         case(Activations, r#"{"app":"app-x","time":1741608000000}}"#, "not_json", "trailing"),
         bytes(b"{\"app\":\"app-x\",\"time\":1741608000000,\"ua\":\"\xff\xfe\"}", "not_json", "UTF-8"),
-        bytes(b"\x00\x00\x00\x00\x07avro", "not_json", "expected value"),
+        bytes(b"\x00\x00\x00\x00\x07avro", "unknown_schema", "registry.urls"),
         case(Activations, r#"{"app":"app-x","time":1741608000000,"ua":"\ud800"}"#, "bad_value", "ua"),
         case(Activations, r#"{"app":"app-x","app":"app-x","time":1}"#, "bad_value", "app"),
         case(Activations, r#"{"time":1741608000000}"#, "missing_field", "app is missing"),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::Problem;
+use crate::formats::Formats;
 use crate::librdkafka::ClientSetting;
 use crate::section::Section;
-use crate::{address, librdkafka};
+use crate::{address, formats, librdkafka};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kafka {
@@ -14,6 +15,7 @@ pub struct Kafka {
     pub brokers: String,
     pub group: String,
     pub topics: Topics,
+    pub formats: Formats,
     /// librdkafka's own settings, to be applied last.
     pub librdkafka: BTreeMap<String, ClientSetting>,
 }
@@ -31,6 +33,7 @@ pub(crate) fn read(kafka: &mut Section<'_>) -> Kafka {
         brokers: kafka.text("brokers", address::parse_brokers).unwrap_or("127.0.0.1:9092".into()),
         group: kafka.text("group", parse_group).unwrap_or("adtrail".into()),
         topics: read_topics(kafka),
+        formats: kafka.table("formats", formats::read),
         librdkafka: kafka.table("librdkafka", librdkafka::read),
     }
 }

@@ -12,6 +12,7 @@ mod address;
 mod catalogue;
 mod duration;
 mod error;
+mod formats;
 mod fraud;
 mod kafka;
 mod layers;
@@ -28,6 +29,7 @@ mod tree;
 use std::path::Path;
 
 pub use error::{ConfigError, ConfigErrors, Place};
+pub use formats::{Format, Formats};
 pub use kafka::{Kafka, Topics};
 pub use layers::PREFIX;
 pub use librdkafka::ClientSetting;

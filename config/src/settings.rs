@@ -39,6 +39,8 @@ pub struct Ingest {
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,
     pub batch_age_max: Duration,
+    /// Of the last 10,000 records of a partition, so many may be no events.
+    pub bad_records_max: usize,
 }
 
 pub(crate) fn read(root: &mut Section<'_>) -> Config {
@@ -83,5 +85,6 @@ fn read_ingest(ingest: &mut Section<'_>) -> Ingest {
         batch_records_max: ingest.integer("batch_records_max", 1..=1_000_000).unwrap_or(5_000),
         batch_bytes_max: ingest.integer("batch_bytes_max", 1..=1 << 30).unwrap_or(8 << 20),
         batch_age_max: Duration::from_millis(age_max_ms),
+        bad_records_max: ingest.integer("bad_records_max", 0..=10_000).unwrap_or(100),
     }
 }

@@ -270,6 +270,7 @@ fn without_a_file_the_defaults_hold() {
         batch_records_max: 5_000,
         batch_bytes_max: 8_388_608,
         batch_age_max: Duration::from_millis(200),
+        bad_records_max: 100,
     };
     assert_eq!(config.ingest, ingest);
     assert_eq!(config.shutdown_deadline, Duration::from_secs(30));

@@ -79,15 +79,21 @@ pub fn find_extents(
     Ok(extents)
 }
 
-/// Every partition, from its next offset, or from its beginning if nothing was read of it yet.
+/// Every partition that is not held, from its next offset, or from its beginning if nothing was
+/// read of it yet.
 pub fn assignment(
     names: &TopicNames,
     counts: &PartitionCounts,
     offsets: &Offsets,
+    is_held: impl Fn(TopicKind, i32) -> bool,
 ) -> KafkaResult<TopicPartitionList> {
-    list(names, counts, |topic, partition| {
-        offsets.next(topic, partition).map_or(Offset::Beginning, Offset::Offset)
-    })
+    let mut list = TopicPartitionList::new();
+    let read = partitions(counts).filter(|(topic, partition)| !is_held(*topic, *partition));
+    for (topic, partition) in read {
+        let next = offsets.next(topic, partition).map_or(Offset::Beginning, Offset::Offset);
+        list.add_partition_offset(names.of(topic), partition, next)?;
+    }
+    Ok(list)
 }
 
 /// That every position can be read on from. Partitions whose extent is unknown pass: the broker
@@ -183,13 +189,14 @@ mod tests {
         });
         let mut offsets = Offsets::default();
         offsets.advance(TopicKind::Clicks, 1, 7);
-        let list = assignment(&names(), &counts, &offsets).expect("valid offsets");
+        let is_held = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
+        let list = assignment(&names(), &counts, &offsets, is_held).expect("valid offsets");
         let offset = |topic: &str, partition| {
             list.find_partition(topic, partition).map(|found| found.offset())
         };
-        assert_eq!(list.count(), 4);
+        assert_eq!(list.count(), 3);
         assert_eq!(offset("kafka.clicks", 0), Some(Offset::Beginning));
         assert_eq!(offset("kafka.clicks", 1), Some(Offset::Offset(7)));
-        assert_eq!(offset("kafka.effects", 0), Some(Offset::Beginning));
+        assert_eq!(offset("kafka.activations", 0), Some(Offset::Beginning));
     }
 }

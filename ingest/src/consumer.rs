@@ -23,15 +23,18 @@ use crate::client::{self, Consumer, UNREACHABLE_HELP};
 use crate::commits::Commits;
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetters;
+use crate::decoder::Decoder;
 use crate::error::IngestError;
 use crate::health::{Extent, Health};
+use crate::held::{Breaker, Held, Hold};
 use crate::offsets::Offsets;
+use crate::registry::Lookup;
 use crate::retry::{Backoff, Throttle};
 use crate::shutdown::Shutdown;
 use crate::sorter::Sorter;
 use crate::stall::{self, Stall};
 use crate::statistics::Statistics;
-use crate::topic::TopicNames;
+use crate::topic::{TopicKind, TopicNames};
 
 /// A topic that was just made may be unknown to some brokers for so long.
 const NO_TOPIC_PATIENCE: Duration = Duration::from_secs(10);
@@ -73,14 +76,18 @@ pub fn start(
     let offsets = Offsets::new(&names, &progress.positions);
     let consumed = Consumed::new(progress.consumed_until);
     health.set_committed(&offsets);
+    let decoder = Decoder::new(config)?;
+    let breaker = Breaker::new(config.ingest.bad_records_max);
     let reader = Reader {
         consumer: client::consumer(&config.kafka)?,
         dead_letters: DeadLetters::new(&config.kafka, &names)?,
-        sorter: Sorter::new(names.clone(), config.policy.clone(), limits, consumed),
+        sorter: Sorter::new(names.clone(), decoder, breaker, limits, consumed),
+        held: Held::new(&names),
         commits: Commits::new(names.clone(), health.clone(), committed),
         counts: PartitionCounts::default(),
         looked_at: Instant::now(),
         kafka: config.kafka.clone(),
+        bad_records_max: config.ingest.bad_records_max,
         names,
         offsets,
         batches,
@@ -95,6 +102,7 @@ pub fn start(
 
 struct Reader {
     kafka: Kafka,
+    bad_records_max: usize,
     names: TopicNames,
     consumer: Consumer,
     dead_letters: DeadLetters,
@@ -102,6 +110,7 @@ struct Reader {
     commits: Commits,
     counts: PartitionCounts,
     looked_at: Instant,
+    held: Held,
     /// How far everything is read, handed on or not.
     offsets: Offsets,
     batches: SyncSender<Batch>,
@@ -134,9 +143,40 @@ impl Reader {
             if self.looked_at.elapsed() >= LOOK_EVERY {
                 self.look_again()?;
             }
+            self.let_go()?;
             self.poll()?;
         }
         self.hand_on()
+    }
+
+    /// Leaves a partition where it stands, and reads the others on.
+    fn hold(&mut self, topic: TopicKind, partition: i32, hold: Hold) -> Result<(), IngestError> {
+        let name = self.names.of(topic);
+        match hold {
+            Hold::Schema(key) => {
+                tracing::info!(topic = %name, partition, schema = %key, "waiting for the schema");
+            }
+            Hold::Bad => {
+                let (bad, setting) = (self.bad_records_max, "ingest.bad_records_max");
+                tracing::error!(
+                    topic = %name,
+                    partition,
+                    "more than {bad} of the last 10000 records are no events, so the partition is \
+                     read no further: mend the producer or the settings, or raise {setting}, and \
+                     start again; the dead letters say what is wrong"
+                );
+            }
+        }
+        self.held.hold(topic, partition, hold);
+        self.assign()
+    }
+
+    /// Reads those partitions on whose schemas are known now.
+    fn let_go(&mut self) -> Result<(), IngestError> {
+        let Some(registry) = self.sorter.decoder().registry() else { return Ok(()) };
+        self.health.set_registry_down(registry.health().is_needed_and_down());
+        let is_settled = |key| !matches!(registry.look_up(key), Lookup::Waiting);
+        if self.held.let_go(is_settled) { self.assign() } else { Ok(()) }
     }
 
     /// Finds the topics and takes up every partition; breaks off if asked to stop.
@@ -216,7 +256,8 @@ impl Reader {
 
     fn assign(&mut self) -> Result<(), IngestError> {
         self.sorter.consumed().forget_ends();
-        assignment::assignment(&self.names, &self.counts, &self.offsets)
+        let is_held = |topic, partition| self.held.holds(topic, partition);
+        assignment::assignment(&self.names, &self.counts, &self.offsets, is_held)
             .and_then(|list| self.consumer.assign(&list))
             .map_err(IngestError::Client)
     }
@@ -260,11 +301,19 @@ impl Reader {
                     let Some(topic) = self.names.kind(message.topic()) else { continue };
                     let (partition, offset) = (message.partition(), message.offset());
                     // What was fetched before partitions were taken up anew can still come.
-                    if self.offsets.next(topic, partition).is_some_and(|next| offset < next) {
+                    let is_read = |next| offset < next;
+                    if self.offsets.next(topic, partition).is_some_and(is_read)
+                        || self.held.holds(topic, partition)
+                    {
                         continue;
                     }
-                    self.offsets.advance(topic, partition, offset + 1);
-                    self.sorter.take(&message, topic, now);
+                    match self.sorter.take(&message, topic, now) {
+                        None => self.offsets.advance(topic, partition, offset + 1),
+                        Some(hold) => {
+                            drop(message);
+                            return self.hold(topic, partition, hold);
+                        }
+                    }
                 }
             }
         }

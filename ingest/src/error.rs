@@ -47,6 +47,9 @@ pub enum IngestError {
     #[error("registry.{setting}: {problem}: {path:?}")]
     RegistryFile { setting: &'static str, problem: String, path: PathBuf },
 
+    #[error("kafka.formats.{setting}: {problem}: {path:?}")]
+    SchemaFile { setting: &'static str, problem: String, path: PathBuf },
+
     #[error("the client of the schema registry cannot be made: {0}")]
     RegistryClient(#[source] reqwest::Error),
 

@@ -22,6 +22,13 @@ pub fn all<'m>(message: &'m BorrowedMessage<'_>) -> Result<Vec<Header<'m, &'m [u
     caught(|| headers.iter().collect())
 }
 
+/// The value of the last of a name, if headers can be read and there is one.
+pub fn last<'m>(message: &'m BorrowedMessage<'_>, name: &str) -> Option<&'m [u8]> {
+    let headers = message.headers()?;
+    let find = || headers.iter().filter(|header| header.key == name).last();
+    caught(find).ok().flatten()?.value
+}
+
 /// Whether a panic of this thread is one that is caught here, so that it says nothing of adtrail's
 /// own state: a panic hook need not heed it.
 pub fn are_being_read() -> bool {

@@ -13,6 +13,7 @@ use crate::topic::TopicKind;
 pub struct Health {
     connected: AtomicBool,
     assigned: AtomicBool,
+    registry_down: AtomicBool,
     refusal: Mutex<Option<String>>,
     /// 0: none yet.
     last_message_ms: AtomicU64,
@@ -51,9 +52,14 @@ impl Health {
         self.assigned.load(Ordering::Relaxed)
     }
 
-    /// Both of these.
+    /// Whether records wait for schemas of a registry that does not answer.
+    pub fn is_registry_down(&self) -> bool {
+        self.registry_down.load(Ordering::Relaxed)
+    }
+
+    /// Whether all is read that there is to read.
     pub fn is_ready(&self) -> bool {
-        self.is_connected() && self.is_assigned()
+        self.is_connected() && self.is_assigned() && !self.is_registry_down()
     }
 
     /// When the last record came, in milliseconds since 1970.
@@ -74,6 +80,10 @@ impl Health {
 
     pub(crate) fn set_refusal(&self, refusal: Option<String>) {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+
+    pub(crate) fn set_registry_down(&self, is_down: bool) {
+        self.registry_down.store(is_down, Ordering::Relaxed);
     }
 
     pub(crate) fn set_assigned(&self, assigned: bool) {

@@ -1,32 +1,43 @@
 //! Records into facts, empty ones and dead letters: one batch of them at a time.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use attribution::event::{EventTime, Fact};
-use attribution::policy::Policy;
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::batch::{Accumulator, Batch, Limits, Source};
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetter;
-use crate::lateness;
+use crate::decoder::{Decoded, Decoder};
+use crate::held::{Breaker, Hold};
 use crate::topic::{TopicKind, TopicNames};
-use crate::wire::{self, DecodeError};
+use crate::wire::{DecodeError, framing};
+use crate::{headers, lateness};
 
 pub struct Sorter {
     names: TopicNames,
-    policy: Arc<Policy>,
+    decoder: Decoder,
+    breaker: Breaker,
     batch: Accumulator,
     consumed: Consumed,
     letters: Vec<DeadLetter>,
 }
 
 impl Sorter {
-    pub fn new(names: TopicNames, policy: Arc<Policy>, limits: Limits, consumed: Consumed) -> Self {
+    pub fn new(
+        names: TopicNames,
+        decoder: Decoder,
+        breaker: Breaker,
+        limits: Limits,
+        consumed: Consumed,
+    ) -> Self {
         let batch = Accumulator::new(limits);
-        Self { names, policy, batch, consumed, letters: Vec::new() }
+        Self { names, decoder, breaker, batch, consumed, letters: Vec::new() }
+    }
+
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
     }
 
     pub fn batch(&self) -> &Accumulator {
@@ -38,8 +49,14 @@ impl Sorter {
         &mut self.consumed
     }
 
-    /// Takes one record, decoded from where librdkafka holds it.
-    pub fn take(&mut self, message: &BorrowedMessage<'_>, topic: TopicKind, now: Instant) {
+    /// Takes one record, decoded from where librdkafka holds it; or says why its partition can not
+    /// be read on.
+    pub fn take(
+        &mut self,
+        message: &BorrowedMessage<'_>,
+        topic: TopicKind,
+        now: Instant,
+    ) -> Option<Hold> {
         let value = message.payload().unwrap_or_default();
         let source = Source {
             topic,
@@ -48,20 +65,53 @@ impl Sorter {
             bytes: value.len(),
         };
         let broker_ms = message.timestamp().to_millis();
+        let taken = match self.decode(message, source, broker_ms) {
+            Ok(taken) => taken,
+            Err(hold) => return Some(hold),
+        };
         if broker_ms.is_some_and(|ms| self.consumed.take(topic, source.partition, ms)) {
             self.batch.note_disorder(topic);
         }
-        if value.is_empty() {
-            return self.batch.add_empty(source, now);
-        }
-        match decode(value, topic, broker_ms, &self.policy) {
-            Ok(fact) => self.batch.add_fact(source, fact, broker_ms, now),
-            Err(error) => {
+        match taken {
+            None => self.batch.add_empty(source, now),
+            Some(Ok(fact)) => self.batch.add_fact(source, fact, broker_ms, now),
+            Some(Err(error)) => {
                 let name = self.names.of(topic);
                 self.letters.push(DeadLetter::new(message, source, name, &error));
                 self.batch.add_dead(source, error.code, now);
             }
         }
+        None
+    }
+
+    /// `None` without a value.
+    fn decode(
+        &mut self,
+        message: &BorrowedMessage<'_>,
+        source: Source,
+        broker_ms: Option<i64>,
+    ) -> Result<Option<Result<Fact, DecodeError>>, Hold> {
+        let Some(value) = message.payload().filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        let header = headers::last(message, framing::HEADER);
+        let decoded = match self.decoder.decode(value, header, source.topic) {
+            Decoded::Fact(fact) => self.in_time(fact, broker_ms),
+            Decoded::Bad(error) => Err(error),
+            Decoded::Waits(key) => return Err(Hold::Schema(key)),
+        };
+        let Source { topic, partition, offset, .. } = source;
+        if decoded.is_err() && !self.breaker.takes(topic, partition, offset) {
+            return Err(Hold::Bad);
+        }
+        Ok(Some(decoded))
+    }
+
+    fn in_time(&self, fact: Fact, broker_ms: Option<i64>) -> Result<Fact, DecodeError> {
+        if let (Some(broker_ms), Some(app)) = (broker_ms, self.decoder.policy().app(fact.pid())) {
+            lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)?;
+        }
+        Ok(fact)
     }
 
     /// What was taken so far, and the dead letters that have to be acknowledged before it may be
@@ -72,17 +122,4 @@ impl Sorter {
         let consumed_until = self.consumed.finish_batch(now);
         (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
     }
-}
-
-fn decode(
-    value: &[u8],
-    topic: TopicKind,
-    broker_ms: Option<i64>,
-    policy: &Policy,
-) -> Result<Fact, DecodeError> {
-    let fact = wire::decode(value, Some(topic), policy)?;
-    if let (Some(broker_ms), Some(app)) = (broker_ms, policy.app(fact.pid())) {
-        lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)?;
-    }
-    Ok(fact)
 }

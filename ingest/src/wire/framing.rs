@@ -3,9 +3,8 @@
 //! Told by content, as the stock serializers do: a header that names the schema by its GUID, or a
 //! first byte that says what names it. JSON begins with neither.
 
-use std::fmt;
-
 use super::{DecodeError, ErrorCode};
+use crate::registry::SchemaKey;
 
 /// The header in which a schema is named where the value is bare.
 pub const HEADER: &str = "__value_schema_id";
@@ -13,13 +12,6 @@ pub const HEADER: &str = "__value_schema_id";
 const ID: u8 = 0;
 /// Followed by a GUID.
 const GUID: u8 = 1;
-
-/// What a record names its writer's schema by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SchemaKey {
-    Id(u32),
-    Guid([u8; 16]),
-}
 
 /// A value, and what names its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,22 +56,6 @@ fn bad(problem: &str) -> DecodeError {
     DecodeError { code: ErrorCode::NotAvro, field: None, message }
 }
 
-impl fmt::Display for SchemaKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id(id) => write!(f, "id {id}"),
-            Self::Guid(guid) => {
-                f.write_str("guid ")?;
-                for (place, byte) in guid.iter().enumerate() {
-                    let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
-                    write!(f, "{dash}{byte:02x}")?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,12 +97,5 @@ mod tests {
         check(b"{}", Some(&header[..16]), None);
         check(b"{}", Some(&[&header[..], b"x"].concat()), None);
         check(b"{}", Some(b"7"), None);
-    }
-
-    #[test]
-    fn names() {
-        assert_eq!(ID_7.to_string(), "id 7");
-        let guid = SchemaKey::Guid(std::array::from_fn(|place| place as u8));
-        assert_eq!(guid.to_string(), "guid 00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 }

@@ -1,0 +1,44 @@
+//! In what the messages of each topic are written.
+
+use std::path::PathBuf;
+
+use crate::error::Problem;
+use crate::section::Section;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Told by the content of each message.
+    #[default]
+    Auto,
+    Json,
+    /// With its schema named in a frame or a header.
+    Avro,
+    /// Bare, all of the schema in this file.
+    AvroOf(PathBuf),
+}
+
+/// Of each topic.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Formats {
+    pub clicks: Format,
+    pub activations: Format,
+    pub effects: Format,
+}
+
+pub(crate) fn read(formats: &mut Section<'_>) -> Formats {
+    Formats {
+        clicks: formats.text("clicks", parse).unwrap_or_default(),
+        activations: formats.text("activations", parse).unwrap_or_default(),
+        effects: formats.text("effects", parse).unwrap_or_default(),
+    }
+}
+
+fn parse(text: &str) -> Result<Format, Problem> {
+    match (text, text.strip_prefix("avro:")) {
+        ("auto", _) => Ok(Format::Auto),
+        ("json", _) => Ok(Format::Json),
+        ("avro", _) => Ok(Format::Avro),
+        (_, Some(path)) if !path.is_empty() => Ok(Format::AvroOf(path.into())),
+        _ => Err(r#"expected "auto", "json", "avro", or "avro:" and the file of a schema"#.into()),
+    }
+}

@@ -1,0 +1,166 @@
+//! A record's bytes → a fact, in whatever its topic is written.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+use config::{Config, Format};
+
+use crate::error::IngestError;
+use crate::registry::{Lookup, Registry, SchemaKey, UnusableKind};
+use crate::topic::{PerTopic, TopicKind};
+use crate::wire::framing::{Framed, unframed};
+use crate::wire::{self, DecodeError, ErrorCode, Schema};
+
+/// So long a record waits for its schema before it is held back: most registries answer sooner.
+pub const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What became of a record.
+pub enum Decoded {
+    Fact(Fact),
+    Bad(DecodeError),
+    /// Nobody knows yet: its schema has been asked for.
+    Waits(SchemaKey),
+}
+
+/// Decodes records of the topics of the settings.
+pub struct Decoder {
+    policy: Arc<Policy>,
+    formats: PerTopic<TopicFormat>,
+    registry: Option<Registry<Schema>>,
+    /// By topic the schema that was used last: most topics have one.
+    last: PerTopic<Option<(SchemaKey, Arc<Schema>)>>,
+}
+
+#[derive(Debug, Clone)]
+enum TopicFormat {
+    Auto,
+    Json,
+    Avro,
+    AvroOf(Arc<Schema>),
+}
+
+impl Decoder {
+    /// # Errors
+    /// A schema's file that can not be used, or a registry's client that can not be made.
+    pub fn new(config: &Config) -> Result<Self, IngestError> {
+        let formats = &config.kafka.formats;
+        let registry =
+            config.registry.as_ref().map(|settings| Registry::start(settings, Schema::parse));
+        let mut read = PerTopic::from_fn(|_| TopicFormat::Auto);
+        for topic in TopicKind::ALL {
+            let (setting, format) = match topic {
+                TopicKind::Clicks => ("clicks", &formats.clicks),
+                TopicKind::Activations => ("activations", &formats.activations),
+                TopicKind::Effects => ("effects", &formats.effects),
+            };
+            *read.of_mut(topic) = topic_format(setting, format)?;
+        }
+        Ok(Self {
+            policy: config.policy.clone(),
+            formats: read,
+            registry: registry.transpose()?,
+            last: PerTopic::default(),
+        })
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub fn registry(&self) -> Option<&Registry<Schema>> {
+        self.registry.as_ref()
+    }
+
+    /// `header` is what the record has under [`wire::framing::HEADER`].
+    pub fn decode(&mut self, value: &[u8], header: Option<&[u8]>, topic: TopicKind) -> Decoded {
+        let format = self.formats.of(topic).clone();
+        let framed = match format {
+            TopicFormat::Json => Ok(Framed::Bare(value)),
+            TopicFormat::AvroOf(schema) => {
+                return done(wire::decode_avro(value, &schema, Some(topic), &self.policy));
+            }
+            TopicFormat::Auto | TopicFormat::Avro => unframed(value, header),
+        };
+        match framed {
+            Err(error) => Decoded::Bad(error),
+            Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => Decoded::Bad(unnamed()),
+            Ok(Framed::Bare(json)) => done(wire::decode(json, Some(topic), &self.policy)),
+            Ok(Framed::Named(key, datum)) => match self.schema(key, topic) {
+                Ok(Some(schema)) => {
+                    done(wire::decode_avro(datum, &schema, Some(topic), &self.policy))
+                }
+                Ok(None) => Decoded::Waits(key),
+                Err(error) => Decoded::Bad(error),
+            },
+        }
+    }
+
+    /// `None` if it is not known yet.
+    fn schema(
+        &mut self,
+        key: SchemaKey,
+        topic: TopicKind,
+    ) -> Result<Option<Arc<Schema>>, DecodeError> {
+        if let Some((last, schema)) = self.last.of(topic)
+            && *last == key
+        {
+            return Ok(Some(schema.clone()));
+        }
+        let Some(registry) = &self.registry else {
+            let message = format!(
+                "its schema is {key} of a registry, and none is configured: set registry.urls"
+            );
+            return Err(DecodeError { code: ErrorCode::UnknownSchema, field: None, message });
+        };
+        match registry.wait(key, PATIENCE) {
+            Lookup::Ready(schema) => {
+                *self.last.of_mut(topic) = Some((key, schema.clone()));
+                Ok(Some(schema))
+            }
+            Lookup::Waiting => Ok(None),
+            Lookup::Unusable(unusable) => {
+                let code = match unusable.kind {
+                    UnusableKind::Unknown => ErrorCode::UnknownSchema,
+                    UnusableKind::Bad => ErrorCode::BadSchema,
+                };
+                let message = format!("schema {key}: {}", unusable.reason);
+                Err(DecodeError { code, field: None, message })
+            }
+        }
+    }
+}
+
+fn done(decoded: Result<Fact, DecodeError>) -> Decoded {
+    match decoded {
+        Ok(fact) => Decoded::Fact(fact),
+        Err(error) => Decoded::Bad(error),
+    }
+}
+
+fn unnamed() -> DecodeError {
+    let message = "nothing names the schema of this Avro; expected a header __value_schema_id, or \
+                   a byte 0 and an id, or a byte 1 and a GUID before it"
+        .to_owned();
+    DecodeError { code: ErrorCode::NotAvro, field: None, message }
+}
+
+fn topic_format(setting: &'static str, format: &Format) -> Result<TopicFormat, IngestError> {
+    Ok(match format {
+        Format::Auto => TopicFormat::Auto,
+        Format::Json => TopicFormat::Json,
+        Format::Avro => TopicFormat::Avro,
+        Format::AvroOf(path) => {
+            let refuse = |problem| schema_file(setting, path, problem);
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| refuse(format!("the file can not be read, {error}")))?;
+            TopicFormat::AvroOf(Arc::new(Schema::parse(&text).map_err(refuse)?))
+        }
+    })
+}
+
+fn schema_file(setting: &'static str, path: &Path, problem: String) -> IngestError {
+    IngestError::SchemaFile { setting, path: path.to_owned(), problem }
+}
