@@ -301,6 +301,18 @@ fn settings_are_refused_by_file_line_and_key() {
         [&*at(2), "kafka.brokerz", "brokers", &at(4), "store.partitions", &at(6), "click_window"];
     check(&check_config(text, &[], &[]), 2, &parts);
     check(&check_config("[kafka\n", &[], &[]), 2, &[&at(1), "not TOML"]);
+    // What librdkafka alone knows is looked at as well, and before anything is made.
+    let unknown = "[kafka.librdkafka]\nsasl.pasword = \"hunter2\"\nfetch.min.bytes = \"x\"\n";
+    let parts_of_client =
+        [&*at(2), "librdkafka.sasl.pasword", "sasl.password", &at(3), "min.bytes"];
+    for output in [check_config(unknown, &[], &[]), {
+        let mut run = adtrail();
+        support::run(run.args(["run", "--config", file]).current_dir(&dir), b"")
+    }] {
+        check(&output, 2, &parts_of_client);
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("hunter2"));
+    }
+    assert!(!dir.path().join("adtrail-data").exists());
     check(
         &check_config("", &[("ADTRAIL__STORE__PARTITIONS", "many")], &[]),
         2,

@@ -92,7 +92,9 @@ pub fn transactional(kafka: &Kafka, id: &str) -> ClientConfig {
         .set("transactional.id", id)
         .set("transaction.timeout.ms", "60000")
         // Within the transaction's.
-        .set("message.timeout.ms", "45000");
+        .set("message.timeout.ms", "45000")
+        // A transaction ends when all of it is there, however long others would gather.
+        .set("linger.ms", "5");
     producer
 }
 
