@@ -48,6 +48,8 @@ pub fn explain<L: Facts>(
         desk.subject(&case).and_then(|subject| attribute::without_touches(&subject, &case.class));
     let mut cases = [case];
     desk.start_reading(&mut cases)?;
+    // At least once: a click that the activation names needs no search.
+    desk.read_touches(&mut cases)?;
     // Further than the decision needs: who came second may be older than the contributors.
     while cases.iter().any(|case| {
         !case.is_read() && (case.touches.len() < READ_MAX || desk.decision(case).is_none())

@@ -1,6 +1,7 @@
 //! What an explanation tells besides the decision.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
 use attribution::explain::{self, Because, Explanation, Verdict};
@@ -34,6 +35,29 @@ fn settings_that_would_decide_otherwise_are_told_of() {
     assert_eq!(told.decision.credit.status, Status::Attributed);
     assert_eq!(told.anew.map(|anew| anew.credit.status), Some(Status::Organic));
     assert_eq!(told_with(&rules_with(|app| app.windows.click_ms -= 1), facts()).anew, None);
+}
+
+/// What is told of the click that an activation without ids names, so long before it.
+fn told_of_the_named_click(policy: &Arc<Policy>, age_ms: i64) -> (Status, Vec<Verdict>) {
+    let facts = [click("c1", a_and(-age_ms)).anyone(), activation("a", A).anyone().names("c1")];
+    let mut worker = fed(Memory::default(), policy, vec![identified(facts)]);
+    let told = worker::explain(worker.ledger_mut(), policy, X, "a");
+    let told = told.expect("memory does not fail").expect("the activation is there");
+    assert_eq!(told.anew, None);
+    let verdicts = told.considered.iter().map(|one| one.verdict).collect();
+    (told.decision.credit.status, verdicts)
+}
+
+#[test]
+fn a_click_that_is_only_named_is_told_of() {
+    for policy in [rules(), rules_with(|app| app.probabilistic = false)] {
+        let told = |age_ms| told_of_the_named_click(&policy, age_ms);
+        assert_eq!(told(HOUR), (Status::Attributed, vec![Verdict::Won]));
+        let too_old = Verdict::NoCandidate(Because::TooOld);
+        assert_eq!(told(8 * DAY), (Status::Organic, vec![too_old]));
+        let too_short = Verdict::Rejected(RejectReason::CtitTooShort);
+        assert_eq!(told(SECOND), (Status::Organic, vec![too_short]));
+    }
 }
 
 fn there(draft: Draft) -> Draft {

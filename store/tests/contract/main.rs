@@ -10,6 +10,7 @@ mod candidates;
 mod classes;
 mod effects;
 mod explain;
+mod explanations;
 mod floods;
 mod identifiers;
 mod identity;
