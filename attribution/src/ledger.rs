@@ -114,7 +114,30 @@ pub struct ActivationHome {
     pub decision: Option<Decision>,
     /// The decision that this one took the place of, for whoever asks why; nothing depends on it.
     pub previous: Option<Decision>,
+    /// What came in when it did; nothing depends on this either.
+    pub changed_by: Causes,
     pub present: Option<Present>,
+}
+
+/// The facts that came in together and can have changed a decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// At most [`CAUSES_MAX`].
+    pub facts: Vec<Cause>,
+    /// Whether there may have been others.
+    pub has_more: bool,
+}
+
+/// Causes that are kept of one change.
+pub const CAUSES_MAX: usize = 3;
+
+/// A touch or an activation as it came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cause {
+    pub fact: FactKey,
+    pub time: EventTime,
+    /// Whether it was known, and came once more with an earlier time or other content.
+    pub again: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

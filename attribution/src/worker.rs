@@ -7,11 +7,13 @@
 //!
 //! The steps, one module each: `admit` settles identities, `affected` finds what can change,
 //! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
-//! decide. `desk` holds what has been loaded for the batch, and `prune` keeps that small.
+//! decide; `causes` notes what made a decision another one. `desk` holds what has been loaded for
+//! the batch, and `prune` keeps that small.
 
 mod activations;
 mod admit;
 mod affected;
+mod causes;
 mod classes;
 mod desk;
 mod effects;
@@ -142,6 +144,7 @@ impl<L: Ledger> Desk<'_, L> {
         let touched = self.touched_activations(settled)?;
         let classified = self.classify(settled)?;
         let changed = self.decide_activations(settled, &classified, touched)?;
+        self.note_causes(settled);
         let effects = self.affected_effects(settled, &classified, &changed)?;
         self.decide_effects(effects)?;
         Ok(self.take_decisions())

@@ -69,6 +69,13 @@ impl<'a> Input<'a> {
         Err(StoreError::corrupt("a number of more than 64 bits"))
     }
 
+    /// Eight bytes, the greatest first.
+    pub fn u64(&mut self) -> Result<u64, StoreError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
+        self.rest = rest;
+        Ok(u64::from_be_bytes(*bytes))
+    }
+
     pub fn varint_u32(&mut self) -> Result<u32, StoreError> {
         u32::try_from(self.varint()?)
             .map_err(|_| StoreError::corrupt("a number of more than 32 bits"))

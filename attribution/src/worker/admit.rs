@@ -12,7 +12,9 @@ use crate::canonical;
 use crate::classify::Walks;
 use crate::event::Fact;
 use crate::ids::DeviceIds;
-use crate::ledger::{ActivationHome, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger};
+use crate::ledger::{
+    ActivationHome, Causes, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger,
+};
 use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
 
@@ -86,7 +88,9 @@ impl<L: Ledger> Desk<'_, L> {
         settled: &mut Settled,
     ) -> Option<FactWrite> {
         let Some(known) = known else {
-            let index = index(&fact, self.policy, app, (&mut settled.reaches, false));
+            let place = settled.arrive(key, fact.time(), false);
+            let reaches = (&mut settled.reaches, place, false);
+            let index = index(&fact, self.policy, app, reaches);
             let home = new_home(fact);
             self.stand(key, &home, settled);
             return Some(FactWrite {
@@ -103,13 +107,15 @@ impl<L: Ledger> Desk<'_, L> {
         if !is_least && !L::SHARED {
             return None;
         }
-        let before = index(&standing, self.policy, app, (&mut settled.reaches, true));
+        let least = if is_least { &fact } else { &standing };
+        let place = settled.arrive(key, least.time(), true);
+        let before = index(&standing, self.policy, app, (&mut settled.reaches, place, true));
         if !is_least {
             // Read once more after recording: another worker may be deciding on it.
             settled.revisit(std::iter::once(key));
             return None;
         }
-        let after = index(&fact, self.policy, app, (&mut settled.reaches, false));
+        let after = index(&fact, self.policy, app, (&mut settled.reaches, place, false));
         let is_stale =
             |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
@@ -142,17 +148,18 @@ fn count(key: FactKey, is_known: bool, report: &mut Report) {
 }
 
 /// The keys that a fact is found by. Where the activations stand that a touch can change is
-/// added to the reaches, and whether it goes; one too many does no harm.
+/// added to the reaches, with its place among what arrived and whether it goes; one too many does
+/// no harm.
 fn index(
     fact: &Fact,
     policy: &Policy,
     app: &AppPolicy,
-    (reaches, goes): (&mut Reaches, bool),
+    (reaches, place, goes): (&mut Reaches, u32, bool),
 ) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_reaches(reaches, (touch, &ids), policy, app, goes);
+            add_reaches(reaches, (touch, &ids), policy, app, (place, goes));
             matching::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
@@ -186,6 +193,7 @@ fn new_home(fact: Fact) -> Home {
                 walks,
                 decision: None,
                 previous: None,
+                changed_by: Causes::default(),
                 present: None,
             };
             Home::Activation(Box::new(home))

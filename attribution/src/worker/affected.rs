@@ -25,19 +25,21 @@ const TOGETHER: usize = 1_024;
 /// Where the activations stand that the batch's touches can be credited with.
 #[derive(Debug, Default)]
 pub struct Reaches {
-    by_key: Vec<Reach>,
-    by_place: Vec<PlaceReach>,
+    pub(super) by_key: Vec<Reach>,
+    pub(super) by_place: Vec<PlaceReach>,
 }
 
 /// The activations that a touch can meet by one of its keys.
 #[derive(Debug, Clone, Copy)]
-struct Reach {
+pub(super) struct Reach {
     pid: Pid,
+    /// Of the touch among what arrived.
+    pub(super) place: u32,
     key: MatchKey,
     /// That the touch has if it meets an activation by this key.
-    tier: Tier,
-    touch_time: EventTime,
-    newest: EventTime,
+    pub(super) tier: Tier,
+    pub(super) touch_time: EventTime,
+    pub(super) newest: EventTime,
     /// Of the last activation that it, or an older one of its group, can be credited with or, as
     /// it goes, free another touch for. To later ones it only counts as a click.
     candidate_until: EventTime,
@@ -45,10 +47,10 @@ struct Reach {
 
 /// The activations that a touch can meet at a place: those with ids of none of its kinds.
 #[derive(Debug, Clone, Copy)]
-struct PlaceReach {
+pub(super) struct PlaceReach {
     /// With the place itself as its key.
-    reach: Reach,
-    forms: Forms,
+    pub(super) reach: Reach,
+    pub(super) forms: Forms,
 }
 
 impl Reaches {
@@ -59,7 +61,7 @@ impl Reaches {
 }
 
 impl Reach {
-    fn group(&self) -> (MatchKey, Pid, Tier) {
+    pub(super) fn group(&self) -> (MatchKey, Pid, Tier) {
         (self.key, self.pid, self.tier)
     }
 }
@@ -225,18 +227,19 @@ fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
     Some(matching::fact_key(Family::Activation, key.pid, id))
 }
 
-/// Adds where the activations stand that a touch can be credited with, or another one if it
-/// goes.
+/// Adds where the activations stand that a touch, at its place among what arrived, can be credited
+/// with, or another one if it goes.
 pub fn add_reaches(
     reaches: &mut Reaches,
     (touch, ids): (&Touch, &DeviceIds),
     policy: &Policy,
     app: &AppPolicy,
-    goes: bool,
+    (place, goes): (u32, bool),
 ) {
     let reach = |key, (candidate_until, newest), is_probabilistic| {
         let tier = Tier::of(touch.kind, is_probabilistic);
-        Reach { pid: touch.pid, key, tier, touch_time: touch.time, newest, candidate_until }
+        let (pid, touch_time) = (touch.pid, touch.time);
+        Reach { pid, place, key, tier, touch_time, newest, candidate_until }
     };
     let by_id = candidate::reach(policy, app, touch, false);
     let by_place = candidate::reach(policy, app, touch, true);
@@ -249,8 +252,8 @@ pub fn add_reaches(
     reaches.by_key.push(reach(matching::by_click_id(&touch.id), newest, false));
     if app.probabilistic {
         let places = matching::probabilistic_keys(&touch.device);
-        reaches.by_place.extend(places.map(|place| PlaceReach {
-            reach: reach(place, (by_place, by_place), true),
+        reaches.by_place.extend(places.map(|key| PlaceReach {
+            reach: reach(key, (by_place, by_place), true),
             forms: ids.forms(),
         }));
     }

@@ -10,7 +10,7 @@ use crate::compose;
 use crate::event::{EventTime, Family, Pid};
 use crate::expiry;
 use crate::ledger::{
-    DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Present, Progress, Scan,
+    Causes, DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Present, Progress, Scan,
 };
 use crate::matching::MatchKey;
 use crate::policy::{AppPolicy, Policy};
@@ -27,6 +27,8 @@ pub struct Desk<'a, L> {
     /// Activations and effects as decided in this batch, or as loaded.
     homes: HashMap<FactKey, Option<Home>, FixedState>,
     decided: HashMap<FactKey, Decided, FixedState>,
+    /// Activations that were decided otherwise before this batch.
+    pub redecided: Vec<FactKey>,
 }
 
 /// A new row and the one that it replaces.
@@ -37,13 +39,15 @@ struct Decided {
 
 impl<'a, L: Facts> Desk<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
-        Self { ledger, policy, homes: HashMap::default(), decided: HashMap::default() }
+        let (homes, decided) = (HashMap::default(), HashMap::default());
+        Self { ledger, policy, homes, decided, redecided: Vec::new() }
     }
 
     /// Forgets all that was loaded and decided, not what was recorded.
     pub fn clear(&mut self) {
         self.homes.clear();
         self.decided.clear();
+        self.redecided.clear();
     }
 
     pub fn app(&self, key: &FactKey) -> Option<&'a AppPolicy> {
@@ -147,12 +151,20 @@ impl<'a, L: Facts> Desk<'a, L> {
         let before = home.decision.replace(decision);
         let is_new = home.present.is_none_or(|present| present.digest != digest);
         if is_new {
+            self.redecided.extend(before.is_some().then_some(key));
             home.previous = before;
         }
         if is_new || must_write {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
         }
         is_new
+    }
+
+    /// Keeps what an activation was decided otherwise for.
+    pub fn keep_causes(&mut self, key: &FactKey, causes: Causes) {
+        if let Some(Some(Home::Activation(home))) = self.homes.get_mut(key) {
+            home.changed_by = causes;
+        }
     }
 
     /// Takes a decision on an effect.

@@ -1,8 +1,8 @@
 //! What the steps of a batch hand to each other.
 
 use super::affected::Reaches;
-use crate::event::{Activation, Family};
-use crate::ledger::FactKey;
+use crate::event::{Activation, EventTime, Family};
+use crate::ledger::{Cause, FactKey};
 
 /// What stands in the ledger after a batch was admitted, as far as decisions depend on it.
 #[derive(Default)]
@@ -13,9 +13,20 @@ pub struct Settled {
     pub effects: Vec<FactKey>,
     /// Activations that were replaced, as they were.
     pub outgoing_activations: Vec<(FactKey, Activation)>,
+    /// Touches and activations that are new or took the place of what they were, in key order.
+    pub arrived: Vec<Cause>,
 }
 
 impl Settled {
+    /// Notes what came in, and says at which place.
+    pub fn arrive(&mut self, fact: FactKey, time: EventTime, again: bool) -> u32 {
+        let place = u32::try_from(self.arrived.len()).unwrap_or(u32::MAX);
+        if fact.family != Family::Effect {
+            self.arrived.push(Cause { fact, time, again });
+        }
+        place
+    }
+
     /// Has these events decided on once more.
     pub fn revisit(&mut self, events: impl Iterator<Item = FactKey>) {
         for key in events {

@@ -8,7 +8,8 @@ use attribution::classify::{Member, Walk, Walks};
 use attribution::event::{
     Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch,
 };
-use attribution::ledger::{ActivationHome, EffectHome, Home, Present};
+use attribution::ledger::{ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present};
+use attribution::matching::MatchKey;
 use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status};
 
 use super::{
@@ -16,8 +17,9 @@ use super::{
 };
 use crate::StoreError;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
+const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];
 const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
 /// Appends a home's value; the app and the family are in its key.
@@ -32,6 +34,9 @@ pub fn encode(home: &Home, out: &mut Vec<u8>) {
             put_present(out, home.present.as_ref());
             put_decision(out, home.decision.as_ref());
             put_decision(out, home.previous.as_ref());
+            if home.previous.is_some() {
+                put_causes(out, &home.changed_by);
+            }
         }
         Home::Effect(home) => {
             put_effect(out, &home.fact);
@@ -52,13 +57,18 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
         Family::Touch => Home::Touch(Box::new(touch(&mut input, pid, time)?)),
         Family::Activation => {
             let fact = activation(&mut input, pid, time)?;
-            Home::Activation(Box::new(ActivationHome {
+            let mut home = ActivationHome {
                 walks: walks(&mut input, &Member::of(&fact))?,
                 fact,
                 present: present(&mut input)?,
                 decision: decision(&mut input)?,
                 previous: decision(&mut input)?,
-            }))
+                changed_by: Causes::default(),
+            };
+            if home.previous.is_some() {
+                home.changed_by = causes(&mut input, pid)?;
+            }
+            Home::Activation(Box::new(home))
         }
         Family::Effect => Home::Effect(Box::new(EffectHome {
             fact: effect(&mut input, pid, time)?,
@@ -236,17 +246,13 @@ fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
 
 fn present(input: &mut Input<'_>) -> Result<Option<Present>, StoreError> {
     let Some(event_time) = input.time()? else { return Ok(None) };
-    let mut present = Present {
+    Ok(Some(Present {
         event_time,
         revision: input.varint_u32()?,
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
-        digest: 0,
-    };
-    for _ in 0..8 {
-        present.digest = present.digest << 8 | u64::from(input.byte()?);
-    }
-    Ok(Some(present))
+        digest: input.u64()?,
+    }))
 }
 
 fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
@@ -304,6 +310,29 @@ fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
         });
     }
     Ok(credit)
+}
+
+fn put_causes(out: &mut Vec<u8>, Causes { facts, has_more }: &Causes) {
+    out.push(u8::from(*has_more));
+    put_varint(out, facts.len() as u64);
+    for Cause { fact, time, again } in facts {
+        out.push(code(&FAMILIES, Some(&fact.family)));
+        out.push(u8::from(*again));
+        out.extend_from_slice(&fact.id.0.to_be_bytes());
+        put_varint(out, fact.tag);
+        put_time(out, Some(*time));
+    }
+}
+
+fn causes(input: &mut Input<'_>, pid: Pid) -> Result<Causes, StoreError> {
+    let mut causes = Causes { has_more: input.byte()? != 0, facts: Vec::new() };
+    for _ in 0..input.varint()? {
+        let family = chosen(&FAMILIES, input)?;
+        let again = input.byte()? != 0;
+        let fact = FactKey { family, pid, id: MatchKey(input.u64()?), tag: input.varint()? };
+        causes.facts.push(Cause { fact, time: input.some_time()?, again });
+    }
+    Ok(causes)
 }
 
 /// What `code` wrote of a value that is never absent.

@@ -28,7 +28,7 @@ const META: &str = "meta";
 const TABLES: [&str; 6] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, META];
 
 /// The version of all layouts together.
-const LAYOUT_VERSION: u32 = 3;
+const LAYOUT_VERSION: u32 = 4;
 const META_LAYOUT: &[u8] = b"layout";
 const META_PARTITIONS: &[u8] = b"partitions";
 const META_COUNTS: &[u8] = b"counts";

@@ -15,7 +15,8 @@ use adtrail_store::StoreError;
 use attribution::classify::Walks;
 use attribution::event::{EventTime, Fact, Family, Pid};
 use attribution::ledger::{
-    ActivationHome, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger, Progress, Scan,
+    ActivationHome, Causes, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger, Progress,
+    Scan,
 };
 use attribution::matching::{MatchKey, fact_key};
 use support::facts::{Draft, millis};
@@ -67,6 +68,7 @@ fn home(fact: Fact) -> Home {
             walks: Walks::default(),
             decision: None,
             previous: None,
+            changed_by: Causes::default(),
             present: None,
         })),
         Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
