@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use attribution::printable::printable;
 use indicatif::{ProgressBar, WeakProgressBar};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
@@ -41,8 +42,11 @@ pub fn log_above(bar: &ProgressBar) {
 }
 
 /// Tells people something on standard error. Whoever stops reading it must not stop the program.
+/// What it repeats from outside does nothing to a terminal.
 pub fn tell(text: std::fmt::Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
+    let text = text.to_string();
+    let lines: Vec<_> = text.split('\n').map(printable).collect();
+    let _ = io::stderr().write_all(lines.join("\n").as_bytes());
 }
 
 /// Standard error, with the bar taken away while something is written. That nobody reads it any

@@ -21,5 +21,6 @@ pub mod inherit;
 pub mod ledger;
 pub mod matching;
 pub mod policy;
+pub mod printable;
 pub mod row;
 pub mod worker;

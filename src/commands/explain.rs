@@ -9,6 +9,7 @@ use attribution::event::{Effect, Family, TouchKind};
 use attribution::ledger::{Facts, Home};
 use attribution::matching::fact_key;
 use attribution::policy::AppPolicy;
+use attribution::printable::printable;
 use attribution::row::EventType;
 use attribution::worker::explain;
 use store::StoreError;
@@ -34,6 +35,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     let id = &options.activation;
     let Some(explanation) = explain(&mut reader, &config.policy, app.pid, id)? else {
         let namesake = namesake(&mut reader, app, id)?;
+        let id = printable(id);
         bail!("--activation: {} has no activation with this event_id: {id}{namesake}", app.key);
     };
     let text = if options.json {
@@ -51,7 +53,9 @@ fn namesake(reader: &mut Reader, app: &AppPolicy, id: &str) -> Result<String, St
     Ok(match home {
         Some(Home::Effect(effect)) => {
             let activation = activation_of(reader, app, &effect.fact)?;
-            let of = activation.map(|id| format!(" of activation {id}")).unwrap_or_default();
+            let of = activation
+                .map(|id| format!(" of activation {}", printable(&id)))
+                .unwrap_or_default();
             format!("; it is that of an effect{of}")
         }
         Some(Home::Touch(touch)) => match touch.kind {

@@ -4,6 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use attribution::printable::printable;
+
 use super::case::Case;
 use super::engine::Engine;
 use super::judge;
@@ -15,6 +17,11 @@ pub(crate) struct Outcome {
     pub name: String,
     /// What was wrong, and in which orders; `None` if nothing was.
     pub failure: Option<String>,
+}
+
+/// What cases and engines hold may be anything, and reaches a terminal.
+fn line(told: &str) -> String {
+    printable(&told.replace('\n', " ")).into_owned()
 }
 
 /// Runs every case in every order, several at once; outcomes in the order of the cases.
@@ -68,5 +75,5 @@ fn run(case: &Case, engine: &Engine) -> Outcome {
     };
     let failure =
         (!failures.is_empty()).then(|| failures.iter().map(told).collect::<Vec<_>>().join("; "));
-    Outcome { name: case.name.clone(), failure: failure.map(|told| told.replace('\n', " ")) }
+    Outcome { name: case.name.clone(), failure: failure.map(|told| line(&told)) }
 }
