@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::adtrail::adtrail;
 use support::{run, run_ok};
 
@@ -26,7 +26,7 @@ fn explain_of(app: &str, activation: &str, more: &[&str]) -> Command {
     command
 }
 
-fn json(activation: &str) -> Value {
+fn json_of(activation: &str) -> Value {
     let printed = run_ok(&mut explain(activation, &["--json", EVENTS]), b"");
     serde_json::from_slice(&printed).unwrap()
 }
@@ -50,38 +50,152 @@ fn the_documentation_shows_what_is_printed() {
 
 #[test]
 fn json_tells_the_same() {
-    let told = json("two-clicks");
+    let told = json_of("two-clicks");
     assert_eq!(told["decision"]["click_id"], "c-late");
     assert_eq!(told["decision"]["channel"], "toutiao");
     assert_eq!(told["touches"][0]["verdict"], "won");
     assert_eq!(told["touches"][1]["click_id"], "c-early");
     assert_eq!(told["touches"][1]["age_ms"], 6 * 86_400_000);
     assert_eq!(told["touches"][1]["window_from"], "default");
-    let told = json("why-organic");
+    let told = json_of("why-organic");
     let reasons: Vec<_> =
         told["touches"].as_array().unwrap().iter().map(|touch| &touch["reason"]).collect();
     assert_eq!(reasons, ["not_before", "too_old"]);
     assert_eq!(told["touches"][1]["window_from"], "campaign");
-    assert_eq!(json("came-back")["last_install"]["event_id"], "two-clicks");
+    assert_eq!(json_of("came-back")["last_install"]["event_id"], "two-clicks");
+}
+
+/// What is told of activation `a` whose events came one by one, as text and as JSON.
+fn told_one_by_one(events: &[Value]) -> (String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.ndjson");
+    let lines: Vec<_> = events.iter().map(|event| format!("{event}\n")).collect();
+    fs::write(&path, lines.concat()).unwrap();
+    // Each event is attributed before the next is read.
+    let more = ["--set", "ingest.batch_records_max=1", path.to_str().unwrap()];
+    let text = String::from_utf8(run_ok(&mut explain("a", &more), b"")).unwrap();
+    let json = run_ok(&mut explain("a", &[&more[..], &["--json"]].concat()), b"");
+    (text, serde_json::from_slice(&json).unwrap())
+}
+
+fn click(id: &str, time: &str) -> Value {
+    json!({"type": "click", "app": "app-x", "click_id": id, "spreadid": 7, "time": time, "ids": {"oaid": "d"}})
+}
+
+fn activation(id: &str, time: &str) -> Value {
+    json!({"type": "activation", "app": "app-x", "event_id": id, "time": time, "ids": {"oaid": "d"}})
+}
+
+/// The value with some of its fields replaced.
+fn with(mut event: Value, fields: Value) -> Value {
+    for (key, value) in fields.as_object().unwrap() {
+        event[key] = value.clone();
+    }
+    event
+}
+
+/// What the text says of the decision before, and of what came in.
+#[track_caller]
+fn check_change(events: &[Value], before: &str, came_in: &str) {
+    let (text, json) = told_one_by_one(events);
+    let (_, told) = text.split_once("\nDecided anew\n").unwrap_or_else(|| panic!("{text}"));
+    let expected = format!("  Before: {before}.\n  What came in then: {came_in}. (section 7)\n\n");
+    assert!(told.starts_with(&expected), "{text}");
+    let [one] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert_eq!(one["again"], came_in.ends_with(AGAIN), "{json}");
+    assert!(came_in.contains(one["time"].as_str().unwrap()), "{json}");
+    assert_eq!(json["changed_by_more"], false);
+}
+
+const AGAIN: &str = ", known before and now with an earlier time or other content";
+
+#[test]
+fn what_came_in_when_a_decision_changed_is_told() {
+    let [day_1, day_2, day_7, day_8, day_9, day_10] =
+        [1, 2, 7, 8, 9, 10].map(|day| format!("2026-03-{day:02}T12:00:00.000Z"));
+    let by = |id: &str, day: &str, key: &str| {
+        format!(
+            "install, attributed to campaign 7 \"Spring\" of channel toutiao, by click {id} of {day}, \
+             matched by {key}"
+        )
+    };
+    let a = || activation("a", &day_10);
+    let organic = "install, organic";
+    check_change(&[a(), click("c", &day_9)], organic, &format!("click c of {day_9}"));
+    // The winner came again, with an earlier time or of another device.
+    let c1_c2_a = || vec![click("c1", &day_8), click("c2", &day_9), a()];
+    let c2_won = by("c2", &day_9, "oaid");
+    let again = [c1_c2_a(), vec![click("c2", &day_7)]].concat();
+    check_change(&again, &c2_won, &format!("click c2 of {day_7}{AGAIN}"));
+    let moved = with(click("c2", "2026-03-09T11:59:59.999Z"), json!({"ids": {"oaid": "other"}}));
+    let moved = [c1_c2_a(), vec![moved]].concat();
+    check_change(&moved, &c2_won, &format!("click c2 of 2026-03-09T11:59:59.999Z{AGAIN}"));
+    // The activation itself came again: earlier, with other ids, after its installation had begun.
+    let earlier = [click("c1", &day_2), a(), activation("a", &day_8)];
+    let itself = format!("this activation of {day_8}{AGAIN}");
+    check_change(&earlier, organic, &itself);
+    let earlier = [click("c1", &day_7), click("c2", &day_9), a(), activation("a", &day_8)];
+    check_change(&earlier, &c2_won, &itself);
+    let two_ids = with(click("c1", &day_7), json!({"ids": {"oaid": "d", "imei": "i"}}));
+    let by_imei = with(a(), json!({"ids": {"imei": "i"}}));
+    let just_before = || activation("a", "2026-03-10T11:59:59.999Z");
+    let itself = format!("this activation of 2026-03-10T11:59:59.999Z{AGAIN}");
+    check_change(&[two_ids, by_imei, just_before()], &by("c1", &day_7, "imei"), &itself);
+    let begun = with(just_before(), json!({"install_begin_time": day_8}));
+    check_change(&[click("c1", &day_9), a(), begun], &by("c1", &day_9, "oaid"), &itself);
+    // An activation before it, of the class of which nothing else is shown.
+    let installs = [activation("i1", &day_2), a(), activation("i0", &day_1)];
+    let before = "reinstall, unattributed, after install i1";
+    check_change(&installs, before, &format!("activation i0 of {day_1}"));
 }
 
 #[test]
-fn a_later_fact_that_changed_the_decision_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
+fn a_click_that_may_be_one_too_many_is_named() {
+    let minute = |minute: u32| format!("2026-03-10T11:{minute:02}:00.000Z");
+    let events = [
+        click("c1", &minute(1)),
+        click("c2", &minute(2)),
+        activation("a", "2026-03-10T12:00:00.000Z"),
+        click("c0", &minute(0)),
+    ];
+    let before = format!(
+        "install, attributed to campaign 7 \"Spring\" of channel toutiao, by click c2 of {}, matched \
+         by oaid",
+        minute(2)
+    );
+    check_change(&events, &before, &format!("click c0 of {}", minute(0)));
+}
+
+#[test]
+fn where_nothing_is_found_it_is_told_what_was_looked_at() {
+    let by_place = |event: Value| with(event, json!({"ids": {}, "ip": "203.0.113.9", "ua": "u"}));
+    let click = |time: &str| by_place(click("c", time));
+    let told = |time: &str| {
+        let activation = by_place(activation("a", "2026-03-10T12:00:00Z"));
+        told_one_by_one(&[click(time), activation]).0
     };
-    let activation = r#"{"type":"activation","app":"app-x","event_id":"a","time":"2026-03-10T12:00:00Z","ids":{"oaid":"d"}}"#;
-    let click = r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":"2026-03-10T11:00:00Z","ids":{"oaid":"d"}}"#;
-    let files = [write("first", format!("{activation}\n")), write("later", format!("{click}\n"))];
-    // Each event is attributed before the next is read.
-    let mut more = vec!["--set", "ingest.batch_records_max=1"];
-    more.extend(files.iter().map(String::as_str));
-    let printed = String::from_utf8(run_ok(&mut explain("a", &more), b"")).unwrap();
-    assert!(printed.contains("Decided 2 times\n  Before: install, organic."), "{printed}");
-    assert!(printed.contains("click c came in later and won. (section 7)"), "{printed}");
+    let looked_at = "180 d before it to an hour after it has a device id of it; and none from 7 d \
+                     before it to an hour after it is found by its place. (section 3)";
+    let text = told("2026-02-18T12:00:00Z");
+    assert!(text.contains(looked_at), "{text}");
+    let text = told("2026-03-04T12:00:00Z");
+    assert!(text.contains("older than its window"), "{text}");
+}
+
+#[test]
+fn an_id_does_nothing_to_a_terminal() {
+    let id = "c\u{1b}[2J\nWhy organic\n  \u{202e}";
+    let events = [click(id, "2026-03-10T11:00:00Z"), activation("a", "2026-03-10T12:00:00Z")];
+    let (text, json) = told_one_by_one(&events);
+    assert!(
+        text.contains("  won          click c\\u{1b}[2J\\nWhy organic\\n  \\u{202e}, 2026"),
+        "{text}"
+    );
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    assert_eq!(json["touches"][0]["click_id"], id);
+    let output = run(&mut explain("no\u{1b}[2J\nbody", &[EVENTS]), b"");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.ends_with("this event_id: no\\u{1b}[2J\\nbody\n"), "{stderr}");
 }
 
 #[test]

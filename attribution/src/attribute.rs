@@ -48,6 +48,14 @@ impl Evidence<'_> {
     }
 }
 
+/// The least first.
+const TIERS: [Tier; 4] = [
+    Tier::ImpressionProbabilistic,
+    Tier::ImpressionById,
+    Tier::ClickProbabilistic,
+    Tier::ClickById,
+];
+
 /// Per tier, the greatest time at which a touch may stand that has not been read yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread([Option<EventTime>; 4]);
@@ -64,6 +72,11 @@ impl Unread {
 
     fn any(&self) -> Option<EventTime> {
         self.0.iter().copied().max().flatten()
+    }
+
+    /// The highest tier in which a touch may stand that has not been read yet, and its time.
+    pub fn strongest(&self) -> Option<(Tier, EventTime)> {
+        TIERS.into_iter().rev().find_map(|tier| Some((tier, self.of(tier)?)))
     }
 }
 
@@ -169,13 +182,7 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
         Some(time) => tier > winner.tier || (tier == winner.tier && time >= winner.touch.time),
         None => false,
     };
-    let tiers = [
-        Tier::ImpressionProbabilistic,
-        Tier::ImpressionById,
-        Tier::ClickProbabilistic,
-        Tier::ClickById,
-    ];
-    if tiers.into_iter().any(can_win) {
+    if TIERS.into_iter().any(can_win) {
         return false;
     }
     match (unread.any(), others.get(CONTRIBUTORS_MAX - 1)) {

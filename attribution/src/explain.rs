@@ -1,17 +1,21 @@
 //! Why an activation is credited as it is: what was considered, and what became of it.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attribute::{Decision, Evidence};
-use crate::candidate::{self, ClickCounts, Subject, Tier, Window};
+use crate::candidate::{self, Candidate, ClickCounts, Subject, Tier, Window};
 use crate::classify::Walk;
-use crate::event::{Activation, EventTime, Purpose, Touch};
+use crate::event::{Activation, EventTime, Family, Purpose, Touch, TouchKind};
 use crate::ids::DeviceIds;
 use crate::matching::Matches;
 use crate::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
 
 /// Touches that an explanation lists; of those beyond, only the number is told.
 pub const LISTED_MAX: usize = 50;
+/// Of one reason why touches were rejected or no candidates, so many are listed before those that
+/// were accepted and changed nothing: with all nine reasons there is room for the rest.
+const OF_REASON: usize = 5;
 
 /// All that there is to tell about one activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,10 +23,19 @@ pub struct Explanation {
     pub activation: Activation,
     /// As its row shows it.
     pub decision: Decision,
-    /// As these settings would have it, where that is another one: it was decided with others.
+    /// As these settings would have it, where that is another one for the class that it has: it was
+    /// decided with others.
     pub anew: Option<Decision>,
+    /// Whether these settings, and the touches that are kept, lead to the decision.
+    pub is_repeatable: bool,
+    /// Whether these settings, and the activations that are kept, lead to its class.
+    pub is_class_repeatable: bool,
     /// As it was decided before, on fewer facts.
     pub previous: Option<Decision>,
+    /// What came in when that one changed, the likeliest to have changed it first.
+    pub changed_by: Vec<CameIn>,
+    /// Whether more came in with these that can have changed it.
+    pub changed_by_more: bool,
     /// How often it was decided in all.
     pub revision: u32,
     /// The activations of the same device before it that its class depends on.
@@ -31,10 +44,26 @@ pub struct Explanation {
     pub considered: Vec<Considered>,
     /// Touches with its keys that are not listed, as far as they were counted.
     pub unlisted: usize,
-    /// Whether there may be more that were not even counted, or could have come second.
+    /// Whether there may be more that were not even counted.
     pub has_more: bool,
+    /// Whether one that was not read could have come second.
+    pub is_second_unread: bool,
     /// Touches before this that it could have been credited with are no longer kept.
     pub expired_before: Option<EventTime>,
+}
+
+/// A touch or an activation that came in when the decision changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CameIn {
+    /// None if it is no longer kept.
+    pub id: Option<Box<str>>,
+    /// Of a touch that is as it was then.
+    pub kind: Option<TouchKind>,
+    pub family: Family,
+    /// That it came with.
+    pub time: EventTime,
+    /// Whether it was known before, and came with an earlier time or other content.
+    pub again: bool,
 }
 
 /// A touch that was looked at.
@@ -120,14 +149,68 @@ pub fn runner_up(considered: &[Considered]) -> Option<usize> {
     accepted.max_by_key(|(_, one)| (one.strength(), &one.touch.id)).map(|(place, _)| place)
 }
 
-/// Cuts the list to its length, the runner-up not; returns how many went.
+/// Whether no other touch than these could have come second: none that was not read, and none
+/// against which not all clicks were counted.
+pub fn is_second_settled(
+    subject: &Subject<'_>,
+    decision: &Decision,
+    evidence: &Evidence<'_>,
+) -> bool {
+    let Some(winner) = &decision.credit.touch else { return true };
+    let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
+    let others = evidence
+        .touches
+        .iter()
+        .filter(|(touch, _)| touch.id != winner.click_id)
+        .filter_map(|(touch, ids)| subject.candidate(touch, ids, decision.install_type))
+        .filter(|candidate| subject.reject_reason(candidate, &clicks).is_none());
+    let is_counted = |other: &Candidate<'_>| evidence.has_counted(subject, other.touch);
+    let (counted, open): (Vec<_>, Vec<_>) = others.partition(is_counted);
+    let strength = |other: &Candidate<'_>| (other.tier, other.touch.time);
+    let second = counted.iter().map(strength).max();
+    let open = open.iter().map(strength).max();
+    open.max(evidence.unread.strongest()).is_none_or(|open| Some(open) < second)
+}
+
+/// Cuts the list to its length and returns how many went. What stays is the winner, the
+/// contributors, the runner-up, the newest of each reason why a touch was none of these, and as
+/// many of the others as there is room for.
 pub fn cut(considered: &mut Vec<Considered>) -> usize {
     let unlisted = considered.len().saturating_sub(LISTED_MAX);
-    if let Some(place) = runner_up(considered).filter(|place| *place >= LISTED_MAX) {
-        considered.swap(place, LISTED_MAX - 1);
+    if unlisted == 0 {
+        return 0;
     }
-    considered.truncate(LISTED_MAX);
+    let second = runner_up(considered);
+    let mut of_verdict: BTreeMap<Verdict, usize> = BTreeMap::new();
+    let mut ranks: Vec<(Rank, usize)> = Vec::with_capacity(considered.len());
+    for (place, one) in considered.iter().enumerate() {
+        let newer = of_verdict.entry(one.verdict).or_default();
+        let rank = match one.verdict {
+            Verdict::Won | Verdict::Contributor => Rank::Must,
+            _ if second == Some(place) => Rank::Must,
+            Verdict::Rejected(_) | Verdict::NoCandidate(_) if *newer < OF_REASON => Rank::Sample,
+            _ => Rank::Other,
+        };
+        *newer += 1;
+        ranks.push((rank, place));
+    }
+    ranks.sort_unstable();
+    ranks.truncate(LISTED_MAX);
+    let mut listed = ranks.into_iter().map(|(_, place)| place).collect::<BTreeSet<_>>();
+    let mut place = 0;
+    considered.retain(|_| {
+        place += 1;
+        listed.remove(&(place - 1))
+    });
     unlisted
+}
+
+/// What goes last when a list is cut.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Must,
+    Sample,
+    Other,
 }
 
 fn verdict(

@@ -1,6 +1,10 @@
 //! Explanations, as text for people and as JSON for programs.
 
+mod change;
+#[cfg(test)]
+mod tests;
 mod text;
+mod words;
 
 use attribution::attribute::Decision;
 use attribution::candidate::Tier;
@@ -29,12 +33,15 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "decision": catalogue.decision(decision),
         "decision_with_these_settings": explanation.anew.as_ref().map(|new| catalogue.decision(new)),
         "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
+        "changed_by": explanation.changed_by.iter().map(change::json).collect::<Vec<_>>(),
+        "changed_by_more": explanation.changed_by_more,
         "revision": explanation.revision,
         "last_install": before.as_ref().map(|walk| member(&walk.install)),
         "last_not_duplicate": before.as_ref().map(|walk| member(&walk.real)),
         "touches": touches.map(|one| catalogue.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
         "has_uncounted_touches": explanation.has_more,
+        "has_unread_runner_up": explanation.is_second_unread,
         "touches_expired_before": explanation.expired_before.map(time),
         "settings_version": version(policy),
     })

@@ -6,20 +6,22 @@ use std::collections::BTreeSet;
 use super::Desk;
 use super::desk::scan;
 use super::touches::Case;
-use crate::attribute;
-use crate::classify::Class;
+use crate::attribute::{self, Decision};
+use crate::classify::{Class, Member, Walk};
 use crate::event::{Family, Pid};
 use crate::expiry;
-use crate::explain::{self, Explanation, consider};
+use crate::explain::{self, CameIn, Explanation, consider};
 use crate::ids::DeviceIds;
-use crate::ledger::{FactKey, Facts, Home, Scan};
+use crate::ledger::{Cause, Causes, FactKey, Facts, Home, Scan};
 use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
 use crate::policy::{DAY_MS, HOUR_MS, Policy};
 
 /// Touches of one key and class that are looked at besides those of the decision.
 const AROUND: usize = 8;
-/// So many are read, and more only if the decision needs them.
+/// So many are read, and more only if the decision needs them, or whoever came second.
 const READ_MAX: usize = 1_000;
+/// For whoever came second, no more are read than these.
+const SECOND_MAX: usize = 20_000;
 /// Of one key and class, so many are counted.
 const COUNTED_MAX: usize = 1_000;
 /// How long after the activation a touch is still worth telling of.
@@ -40,7 +42,9 @@ pub fn explain<L: Facts>(
     let Some(Home::Activation(home)) = desk.home(&key).cloned() else { return Ok(None) };
     let (Some(decision), Some(app)) = (home.decision, policy.app(pid)) else { return Ok(None) };
     let class = Class { install_type: decision.install_type, original: decision.original.clone() };
+    let changed_by = desk.came_in(&home.changed_by)?;
     let before = desk.walk_before(key)?;
+    let is_class_repeatable = Walk::step(before.as_ref(), app, Member::of(&home.fact)).1 == class;
     let Some(case) = desk.case(key, class, false) else { return Ok(None) };
     let expired_before =
         expiry::expired_before(policy, app, home.fact.time, desk.ledger().consumed_until());
@@ -50,15 +54,15 @@ pub fn explain<L: Facts>(
     desk.start_reading(&mut cases)?;
     // At least once: a click that the activation names needs no search.
     desk.read_touches(&mut cases)?;
-    // Further than the decision needs: who came second may be older than the contributors.
-    while cases.iter().any(|case| {
-        !case.is_read() && (case.touches.len() < READ_MAX || desk.decision(case).is_none())
-    }) {
+    while cases.iter().any(|case| desk.is_to_read_on(case, &decision)) {
         desk.read_touches(&mut cases)?;
     }
     let [case] = &mut cases;
+    let is_second_unread = !desk.has_second(case, &decision);
+    let anew = desk.decision(case).filter(|anew| *anew != decision);
+    let is_repeatable = anew.is_none();
     // Without all touches it would be another one anyway.
-    let anew = desk.decision(case).filter(|anew| *anew != decision && expired_before.is_none());
+    let anew = anew.filter(|_| expired_before.is_none());
     let mut around = Around::default();
     if without_touches.is_some() {
         case.touches.clear();
@@ -75,12 +79,17 @@ pub fn explain<L: Facts>(
         activation: home.fact,
         decision,
         anew,
+        is_repeatable,
+        is_class_repeatable,
         previous: home.previous,
+        changed_by,
+        changed_by_more: home.changed_by.has_more,
         revision: home.present.map_or(0, |present| present.revision),
         before,
         considered,
         unlisted,
         has_more: around.has_more || !case.is_read(),
+        is_second_unread,
         expired_before,
     }))
 }
@@ -94,6 +103,40 @@ struct Around {
 }
 
 impl<L: Facts> Desk<'_, L> {
+    /// Further than the decision needs: who came second may be older than the contributors.
+    fn is_to_read_on(&self, case: &Case, decision: &Decision) -> bool {
+        let read = case.touches.len();
+        let is_enough = || {
+            read >= READ_MAX
+                && self.decision(case).is_some()
+                && (read >= SECOND_MAX || self.has_second(case, decision))
+        };
+        !case.is_read() && !is_enough()
+    }
+
+    /// Whether whoever came second is among those that were read.
+    fn has_second(&self, case: &Case, decision: &Decision) -> bool {
+        case.is_read()
+            || self.subject(case).is_none_or(|subject| {
+                explain::is_second_settled(&subject, decision, &self.evidence(case))
+            })
+    }
+
+    /// What came in when the decision changed, with the names that it has now.
+    fn came_in(&mut self, causes: &Causes) -> Result<Vec<CameIn>, L::Error> {
+        self.load(causes.facts.iter().map(|cause| cause.fact))?;
+        let came_in = |Cause { fact, time, again }: &Cause| {
+            let home = self.home(fact);
+            let kind = match home {
+                Some(Home::Touch(touch)) if touch.time == *time => Some(touch.kind),
+                _ => None,
+            };
+            let id = home.map(|home| home.id().into());
+            CameIn { id, kind, family: fact.family, time: *time, again: *again }
+        };
+        Ok(causes.facts.iter().map(came_in).collect())
+    }
+
     /// Adds touches that could be no candidates: too late, too old, of another device, or of user
     /// acquisition before a reinstall.
     fn look_around(&mut self, case: &mut Case, probabilistic: bool) -> Result<Around, L::Error> {

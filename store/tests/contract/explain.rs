@@ -1,11 +1,12 @@
 //! What an explanation tells besides the decision.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
-use attribution::explain::{self, Because, Explanation, Verdict};
-use attribution::policy::Policy;
+use attribution::event::{Family, TouchKind};
+use attribution::explain::{self, Because, CameIn, Explanation, Verdict};
+use attribution::policy::{AppPolicy, Policy};
 use attribution::row::{RejectReason, Status};
 use attribution::worker;
 
@@ -135,4 +136,123 @@ fn the_runner_up_is_listed_however_many_are_newer() {
     let place = explain::runner_up(&told.considered).expect("a runner-up");
     assert_eq!(&*told.considered[place].touch.id, "c2");
     assert_eq!(told.considered.len() + told.unlisted, 82);
+}
+
+/// How many are listed of each verdict.
+fn listed(told: &Explanation) -> BTreeMap<Verdict, usize> {
+    let mut listed = BTreeMap::new();
+    for one in &told.considered {
+        *listed.entry(one.verdict).or_default() += 1;
+    }
+    listed
+}
+
+#[test]
+fn those_that_were_rejected_are_listed_however_many_were_accepted() {
+    // Of 60 clicks in a second 50 are accepted; those that are too old or too late are no candidates.
+    let clicks = (100..160).map(|n| click(&format!("n{n}"), a_and(-HOUR + n)));
+    let old = (100..130).map(|n| click(&format!("o{n}"), a_and(-8 * DAY + n)));
+    let after = (100..103).map(|n| click(&format!("p{n}"), a_and(n)));
+    let told = told(clicks.chain(old).chain(after).chain([activation("a", A)]));
+    let expected = [
+        (Verdict::Won, 1),
+        (Verdict::Contributor, 3),
+        (Verdict::Accepted, 50 - 4 - 5 - 3 - 5),
+        (Verdict::Rejected(RejectReason::TooManyClicks), 5),
+        (Verdict::NoCandidate(Because::NotBefore), 3),
+        (Verdict::NoCandidate(Because::TooOld), 5),
+    ];
+    assert_eq!(listed(&told), expected.into());
+    // The newest of each, in their order.
+    let ids: Vec<_> = told.considered.iter().map(|one| &*one.touch.id).collect();
+    assert_eq!(ids[..5], ["n149", "n148", "n147", "n146", "n145"]);
+    assert_eq!(ids[37..43], ["n159", "n158", "n157", "n156", "n155", "p102"]);
+    assert_eq!(ids[45..], ["o129", "o128", "o127", "o126", "o125"]);
+    assert_eq!(told.considered.len() + told.unlisted, 93);
+}
+
+#[test]
+fn a_hot_device_is_told_of_with_its_rejected_clicks() {
+    let clicks = (100..3_100).map(|n| click(&format!("n{n}"), a_and(-HOUR - n * SECOND)));
+    let told = told(clicks.chain([activation("a", A)]));
+    let listed = listed(&told);
+    assert_eq!(listed.get(&Verdict::Rejected(RejectReason::TooManyClicks)), Some(&5));
+    assert_eq!(told.considered.len(), 50);
+}
+
+/// Whether whoever came second may be unread, and who was found, after so many rejected clicks.
+fn second_after(rejected: i64) -> (bool, Option<Box<str>>) {
+    let policy = rules_with(|app| {
+        app.fraud.block_sites = vec!["bad".into()];
+        app.fraud.clicks_per_device_max = 0;
+    });
+    let newer = (0..3).map(|n| impression(&format!("i{n}"), a_and(-MINUTE - n)));
+    let bad = (0..rejected).map(|n| click(&format!("b{n}"), a_and(-2 * HOUR - n)).site("bad"));
+    let others = [click("w", a_and(-HOUR)), click("r", a_and(-2 * DAY)), activation("a", A)];
+    let facts = identified(newer.chain(bad).chain(others));
+    let mut worker = fed(Memory::default(), &policy, vec![facts]);
+    let told = worker::explain(worker.ledger_mut(), &policy, X, "a");
+    let told = told.expect("memory does not fail").expect("the activation is there");
+    let second = explain::runner_up(&told.considered).map(|place| &told.considered[place]);
+    (told.is_second_unread, second.map(|second| second.touch.id.clone()))
+}
+
+#[test]
+fn whoever_came_second_is_looked_for_among_many_that_could_not() {
+    assert_eq!(second_after(1_500), (false, Some("r".into())));
+    assert_eq!(second_after(15_000), (false, Some("r".into())));
+    // Not without end.
+    assert_eq!(second_after(60_000), (true, Some("i0".into())));
+}
+
+#[test]
+fn whoever_came_second_is_known_before_all_is_read() {
+    let clicks = (0..3_000).map(|n| click(&format!("n{n:04}"), a_and(-HOUR - n)).lookback(DAY));
+    let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
+    let facts = identified(clicks.chain([activation("a", A)]));
+    let mut worker = fed(Memory::default(), &policy, vec![facts]);
+    let told = worker::explain(worker.ledger_mut(), &policy, X, "a");
+    let told = told.expect("memory does not fail").expect("the activation is there");
+    assert_eq!((told.has_more, told.is_second_unread), (true, false));
+}
+
+#[test]
+fn another_class_under_other_settings_is_told_of() {
+    let facts = || [activation("first", a_and(-30 * DAY)), activation("a", A)];
+    let repeatable =
+        |change: fn(&mut AppPolicy)| told_with(&rules_with(change), facts()).is_class_repeatable;
+    assert!(repeatable(|_| {}));
+    assert!(!repeatable(|app| app.reattribution_window_ms = 29 * DAY as u64));
+    assert!(!repeatable(|app| app.duplicate_within_ms = 31 * DAY as u64));
+}
+
+#[test]
+fn what_came_in_is_told_with_its_time_and_whether_it_was_known() {
+    let batches = [
+        identified([click("c1", a_and(-DAY)), activation("a", A)]),
+        identified([click("c1", a_and(-2 * DAY)), click("c2", a_and(-3 * DAY))]),
+    ];
+    let mut worker = fed(Memory::default(), &rules(), batches.into());
+    let told = worker::explain(worker.ledger_mut(), &rules(), X, "a");
+    let told = told.expect("memory does not fail").expect("the activation is there");
+    let came_in = |id: &str, age_ms: i64, again| CameIn {
+        id: Some(id.into()),
+        kind: Some(TouchKind::Click),
+        family: Family::Touch,
+        time: a_and(-age_ms),
+        again,
+    };
+    let expected = [came_in("c1", 2 * DAY, true), came_in("c2", 3 * DAY, false)];
+    assert_eq!((&told.changed_by[..], told.changed_by_more), (&expected[..], false));
+}
+
+#[test]
+fn of_many_that_came_in_together_three_are_told_and_that_there_are_more() {
+    let clicks = (0..9).map(|n| click(&format!("c{n}"), a_and(-DAY + n)));
+    let batches = [identified([activation("a", A)]), identified(clicks)];
+    let mut worker = fed(Memory::default(), &rules(), batches.into());
+    let told = worker::explain(worker.ledger_mut(), &rules(), X, "a");
+    let told = told.expect("memory does not fail").expect("the activation is there");
+    let ids: Vec<_> = told.changed_by.iter().filter_map(|one| one.id.as_deref()).collect();
+    assert_eq!((&ids[..], told.changed_by_more), (&["c8", "c7", "c6"][..], true));
 }

@@ -1,10 +1,12 @@
 //! Explanations of random facts: whatever they are, an explanation is that of the row.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
+use attribution::attribute::Decision;
 use attribution::compose;
-use attribution::event::{Fact, Pid};
+use attribution::event::{Activation, Fact, Pid};
 use attribution::explain::{Explanation, Verdict};
 use attribution::policy::Policy;
 use attribution::row::{EventType, Row};
@@ -16,8 +18,10 @@ use proptest::test_runner::Config;
 use super::support::random::{self, Facts, Rules};
 use super::support::run::give;
 
-fn config() -> Config {
-    Config { failure_persistence: None, ..Config::default() }
+fn config(cases: u32) -> Config {
+    // `PROPTEST_CASES` asks for more.
+    let cases = cases.max(Config::default().cases * cases / 256);
+    Config { cases, failure_persistence: None, ..Config::default() }
 }
 
 fn told(worker: &mut Worker<Memory>, policy: &Policy, (pid, id): &(Pid, String)) -> Explanation {
@@ -44,8 +48,75 @@ fn check(told: &Explanation, row: &Row) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What an activation is and was decided to be.
+type Decided = BTreeMap<(Pid, String), (Activation, Decision)>;
+
+fn decided(worker: &mut Worker<Memory>, policy: &Policy) -> Decided {
+    let rows = worker.ledger().rows().filter(|row| row.event_type == EventType::Activation);
+    let events: Vec<_> = rows.map(|row| (row.pid, row.event_id.to_string())).collect();
+    let decided = events.into_iter().map(|event| {
+        let Explanation { activation, decision, .. } = told(worker, policy, &event);
+        (event, (activation, decision))
+    });
+    decided.collect()
+}
+
+/// The messages of a batch that are told to have changed a decision.
+fn named(batch: &[Fact], told: &Explanation, pid: Pid) -> Vec<Fact> {
+    let is_named = |fact: &&Fact| {
+        let id = Some(fact.id());
+        let mut causes = told.changed_by.iter();
+        fact.pid() == pid
+            && causes.any(|one| one.family == fact.family() && one.id.as_deref() == id)
+    };
+    batch.iter().filter(is_named).cloned().collect()
+}
+
+/// What changed each decision that a batch changed: facts of the batch, without which it would have
+/// stayed, and all that it needs.
+fn check_causes(
+    worker: &mut Worker<Memory>,
+    policy: &Arc<Policy>,
+    batch: &[Fact],
+) -> Result<(), TestCaseError> {
+    let ledger = worker.ledger().clone();
+    let before = decided(worker, policy);
+    give(worker, batch.to_vec());
+    for (event, after) in decided(worker, policy) {
+        if before.get(&event).is_none_or(|before| *before == after) {
+            continue;
+        }
+        let told = told(worker, policy, &event);
+        prop_assert_eq!(told.previous.as_ref(), before.get(&event).map(|(_, before)| before));
+        let named = named(batch, &told, event.0);
+        prop_assert!(!told.changed_by.is_empty() && named.len() >= told.changed_by.len());
+        if !told.changed_by_more {
+            let mut other = Worker::new(ledger.clone(), Arc::clone(policy));
+            give(&mut other, named);
+            let other = self::told(&mut other, policy, &event);
+            prop_assert_eq!(&(other.activation, other.decision), &after);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn what_changed_a_decision_is_what_came_in(
+        Rules(_, policy) in random::policies(),
+        Facts(facts) in random::facts(30),
+        batches in vec(1..5usize, 100),
+    ) {
+        let mut worker = Worker::new(Memory::default(), Arc::clone(&policy));
+        let mut rest: &[Fact] = &facts;
+        for size in batches {
+            let (batch, later) = rest.split_at(size.min(rest.len()));
+            check_causes(&mut worker, &policy, batch)?;
+            rest = later;
+        }
+    }
 
     #[test]
     fn every_explanation_is_that_of_the_row(

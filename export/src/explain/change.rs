@@ -1,0 +1,60 @@
+//! What came in when a decision took the place of another one. Of facts that came in together it is
+//! not said which of them it was.
+
+use attribution::event::Family;
+use attribution::explain::{CameIn, Explanation};
+use attribution::printable::printable;
+use attribution::row::touch_kind_name;
+use serde_json::{Value, json};
+
+use super::time;
+
+/// In words.
+pub fn came_in(explanation: &Explanation) -> String {
+    let Explanation { activation, changed_by, changed_by_more, .. } = explanation;
+    let mut facts: Vec<String> = Vec::new();
+    for one in changed_by {
+        let is_itself = one.family == Family::Activation && one.id.as_ref() == Some(&activation.id);
+        facts.push(fact(one, is_itself));
+    }
+    let facts = facts.join("; ");
+    match (changed_by.as_slice(), changed_by_more) {
+        ([], _) => "What came in then is not known.".into(),
+        ([_], false) => format!("What came in then: {facts}."),
+        (_, false) => format!("What came in then, together: {facts}."),
+        (_, true) => format!("What came in then, together: {facts}; and more."),
+    }
+}
+
+fn fact(CameIn { id, kind, family, time: at, again }: &CameIn, is_itself: bool) -> String {
+    let what = match (kind, family) {
+        _ if is_itself => "this activation",
+        (Some(kind), _) => touch_kind_name(*kind),
+        (None, Family::Touch) => "touch",
+        (None, Family::Activation) => "activation",
+        (None, Family::Effect) => "effect",
+    };
+    let mut text = what.to_owned();
+    match id {
+        Some(id) if !is_itself => text += &format!(" {}", printable(id)),
+        _ => {}
+    }
+    text += &format!(" of {}", time(*at));
+    if *again {
+        text += ", known before and now with an earlier time or other content";
+    }
+    if id.is_none() {
+        text += ", which is no longer kept";
+    }
+    text
+}
+
+pub fn json(CameIn { id, kind, family, time: at, again }: &CameIn) -> Value {
+    let what = match (family, kind) {
+        (Family::Touch, Some(kind)) => touch_kind_name(*kind),
+        (Family::Touch, None) => "touch",
+        (Family::Activation, _) => "activation",
+        (Family::Effect, _) => "effect",
+    };
+    json!({ "type": what, "id": id.as_deref(), "time": time(*at), "again": again })
+}

@@ -1,0 +1,80 @@
+//! What is told by other settings than those of the decision.
+
+use std::sync::Arc;
+
+use attribution::event::{Fact, Pid};
+use attribution::policy::{AppPolicy, DAY_MS, IpRange, Policy};
+use attribution::worker::explain;
+
+use super::{json, text};
+use crate::tests::bed::{DAY, MINUTE, activation, click, fill, settings};
+
+type Change = fn(&mut AppPolicy);
+
+/// What a command with other settings tells of activation `a` than those that it was decided with.
+fn told(facts: Vec<Fact>, then: Change, now: Change) -> (String, serde_json::Value) {
+    let policy = |change: Change| {
+        let mut app = AppPolicy::new(Pid(1), "app-x");
+        change(&mut app);
+        Policy::new(vec![app], vec![])
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = settings(dir.path());
+    config.policy = Arc::new(policy(then));
+    let mut reader = fill(&config, facts);
+    let policy = policy(now);
+    let told = explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
+    (text(&told, &policy), json(&told, &policy))
+}
+
+fn install_after_two_days() -> Vec<Fact> {
+    let click = click(7, "c", "d", DAY);
+    vec![click, Fact::Activation(activation("a", "d", DAY + 2 * DAY_MS))]
+}
+
+#[test]
+fn a_winner_that_would_not_win_is_not_said_to_be_the_only_candidate() {
+    let (text, _) = told(install_after_two_days(), |_| {}, |_| {});
+    assert!(text.contains("It is the only touch that could be credited."), "{text}");
+    let (text, json) = told(install_after_two_days(), |_| {}, |app| app.windows.click_ms = DAY_MS);
+    let expected =
+        "Decided with other settings than these, with which it would be\n  install, organic";
+    assert!(text.contains(expected), "{text}");
+    let expected = "Why attributed\n  So it was with the settings that it was decided with.\n";
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("could be credited"), "{text}");
+    assert_eq!(json["decision_with_these_settings"]["status"], "organic");
+}
+
+#[test]
+fn a_rejected_activation_is_not_said_to_be_blocked_by_settings_that_do_not_block_it() {
+    let mut blocked = activation("a", "d", DAY);
+    blocked.device.ip = "203.0.113.9".into();
+    let block: Change = |app| {
+        app.fraud.block_ips = vec![IpRange { network: [203, 0, 113, 9].into(), prefix_bits: 32 }];
+    };
+    let facts = || vec![Fact::Activation(blocked.clone())];
+    let (text, _) = told(facts(), block, block);
+    assert!(text.contains("own address or device is block-listed"), "{text}");
+    let (text, _) = told(facts(), block, |_| {});
+    assert!(text.contains("Why rejected\n  So it was with the settings"), "{text}");
+    assert!(!text.contains("block-listed"), "{text}");
+}
+
+#[test]
+fn a_class_of_other_settings_is_not_explained_with_these() {
+    let facts = || {
+        let activations = [("first", DAY), ("a", DAY + 2 * MINUTE)];
+        activations.map(|(id, time)| Fact::Activation(activation(id, "d", time))).to_vec()
+    };
+    let (text, _) = told(facts(), |_| {}, |_| {});
+    assert!(text.contains("is no further back than reattribution_window (90 d)."), "{text}");
+    let changes: [Change; 2] =
+        [|app| app.reattribution_window_ms = MINUTE, |app| app.duplicate_within_ms = 3 * MINUTE];
+    for change in changes {
+        let (text, _) = told(facts(), |_| {}, change);
+        let expected = "Why a reinstall\n  It was classified so with other settings than these";
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("no further back"), "{text}");
+    }
+}

@@ -1,0 +1,70 @@
+//! The words of an explanation that depend on nothing else.
+
+use attribution::event::EventTime;
+use attribution::explain::{Because, Considered};
+use attribution::policy::Origin;
+use attribution::row::{InstallType, touch_kind_name};
+
+use super::{origin_name, tier_number};
+
+pub fn because_text(because: Because) -> &'static str {
+    match because {
+        Because::NotBefore => "not before the activation (section 3)",
+        Because::TooOld => "older than its window (section 3)",
+        Because::NotRetargeting => "a reinstall considers only purpose retargeting (section 3)",
+        Because::OtherDevice => {
+            "of another device: both carry an id of one kind, with different values (section 3)"
+        }
+        Because::NoMatch => "no id, click id or place of it equals the activation's (section 3)",
+    }
+}
+
+pub fn class_name(install_type: InstallType) -> &'static str {
+    match install_type {
+        InstallType::Install => "an install",
+        InstallType::Reinstall => "a reinstall",
+        InstallType::Duplicate => "a duplicate",
+    }
+}
+
+pub fn tier(one: &Considered) -> String {
+    let Some(found) = one.found else { return "no tier".into() };
+    let how = if found.match_type.is_probabilistic() { "probabilistic" } else { "by id" };
+    format!("tier {} ({} {how})", tier_number(found), touch_kind_name(one.touch.kind))
+}
+
+pub fn origin(origin: Option<Origin>) -> String {
+    match origin {
+        None => "its own lookback".into(),
+        Some(Origin::Default) => "the default".into(),
+        Some(Origin::AllApps) => "set for all apps".into(),
+        Some(_) => format!("set for its {}", origin_name(origin)),
+    }
+}
+
+/// How long before the activation, or after it.
+pub fn age(activation: EventTime, other: EventTime) -> String {
+    match activation.since(other) {
+        Some(0) => "at the same millisecond".into(),
+        Some(ms) => format!("{} before", span(ms)),
+        None => format!("{} after", span(other.since(activation).unwrap_or(0))),
+    }
+}
+
+/// A span in its largest units that are not zero: `7 d`, `1 h 30 min`, `59.999 s`.
+pub fn span(ms: u64) -> String {
+    let (days, hours, minutes) = (ms / 86_400_000, ms / 3_600_000 % 24, ms / 60_000 % 60);
+    let mut parts = Vec::new();
+    for (count, unit) in [(days, "d"), (hours, "h"), (minutes, "min")] {
+        if count > 0 {
+            parts.push(format!("{count} {unit}"));
+        }
+    }
+    let rest_ms = ms % 60_000;
+    if !rest_ms.is_multiple_of(1_000) {
+        parts.push(format!("{}.{:03} s", rest_ms / 1_000, rest_ms % 1_000));
+    } else if rest_ms > 0 || parts.is_empty() {
+        parts.push(format!("{} s", rest_ms / 1_000));
+    }
+    parts.join(" ")
+}
