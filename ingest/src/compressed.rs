@@ -1,11 +1,12 @@
 //! Compressed files: gzip and zstd, told by their first bytes, whatever the name.
 //!
 //! All members of a gzip file and all frames of a zstd file are read, as `cat` would join them. A
-//! file that ends in the middle of one, or whose checksum is wrong, is an error and never an end.
+//! file that ends in the middle of one, or whose checksum is wrong, is an error and never an end. Zeros
+//! after the last gzip member are no data: tapes and disks pad with them, and gzip passes them over.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 /// Bytes that tell a format.
 const MAGIC_BYTES: usize = 4;
@@ -27,7 +28,7 @@ pub fn plain<'a>(mut source: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>
     let whole = Cursor::new(magic).chain(BufReader::with_capacity(BUFFER_BYTES, source));
     let decoder: Box<dyn Read + 'a> = match format {
         None => return Ok(Box::new(whole)),
-        Some(Format::Gzip) => Box::new(MultiGzDecoder::new(whole)),
+        Some(Format::Gzip) => Box::new(Members(Some(GzDecoder::new(whole)))),
         Some(Format::Zstd) => Box::new(zstd::Decoder::with_buffer(whole)?),
     };
     let format = format.map_or("", Format::name);
@@ -58,6 +59,44 @@ impl Format {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
         }
+    }
+}
+
+/// The members of a gzip file, one after the other; `None` after the last.
+struct Members<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let length = member.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            let Some(mut source) = self.0.take().map(GzDecoder::into_inner) else { break };
+            let is_padded = skip_zeros(&mut source)?;
+            if source.fill_buf()?.is_empty() {
+                break;
+            }
+            if is_padded {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not all zeros"));
+            }
+            self.0 = Some(GzDecoder::new(source));
+        }
+        Ok(0)
+    }
+}
+
+/// Whether there were any.
+fn skip_zeros(source: &mut impl BufRead) -> io::Result<bool> {
+    let mut were_any = false;
+    loop {
+        let bytes = source.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        if zeros == 0 {
+            return Ok(were_any);
+        }
+        were_any = true;
+        source.consume(zeros);
     }
 }
 
@@ -148,6 +187,19 @@ mod tests {
         for compress in [gzip, zstd] {
             check(&[compress(TEXT), compress(b""), compress(TEXT)].concat(), &TEXT.repeat(2));
         }
+    }
+
+    #[test]
+    fn zeros_after_the_last_gzip_member_are_passed_over() {
+        for zeros in [1, 2, 511, 1 << 20] {
+            check(&[gzip(TEXT), gzip(TEXT), vec![0; zeros]].concat(), &TEXT.repeat(2));
+        }
+        for more in [gzip(TEXT), b"{}".to_vec()] {
+            let error = read(&[gzip(TEXT), vec![0; 3], more].concat()).unwrap_err().to_string();
+            assert!(error.contains("the gzip data is damaged"), "{error}");
+        }
+        let error = read(&[zstd(TEXT), vec![0; 4]].concat()).unwrap_err().to_string();
+        assert!(error.contains("the zstd data"), "{error}");
     }
 
     #[test]
