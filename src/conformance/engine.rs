@@ -1,12 +1,14 @@
 //! What turns the events of a case into rows: adtrail itself, or a command.
 
-use std::fs::{self, File};
+use std::cell::RefCell;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Child, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
@@ -33,6 +35,12 @@ pub(crate) struct Command {
 
 /// Of what an engine says, so much is told.
 const SAID_CHARS_MAX: usize = 300;
+/// So much of its end is read for that.
+const SAID_END_BYTES: u64 = 16 << 10;
+/// So much is kept: a disk must not fill with it.
+const SAID_BYTES_MAX: u64 = 16 << 20;
+/// How often it is looked how much there is.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The CSV of a case's rows, or why there is none.
 pub(super) type Rows = Result<Vec<u8>, String>;
@@ -95,7 +103,7 @@ impl Command {
             .arg(&events)
             .env("ADTRAIL_CONFORMANCE_CASE", &case.name)
             .env("ADTRAIL_CONFORMANCE_ORDER", order.name());
-        let said = Said { path: &said, folder: &folder };
+        let said = Said { path: &said, folder: &folder, before: RefCell::default() };
         let status = self.end_of(said.start(command)?, &said)?;
         // One who leaves lines out may say so with its exit.
         if !status.success() && case.left_out == 0 {
@@ -109,16 +117,22 @@ impl Command {
         let (ended, end) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || ended.send(child.wait()));
-            match end.recv_timeout(self.timeout) {
-                Ok(status) => status.map_err(|error| error.to_string()),
-                Err(_) => {
-                    // All that it started, too. An error means that it has ended meanwhile.
-                    if let Some(group) = group {
-                        let _ = kill_process_group(group, Signal::KILL);
-                    }
-                    Err(format!("not done within {:?}{}", self.timeout, said.shown()))
+            let started = Instant::now();
+            loop {
+                let left = self.timeout.saturating_sub(started.elapsed());
+                if let Ok(status) = end.recv_timeout(left.min(LOOK)) {
+                    return status.map_err(|error| error.to_string());
                 }
+                if left.is_zero() {
+                    break;
+                }
+                said.bound();
             }
+            // All that it started, too. An error means that it has ended meanwhile.
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            Err(format!("not done within {:?}{}", self.timeout, said.shown()))
         })
     }
 }
@@ -128,11 +142,15 @@ impl Command {
 struct Said<'a> {
     path: &'a Path,
     folder: &'a TempDir,
+    /// The end of what stood there before it was emptied.
+    before: RefCell<Vec<u8>>,
 }
 
 impl Said<'_> {
     fn start(&self, mut command: process::Command) -> Result<Child, String> {
-        let log = File::create(self.path).map_err(|error| error.to_string())?;
+        // Each write goes to the end, also after it was emptied.
+        let log = OpenOptions::new().create(true).append(true).open(self.path);
+        let log = log.map_err(|error| error.to_string())?;
         let log_too = log.try_clone().map_err(|error| error.to_string())?;
         // The settings are the case's alone.
         for (name, _) in std::env::vars_os() {
@@ -144,9 +162,31 @@ impl Said<'_> {
         command.spawn().map_err(|error| format!("sh can not be started: {error}"))
     }
 
+    /// Empties it when there is too much.
+    fn bound(&self) {
+        let is_too_long = |log: &File| log.metadata().is_ok_and(|of| of.len() > SAID_BYTES_MAX);
+        if let Ok(log) = OpenOptions::new().append(true).open(self.path)
+            && is_too_long(&log)
+        {
+            self.before.replace(self.end().unwrap_or_default());
+            // If that fails it grows on: nothing depends on it.
+            let _ = log.set_len(0);
+        }
+    }
+
+    /// Its last bytes.
+    fn end(&self) -> std::io::Result<Vec<u8>> {
+        let mut log = File::open(self.path)?;
+        let start = log.metadata()?.len().saturating_sub(SAID_END_BYTES);
+        log.seek(SeekFrom::Start(start))?;
+        let mut end = Vec::new();
+        log.take(SAID_END_BYTES).read_to_end(&mut end)?;
+        Ok(end)
+    }
+
     /// Its end, in one line.
     fn shown(&self) -> String {
-        let said = fs::read(self.path).unwrap_or_default();
+        let said = [self.before.borrow().clone(), self.end().unwrap_or_default()].concat();
         let said = String::from_utf8_lossy(&said);
         // The folder has another name in each run.
         let said = said.replace(&*self.folder.path().to_string_lossy(), "…");
