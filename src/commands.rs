@@ -21,6 +21,7 @@ use config::{Config, Sources};
 use tempfile::NamedTempFile;
 
 use crate::cli::Settings;
+use crate::leftovers::Leftover;
 
 /// Settings or options that can not be: the command ends with 2.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +108,7 @@ fn counted(count: usize, one: &str) -> String {
 /// Where a command's data goes. A file is written beside its place and moved there once it is
 /// whole: what stood there before is safe from an export that breaks off, or reads it.
 enum Output {
-    File { whole: PathBuf, partial: BufWriter<NamedTempFile> },
+    File { whole: PathBuf, partial: BufWriter<NamedTempFile>, _leftover: Leftover },
     Stream(Box<dyn Write>),
 }
 
@@ -126,7 +127,9 @@ impl Output {
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder.unwrap_or(Path::new(".")))
             .with_context(unwritable)?;
-        Ok(Self::File { whole: path.to_owned(), partial: BufWriter::new(partial) })
+        let leftover = Leftover::new(partial.path()).context("signals can not be listened for")?;
+        let partial = BufWriter::new(partial);
+        Ok(Self::File { whole: path.to_owned(), partial, _leftover: leftover })
     }
 
     /// Takes all chunks that `write` hands to its sink, and is then whole.
@@ -155,7 +158,7 @@ impl Output {
     /// All data is there.
     fn finish(self) -> anyhow::Result<()> {
         match self {
-            Self::File { whole, partial } => {
+            Self::File { whole, partial, .. } => {
                 let partial = partial.into_inner().map_err(io::IntoInnerError::into_error)?;
                 partial
                     .persist(&whole)

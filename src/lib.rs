@@ -7,6 +7,7 @@ pub mod cli;
 pub mod commands;
 mod conformance;
 pub mod demo;
+mod leftovers;
 mod pipeline;
 mod service;
 pub mod telemetry;

@@ -3,16 +3,19 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rustix::process::{Pid, Signal, kill_process};
 use support::adtrail::adtrail;
 use support::rows;
 use support::site::{Site, Topics};
+use support::{eventually, run};
 
 const SETTINGS: &str = r#"
 [[apps]]
@@ -362,6 +365,59 @@ fn no_file_that_is_read_is_written_over() {
         assert!(said.contains("expected another file than"), "{said}");
     }
     assert_eq!(fs::read(&events).unwrap(), CLICK.as_bytes());
+}
+
+#[test]
+fn the_settings_that_are_read_unasked_are_not_written_over() {
+    let site = site();
+    let events = write(&site, "events.ndjson", CLICK.as_bytes());
+    let folder = site.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("adtrail.toml"), SETTINGS).unwrap();
+    std::os::unix::fs::symlink(&folder, folder.join("link")).unwrap();
+    let refused = |more: &[&str]| {
+        let mut command = adtrail();
+        let output = run(command.current_dir(&folder).args(["replay", &events]).args(more), b"");
+        check(&output, 2);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("expected another file than"), "{said}");
+    };
+    refused(&["--out", "adtrail.toml"]);
+    refused(&["--out", "link/adtrail.toml"]);
+    // Neither is there yet.
+    let diff = folder.join("adtrail.toml");
+    let diff = diff.to_str().unwrap();
+    refused(&["--diff", diff, "--out", "rows.csv", "--totals", "link/rows.csv"]);
+    assert_eq!(fs::read_to_string(folder.join("adtrail.toml")).unwrap(), SETTINGS);
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let site = site();
+    let [temporary, rows] = ["temporary", "rows"].map(|name| site.path().join(name));
+    for folder in [&temporary, &rows] {
+        fs::create_dir(folder).unwrap();
+    }
+    let is_empty = |folder: &Path| fs::read_dir(folder).unwrap().next().is_none();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = adtrail();
+        command.arg("replay").arg("--config").arg(site.config());
+        command.arg("--out").arg(rows.join("rows.csv")).arg("-");
+        command.env("TMPDIR", &temporary).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        writeln!(stdin, "{CLICK}").unwrap();
+        // It reads on, and has a store and a file that is not whole.
+        let store = || fs::read_dir(&temporary).unwrap().flatten().next();
+        eventually("a store", || {
+            let is_there = |folder: DirEntry| folder.path().join("store/CURRENT").exists();
+            let both = store().is_some_and(is_there) && !is_empty(&rows);
+            both.then_some(()).ok_or("not yet")
+        });
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
+        assert!(is_empty(&temporary) && is_empty(&rows), "{signal:?}");
+    }
 }
 
 #[test]

@@ -45,8 +45,9 @@ fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
 /// A file that is written would take the place of one that is read, or of the other.
 fn require_files_of_their_own(options: &Replay) -> Result<(), WrongUse> {
     let Replay { settings, events, out, diff, totals, .. } = options;
-    let read = events.iter().chain(&settings.config).chain(diff);
-    let mut taken: Vec<&Path> = read.map(PathBuf::as_path).collect();
+    let read = events.iter().chain(diff).map(PathBuf::as_path);
+    let default = Some(Path::new(config::DEFAULT_FILE)).filter(|default| default.exists());
+    let mut taken: Vec<&Path> = read.chain(settings.config.as_deref().or(default)).collect();
     for (option, file) in [("--out", out), ("--totals", totals)] {
         let Some(file) = file else { continue };
         if let Some(other) = taken.iter().find(|other| is_one_file(file, other)) {
@@ -64,7 +65,16 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
         (Ok(one), Ok(other)) => {
             one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
         }
-        _ => one == other,
+        _ => place(one) == place(other),
+    }
+}
+
+/// Where a file is that may not be there yet: folders can be links.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match (folder.unwrap_or(Path::new(".")).canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
     }
 }
 

@@ -16,6 +16,7 @@ use store::scan::Reader;
 use tempfile::TempDir;
 
 use super::intake;
+use crate::leftovers::Leftover;
 
 /// Batches that wait for the worker.
 const QUEUE_BATCHES: usize = 2;
@@ -28,6 +29,7 @@ pub struct Replica {
     thread: Option<JoinHandle<Result<(), StoreError>>>,
     /// Dropped last: the store is in it.
     _folder: TempDir,
+    _leftover: Leftover,
 }
 
 impl Replica {
@@ -44,6 +46,7 @@ impl Replica {
     /// By these settings, but for the place of the store and what it forgets.
     pub fn start(config: &Config) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+        let leftover = Leftover::new(folder.path()).context("signals can not be listened for")?;
         let path = folder.path().join("store");
         let settings = config::Store { path, retention_ms: None, ..config.store.clone() };
         let embedded = Embedded::open(&settings, &config.policy)?;
@@ -60,6 +63,7 @@ impl Replica {
             batches: Some(batches),
             thread: Some(thread),
             _folder: folder,
+            _leftover: leftover,
         })
     }
 
