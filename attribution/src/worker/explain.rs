@@ -143,7 +143,8 @@ impl<L: Facts> Desk<'_, L> {
         let mut around = Around::default();
         let Some(activation) = self.activation(&case.key) else { return Ok(around) };
         let (pid, time) = (activation.pid, activation.time);
-        let times = (time.minus(BEFORE_MS), time.plus(AFTER_MS));
+        // Apart, so that those after it do not hide those just before it.
+        let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
         let places: Vec<MatchKey> = if probabilistic {
             matching::probabilistic_keys(&activation.device).collect()
         } else {
@@ -170,7 +171,8 @@ impl<L: Facts> Desk<'_, L> {
         keys.extend(marked.iter().map(|(place, class)| matching::touch_by_place(*class, *place)));
         let scans: Vec<Scan> = keys
             .into_iter()
-            .map(|key| Scan { limit: COUNTED_MAX, ..scan(pid, Family::Touch, key, times) })
+            .flat_map(|key| times.map(|times| scan(pid, Family::Touch, key, times)))
+            .map(|scan| Scan { limit: COUNTED_MAX, ..scan })
             .collect();
         let pages = self.ledger().scan(&scans)?;
         let near = || pages.iter().flat_map(|page| page.iter().take(AROUND));

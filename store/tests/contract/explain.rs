@@ -172,6 +172,19 @@ fn those_that_were_rejected_are_listed_however_many_were_accepted() {
 }
 
 #[test]
+fn those_just_before_it_are_listed_however_many_are_after_it() {
+    let after = (100..120).map(|n| click(&format!("n{n}"), a_and(n)));
+    let short = (100..120).map(|n| click(&format!("o{n}"), a_and(-n)));
+    let told = told(after.chain(short).chain([activation("a", A)]));
+    let expected = [
+        (Verdict::Rejected(RejectReason::CtitTooShort), 8),
+        (Verdict::NoCandidate(Because::NotBefore), 8),
+    ];
+    assert_eq!(listed(&told), expected.into());
+    assert_eq!(told.considered.len() + told.unlisted, 40);
+}
+
+#[test]
 fn a_hot_device_is_told_of_with_its_rejected_clicks() {
     let clicks = (100..3_100).map(|n| click(&format!("n{n}"), a_and(-HOUR - n * SECOND)));
     let told = told(clicks.chain([activation("a", A)]));
