@@ -263,6 +263,6 @@ fn a_topic_can_be_bare_avro_of_a_file() {
     assert_eq!(statuses(&download(&site)).len(), 1);
     drop(service);
     site.change(&settings.replace("activation.avsc", "absent.avsc"));
-    let refused = site.try_start().err().expect("no such schema");
+    let refused = site.try_start().expect_err("no such schema");
     assert!(refused.contains("kafka.formats.activations"), "{refused}");
 }
