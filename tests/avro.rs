@@ -123,6 +123,15 @@ fn every_frame_and_json_are_attributed_on_one_topic() {
     let expected = (0..4).map(|number| (format!("a-{number}"), "attributed".to_owned()));
     assert_eq!(statuses(&download(&site)), expected.collect::<Vec<_>>());
     assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+    let shown = site.run(&["peek", activations_topic]);
+    let lines = String::from_utf8(shown.stdout).expect("UTF-8");
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let (schemas, ids): (Vec<_>, Vec<_>) =
+        lines.map(|line| (line["schema"].clone(), line["event"]["event_id"].clone())).unzip();
+    assert_eq!(ids, ["a-0", "a-1", "a-2", "a-3"]);
+    assert_eq!(schemas[0], format!("avro id {}", activations.id));
+    assert!(schemas[1] == schemas[2] && schemas[1].to_string().contains("avro guid "));
+    assert_eq!(schemas[3], "json");
 }
 
 #[test]

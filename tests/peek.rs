@@ -67,7 +67,7 @@ fn a_topic_is_shown_to_its_end() {
     );
     assert_eq!(shown[1]["error"]["code"], "not_an_object");
     assert_eq!(shown[1]["value"], "[1]");
-    assert_eq!(shown[2]["error"]["code"], "not_json");
+    assert_eq!(shown[2]["error"]["code"], "not_avro");
     assert_eq!(shown[2]["value"], json!({"base64": "AP8="}));
     assert_eq!((&shown[3]["key"], &shown[3]["event"]), (&Value::Null, &Value::Null));
     assert!(shown[3].get("error").is_none());

@@ -279,6 +279,25 @@ fn settings_that_are_hardly_meant_are_warned_of() {
 }
 
 #[test]
+fn settings_that_librdkafka_alone_knows_are_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("adtrail.toml");
+    let text = "[kafka.librdkafka]\nsasl.pasword = \"hunter2\"\nfetch.min.bytes = \"x\"\n";
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let at = |line: u32| format!("{file}:{line}: ");
+    let parts = [&*at(2), "librdkafka.sasl.pasword", "sasl.password", &at(3), "min.bytes"];
+    for command in ["check-config", "run"] {
+        let mut adtrail = adtrail();
+        adtrail.args([command, "--config", file]).current_dir(&dir);
+        let output = support::run(&mut adtrail, b"");
+        check(&output, 2, &parts);
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("hunter2"));
+    }
+    assert!(!dir.path().join("adtrail-data").exists());
+}
+
+#[test]
 fn settings_are_refused_by_file_line_and_key() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("adtrail.toml");
@@ -301,18 +320,6 @@ fn settings_are_refused_by_file_line_and_key() {
         [&*at(2), "kafka.brokerz", "brokers", &at(4), "store.partitions", &at(6), "click_window"];
     check(&check_config(text, &[], &[]), 2, &parts);
     check(&check_config("[kafka\n", &[], &[]), 2, &[&at(1), "not TOML"]);
-    // What librdkafka alone knows is looked at as well, and before anything is made.
-    let unknown = "[kafka.librdkafka]\nsasl.pasword = \"hunter2\"\nfetch.min.bytes = \"x\"\n";
-    let parts_of_client =
-        [&*at(2), "librdkafka.sasl.pasword", "sasl.password", &at(3), "min.bytes"];
-    for output in [check_config(unknown, &[], &[]), {
-        let mut run = adtrail();
-        support::run(run.args(["run", "--config", file]).current_dir(&dir), b"")
-    }] {
-        check(&output, 2, &parts_of_client);
-        assert!(!String::from_utf8_lossy(&output.stderr).contains("hunter2"));
-    }
-    assert!(!dir.path().join("adtrail-data").exists());
     check(
         &check_config("", &[("ADTRAIL__STORE__PARTITIONS", "many")], &[]),
         2,

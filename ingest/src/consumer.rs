@@ -44,6 +44,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// A broker that just became leader may not know a partition's end: it is asked again.
 const RANGE_TRIES: usize = 3;
 const RANGE_RETRY: Duration = Duration::from_millis(500);
+/// So long reading waits for a schema before its partition is held: most registries answer sooner.
+const SCHEMA_PATIENCE: Duration = Duration::from_millis(250);
 /// Polls between two looks at everything else.
 const POLLS: usize = 256;
 const POLL_IDLE: Duration = Duration::from_millis(50);
@@ -76,7 +78,7 @@ pub fn start(
     let offsets = Offsets::new(&names, &progress.positions);
     let consumed = Consumed::new(progress.consumed_until);
     health.set_committed(&offsets);
-    let decoder = Decoder::new(config)?;
+    let decoder = Decoder::new(config, SCHEMA_PATIENCE)?;
     let breaker = Breaker::new(config.ingest.bad_records_max);
     let reader = Reader {
         consumer: client::consumer(&config.kafka)?,

@@ -14,8 +14,8 @@ use crate::topic::{PerTopic, TopicKind};
 use crate::wire::framing::{Framed, unframed};
 use crate::wire::{self, DecodeError, ErrorCode, Schema};
 
-/// So long a record waits for its schema before it is held back: most registries answer sooner.
-pub const PATIENCE: Duration = Duration::from_millis(250);
+/// Schemas that are at hand without asking.
+const LAST: usize = 8;
 
 /// What became of a record.
 pub enum Decoded {
@@ -28,10 +28,11 @@ pub enum Decoded {
 /// Decodes records of the topics of the settings.
 pub struct Decoder {
     policy: Arc<Policy>,
+    patience: Duration,
     formats: PerTopic<TopicFormat>,
     registry: Option<Registry<Schema>>,
-    /// By topic the schema that was used last: most topics have one.
-    last: PerTopic<Option<(SchemaKey, Arc<Schema>)>>,
+    /// The schemas that were asked for last: most topics have one.
+    last: Vec<(SchemaKey, Arc<Schema>)>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,9 +44,11 @@ enum TopicFormat {
 }
 
 impl Decoder {
+    /// A record waits so long for its schema before it is said to wait.
+    ///
     /// # Errors
     /// A schema's file that can not be used, or a registry's client that can not be made.
-    pub fn new(config: &Config) -> Result<Self, IngestError> {
+    pub fn new(config: &Config, patience: Duration) -> Result<Self, IngestError> {
         let formats = &config.kafka.formats;
         let registry =
             config.registry.as_ref().map(|settings| Registry::start(settings, Schema::parse));
@@ -60,9 +63,10 @@ impl Decoder {
         }
         Ok(Self {
             policy: config.policy.clone(),
+            patience,
             formats: read,
             registry: registry.transpose()?,
-            last: PerTopic::default(),
+            last: Vec::new(),
         })
     }
 
@@ -74,39 +78,60 @@ impl Decoder {
         self.registry.as_ref()
     }
 
-    /// `header` is what the record has under [`wire::framing::HEADER`].
-    pub fn decode(&mut self, value: &[u8], header: Option<&[u8]>, topic: TopicKind) -> Decoded {
-        let format = self.formats.of(topic).clone();
+    /// `header` is what the record has under [`wire::framing::HEADER`]; of a topic that is none of
+    /// the three all is told by content.
+    pub fn decode(
+        &mut self,
+        value: &[u8],
+        header: Option<&[u8]>,
+        topic: Option<TopicKind>,
+    ) -> Decoded {
+        let format = self.format(topic);
         let framed = match format {
             TopicFormat::Json => Ok(Framed::Bare(value)),
             TopicFormat::AvroOf(schema) => {
-                return done(wire::decode_avro(value, &schema, Some(topic), &self.policy));
+                return done(wire::decode_avro(value, &schema, topic, &self.policy));
             }
             TopicFormat::Auto | TopicFormat::Avro => unframed(value, header),
         };
         match framed {
             Err(error) => Decoded::Bad(error),
             Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => Decoded::Bad(unnamed()),
-            Ok(Framed::Bare(json)) => done(wire::decode(json, Some(topic), &self.policy)),
-            Ok(Framed::Named(key, datum)) => match self.schema(key, topic) {
-                Ok(Some(schema)) => {
-                    done(wire::decode_avro(datum, &schema, Some(topic), &self.policy))
-                }
+            Ok(Framed::Bare(json)) => done(wire::decode(json, topic, &self.policy)),
+            Ok(Framed::Named(key, datum)) => match self.schema(key) {
+                Ok(Some(schema)) => done(wire::decode_avro(datum, &schema, topic, &self.policy)),
                 Ok(None) => Decoded::Waits(key),
                 Err(error) => Decoded::Bad(error),
             },
         }
     }
 
+    /// What a value is taken to be written in, in words for people.
+    pub fn written_in(
+        &self,
+        value: &[u8],
+        header: Option<&[u8]>,
+        topic: Option<TopicKind>,
+    ) -> Option<String> {
+        match self.format(topic) {
+            TopicFormat::Json => Some("json".to_owned()),
+            TopicFormat::AvroOf(_) => Some("avro".to_owned()),
+            TopicFormat::Auto | TopicFormat::Avro => match unframed(value, header).ok()? {
+                Framed::Named(key, _) => Some(format!("avro {key}")),
+                Framed::Bare(value) => {
+                    (value.trim_ascii_start().first() == Some(&b'{')).then(|| "json".to_owned())
+                }
+            },
+        }
+    }
+
+    fn format(&self, topic: Option<TopicKind>) -> TopicFormat {
+        topic.map_or(TopicFormat::Auto, |topic| self.formats.of(topic).clone())
+    }
+
     /// `None` if it is not known yet.
-    fn schema(
-        &mut self,
-        key: SchemaKey,
-        topic: TopicKind,
-    ) -> Result<Option<Arc<Schema>>, DecodeError> {
-        if let Some((last, schema)) = self.last.of(topic)
-            && *last == key
-        {
+    fn schema(&mut self, key: SchemaKey) -> Result<Option<Arc<Schema>>, DecodeError> {
+        if let Some((_, schema)) = self.last.iter().find(|(last, _)| *last == key) {
             return Ok(Some(schema.clone()));
         }
         let Some(registry) = &self.registry else {
@@ -115,9 +140,10 @@ impl Decoder {
             );
             return Err(DecodeError { code: ErrorCode::UnknownSchema, field: None, message });
         };
-        match registry.wait(key, PATIENCE) {
+        match registry.wait(key, self.patience) {
             Lookup::Ready(schema) => {
-                *self.last.of_mut(topic) = Some((key, schema.clone()));
+                self.last.truncate(LAST - 1);
+                self.last.insert(0, (key, schema.clone()));
                 Ok(Some(schema))
             }
             Lookup::Waiting => Ok(None),

@@ -6,22 +6,25 @@ mod event;
 mod line;
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use attribution::policy::Policy;
-use config::Kafka;
+use config::Config;
 use rdkafka::message::{BorrowedMessage, Message};
 
+use crate::decoder::Decoder;
 use crate::error::IngestError;
 use crate::headers;
 use crate::sweep::{From, Step, Sweep, To};
 use crate::topic::TopicNames;
 use line::{Record, View};
 
+/// So long a person waits for a schema before the record is shown without.
+const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What is to be shown.
 #[derive(Debug, Clone, Copy)]
 pub struct Peek<'a> {
-    pub kafka: &'a Kafka,
-    pub policy: &'a Policy,
+    pub config: &'a Config,
     pub topic: &'a str,
     pub from: Start,
     /// At most so many records.
@@ -60,13 +63,14 @@ impl Peek<'_> {
         if self.count == Some(0) {
             return Ok(());
         }
-        let names = TopicNames::new(&self.kafka.topics);
-        let view = View { policy: self.policy, names: &names, raw: self.raw };
+        let names = TopicNames::new(&self.config.kafka.topics);
+        let decoder = Decoder::new(self.config, SCHEMA_PATIENCE)?;
+        let mut view = View { decoder, names, raw: self.raw };
         let mut left = self.count;
-        let sweep = Sweep::start(self.kafka, self.topic, from, to)?;
+        let sweep = Sweep::start(&self.config.kafka, self.topic, from, to)?;
         sweep.run(|step, _| {
             let Step::Record(message) = step else { return Ok(sink(None)) };
-            let flow = sink(Some(&line::line(&record(message), view)));
+            let flow = sink(Some(&line::line(&record(message), &mut view)));
             left = left.map(|left| left - 1);
             Ok(if left == Some(0) { ControlFlow::Break(()) } else { flow })
         })

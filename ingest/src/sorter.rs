@@ -95,7 +95,7 @@ impl Sorter {
             return Ok(None);
         };
         let header = headers::last(message, framing::HEADER);
-        let decoded = match self.decoder.decode(value, header, source.topic) {
+        let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
             Decoded::Fact(fact) => self.in_time(fact, broker_ms),
             Decoded::Bad(error) => Err(error),
             Decoded::Waits(key) => return Err(Hold::Schema(key)),

@@ -17,8 +17,7 @@ pub fn run(options: &cli::Peek) -> anyhow::Result<()> {
         None => Start::Beginning,
     };
     let peek = Peek {
-        kafka: &config.kafka,
-        policy: &config.policy,
+        config: &config,
         topic: &options.topic,
         from,
         count: options.count,

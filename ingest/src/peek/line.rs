@@ -1,7 +1,6 @@
 //! One record as one line of JSON.
 
 use attribution::event::Fact;
-use attribution::policy::Policy;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rdkafka::message::Header;
@@ -9,10 +8,11 @@ use serde::{Serialize, Serializer};
 
 use super::event::{self, Event};
 use crate::dead_letter::{SUFFIX, header};
+use crate::decoder::{self, Decoder};
 use crate::headers::Unreadable;
 use crate::lateness;
 use crate::topic::{TopicKind, TopicNames};
-use crate::wire::{self, DecodeError};
+use crate::wire::{DecodeError, ErrorCode, framing};
 
 /// What there is of a record.
 pub struct Record<'a> {
@@ -26,15 +26,14 @@ pub struct Record<'a> {
 }
 
 /// How records are looked at.
-#[derive(Clone, Copy)]
-pub struct View<'a> {
-    pub policy: &'a Policy,
-    pub names: &'a TopicNames,
+pub struct View {
+    pub decoder: Decoder,
+    pub names: TopicNames,
     pub raw: bool,
 }
 
 /// A line, with its end.
-pub fn line(record: &Record<'_>, view: View<'_>) -> String {
+pub fn line(record: &Record<'_>, view: &mut View) -> String {
     let decoded = if view.raw { None } else { Some(decode(record, view)) };
     let mut line = Line {
         partition: record.partition,
@@ -54,8 +53,8 @@ pub fn line(record: &Record<'_>, view: View<'_>) -> String {
             line.headers = Some(shown_headers(record));
         }
         Some(Decoded { schema, fact, error }) => {
-            line.schema = Some(*schema);
-            line.event = Some(fact.as_ref().map(|fact| Event::new(fact, view.policy)));
+            line.schema = Some(schema.as_deref());
+            line.event = Some(fact.as_ref().map(|fact| Event::new(fact, view.decoder.policy())));
             line.error = error.as_ref().map(Problem::from);
             line.value = error.as_ref().map(|_| record.value.map(Bytes));
         }
@@ -69,26 +68,35 @@ pub fn line(record: &Record<'_>, view: View<'_>) -> String {
 /// What a record's value is taken for.
 struct Decoded {
     /// What it is written in; `None` if nobody can tell.
-    schema: Option<&'static str>,
+    schema: Option<String>,
     fact: Option<Fact>,
     /// Why the service would not take it.
     error: Option<DecodeError>,
 }
 
 /// The one place where a value is decoded to be shown.
-fn decode(record: &Record<'_>, view: View<'_>) -> Decoded {
+fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
     // Counted and passed over by the service: no event, and no error either.
     let Some(value) = record.value.filter(|value| !value.is_empty()) else {
         return Decoded { schema: None, fact: None, error: None };
     };
-    let schema = (value.trim_ascii_start().first() == Some(&b'{')).then_some("json");
-    match wire::decode(value, kind(record, view.names), view.policy) {
-        Ok(fact) => {
+    let headers = record.headers.as_deref().unwrap_or_default();
+    let header = headers.iter().rfind(|header| header.key == framing::HEADER);
+    let header = header.and_then(|header| header.value);
+    let topic = kind(record, &view.names);
+    let schema = view.decoder.written_in(value, header, topic);
+    let (fact, error) = match view.decoder.decode(value, header, topic) {
+        decoder::Decoded::Fact(fact) => {
             let error = late(record, &fact, view);
-            Decoded { schema, fact: Some(fact), error }
+            (Some(fact), error)
         }
-        Err(error) => Decoded { schema, fact: None, error: Some(error) },
-    }
+        decoder::Decoded::Bad(error) => (None, Some(error)),
+        decoder::Decoded::Waits(_) => {
+            let message = "the schema registry does not answer".to_owned();
+            (None, Some(DecodeError { code: ErrorCode::UnknownSchema, field: None, message }))
+        }
+    };
+    Decoded { schema, fact, error }
 }
 
 /// Of a dead letter's event, that of the topic where it was.
@@ -99,9 +107,9 @@ fn kind(record: &Record<'_>, names: &TopicNames) -> Option<TopicKind> {
 }
 
 /// A dead letter has another time than its record had.
-fn late(record: &Record<'_>, fact: &Fact, view: View<'_>) -> Option<DecodeError> {
+fn late(record: &Record<'_>, fact: &Fact, view: &View) -> Option<DecodeError> {
     view.names.kind(record.topic)?;
-    let app = view.policy.app(fact.pid())?;
+    let app = view.decoder.policy().app(fact.pid())?;
     lateness::check(fact.time(), record.broker_ms?, app.correction_horizon_ms).err()
 }
 
@@ -112,7 +120,7 @@ struct Line<'a> {
     time: Option<String>,
     key: Option<Bytes<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    schema: Option<Option<&'static str>>,
+    schema: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<Option<Event<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,12 +212,15 @@ mod tests {
 
     const POLICY: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n";
 
+    fn view(config: &config::Config, raw: bool) -> View {
+        let decoder = Decoder::new(config, std::time::Duration::ZERO).expect("a decoder");
+        View { decoder, names: TopicNames::new(&config.kafka.topics), raw }
+    }
+
     #[track_caller]
     fn check(record: &Record<'_>, raw: bool, expected: &str) {
         let config = config::parse(POLICY).expect("valid settings");
-        let names = TopicNames::new(&config.kafka.topics);
-        let view = View { policy: &config.policy, names: &names, raw };
-        assert_eq!(line(record, view), format!("{expected}\n"));
+        assert_eq!(line(record, &mut view(&config, raw)), format!("{expected}\n"));
     }
 
     fn record<'a>(topic: &'a str, value: &'a [u8]) -> Record<'a> {
@@ -262,8 +273,7 @@ mod tests {
         let late =
             Record { broker_ms: Some(1_841_608_000_000), ..record("adtrail.effects", EFFECT) };
         let config = config::parse(POLICY).expect("valid settings");
-        let names = TopicNames::new(&config.kafka.topics);
-        let shown = line(&late, View { policy: &config.policy, names: &names, raw: false });
+        let shown = line(&late, &mut view(&config, false));
         assert!(shown.contains(SHOWN) && shown.contains(r#""code":"too_late""#), "{shown}");
     }
 
