@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use attribution::event::{Fact, Pid};
+use attribution::event::{Fact, Family, Pid};
+use attribution::explain::CameIn;
 use attribution::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 use attribution::worker::explain;
 
 use super::{json, text};
-use crate::tests::bed::{DAY, MINUTE, activation, click, fill, settings};
+use crate::tests::bed::{DAY, MINUTE, activation, at, click, fill, settings};
 
 type Change = fn(&mut AppPolicy);
 
@@ -77,4 +78,31 @@ fn a_class_of_other_settings_is_not_explained_with_these() {
         assert!(text.contains(expected), "{text}");
         assert!(!text.contains("no further back"), "{text}");
     }
+}
+
+#[test]
+fn what_came_in_is_told_also_when_it_is_gone() {
+    let app = AppPolicy::new(Pid(1), "app-x");
+    let policy = Policy::new(vec![app], vec![]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = settings(dir.path());
+    config.policy = Arc::new(policy.clone());
+    let mut reader = fill(&config, install_after_two_days());
+    let mut told = explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
+    told.previous = Some(told.decision.clone());
+    let mut check = |changed_by: Vec<CameIn>, more: bool, expected: &str| {
+        (told.changed_by, told.changed_by_more) = (changed_by, more);
+        let text = text(&told, &policy);
+        assert!(text.contains(&format!("  What came in then{expected}. (section 7)\n")), "{text}");
+    };
+    let gone = |family| CameIn { id: None, kind: None, family, time: at(DAY), again: false };
+    let time = "of 2026-03-10T00:00:00.000Z";
+    check(vec![], false, " is not known");
+    check(vec![gone(Family::Touch)], false, &format!(": touch {time}, which is no longer kept"));
+    let known = CameIn { id: Some("b".into()), again: true, ..gone(Family::Activation) };
+    let expected = format!(
+        ", together: touch {time}, which is no longer kept; activation b {time}, known before and now \
+         with an earlier time or other content; and more"
+    );
+    check(vec![gone(Family::Touch), known], true, &expected);
 }

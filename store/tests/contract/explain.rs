@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
-use attribution::event::{Family, TouchKind};
-use attribution::explain::{self, Because, CameIn, Explanation, Verdict};
+use attribution::event::Fact;
+use attribution::explain::{self, Because, Explanation, Verdict};
 use attribution::policy::{AppPolicy, Policy};
 use attribution::row::{RejectReason, Status};
 use attribution::worker;
@@ -23,8 +23,17 @@ fn told(facts: impl IntoIterator<Item = Draft>) -> Explanation {
 
 /// The same, asked with other settings than it was decided with.
 fn told_with(policy: &Policy, facts: impl IntoIterator<Item = Draft>) -> Explanation {
-    let mut worker = fed(Memory::default(), &rules(), vec![identified(facts)]);
-    let told = worker::explain(worker.ledger_mut(), policy, X, "a");
+    told_after(&rules(), policy, vec![identified(facts)])
+}
+
+/// The same under other settings, then and now.
+fn told_under(policy: &Arc<Policy>, facts: impl IntoIterator<Item = Draft>) -> Explanation {
+    told_after(policy, policy, vec![identified(facts)])
+}
+
+pub fn told_after(then: &Arc<Policy>, now: &Policy, batches: Vec<Vec<Fact>>) -> Explanation {
+    let mut worker = fed(Memory::default(), then, batches);
+    let told = worker::explain(worker.ledger_mut(), now, X, "a");
     told.expect("memory does not fail").expect("the activation is there")
 }
 
@@ -41,9 +50,7 @@ fn settings_that_would_decide_otherwise_are_told_of() {
 /// What is told of the click that an activation without ids names, so long before it.
 fn told_of_the_named_click(policy: &Arc<Policy>, age_ms: i64) -> (Status, Vec<Verdict>) {
     let facts = [click("c1", a_and(-age_ms)).anyone(), activation("a", A).anyone().names("c1")];
-    let mut worker = fed(Memory::default(), policy, vec![identified(facts)]);
-    let told = worker::explain(worker.ledger_mut(), policy, X, "a");
-    let told = told.expect("memory does not fail").expect("the activation is there");
+    let told = told_under(policy, facts);
     assert_eq!(told.anew, None);
     let verdicts = told.considered.iter().map(|one| one.verdict).collect();
     (told.decision.credit.status, verdicts)
@@ -61,7 +68,7 @@ fn a_click_that_is_only_named_is_told_of() {
     }
 }
 
-fn there(draft: Draft) -> Draft {
+pub fn there(draft: Draft) -> Draft {
     draft.anyone().ip("203.0.113.9").ua("agent")
 }
 
@@ -202,10 +209,8 @@ fn second_after(rejected: i64) -> (bool, Option<Box<str>>) {
     let newer = (0..3).map(|n| impression(&format!("i{n}"), a_and(-MINUTE - n)));
     let bad = (0..rejected).map(|n| click(&format!("b{n}"), a_and(-2 * HOUR - n)).site("bad"));
     let others = [click("w", a_and(-HOUR)), click("r", a_and(-2 * DAY)), activation("a", A)];
-    let facts = identified(newer.chain(bad).chain(others));
-    let mut worker = fed(Memory::default(), &policy, vec![facts]);
-    let told = worker::explain(worker.ledger_mut(), &policy, X, "a");
-    let told = told.expect("memory does not fail").expect("the activation is there");
+    let facts = newer.chain(bad).chain(others);
+    let told = told_under(&policy, facts);
     let second = explain::runner_up(&told.considered).map(|place| &told.considered[place]);
     (told.is_second_unread, second.map(|second| second.touch.id.clone()))
 }
@@ -222,10 +227,8 @@ fn whoever_came_second_is_looked_for_among_many_that_could_not() {
 fn whoever_came_second_is_known_before_all_is_read() {
     let clicks = (0..3_000).map(|n| click(&format!("n{n:04}"), a_and(-HOUR - n)).lookback(DAY));
     let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
-    let facts = identified(clicks.chain([activation("a", A)]));
-    let mut worker = fed(Memory::default(), &policy, vec![facts]);
-    let told = worker::explain(worker.ledger_mut(), &policy, X, "a");
-    let told = told.expect("memory does not fail").expect("the activation is there");
+    let facts = clicks.chain([activation("a", A)]);
+    let told = told_under(&policy, facts);
     assert_eq!((told.has_more, told.is_second_unread), (true, false));
 }
 
@@ -237,35 +240,4 @@ fn another_class_under_other_settings_is_told_of() {
     assert!(repeatable(|_| {}));
     assert!(!repeatable(|app| app.reattribution_window_ms = 29 * DAY as u64));
     assert!(!repeatable(|app| app.duplicate_within_ms = 31 * DAY as u64));
-}
-
-#[test]
-fn what_came_in_is_told_with_its_time_and_whether_it_was_known() {
-    let batches = [
-        identified([click("c1", a_and(-DAY)), activation("a", A)]),
-        identified([click("c1", a_and(-2 * DAY)), click("c2", a_and(-3 * DAY))]),
-    ];
-    let mut worker = fed(Memory::default(), &rules(), batches.into());
-    let told = worker::explain(worker.ledger_mut(), &rules(), X, "a");
-    let told = told.expect("memory does not fail").expect("the activation is there");
-    let came_in = |id: &str, age_ms: i64, again| CameIn {
-        id: Some(id.into()),
-        kind: Some(TouchKind::Click),
-        family: Family::Touch,
-        time: a_and(-age_ms),
-        again,
-    };
-    let expected = [came_in("c1", 2 * DAY, true), came_in("c2", 3 * DAY, false)];
-    assert_eq!((&told.changed_by[..], told.changed_by_more), (&expected[..], false));
-}
-
-#[test]
-fn of_many_that_came_in_together_three_are_told_and_that_there_are_more() {
-    let clicks = (0..9).map(|n| click(&format!("c{n}"), a_and(-DAY + n)));
-    let batches = [identified([activation("a", A)]), identified(clicks)];
-    let mut worker = fed(Memory::default(), &rules(), batches.into());
-    let told = worker::explain(worker.ledger_mut(), &rules(), X, "a");
-    let told = told.expect("memory does not fail").expect("the activation is there");
-    let ids: Vec<_> = told.changed_by.iter().filter_map(|one| one.id.as_deref()).collect();
-    assert_eq!((&ids[..], told.changed_by_more), (&["c8", "c7", "c6"][..], true));
 }

@@ -7,6 +7,7 @@
 mod support;
 
 mod candidates;
+mod changes;
 mod classes;
 mod effects;
 mod explain;
