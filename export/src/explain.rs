@@ -4,6 +4,7 @@ mod change;
 #[cfg(test)]
 mod tests;
 mod text;
+mod why;
 mod words;
 
 use attribution::attribute::Decision;
