@@ -72,7 +72,7 @@ mutants: install ## hours: every small change to the core that no test sees; see
 advisories: tools ## known security holes among the dependencies; reads a database from the network
 	cargo deny --locked --workspace check advisories
 
-bench: install ## the benches, printed as a table; see docs/performance.md
+bench: install-tests ## the benches, printed as a table; see docs/performance.md
 	cargo bench --locked --benches
 
 install:
