@@ -176,6 +176,7 @@ impl Run {
         }
         let settings = fs::read_to_string(self.file(self.orders[0], "config.toml")).unwrap();
         Site::on(topics, kafka.brokers(), &settings)
+            .set("ingest.bad_records_max", "10000")
             .set("attribution.correction_horizon", "off")
             .set("store.retention", "off")
             // Live events are waited for one by one.

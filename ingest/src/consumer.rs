@@ -360,6 +360,10 @@ impl Reader {
         self.health.set_connected(statistics.is_connected());
         for (name, partition, seen) in statistics.partitions() {
             let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };
+            // Of a partition that is not read the client knows nothing new.
+            if self.held.holds(topic, partition) {
+                continue;
+            }
             if let Some(polled) = seen.polled() {
                 self.sorter.consumed().reach(topic, partition, polled);
             }

@@ -12,6 +12,8 @@ use super::site::Topics;
 
 /// Three apps that differ in every rule that the crowd can touch.
 pub const SETTINGS: &str = r#"
+[ingest]
+bad_records_max = 10000
 [attribution]
 correction_horizon = "off"
 probabilistic = true
