@@ -12,6 +12,8 @@ mod time;
 mod value;
 
 #[cfg(test)]
+mod published;
+#[cfg(test)]
 mod tests;
 
 use attribution::event::Fact;
