@@ -3,9 +3,8 @@
 //   $ node avro.mjs            # the schema's id before the value
 //   $ node avro.mjs --header   # the schema's GUID in the header __value_schema_id
 // Set in the environment: KAFKA, REGISTRY, CLICKS, ACTIVATIONS, where they are others than these.
-// The client is kafkajs; @confluentinc/kafka-javascript takes the same calls.
 import { readFile } from "node:fs/promises";
-import { Kafka } from "kafkajs";
+import { Kafka, Partitioners } from "kafkajs";
 import sr from "@confluentinc/schemaregistry";
 
 const {
@@ -20,7 +19,9 @@ const framing = process.argv.includes("--header")
   ? { schemaIdSerializer: sr.HeaderSchemaIdSerializer }
   : {};
 const registry = sr.SchemaRegistryClient.newClient({ baseURLs: [REGISTRY] });
-const producer = new Kafka({ brokers: [KAFKA] }).producer();
+// As the Java client chooses partitions; else kafkajs warns that older ones of it chose others.
+const createPartitioner = Partitioners.DefaultPartitioner;
+const producer = new Kafka({ brokers: [KAFKA] }).producer({ createPartitioner });
 
 async function send(topic, file, event) {
   const schema = await readFile(new URL(file, schemas), "utf8");
