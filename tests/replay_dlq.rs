@@ -9,26 +9,15 @@ use std::process::{Child, Command, Output, Stdio};
 mod support;
 
 use support::kafka::{Kafka, Message, Record};
-use support::site::{Site, Topics};
+use support::site::{ONE_CAMPAIGN, Site, Topics};
 use support::{Captured, eventually, rows, run_ok};
 
 const RULES: &str = "[attribution]\ncorrection_horizon = \"off\"\n";
-const CATALOGUE: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[channels]]
-id = "toutiao"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-"#;
 /// The app that was forgotten.
 const OTHER_APP: &str = "[[apps]]\npid = 2\nkey = \"app-y\"\n[[campaigns]]\nspreadid = 8\npid = 2\nchannel = \"toutiao\"\n";
 
 fn settings(more: &str) -> String {
-    format!("{RULES}{CATALOGUE}{more}")
+    format!("{RULES}{ONE_CAMPAIGN}{more}")
 }
 
 /// A click, an activation that comes of it and an effect of that, of one app.

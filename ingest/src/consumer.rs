@@ -89,7 +89,6 @@ pub fn start(
         counts: PartitionCounts::default(),
         looked_at: Instant::now(),
         kafka: config.kafka.clone(),
-        bad_records_max: config.ingest.bad_records_max,
         names,
         offsets,
         batches,
@@ -104,7 +103,6 @@ pub fn start(
 
 struct Reader {
     kafka: Kafka,
-    bad_records_max: usize,
     names: TopicNames,
     consumer: Consumer,
     dead_letters: DeadLetters,
@@ -159,12 +157,11 @@ impl Reader {
                 tracing::info!(topic = %name, partition, schema = %key, "waiting for the schema");
             }
             Hold::Bad => {
-                let (bad, setting) = (self.bad_records_max, "ingest.bad_records_max");
                 tracing::error!(
                     topic = %name,
                     partition,
-                    "more than {bad} of the last 10000 records are no events, so the partition is \
-                     read no further: mend the producer or the settings, or raise {setting}, and \
+                    "more than ingest.bad_records_max of the last 10000 records are no events, so the \
+                     partition is read no further: mend the producer or the settings, or raise it, and \
                      start again; the dead letters say what is wrong"
                 );
             }
