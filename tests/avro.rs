@@ -144,6 +144,34 @@ fn every_frame_and_json_are_attributed_on_one_topic() {
 }
 
 #[test]
+fn json_that_names_its_schema_is_json() {
+    let (kafka, registry) = (Kafka::shared(), Registry::shared());
+    let text = include_str!("../schemas/json/activation.schema.json");
+    let registered = registry.register_as("JSON", "framed-json", text, &[]);
+    let site = site(kafka, registry, "framed-json", 1, "");
+    let topic = site.topics.all()[1];
+    let frames = [by_id, by_header, by_guid];
+    let framed = (0..)
+        .zip(frames)
+        .map(|(number, frame)| frame(&registered, activation(number).to_string().as_bytes()));
+    let cut = by_id(&registered, b"{");
+    kafka.produce(topic, framed.chain([cut]));
+    let service = site.start();
+    service.await_read(4);
+    let expected = (0..3).map(|number| (format!("a-{number}"), "organic".to_owned()));
+    assert_eq!(statuses(&download(&site)), expected.collect::<Vec<_>>());
+    let letters = eventually("the dead letter is there", || {
+        let letters = kafka.consume_all(&format!("{topic}.dlq"));
+        if letters.len() == 1 { Ok(letters) } else { Err(letters.len()) }
+    });
+    let code = ("adtrail.error.code".to_owned(), b"not_json".to_vec());
+    assert!(letters[0].headers.contains(&code), "{:?}", letters[0].headers);
+    let shown = site.run(&["peek", topic, "--count", "1"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!(shown["schema"], format!("json id {}", registered.id));
+}
+
+#[test]
 fn what_can_not_be_decoded_goes_to_the_dead_letters_as_it_came() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let usable = registry.register("dead-activations", &schema(ACTIVATION), &[]);

@@ -87,8 +87,8 @@ fn what_the_registry_does_not_have_is_unknown() {
 #[test]
 fn a_schema_of_another_type_is_bad() {
     let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
-    let schema = r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}"#;
-    let other = real.register_as("JSON", "pages-value", schema, &[]);
+    let schema = "syntax = \"proto3\"; message Page { string name = 1; }";
+    let other = real.register_as("PROTOBUF", "pages-value", schema, &[]);
     let client = client(&real.url(), &folder);
     check_unusable(&client, SchemaKey::Id(other.id), UnusableKind::Bad);
 }

@@ -9,7 +9,7 @@ use attribution::policy::Policy;
 use config::{Config, Format};
 
 use crate::error::IngestError;
-use crate::registry::{Lookup, Registry, SchemaKey, UnusableKind};
+use crate::registry::{JSON_SCHEMA, Lookup, Registry, SchemaKey, UnusableKind};
 use crate::topic::{PerTopic, TopicKind};
 use crate::wire::framing::{Framed, unframed};
 use crate::wire::{self, DecodeError, ErrorCode, Schema};
@@ -30,9 +30,23 @@ pub struct Decoder {
     policy: Arc<Policy>,
     patience: Duration,
     formats: PerTopic<TopicFormat>,
-    registry: Option<Registry<Schema>>,
-    /// The schemas that were asked for last: most topics have one.
-    last: Vec<(SchemaKey, Arc<Schema>)>,
+    registry: Option<Registry<Writing>>,
+    /// What was asked for last: most topics have one schema.
+    last: Vec<(SchemaKey, Arc<Writing>)>,
+}
+
+/// What a schema of the registry says of the values that name it.
+#[derive(Debug)]
+pub enum Writing {
+    /// Of whatever JSON Schema: the decoder has its own.
+    Json,
+    Avro(Schema),
+}
+
+impl Writing {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == JSON_SCHEMA { Ok(Self::Json) } else { Schema::parse(text).map(Self::Avro) }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -51,7 +65,7 @@ impl Decoder {
     pub fn new(config: &Config, patience: Duration) -> Result<Self, IngestError> {
         let formats = &config.kafka.formats;
         let registry =
-            config.registry.as_ref().map(|settings| Registry::start(settings, Schema::parse));
+            config.registry.as_ref().map(|settings| Registry::start(settings, Writing::parse));
         let mut read = PerTopic::from_fn(|_| TopicFormat::Auto);
         for topic in TopicKind::ALL {
             let (setting, format) = match topic {
@@ -74,7 +88,7 @@ impl Decoder {
         &self.policy
     }
 
-    pub fn registry(&self) -> Option<&Registry<Schema>> {
+    pub fn registry(&self) -> Option<&Registry<Writing>> {
         self.registry.as_ref()
     }
 
@@ -98,15 +112,18 @@ impl Decoder {
             Err(error) => Decoded::Bad(error),
             Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => Decoded::Bad(unnamed()),
             Ok(Framed::Bare(json)) => done(wire::decode(json, topic, &self.policy)),
-            Ok(Framed::Named(key, datum)) => match self.schema(key) {
-                Ok(Some(schema)) => done(wire::decode_avro(datum, &schema, topic, &self.policy)),
+            Ok(Framed::Named(key, rest)) => match self.writing(key) {
+                Ok(Some(writing)) => done(match &*writing {
+                    Writing::Json => wire::decode(rest, topic, &self.policy),
+                    Writing::Avro(schema) => wire::decode_avro(rest, schema, topic, &self.policy),
+                }),
                 Ok(None) => Decoded::Waits(key),
                 Err(error) => Decoded::Bad(error),
             },
         }
     }
 
-    /// What a value is taken to be written in, in words for people.
+    /// What a value that was decoded is taken to be written in, in words for people.
     pub fn written_in(
         &self,
         value: &[u8],
@@ -117,7 +134,11 @@ impl Decoder {
             TopicFormat::Json => Some("json".to_owned()),
             TopicFormat::AvroOf(_) => Some("avro".to_owned()),
             TopicFormat::Auto | TopicFormat::Avro => match unframed(value, header).ok()? {
-                Framed::Named(key, _) => Some(format!("avro {key}")),
+                Framed::Named(key, _) => {
+                    let is_json = |writing: &Arc<Writing>| matches!(**writing, Writing::Json);
+                    let kind = if self.known(key).is_some_and(is_json) { "json" } else { "avro" };
+                    Some(format!("{kind} {key}"))
+                }
                 Framed::Bare(value) => {
                     (value.trim_ascii_start().first() == Some(&b'{')).then(|| "json".to_owned())
                 }
@@ -129,10 +150,14 @@ impl Decoder {
         topic.map_or(TopicFormat::Auto, |topic| self.formats.of(topic).clone())
     }
 
+    fn known(&self, key: SchemaKey) -> Option<&Arc<Writing>> {
+        self.last.iter().find(|(last, _)| *last == key).map(|(_, writing)| writing)
+    }
+
     /// `None` if it is not known yet.
-    fn schema(&mut self, key: SchemaKey) -> Result<Option<Arc<Schema>>, DecodeError> {
-        if let Some((_, schema)) = self.last.iter().find(|(last, _)| *last == key) {
-            return Ok(Some(schema.clone()));
+    fn writing(&mut self, key: SchemaKey) -> Result<Option<Arc<Writing>>, DecodeError> {
+        if let Some(writing) = self.known(key) {
+            return Ok(Some(writing.clone()));
         }
         let Some(registry) = &self.registry else {
             let message = format!(
@@ -141,10 +166,10 @@ impl Decoder {
             return Err(DecodeError { code: ErrorCode::UnknownSchema, field: None, message });
         };
         match registry.wait(key, self.patience) {
-            Lookup::Ready(schema) => {
+            Lookup::Ready(writing) => {
                 self.last.truncate(LAST - 1);
-                self.last.insert(0, (key, schema.clone()));
-                Ok(Some(schema))
+                self.last.insert(0, (key, writing.clone()));
+                Ok(Some(writing))
             }
             Lookup::Waiting => Ok(None),
             Lookup::Unusable(unusable) => {

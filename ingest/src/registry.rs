@@ -34,6 +34,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use answer::JSON_SCHEMA;
 use cache::{Cache, Limits, Sight};
 use client::Client;
 use disk::Disk;
@@ -65,7 +66,7 @@ pub struct Unusable {
 pub enum UnusableKind {
     /// The registry has none of this key.
     Unknown,
-    /// It has one that is no Avro, too long, or wrong in itself or in what it refers to.
+    /// It has one of another kind, too long, or wrong in itself or in what it refers to.
     Bad,
 }
 
@@ -92,8 +93,9 @@ const READY_MAX: usize = 1_024;
 const UNUSABLE_MAX: usize = 16_384;
 
 impl<T: Send + Sync + 'static> Registry<T> {
-    /// `compile` makes what the caller needs of a self-contained Avro schema: names of other
-    /// schemas are replaced by what they stand for. Its error is what a dead letter says.
+    /// `compile` makes what the caller needs of a self-contained Avro schema (names of other
+    /// schemas are replaced by what they stand for) or of [`JSON_SCHEMA`]. Its error is what a dead
+    /// letter says.
     ///
     /// # Errors
     /// A file of the settings cannot be read or used, or the system has no more threads. The

@@ -84,7 +84,6 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
     let header = headers.iter().rfind(|header| header.key == framing::HEADER);
     let header = header.and_then(|header| header.value);
     let topic = kind(record, &view.names);
-    let schema = view.decoder.written_in(value, header, topic);
     let (fact, error) = match view.decoder.decode(value, header, topic) {
         decoder::Decoded::Fact(fact) => {
             let error = late(record, &fact, view);
@@ -96,6 +95,7 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
             (None, Some(DecodeError { code: ErrorCode::UnknownSchema, field: None, message }))
         }
     };
+    let schema = view.decoder.written_in(value, header, topic);
     Decoded { schema, fact, error }
 }
 

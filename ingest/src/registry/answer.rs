@@ -5,9 +5,13 @@ use serde::Deserialize;
 /// A schema as the registry has it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Schema {
+    /// Or [`JSON_SCHEMA`].
     pub text: String,
     pub references: Vec<Reference>,
 }
+
+/// Stands for every JSON Schema: its values are read by themselves. No Avro schema is this text.
+pub const JSON_SCHEMA: &str = "JSON Schema";
 
 /// Another schema that this one uses by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -97,17 +101,20 @@ fn judge_found(body: &Body, message: Option<Message>) -> Verdict {
     let Some(message) = message else {
         return Verdict::Failure(Failure::Outage("its answer is no JSON of a schema".into()));
     };
-    if let Some(other) = message.schema_type.filter(|kind| !kind.eq_ignore_ascii_case("avro")) {
-        let shown: String = other.chars().take(20).collect();
-        let reason = format!("the schema's type is {shown:?}, adtrail reads Avro");
-        return Verdict::Failure(Failure::Bad(reason));
-    }
-    match message.schema {
-        Some(text) => {
-            Verdict::Schema(Schema { text, references: message.references.unwrap_or_default() })
+    let Some(text) = message.schema else {
+        return Verdict::Failure(Failure::Outage("its answer has no schema".into()));
+    };
+    let kind = message.schema_type.unwrap_or_default();
+    let (text, references) = match kind.to_ascii_uppercase().as_str() {
+        "" | "AVRO" => (text, message.references.unwrap_or_default()),
+        "JSON" => (JSON_SCHEMA.into(), Vec::new()),
+        _ => {
+            let shown: String = kind.chars().take(20).collect();
+            let reason = format!("the schema's type is {shown:?}, adtrail reads Avro and JSON");
+            return Verdict::Failure(Failure::Bad(reason));
         }
-        None => Verdict::Failure(Failure::Outage("its answer has no schema".into())),
-    }
+    };
+    Verdict::Schema(Schema { text, references })
 }
 
 #[cfg(test)]
@@ -142,9 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_avro_is_bad() {
+    fn of_json_schemas_only_that_they_are_is_kept() {
+        let body = r#"{"schema":"{}","schemaType":"JSON","references":[{"name":"n","subject":"s","version":2}]}"#;
+        check(200, body, r#"Schema(Schema { text: "JSON Schema", references: [] "#);
+    }
+
+    #[test]
+    fn what_is_neither_avro_nor_json_is_bad() {
         check(200, r#"{"schema":"x","schemaType":"PROTOBUF"}"#, "Failure(Bad(");
-        check(200, r#"{"schema":"x","schemaType":"JSON"}"#, "Failure(Bad(");
         check_cut(r#" {"schema":"x"#, "Failure(Bad(");
     }
 

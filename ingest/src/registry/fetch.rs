@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::answer::{Failure, Reference};
+use super::answer::{Failure, JSON_SCHEMA, Reference};
 use super::client::{Client, SCHEMA_BYTES_MAX};
 use super::health::Monitor;
 use super::inline::inline;
@@ -12,7 +12,7 @@ use super::key::SchemaKey;
 /// each is fetched once.
 const REFERENCES_MAX: usize = 100;
 
-/// The schema as one self-contained text.
+/// The schema as one self-contained text, or [`JSON_SCHEMA`].
 pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result<String, Failure> {
     let path = key.path().ok_or_else(|| {
         Failure::Unknown("no registry has such a schema: ids go to 2147483647".into())
@@ -39,6 +39,10 @@ pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result
             .schema(&path, &mut bytes_left, monitor)
             .await
             .map_err(|failure| of_reference(failure, &subject, version))?;
+        if schema.text == JSON_SCHEMA {
+            let failure = Failure::Bad("it is a JSON Schema".into());
+            return Err(of_reference(failure, &subject, version));
+        }
         wanted.extend(schema.references);
         texts.push(schema.text);
     }

@@ -75,7 +75,7 @@ fn references_that_lead_nowhere_are_bad() {
     );
     check_bad(to("..", unknown), "refers to the subject \"..\"");
     let other = || ok(json!({"schema": "{}", "schemaType": "JSON"}));
-    check_bad(to("b", other), "of the subject \"b\": the schema's type is \"JSON\"");
+    check_bad(to("b", other), "of the subject \"b\": it is a JSON Schema");
     check_bad(to("b", || ok(json!({"schema": "{"}))), "is no JSON");
     check_bad(to("b", || Reply::Huge(2 << 20)), "longer than 1 MiB");
 }
