@@ -61,6 +61,37 @@ fn compressed_in_every_way() {
     check_rows(&site, &expected);
 }
 
+/// Dashboards see how far it is, by Kafka's old group protocol and by the one of KIP-848.
+#[test]
+fn positions_are_told_to_the_group_by_either_protocol() {
+    let kafka = Kafka::shared();
+    for protocol in ["classic", "consumer"] {
+        let settings =
+            format!("[kafka.librdkafka]\ngroup.protocol = \"{protocol}\"\n{ONE_CAMPAIGN}");
+        let site = Site::new(kafka, &format!("kept.{protocol}"), 2, &settings);
+        let site = site.set("store.retention", "off").set("kafka.group", protocol);
+        let topic = &*site.topics.activations;
+        let (first, second) = (ids("first", 20), ids("second", 20));
+        kafka.produce(topic, messages(&first));
+        let adtrail = site.start();
+        let await_told = |expected| {
+            eventually("the group has the positions", || {
+                match kafka.committed(protocol, topic, 2) {
+                    told if told == expected => Ok(()),
+                    other => Err(other),
+                }
+            });
+        };
+        await_told(20);
+        // Told when it ends, at the latest.
+        kafka.produce(topic, messages(&second));
+        adtrail.await_read(40);
+        assert!(adtrail.terminate().0.success());
+        await_told(40);
+        check_rows(&site, &[&first, &second]);
+    }
+}
+
 #[test]
 fn transactions_that_were_ended_taken_back_and_are_open() {
     let kafka = Kafka::shared();

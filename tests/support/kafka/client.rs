@@ -183,6 +183,19 @@ impl Kafka {
         logs.flat_map(|log| batch_codecs(&fs::read(log).expect("a log"))).collect()
     }
 
+    /// The positions of a group, summed over the partitions of a topic; those it has none of count 0.
+    pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> i64 {
+        let consumer: BaseConsumer =
+            self.client().set("group.id", group).create().expect("a consumer");
+        let mut asked = TopicPartitionList::new();
+        for partition in 0..partitions {
+            asked.add_partition(topic, partition);
+        }
+        let told = consumer.committed_offsets(asked, DEADLINE).expect("kafka answers");
+        let offsets = told.elements();
+        offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
+    }
+
     /// All that the topic holds now, by partition and offset.
     pub fn consume_all(&self, topic: &str) -> Vec<Record> {
         let consumer: BaseConsumer = self
