@@ -7,48 +7,13 @@ mod support;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use apache_avro::types::Value as Datum;
-use apache_avro::writer::datum::GenericDatumWriter;
 use serde_json::{Value, json};
 use support::adtrail::Adtrail;
+use support::avro::{ACTIVATION, CLICK, avro, by_guid, by_header, by_id, message, schema};
 use support::kafka::{Kafka, Message};
 use support::registry::{Registered, Registry};
 use support::site::{ONE_CAMPAIGN, Site};
 use support::{eventually, rows};
-
-const ACTIVATION: &str = include_str!("../schemas/avro/activation.avsc");
-const CLICK: &str = include_str!("../schemas/avro/click.avsc");
-
-fn schema(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
-}
-
-/// Avro of a schema: fields that are left out are null or empty.
-fn avro(schema: &Value, event: &Value) -> Vec<u8> {
-    let fields = schema["fields"].as_array().expect("fields").iter().map(|field| {
-        let name = field["name"].as_str().expect("a name");
-        let text = |value: &Value| Datum::String(value.as_str().expect("text").to_owned());
-        let datum = match (&field["type"], &event[name]) {
-            (Value::Array(_), Value::Null) => Datum::Union(0, Box::new(Datum::Null)),
-            (Value::Array(_), value) => Datum::Union(1, Box::new(text(value))),
-            (kind, Value::Object(members)) if kind["type"] == "map" => {
-                Datum::Map(members.iter().map(|(key, value)| (key.clone(), text(value))).collect())
-            }
-            (kind, Value::Null) if kind["type"] == "map" => Datum::Map([].into()),
-            (kind, Value::Number(number)) if kind.is_object() => {
-                Datum::TimestampMillis(number.as_i64().expect("a whole number"))
-            }
-            (_, Value::Number(number)) => Datum::Long(number.as_i64().expect("a whole number")),
-            (_, Value::Null) => text(&field["default"]),
-            (_, value) => text(value),
-        };
-        (name.to_owned(), datum)
-    });
-    let datum = Datum::Record(fields.collect());
-    let schema = apache_avro::Schema::parse(schema).expect("a schema");
-    let writer = GenericDatumWriter::builder(&schema).build().expect("a writer");
-    writer.write_value_to_vec(datum).expect("a record")
-}
 
 /// When everything happens: rows and records of long ago would be gone.
 fn now_ms() -> i64 {
@@ -64,26 +29,6 @@ fn activation(number: u32) -> Value {
 fn click(number: u32) -> Value {
     json!({"app": "app-x", "click_id": format!("c-{number}"), "spreadid": 7,
            "time": now_ms() - 1_000, "ids": {"oaid": format!("o-{number}")}})
-}
-
-fn message(value: Vec<u8>) -> Message {
-    Message::new("app-x", value)
-}
-
-/// As Confluent's serializers do by default.
-fn by_id(registered: &Registered, datum: &[u8]) -> Message {
-    message([&[0][..], &registered.id.to_be_bytes(), datum].concat())
-}
-
-/// As they do with a header.
-fn by_header(registered: &Registered, datum: &[u8]) -> Message {
-    let header = [&[1][..], &registered.guid].concat();
-    let headers = vec![("__value_schema_id".to_owned(), header)];
-    Message { headers, ..message(datum.to_vec()) }
-}
-
-fn by_guid(registered: &Registered, datum: &[u8]) -> Message {
-    message([&[1][..], &registered.guid, datum].concat())
 }
 
 fn site(kafka: &Kafka, registry: &Registry, name: &str, partitions: i32, more: &str) -> Site {

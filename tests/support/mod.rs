@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub mod adtrail;
+pub mod avro;
 pub mod crowd;
 pub mod http;
 pub mod kafka;

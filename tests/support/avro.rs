@@ -1,0 +1,62 @@
+//! Events in Avro, and the frames that name their schemas.
+
+use apache_avro::types::Value as Datum;
+use apache_avro::writer::datum::GenericDatumWriter;
+use serde_json::Value;
+
+use super::kafka::Message;
+use super::registry::Registered;
+
+pub const ACTIVATION: &str = include_str!("../../schemas/avro/activation.avsc");
+pub const CLICK: &str = include_str!("../../schemas/avro/click.avsc");
+
+pub fn schema(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// Avro of a schema: fields that are left out are null or empty.
+pub fn avro(schema: &Value, event: &Value) -> Vec<u8> {
+    let fields = schema["fields"].as_array().expect("fields").iter().map(|field| {
+        let name = field["name"].as_str().expect("a name");
+        let text = |value: &Value| Datum::String(value.as_str().expect("text").to_owned());
+        let datum = match (&field["type"], &event[name]) {
+            (Value::Array(_), Value::Null) => Datum::Union(0, Box::new(Datum::Null)),
+            (Value::Array(_), value) => Datum::Union(1, Box::new(text(value))),
+            (kind, Value::Object(members)) if kind["type"] == "map" => {
+                Datum::Map(members.iter().map(|(key, value)| (key.clone(), text(value))).collect())
+            }
+            (kind, Value::Null) if kind["type"] == "map" => Datum::Map([].into()),
+            (kind, Value::Number(number)) if kind.is_object() => {
+                Datum::TimestampMillis(number.as_i64().expect("a whole number"))
+            }
+            (_, Value::Number(number)) => Datum::Long(number.as_i64().expect("a whole number")),
+            (_, Value::Null) => text(&field["default"]),
+            (_, value) => text(value),
+        };
+        (name.to_owned(), datum)
+    });
+    let datum = Datum::Record(fields.collect());
+    let schema = apache_avro::Schema::parse(schema).expect("a schema");
+    let writer = GenericDatumWriter::builder(&schema).build().expect("a writer");
+    writer.write_value_to_vec(datum).expect("a record")
+}
+
+pub fn message(value: Vec<u8>) -> Message {
+    Message::new("app-x", value)
+}
+
+/// As Confluent's serializers do by default.
+pub fn by_id(registered: &Registered, datum: &[u8]) -> Message {
+    message([&[0][..], &registered.id.to_be_bytes(), datum].concat())
+}
+
+/// As they do with a header.
+pub fn by_header(registered: &Registered, datum: &[u8]) -> Message {
+    let header = [&[1][..], &registered.guid].concat();
+    let headers = vec![("__value_schema_id".to_owned(), header)];
+    Message { headers, ..message(datum.to_vec()) }
+}
+
+pub fn by_guid(registered: &Registered, datum: &[u8]) -> Message {
+    message([&[1][..], &registered.guid, datum].concat())
+}
