@@ -19,7 +19,8 @@ const KEY_CHARS_MAX: usize = 64;
 pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
     match value {
         Value::Absent => Ok(Box::default()),
-        Value::Text(text) => Ok(text.0.into()),
+        Value::Text(text) => Ok(text.into()),
+        Value::Resolved(text) => Ok(text),
         other => Err(Fault::wrong_type(field, &other, STRING)),
     }
 }
@@ -33,9 +34,8 @@ pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, 
 /// Keyed texts, sorted.
 pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
     let members = match value {
-        Value::Absent => return Ok(Pairs::new()),
+        absent if absent.is_absent() => return Ok(Pairs::new()),
         Value::Object(members) => members,
-        Value::Text(text) if text.0.is_empty() => return Ok(Pairs::new()),
         other => return Err(Fault::wrong_type(field, &other, MAP)),
     };
     if let Some((key, what)) = members.other {
@@ -54,7 +54,7 @@ pub fn required_time(value: &Value<'_>, field: &'static str) -> Result<EventTime
 }
 
 pub fn optional_time(value: &Value<'_>, field: &'static str) -> Result<Option<EventTime>, Fault> {
-    if is_absent(value) {
+    if value.is_absent() {
         return Ok(None);
     }
     time::read(value).map(Some).map_err(|(code, what)| {
@@ -66,7 +66,7 @@ pub fn optional_time(value: &Value<'_>, field: &'static str) -> Result<Option<Ev
 
 pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, Fault> {
     match value {
-        absent if is_absent(absent) => Err(Fault::missing("spreadid", SPREADID)),
+        absent if absent.is_absent() => Err(Fault::missing("spreadid", SPREADID)),
         Value::Unsigned(number) => u32::try_from(*number)
             .ok()
             .filter(|number| *number > 0)
@@ -79,7 +79,7 @@ pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, Fault> {
 
 pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, Fault> {
     match value {
-        absent if is_absent(absent) => Ok(None),
+        absent if absent.is_absent() => Ok(None),
         Value::Unsigned(number) => Ok(Some(*number)),
         Value::Negative => Err(Fault::bad_value("lookback_ms", "out of range", MILLISECONDS)),
         other => Err(Fault::wrong_type("lookback_ms", other, MILLISECONDS)),
@@ -87,22 +87,11 @@ pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, Fault> {
 }
 
 pub fn purpose(value: &Value<'_>) -> Result<Purpose, Fault> {
-    match value {
-        absent if is_absent(absent) => Ok(Purpose::Ua),
-        Value::Text(text) => match &*text.0 {
-            "ua" => Ok(Purpose::Ua),
-            "retargeting" => Ok(Purpose::Retargeting),
-            _ => Err(Fault::bad_value("purpose", "another string", PURPOSE)),
-        },
-        other => Err(Fault::wrong_type("purpose", other, PURPOSE)),
-    }
-}
-
-/// An empty text is an absent one, of any type.
-fn is_absent(value: &Value<'_>) -> bool {
-    match value {
-        Value::Absent => true,
-        Value::Text(text) => text.0.is_empty(),
-        _ => false,
+    match value.text() {
+        _ if value.is_absent() => Ok(Purpose::Ua),
+        Some("ua") => Ok(Purpose::Ua),
+        Some("retargeting") => Ok(Purpose::Retargeting),
+        Some(_) => Err(Fault::bad_value("purpose", "another string", PURPOSE)),
+        None => Err(Fault::wrong_type("purpose", value, PURPOSE)),
     }
 }

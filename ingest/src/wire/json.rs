@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::decimal;
 use super::event::{self, Event, Revenue};
 use super::fault::{Fault, unreadable};
-use super::value::{Text, Value};
+use super::value::Value;
 use super::{DecodeError, ErrorCode};
 use crate::topic::TopicKind;
 
@@ -41,9 +41,11 @@ impl Revenue for Option<&RawValue> {
             .map_err(|_| Fault::bad_value("revenue", "unreadable", decimal::ALLOWED))?;
         match &value {
             Value::Absent => Ok(Box::default()),
-            Value::Text(Text(text)) => decimal::checked(text),
             Value::Unsigned(_) | Value::Negative | Value::Float => decimal::checked(raw),
-            other => Err(Fault::wrong_type("revenue", other, decimal::ALLOWED)),
+            other => match other.text() {
+                Some(text) => decimal::checked(text),
+                None => Err(Fault::wrong_type("revenue", other, decimal::ALLOWED)),
+            },
         }
     }
 }

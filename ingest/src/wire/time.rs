@@ -18,8 +18,10 @@ pub fn read(value: &Value<'_>) -> Result<EventTime, (ErrorCode, &'static str)> {
             .and_then(EventTime::from_millis)
             .ok_or((ErrorCode::BadTime, "after the year 9999")),
         Value::Negative => Err((ErrorCode::BadTime, "before 1970")),
-        Value::Text(text) => read_text(&text.0),
-        other => Err((ErrorCode::WrongType, other.described())),
+        other => match other.text() {
+            Some(text) => read_text(text),
+            None => Err((ErrorCode::WrongType, other.described())),
+        },
     }
 }
 
@@ -72,14 +74,12 @@ fn zone_seconds(zone: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
 
-    use super::super::value::Text;
     use super::*;
 
     #[track_caller]
     fn check(text: &str, expected: Result<u64, ErrorCode>) {
-        let value = Value::Text(Text(Cow::Borrowed(text)));
+        let value = Value::Text(text);
         assert_eq!(read(&value).map(EventTime::millis).map_err(|(code, _)| code), expected);
     }
 

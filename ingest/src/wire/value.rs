@@ -17,7 +17,9 @@ pub enum Value<'a> {
     /// Left out, or null.
     #[default]
     Absent,
-    Text(Text<'a>),
+    Text(&'a str),
+    /// A text that does not stand there as such: escapes were resolved.
+    Resolved(Box<str>),
     Unsigned(u64),
     Negative,
     /// With a fraction or an exponent, or beyond 64 bits.
@@ -29,7 +31,7 @@ pub enum Value<'a> {
     Object(Box<Members>),
 }
 
-/// A text: borrowed, unless escapes had to be resolved.
+/// A member's name: borrowed, unless escapes had to be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -45,7 +47,8 @@ pub struct Members {
 impl Members {
     pub fn add(&mut self, key: &str, value: Value<'_>) {
         match value {
-            Value::Text(text) => self.texts.push((key.into(), text.0.into())),
+            Value::Text(text) => self.texts.push((key.into(), text.into())),
+            Value::Resolved(text) => self.texts.push((key.into(), text)),
             Value::Absent => {}
             other if self.other.is_none() => self.other = Some((key.into(), other.described())),
             _ => {}
@@ -54,11 +57,28 @@ impl Members {
 }
 
 impl Value<'_> {
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Resolved(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An empty text is an absent one, of any type.
+    pub fn is_absent(&self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Text(text) => text.is_empty(),
+            other => other.text() == Some(""),
+        }
+    }
+
     /// What stands there instead of what was expected.
     pub fn described(&self) -> &'static str {
         match self {
             Self::Absent => "null",
-            Self::Text(_) => "a string",
+            Self::Text(_) | Self::Resolved(_) => "a string",
             Self::Unsigned(_) => "a number",
             Self::Negative => "a negative number",
             Self::Float => "a number with a fraction or an exponent, or beyond 64 bits",
@@ -114,11 +134,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Value<'de>, E> {
-        TextVisitor.visit_borrowed_str(text).map(Value::Text)
+        Ok(Value::Text(text))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value<'de>, E> {
-        TextVisitor.visit_str(text).map(Value::Text)
+        Ok(Value::Resolved(text.into()))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Value<'de>, E> {

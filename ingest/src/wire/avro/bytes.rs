@@ -33,6 +33,7 @@ impl<'a> Bytes<'a> {
         self.longer()
     }
 
+    #[inline(never)]
     fn longer(&mut self) -> Result<i64, Problem> {
         let mut number = 0_u64;
         for (place, byte) in self.0.iter().enumerate().take(10) {

@@ -42,7 +42,7 @@ pub fn event<'a>(
         let read = match field.meaning {
             Meaning::Nothing => reader.skip(field.kind),
             Meaning::Revenue => reader.amount(field.kind).map(|amount| event.revenue = amount),
-            Meaning::Field(place) => reader.value(field.kind).map(|value| event.set(place, value)),
+            Meaning::Field(place) => reader.field(field).map(|value| event.set(place, value)),
         };
         if let Err(problem) = read {
             let (name, place) = (&field.name, reader.place());

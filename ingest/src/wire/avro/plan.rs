@@ -52,6 +52,16 @@ pub(super) struct Field {
     pub name: Box<str>,
     pub meaning: Meaning,
     pub kind: KindId,
+    pub shape: Shape,
+}
+
+/// Of a field's kind what most have, so that they are read without a look at the kinds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape {
+    Text,
+    /// A union of a text and null, and at which of its two places null is.
+    TextOrNull(i64),
+    Other,
 }
 
 /// Which field of an event it is.
@@ -211,15 +221,28 @@ impl Plan {
                 Some(_) if field.name == "revenue" => Meaning::Revenue,
                 Some(place) => Meaning::Field(place),
             };
-            fields.push(Field {
-                name: field.name.as_str().into(),
-                meaning,
-                kind: self.kind(&field.schema)?,
-            });
+            let kind = self.kind(&field.schema)?;
+            let shape = self.shape(kind);
+            fields.push(Field { name: field.name.as_str().into(), meaning, kind, shape });
         }
         if let Some(kind) = self.kinds.get_mut(id) {
             *kind = Kind::Record(fields.into());
         }
         Ok(id)
+    }
+
+    fn shape(&self, kind: KindId) -> Shape {
+        match self.kinds.get(kind) {
+            Some(Kind::String) => Shape::Text,
+            Some(Kind::Union(branches)) => {
+                let branches: Vec<_> = branches.iter().map(|id| self.kinds.get(*id)).collect();
+                match branches[..] {
+                    [Some(Kind::Null), Some(Kind::String)] => Shape::TextOrNull(0),
+                    [Some(Kind::String), Some(Kind::Null)] => Shape::TextOrNull(1),
+                    _ => Shape::Other,
+                }
+            }
+            _ => Shape::Other,
+        }
     }
 }

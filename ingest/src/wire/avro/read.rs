@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use num_bigint::BigInt;
 
 use super::super::EVENT_BYTES_MAX;
-use super::super::value::{Members, Text, Value};
+use super::super::value::{Members, Value};
 use super::bytes::{Bytes, Problem};
-use super::plan::{Field, Kind, KindId, Schema};
+use super::plan::{Field, Kind, KindId, Schema, Shape};
 
 /// How deep values may stand in each other.
 const DEPTH_MAX: u8 = 64;
@@ -63,11 +63,24 @@ impl<'a, 's> Reader<'a, 's> {
         }
     }
 
+    /// The value of a field.
     #[inline]
+    pub fn field(&mut self, field: &'s Field) -> Result<Value<'a>, Problem> {
+        match field.shape {
+            Shape::Text => self.bytes.text().map(Value::Text),
+            Shape::TextOrNull(null) => match self.bytes.long()? {
+                place if place == null => Ok(Value::Absent),
+                0 | 1 => self.bytes.text().map(Value::Text),
+                _ => Err(NO_BRANCH),
+            },
+            Shape::Other => self.value(field.kind),
+        }
+    }
+
     pub fn value(&mut self, kind: KindId) -> Result<Value<'a>, Problem> {
         match self.chosen(kind)? {
             Kind::Null => Ok(Value::Absent),
-            Kind::String => self.bytes.text().map(text),
+            Kind::String => self.bytes.text().map(Value::Text),
             kind => self.other_value(kind),
         }
     }
@@ -94,7 +107,7 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Enum(symbols) => {
                 let place = self.bytes.count()?;
                 let symbol = symbols.get(place).ok_or("an enum has no such symbol")?;
-                Value::Text(Text(symbol.to_string().into()))
+                Value::Resolved(symbol.clone())
             }
             Kind::Array(items) => {
                 self.blocks(|reader| reader.deeper(|reader| reader.skip(*items)))?;
@@ -113,7 +126,7 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Record(fields) => {
                 let mut members = Members::default();
                 for field in fields {
-                    let value = self.deeper(|reader| reader.value(field.kind))?;
+                    let value = self.deeper(|reader| reader.field(field))?;
                     members.add(&field.name, value);
                 }
                 Value::Object(members.into())
@@ -235,10 +248,6 @@ impl<'a, 's> Reader<'a, 's> {
 
 fn number<'a>(number: i64) -> Value<'a> {
     u64::try_from(number).map_or(Value::Negative, Value::Unsigned)
-}
-
-fn text(text: &str) -> Value<'_> {
-    Value::Text(Text(text.into()))
 }
 
 /// The text of a decimal with so many digits after its point.
