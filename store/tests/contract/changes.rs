@@ -4,7 +4,9 @@ use attribution::event::{Family, TouchKind};
 use attribution::explain::CameIn;
 
 use super::explain::{there, told_after};
-use super::support::facts::{A, DAY, HOUR, a_and, activation, click, identified};
+use super::support::facts::{
+    A, DAY, Draft, HOUR, a_and, activation, click, identified, impression,
+};
 use super::support::rules::rules;
 
 #[test]
@@ -25,20 +27,63 @@ fn what_came_in_is_told_with_its_time_and_whether_it_was_known() {
     assert_eq!((&told.changed_by[..], told.changed_by_more), (&expected[..], false));
 }
 
+/// What is told to have come in with the last of the batches, and whether there is more.
+fn changed_by(batches: impl IntoIterator<Item = Vec<Draft>>) -> (Vec<String>, bool) {
+    let batches = batches.into_iter().map(identified).collect();
+    let told = told_after(&rules(), &rules(), batches);
+    let ids = told.changed_by.into_iter().filter_map(|one| one.id.map(String::from));
+    (ids.collect(), told.changed_by_more)
+}
+
+#[track_caller]
+fn check(batches: impl IntoIterator<Item = Vec<Draft>>, ids: &[&str], has_more: bool) {
+    assert_eq!(changed_by(batches), (ids.iter().map(|id| id.to_string()).collect(), has_more));
+}
+
 #[test]
 fn a_touch_that_came_in_at_its_place_is_told() {
-    let first = [there(click("c1", a_and(-HOUR))), there(activation("a", A))];
-    let batches = [identified(first), identified([there(click("c2", a_and(-2 * HOUR)))])];
-    let told = told_after(&rules(), &rules(), batches.into());
-    let ids: Vec<_> = told.changed_by.iter().filter_map(|one| one.id.as_deref()).collect();
-    assert_eq!(ids, ["c2"]);
+    let first = vec![there(click("c1", a_and(-HOUR))), there(activation("a", A))];
+    check([first, vec![there(click("c2", a_and(-2 * HOUR)))]], &["c2"], false);
 }
 
 #[test]
 fn of_many_that_came_in_together_three_are_told_and_that_there_are_more() {
-    let clicks = (0..9).map(|n| click(&format!("c{n}"), a_and(-DAY + n)));
-    let batches = [identified([activation("a", A)]), identified(clicks)];
-    let told = told_after(&rules(), &rules(), batches.into());
-    let ids: Vec<_> = told.changed_by.iter().filter_map(|one| one.id.as_deref()).collect();
-    assert_eq!((&ids[..], told.changed_by_more), (&["c8", "c7", "c6"][..], true));
+    let clicks = (0..9).map(|n| click(&format!("c{n}"), a_and(-DAY + n))).collect();
+    check([vec![activation("a", A)], clicks], &["c8", "c7", "c6"], true);
+}
+
+#[test]
+fn of_many_activations_before_it_three_are_told_and_that_there_are_more() {
+    let before = (1..5).map(|n| activation(&format!("p{n}"), a_and(-n * HOUR))).collect();
+    check([vec![activation("a", A)], before], &["p1", "p2", "p3"], true);
+}
+
+#[test]
+fn a_touch_that_came_in_and_does_not_reach_is_not_told() {
+    let touches = [impression("i1", a_and(-HOUR)), impression("i2", a_and(-30 * DAY))];
+    check([vec![activation("a", A)], touches.into()], &["i1"], false);
+}
+
+/// Sixteen that do not reach are looked at, and of those behind them the winner alone is known.
+#[track_caller]
+fn check_behind_many(device: impl Fn(Draft) -> Draft) {
+    let many = (0..16).map(|n| impression(&format!("m{n}"), a_and(n - 2 * HOUR)).lookback(HOUR));
+    let behind = [impression("i1", a_and(-3 * HOUR)), impression("i2", a_and(-4 * HOUR))];
+    let touches = many.chain(behind).map(&device).collect();
+    check([vec![device(activation("a", A))], touches], &["i1"], true);
+}
+
+#[test]
+fn that_more_may_have_come_in_behind_many_is_told() {
+    check_behind_many(|draft| draft);
+    check_behind_many(there);
+}
+
+#[test]
+fn an_activation_before_it_is_told_that_went_to_another_device_with_it() {
+    let at = |ms, device: &str| {
+        let [install, again] = [("p", -HOUR), ("a", 0)];
+        [install, again].map(|(id, after)| activation(id, a_and(ms + after)).only("imei", device))
+    };
+    check([at(0, "1").into(), at(-1, "2").into()], &["a", "p"], false);
 }
