@@ -60,8 +60,9 @@ fn of_many_activations_before_it_three_are_told_and_that_there_are_more() {
 
 #[test]
 fn a_touch_that_came_in_and_does_not_reach_is_not_told() {
-    let touches = [impression("i1", a_and(-HOUR)), impression("i2", a_and(-30 * DAY))];
-    check([vec![activation("a", A)], touches.into()], &["i1"], false);
+    let times = [a_and(-HOUR), a_and(-30 * DAY), a_and(0)];
+    let touches = times.iter().zip(["i1", "i2", "i3"]).map(|(time, id)| impression(id, *time));
+    check([vec![activation("a", A)], touches.collect()], &["i1"], false);
 }
 
 /// Sixteen that do not reach are looked at, and of those behind them the winner alone is known.

@@ -62,6 +62,19 @@ fn a_click_counts_for_one_that_is_found_later_by_another_id() {
 }
 
 #[test]
+fn a_click_counts_for_one_at_the_same_time_while_older_ones_are_read() {
+    let other = |id: &str, ms| by_oaid(click(id, a_and(ms)).anyone()).campaign(OTHER_CHANNEL);
+    let at = -3 * DAY - 12 * HOUR;
+    let counting = [other("o1", at - 20 * HOUR), other("o2", at)].map(|one| one.site("bad"));
+    let facts = [flood(|click| click), counting.into(), vec![other("o3", at)]].concat();
+    let few = |app: &mut AppPolicy| {
+        app.fraud.block_sites = vec!["bad".into()];
+        app.fraud.clicks_per_device_max = 2;
+    };
+    check(few, facts, "a: install attributed f1998 (click by oaid) + 7 (click by oaid)");
+}
+
+#[test]
 fn an_old_winner_stands_while_a_flood_of_rejected_clicks_is_read() {
     let blocked = |app: &mut AppPolicy| {
         app.fraud.clicks_per_device_max = 0;
