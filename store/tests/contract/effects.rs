@@ -202,6 +202,24 @@ fn effects_reach_back_over_many_pages_of_activations() {
 }
 
 #[test]
+fn of_pages_of_activations_at_one_time_the_last_by_id_is_in_force() {
+    let policy = rules_with(|app| app.duplicate_within_ms = 0);
+    let facts = (100..300).map(|n| activation(&format!("a{n}"), A)).chain([effect("e", A)]);
+    let worker = fed(Memory::default(), &policy, vec![identified(facts)]);
+    let rows = worker.ledger().shown();
+    let row = rows.iter().find(|row| row.short.starts_with("e: "));
+    assert_eq!(row.map(|row| &*row.short), Some("e: reinstall organic of a299"));
+}
+
+#[test]
+fn an_activation_behind_a_page_of_duplicates_comes_before_an_older_one_by_another_id() {
+    let duplicates = (1..40).map(|n| activation(&format!("d{n}"), a_and(n)));
+    let older = activation("b", a_and(-HOUR)).only("imei", "1");
+    let effect = effect("e", a_and(MINUTE)).and("imei", "1");
+    carries(duplicates.chain([older, activation("a", A), effect]), "install organic of a");
+}
+
+#[test]
 fn many_pages_of_effects_follow_their_activation() {
     let effects = (0..600).map(|n| effect(&format!("e{n:03}"), a_and(n % 7)));
     let batches = [effects.collect(), vec![activation("a", A)], vec![click("c1", a_and(-HOUR))]];
