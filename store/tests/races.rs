@@ -52,6 +52,16 @@ fn a_late_click_and_an_effect() {
 }
 
 #[test]
+fn an_effect_and_a_late_click() {
+    // The effect's worker has read the activation as it was.
+    let lost = check(
+        [vec![activation("a", A)], vec![effect("e", a_and(MINUTE))]],
+        vec![click("c1", a_and(-HOUR))],
+    );
+    assert!(lost.decisions > 0, "{lost:?}");
+}
+
+#[test]
 fn an_activation_and_its_effect() {
     check([vec![activation("a", A)]], vec![effect("e", a_and(MINUTE))]);
     check([vec![effect("e", a_and(MINUTE))]], vec![activation("a", A)]);
