@@ -27,6 +27,16 @@ fn what_came_in_is_told_with_its_time_and_whether_it_was_known() {
     assert_eq!((&told.changed_by[..], told.changed_by_more), (&expected[..], false));
 }
 
+#[test]
+fn a_touch_that_is_another_message_by_now_is_told_without_its_kind() {
+    let click_before = |age_ms: i64| identified([click("c1", a_and(-age_ms))]);
+    let first = identified([click("c1", a_and(-DAY)), activation("a", A)]);
+    let batches = vec![first, click_before(8 * DAY), click_before(9 * DAY)];
+    let told = told_after(&rules(), &rules(), batches);
+    let kinds: Vec<_> = told.changed_by.iter().map(|one| (one.kind, one.time)).collect();
+    assert_eq!(kinds, [(None, a_and(-8 * DAY))]);
+}
+
 /// What is told to have come in with the last of the batches, and whether there is more.
 fn changed_by(batches: impl IntoIterator<Item = Vec<Draft>>) -> (Vec<String>, bool) {
     let batches = batches.into_iter().map(identified).collect();
