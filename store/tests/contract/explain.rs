@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
+use attribution::candidate::Tier;
 use attribution::event::Fact;
 use attribution::explain::{self, Because, Explanation, Verdict};
 use attribution::policy::{AppPolicy, Policy};
@@ -66,6 +67,14 @@ fn a_click_that_is_only_named_is_told_of() {
         let too_short = Verdict::Rejected(RejectReason::CtitTooShort);
         assert_eq!(told(SECOND), (Status::Organic, vec![too_short]));
     }
+}
+
+#[test]
+fn a_touch_is_told_of_by_the_match_that_it_was_credited_for() {
+    let both = |draft: Draft| draft.ip("203.0.113.9").ua("agent");
+    let told = told([both(click("c1", a_and(-2 * DAY))), both(activation("a", A))]);
+    let tiers: Vec<_> = told.considered.iter().map(|one| one.found.map(|it| it.tier)).collect();
+    assert_eq!(tiers, [Some(Tier::ClickById)]);
 }
 
 pub fn there(draft: Draft) -> Draft {
