@@ -29,11 +29,9 @@ impl Needed {
         let kinds = [TouchKind::Click, TouchKind::Impression];
         let tiers = kinds.into_iter().flat_map(|kind| [false, true].map(|is| Tier::of(kind, is)));
         let windows = tiers.map(|tier| candidate::window_max_ms(policy, app, tier, false));
-        let touch_ms = if app.fraud.clicks_per_device_max > 0 {
-            candidate::counted_max_ms(policy, app)
-        } else {
-            windows.max().unwrap_or(0)
-        };
+        let counts = app.fraud.clicks_per_device_max > 0;
+        let counted = counts.then(|| candidate::counted_max_ms(policy, app));
+        let touch_ms = windows.chain(counted).max().unwrap_or(0);
         Self {
             touch_ms,
             // An effect at the end of the window of a reinstall can carry the install's credit.
@@ -117,6 +115,8 @@ mod tests {
         let mut app = AppPolicy::new(Pid(1), "a");
         app.fraud.clicks_per_device_max = 3;
         check(&app, Family::Touch, None, (90 + 1 + 7) * DAY_MS);
+        app.windows.impression_ms = 200 * DAY_MS;
+        check(&app, Family::Touch, None, (200 + 7) * DAY_MS);
     }
 
     #[track_caller]
