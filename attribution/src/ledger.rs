@@ -44,6 +44,9 @@ pub trait Ledger: Facts {
     /// The next offset to read of every partition that was ever committed.
     fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
+    /// What is known by the identities, in their order.
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, Self::Error>;
+
     /// Makes facts readable, for this worker and, where the store is shared, for all. Gives back
     /// the facts whose home another worker changed since it was read: settle these again.
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
@@ -104,6 +107,16 @@ pub enum Home {
     Touch(Box<Touch>),
     Activation(Box<ActivationHome>),
     Effect(Box<EffectHome>),
+}
+
+/// What is known by a fact's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    Nothing,
+    Home(Home),
+    /// An activation or effect that has expired: no decision depends on it any more, and its row
+    /// stands as long as rows are kept.
+    Row,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

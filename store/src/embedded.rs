@@ -16,7 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use attribution::event::{EventTime, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
 };
 use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
@@ -84,6 +85,23 @@ impl Embedded {
         counts
     }
 
+    /// Whether or not they have expired.
+    fn kept_homes(&self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let mut homes: Vec<Option<Home>> = Vec::with_capacity(keys.len());
+        let mut missing: Vec<(usize, FactKey)> = Vec::new();
+        for (place, fact) in keys.iter().enumerate() {
+            let known = self.pending.get(fact.family, &key::home(fact));
+            if known.is_none() {
+                missing.push((place, *fact));
+            }
+            homes.push(
+                known.map(|value| codec::home::decode(fact.family, fact.pid, value)).transpose()?,
+            );
+        }
+        self.tables.homes(&missing, &mut homes)?;
+        Ok(homes)
+    }
+
     fn row_key(&self, pid: Pid, event_time: EventTime, spreadid: u32, seq: u64) -> key::Key {
         let partition = self.partitions.get(&pid).copied().unwrap_or_default();
         let spreadid = attribution::event::SpreadId(spreadid);
@@ -118,18 +136,7 @@ impl Facts for Embedded {
     type Error = StoreError;
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes: Vec<Option<Home>> = Vec::with_capacity(keys.len());
-        let mut missing: Vec<(usize, FactKey)> = Vec::new();
-        for (place, fact) in keys.iter().enumerate() {
-            let known = self.pending.get(fact.family, &key::home(fact));
-            if known.is_none() {
-                missing.push((place, *fact));
-            }
-            homes.push(
-                known.map(|value| codec::home::decode(fact.family, fact.pid, value)).transpose()?,
-            );
-        }
-        self.tables.homes(&missing, &mut homes)?;
+        let mut homes = self.kept_homes(keys)?;
         for (fact, home) in keys.iter().zip(&mut homes) {
             home.take_if(|home| self.limits.expiry.has_expired(fact.pid, home));
         }
@@ -148,6 +155,15 @@ impl Facts for Embedded {
 impl Ledger for Embedded {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.tables.positions()
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        let homes = self.kept_homes(keys)?.into_iter();
+        Ok(keys
+            .iter()
+            .zip(homes)
+            .map(|(key, home)| self.limits.expiry.known(key.pid, home))
+            .collect())
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

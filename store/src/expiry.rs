@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use attribution::event::{EventTime, Family, Pid};
 use attribution::expiry::Needed;
-use attribution::ledger::Home;
+use attribution::ledger::{Home, Known};
 use attribution::policy::Policy;
 use foldhash::fast::FixedState;
 
@@ -29,6 +29,8 @@ impl ConsumedUntil {
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
     apps: Arc<HashMap<Pid, Needed, FixedState>>,
+    /// How long rows are kept; `None`: for ever.
+    retention_ms: Option<u64>,
     until: ConsumedUntil,
 }
 
@@ -40,7 +42,8 @@ impl Expiry {
             let late_ms = app.correction_horizon_ms.or(retention_ms)?;
             Some((app.pid, Needed::new(policy, app, late_ms)))
         });
-        Self { apps: Arc::new(needed.collect()), until: ConsumedUntil::default() }
+        let apps = Arc::new(needed.collect());
+        Self { apps, retention_ms, until: ConsumedUntil::default() }
     }
 
     pub fn until(&self) -> &ConsumedUntil {
@@ -55,12 +58,41 @@ impl Expiry {
         }
     }
 
-    pub fn has_expired(&self, pid: Pid, home: &Home) -> bool {
-        let (family, lookback_ms) = match home {
-            Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
-            Home::Activation(_) => (Family::Activation, None),
-            Home::Effect(_) => (Family::Effect, None),
+    /// The time before which homes of a family are gone. Those of activations and effects last as
+    /// long as rows do, however little depends on them: an id that returns is not a second event.
+    pub fn oldest_home(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
+        let oldest = self.oldest(pid, family, lookback_ms);
+        if family == Family::Touch {
+            return oldest;
+        }
+        let row = match (self.until.get(), self.retention_ms) {
+            (Some(until), Some(retention_ms)) => until.minus(retention_ms),
+            _ => EventTime::default(),
         };
+        oldest.min(row)
+    }
+
+    pub fn has_expired(&self, pid: Pid, home: &Home) -> bool {
+        let (family, lookback_ms) = kind(home);
         home.time() < self.oldest(pid, family, lookback_ms)
+    }
+
+    /// What is known by the identity of a home.
+    pub fn known(&self, pid: Pid, home: Option<Home>) -> Known {
+        let Some(home) = home else { return Known::Nothing };
+        if !self.has_expired(pid, &home) {
+            return Known::Home(home);
+        }
+        let (family, lookback_ms) = kind(&home);
+        let is_gone = home.time() < self.oldest_home(pid, family, lookback_ms);
+        if is_gone { Known::Nothing } else { Known::Row }
+    }
+}
+
+fn kind(home: &Home) -> (Family, Option<u64>) {
+    match home {
+        Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
+        Home::Activation(_) => (Family::Activation, None),
+        Home::Effect(_) => (Family::Effect, None),
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use attribution::event::{EventTime, Family, Pid};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
 };
 use attribution::matching::MatchKey;
 use attribution::policy::Policy;
@@ -69,13 +70,10 @@ impl Facts for Memory {
     type Error = StoreError;
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let home = |key: &FactKey| {
-            let value = self.homes.get(key).and_then(|place| self.values.get(*place));
-            value.map(|value| codec::home::decode(key.family, key.pid, value)).transpose()
-        };
         let mut homes = Vec::with_capacity(keys.len());
         for key in keys {
-            homes.push(home(key)?.filter(|home| !self.expiry.has_expired(key.pid, home)));
+            let home = self.kept_home(key)?;
+            homes.push(home.filter(|home| !self.expiry.has_expired(key.pid, home)));
         }
         Ok(homes)
     }
@@ -95,6 +93,10 @@ impl Ledger for Memory {
             Position { topic: topic.clone(), partition: *partition, next_offset: *next_offset }
         };
         Ok(self.positions.iter().map(position).collect())
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        keys.iter().map(|key| Ok(self.expiry.known(key.pid, self.kept_home(key)?))).collect()
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
@@ -142,6 +144,12 @@ impl Ledger for Memory {
 }
 
 impl Memory {
+    /// Whether or not it has expired.
+    fn kept_home(&self, key: &FactKey) -> Result<Option<Home>, StoreError> {
+        let value = self.homes.get(key).and_then(|place| self.values.get(*place));
+        value.map(|value| codec::home::decode(key.family, key.pid, value)).transpose()
+    }
+
     fn put_home(&mut self, key: FactKey, home: &Home) {
         self.value.clear();
         codec::home::encode(home, &mut self.value);

@@ -13,7 +13,7 @@ use crate::classify::Walks;
 use crate::event::Fact;
 use crate::ids::DeviceIds;
 use crate::ledger::{
-    ActivationHome, Causes, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger,
+    ActivationHome, Causes, EffectHome, FactKey, FactWrite, Home, IndexEntry, Known, Ledger,
 };
 use crate::matching::{self, MatchKey};
 use crate::policy::{AppPolicy, Policy};
@@ -35,17 +35,22 @@ impl<L: Ledger> Desk<'_, L> {
         let mut waiting = self.least(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
-            let homes = self.ledger().homes(&keys)?;
-            let known: Vec<bool> = homes.iter().map(Option::is_some).collect();
+            let known = self.ledger().known(&keys)?;
+            let is_known: Vec<bool> = known.iter().map(|known| *known != Known::Nothing).collect();
             let mut writes = Vec::with_capacity(keys.len());
-            for ((key, fact), home) in waiting.into_iter().zip(homes) {
+            for ((key, fact), known) in waiting.into_iter().zip(known) {
                 let Some(app) = self.app(&key) else { continue };
+                let home = match known {
+                    Known::Nothing => None,
+                    Known::Home(home) => Some(home),
+                    Known::Row => continue,
+                };
                 writes.extend(self.settle(key, fact, home, app, &mut settled));
             }
             let lost = self.ledger().record(writes)?;
             let lost_keys: HashSet<FactKey, FixedState> =
                 lost.iter().map(|write| write.key).collect();
-            for (key, is_known) in keys.into_iter().zip(known) {
+            for (key, is_known) in keys.into_iter().zip(is_known) {
                 if lost_keys.is_empty() || !lost_keys.contains(&key) {
                     count(key, is_known, report);
                 }

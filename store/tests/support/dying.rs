@@ -3,7 +3,8 @@
 use adtrail_store::StoreError;
 use attribution::event::EventTime;
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
 };
 
 /// A ledger that comes back; others may use it too if it is `SHARED`.
@@ -34,6 +35,10 @@ impl<L: Ledger<Error = StoreError>, const SHARED: bool> Ledger for Dying<'_, L, 
 
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.ledger.positions()
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        self.ledger.known(keys)
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

@@ -10,7 +10,8 @@ use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::event::{EventTime, Fact, Family};
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Ledger, Position, Progress, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
 };
 use attribution::policy::Policy;
 use attribution::worker::{Admitted, Batch, Report, Worker};
@@ -167,6 +168,12 @@ impl Ledger for Seat<'_> {
 
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.step(|state| state.memory.positions())
+    }
+
+    /// Nothing expires here.
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        let homes = self.homes(keys)?.into_iter();
+        Ok(homes.map(|home| home.map_or(Known::Nothing, Known::Home)).collect())
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
