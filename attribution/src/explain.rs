@@ -117,15 +117,15 @@ pub enum Because {
     NoMatch,
 }
 
-/// Says of each touch what became of it, best first. Left out are clicks that may be one too many,
-/// because not all that count against them were read: they could not have changed the decision.
+/// Says of each touch what became of it. Left out are clicks that may be one too many, because not
+/// all that count against them were read: they could not have changed the decision.
 pub fn consider(
     subject: &Subject<'_>,
     decision: &Decision,
     evidence: &Evidence<'_>,
 ) -> Vec<Considered> {
     let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
-    let mut considered: Vec<Considered> = evidence
+    evidence
         .touches
         .iter()
         .map(|(touch, ids)| Considered {
@@ -134,7 +134,11 @@ pub fn consider(
             found: found(subject, touch, ids),
         })
         .filter(|one| one.verdict != Verdict::Accepted || evidence.has_counted(subject, &one.touch))
-        .collect();
+        .collect()
+}
+
+/// The best first, with the contributors among those that were accepted, which must all be there.
+pub fn ranked(mut considered: Vec<Considered>) -> Vec<Considered> {
     considered.sort_by_cached_key(|one| Reverse((one.touch.time, one.touch.id.clone())));
     let accepted = considered.iter_mut().filter(|one| one.verdict == Verdict::Accepted);
     accepted.take(CONTRIBUTORS_MAX).for_each(|one| one.verdict = Verdict::Contributor);
@@ -142,7 +146,7 @@ pub fn consider(
     considered
 }
 
-/// The strongest of those that were accepted and did not win, as [`consider`] orders them.
+/// The strongest of those that were accepted and did not win, as [`ranked`] orders them.
 pub fn runner_up(considered: &[Considered]) -> Option<usize> {
     let lost = |one: &Considered| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
     let accepted = considered.iter().enumerate().filter(|(_, one)| lost(one));

@@ -42,16 +42,22 @@ impl<L: Ledger> Desk<'_, L> {
 
     fn decide_together(
         &mut self,
-        mut open: Vec<Case>,
+        cases: Vec<Case>,
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> Result<(), L::Error> {
-        self.start_reading(&mut open)?;
+        let [mut open, crowded] = self.start_reading(cases)?;
         for _ in 0..PAGES_TOGETHER {
             self.read_touches(&mut open)?;
             open.retain(|case| !self.decide_if_settled(case, changed));
         }
         for case in open {
             self.forget_touches();
+            self.take_up(&case)?;
+            self.decide_alone(case, changed)?;
+        }
+        for mut case in crowded {
+            self.forget_touches();
+            self.start_reading_alone(&mut case)?;
             self.decide_alone(case, changed)?;
         }
         Ok(())
@@ -60,18 +66,15 @@ impl<L: Ledger> Desk<'_, L> {
     /// Reads a long history page by page and keeps of it what is needed.
     fn decide_alone(
         &mut self,
-        case: Case,
+        mut case: Case,
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> Result<(), L::Error> {
-        self.take_up(&case)?;
-        let mut case = [case];
         loop {
-            self.read_touches(&mut case)?;
-            let [case] = &mut case;
-            if self.decide_if_settled(case, changed) {
+            self.read_newest(&mut case)?;
+            if self.decide_if_settled(&case, changed) {
                 return Ok(());
             }
-            self.prune(case);
+            self.prune(&mut case);
         }
     }
 

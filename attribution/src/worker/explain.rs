@@ -10,17 +10,16 @@ use crate::attribute::{self, Decision};
 use crate::classify::{Class, Member, Walk};
 use crate::event::{Family, Pid};
 use crate::expiry;
-use crate::explain::{self, CameIn, Explanation, consider};
-use crate::ids::DeviceIds;
+use crate::explain::{self, CameIn, Considered, Explanation, Verdict, consider};
 use crate::ledger::{Cause, Causes, FactKey, Facts, Home, Scan};
 use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
 use crate::policy::{DAY_MS, HOUR_MS, Policy};
 
 /// Touches of one key and class that are looked at besides those of the decision.
 const AROUND: usize = 8;
-/// So many are read, and more only if the decision needs them, or whoever came second.
+/// So many are read to be told of.
 const READ_MAX: usize = 1_000;
-/// For whoever came second, no more are read than these.
+/// For whoever came second, no more are read than these, but for those that the decision needs.
 const SECOND_MAX: usize = 20_000;
 /// Of one key and class, so many are counted.
 const COUNTED_MAX: usize = 1_000;
@@ -45,36 +44,17 @@ pub fn explain<L: Facts>(
     let changed_by = desk.came_in(&home.changed_by)?;
     let before = desk.walk_before(key)?;
     let is_class_repeatable = Walk::step(before.as_ref(), app, Member::of(&home.fact)).1 == class;
-    let Some(case) = desk.case(key, class, false) else { return Ok(None) };
     let expired_before =
         expiry::expired_before(policy, app, home.fact.time, desk.ledger().consumed_until());
-    let without_touches =
-        desk.subject(&case).and_then(|subject| attribute::without_touches(&subject, &case.class));
-    let mut cases = [case];
-    desk.start_reading(&mut cases)?;
-    // At least once: a click that the activation names needs no search.
-    desk.read_touches(&mut cases)?;
-    while cases.iter().any(|case| desk.is_to_read_on(case, &decision)) {
-        desk.read_touches(&mut cases)?;
-    }
-    let [case] = &mut cases;
-    let is_second_unread = !desk.has_second(case, &decision);
-    let anew = desk.decision(case).filter(|anew| *anew != decision);
+    let Some(case) = desk.case(key, class.clone(), false) else { return Ok(None) };
+    let Grounds { anew, is_second_unread, considered: grounds } = desk.grounds(case, &decision)?;
     let is_repeatable = anew.is_none();
     // Without all touches it would be another one anyway.
     let anew = anew.filter(|_| expired_before.is_none());
-    let mut around = Around::default();
-    if without_touches.is_some() {
-        case.touches.clear();
-    } else {
-        around = desk.look_around(case, app.probabilistic)?;
-    }
-    let case = &*case;
-    let evidence = desk.evidence(case);
-    let Some(subject) = desk.subject(case) else { return Ok(None) };
-    let mut considered = consider(&subject, &decision, &evidence);
-    let uncounted = evidence.touches.len() - considered.len();
-    let unlisted = around.others.len() + uncounted + explain::cut(&mut considered);
+    let Some(case) = desk.case(key, class, false) else { return Ok(None) };
+    let Seen { considered: seen, mut unlisted, has_more } = desk.see(case, &decision, &grounds)?;
+    let mut considered = explain::ranked(grounds.into_iter().chain(seen).collect());
+    unlisted += explain::cut(&mut considered);
     Ok(Some(Explanation {
         activation: home.fact,
         decision,
@@ -88,10 +68,26 @@ pub fn explain<L: Facts>(
         before,
         considered,
         unlisted,
-        has_more: around.has_more || !case.is_read(),
+        has_more,
         is_second_unread,
         expired_before,
     }))
+}
+
+/// What the decision rests on.
+struct Grounds {
+    /// Where it would be another one now.
+    anew: Option<Decision>,
+    is_second_unread: bool,
+    /// The accepted touches that are the strongest, and the newest; all that can be contributors.
+    considered: Vec<Considered>,
+}
+
+/// What is found around the decision, bounded.
+struct Seen {
+    considered: Vec<Considered>,
+    unlisted: usize,
+    has_more: bool,
 }
 
 /// Touches with the activation's keys that are not looked at.
@@ -103,15 +99,74 @@ struct Around {
 }
 
 impl<L: Facts> Desk<'_, L> {
-    /// Further than the decision needs: who came second may be older than the contributors.
-    fn is_to_read_on(&self, case: &Case, decision: &Decision) -> bool {
-        let read = case.touches.len();
-        let is_enough = || {
-            read >= READ_MAX
-                && self.decision(case).is_some()
-                && (read >= SECOND_MAX || self.has_second(case, decision))
-        };
-        !case.is_read() && !is_enough()
+    /// Reads as a decision does, with no more room, and on until it is known who came second: he
+    /// may be older than the contributors.
+    fn grounds(&mut self, mut case: Case, decision: &Decision) -> Result<Grounds, L::Error> {
+        self.start_reading_alone(&mut case)?;
+        let mut read = 0;
+        loop {
+            let before = case.touches.len();
+            self.read_newest(&mut case)?;
+            read += case.touches.len() - before;
+            let is_enough = || read >= SECOND_MAX || self.has_second(&case, decision);
+            if case.is_read() || (self.decision(&case).is_some() && is_enough()) {
+                break;
+            }
+            self.prune(&mut case);
+        }
+        let anew = self.decision(&case).filter(|anew| anew != decision);
+        let is_second_unread = !self.has_second(&case, decision);
+        // With other settings it may be none of those that were kept.
+        if let Some(winner) = &decision.credit.touch {
+            let key = matching::fact_key(Family::Touch, case.key.pid, &winner.click_id);
+            self.load([key])?;
+            self.note(&mut case, key);
+        }
+        let mut considered = self.considered(&case, decision);
+        let is_open = !self.is_decided_without_touches(&case);
+        considered.retain(|one| is_open && matches!(one.verdict, Verdict::Won | Verdict::Accepted));
+        Ok(Grounds { anew, is_second_unread, considered })
+    }
+
+    /// Reads what is nearest, whether it could be credited or not.
+    fn see(
+        &mut self,
+        mut case: Case,
+        decision: &Decision,
+        grounds: &[Considered],
+    ) -> Result<Seen, L::Error> {
+        if self.is_decided_without_touches(&case) {
+            return Ok(Seen { considered: Vec::new(), unlisted: 0, has_more: false });
+        }
+        self.start_reading_alone(&mut case)?;
+        loop {
+            self.read_touches(std::slice::from_mut(&mut case))?;
+            if case.is_read() || case.touches.len() >= READ_MAX {
+                break;
+            }
+        }
+        let mut around = self.look_around(&mut case)?;
+        let mut considered = self.considered(&case, decision);
+        let pid = case.key.pid;
+        let of = |one: &Considered| matching::fact_key(Family::Touch, pid, &one.touch.id);
+        let mut listed: BTreeSet<FactKey> = grounds.iter().map(of).collect();
+        considered.retain(|one| listed.insert(of(one)));
+        around.others.extend(case.touches.keys());
+        Ok(Seen {
+            unlisted: around.others.difference(&listed).count(),
+            has_more: around.has_more || !case.is_read(),
+            considered,
+        })
+    }
+
+    fn considered(&self, case: &Case, decision: &Decision) -> Vec<Considered> {
+        let Some(subject) = self.subject(case) else { return Vec::new() };
+        consider(&subject, decision, &self.evidence(case))
+    }
+
+    fn is_decided_without_touches(&self, case: &Case) -> bool {
+        self.subject(case)
+            .is_some_and(|subject| attribute::without_touches(&subject, &case.class).is_some())
     }
 
     /// Whether whoever came second is among those that were read.
@@ -139,10 +194,11 @@ impl<L: Facts> Desk<'_, L> {
 
     /// Adds touches that could be no candidates: too late, too old, of another device, or of user
     /// acquisition before a reinstall.
-    fn look_around(&mut self, case: &mut Case, probabilistic: bool) -> Result<Around, L::Error> {
+    fn look_around(&mut self, case: &mut Case) -> Result<Around, L::Error> {
         let mut around = Around::default();
         let Some(activation) = self.activation(&case.key) else { return Ok(around) };
         let (pid, time) = (activation.pid, activation.time);
+        let probabilistic = self.app(&case.key).is_some_and(|app| app.probabilistic);
         // Apart, so that those after it do not hide those just before it.
         let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
         let places: Vec<MatchKey> = if probabilistic {
@@ -178,8 +234,8 @@ impl<L: Facts> Desk<'_, L> {
         let near = || pages.iter().flat_map(|page| page.iter().take(AROUND));
         self.load(near().map(|entry| entry.fact))?;
         for entry in near() {
-            if let Some(Home::Touch(touch)) = self.at(entry) {
-                case.touches.entry(entry.fact).or_insert_with(|| DeviceIds::new(&touch.ids));
+            if self.at(entry).is_some() {
+                self.note(case, entry.fact);
             }
         }
         around.has_more = pages.iter().any(|page| page.len() >= COUNTED_MAX);

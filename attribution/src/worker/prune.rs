@@ -45,9 +45,10 @@ impl<L: Facts> Desk<'_, L> {
                 needed.insert(key);
             }
         }
+        // With the one that an explanation tells the winner has beaten.
+        accepted.sort_unstable_by_key(|(_, one)| Reverse(strength(one)));
+        needed.extend(accepted.iter().take(2).map(|(key, _)| *key));
         accepted.sort_unstable_by_key(|(_, one)| Reverse((one.touch.time, &one.touch.id)));
-        let strongest = accepted.iter().max_by_key(|(_, one)| strength(one));
-        needed.extend(strongest.map(|(key, _)| *key));
         needed.extend(accepted.iter().take(CONTRIBUTORS_MAX + 1).map(|(key, _)| *key));
         pending.values_mut().for_each(|times| times.sort_unstable());
         let unread = case.newest_unread();

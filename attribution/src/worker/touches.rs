@@ -1,10 +1,11 @@
 //! Reads the touches that activations can be credited with: newest first, page by page, for many
 //! activations at once, until each decision is settled.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Desk;
-use super::desk::scan;
+use super::desk::{PAGE, scan};
 use crate::attribute::{self, Decision, Evidence};
 use crate::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
 use crate::classify::Class;
@@ -19,6 +20,12 @@ use crate::row::InstallType;
 const PAGE_GROWTH: usize = 4;
 /// Entries of the longest page; more would only take room.
 const PAGE_MAX: usize = 4_096;
+/// Of searches that are open, one in so many is read on at a time, where the newest come first.
+const OPEN_READ: usize = 8;
+/// Sets of kinds of ids at the places of an activation that is read together with others.
+const PLACED_MAX: usize = 32;
+/// Touches at its places that are read first, of all sets together; at least one of each.
+const PLACED_FIRST: usize = 256;
 
 /// An activation that is being decided.
 pub struct Case {
@@ -35,6 +42,13 @@ impl Case {
     /// Up to when there may be touches that no search has read.
     pub fn newest_unread(&self) -> Option<EventTime> {
         self.searches.iter().filter_map(Search::unread).max()
+    }
+
+    /// Where all searches are at their end, they go on to count what is older.
+    fn deepen(&mut self) {
+        if self.searches.iter().all(|search| search.is_read) {
+            self.searches.iter_mut().for_each(Search::deepen);
+        }
     }
 
     /// Whether there is nothing more to read, not even to count.
@@ -65,6 +79,11 @@ impl Search {
         self.scan.after.map(|last| last.time)
     }
 
+    /// Up to when it was read, as far as it was.
+    fn reached(&self) -> EventTime {
+        self.after().unwrap_or(EventTime::MAX)
+    }
+
     fn deepen(&mut self) {
         if let Some(oldest) = self.deeper.take() {
             self.scan.oldest = oldest;
@@ -86,15 +105,34 @@ impl<L: Facts> Desk<'_, L> {
         Some(Case { key, class, has_new_walks, ids, searches, touches: BTreeMap::new() })
     }
 
-    /// Before the first page is read.
-    pub fn start_reading(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
-        self.add_place_searches(cases)?;
-        let named: Vec<_> = cases.iter().filter_map(|case| self.named_click(case)).collect();
+    /// Before the first page is read of cases together. Gives back those whose places are so
+    /// crowded that each has to be read alone.
+    pub fn start_reading(&mut self, mut cases: Vec<Case>) -> Result<[Vec<Case>; 2], L::Error> {
+        let crowded = self.add_place_searches(&mut cases, PLACED_MAX)?;
+        let mut together = Vec::with_capacity(cases.len());
+        let mut alone = Vec::with_capacity(crowded.len());
+        for (number, case) in cases.into_iter().enumerate() {
+            if crowded.contains(&number) { &mut alone } else { &mut together }.push(case);
+        }
+        let named: Vec<_> = together.iter().filter_map(|case| self.named_click(case)).collect();
+        self.load(named)?;
+        Ok([together, alone])
+    }
+
+    /// Before the first page is read of one case.
+    pub fn start_reading_alone(&mut self, case: &mut Case) -> Result<(), L::Error> {
+        self.add_place_searches(std::slice::from_mut(case), usize::MAX)?;
+        let named = self.named_click(case);
         self.load(named)
     }
 
-    /// Has each case search its places for the touches that are marked there and can match.
-    fn add_place_searches(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
+    /// Has each case search its places for the touches that are marked there and can match, unless
+    /// there are more than so many sets of them: the places of these cases are returned.
+    fn add_place_searches(
+        &mut self,
+        cases: &mut [Case],
+        placed_max: usize,
+    ) -> Result<BTreeSet<usize>, L::Error> {
         let mut scans = Vec::new();
         let mut places = Vec::new();
         for (number, case) in cases.iter().enumerate() {
@@ -104,36 +142,66 @@ impl<L: Facts> Desk<'_, L> {
             }
             for (place, scan) in mark_scans(&subject) {
                 scans.push(scan);
-                places.push((number, place));
+                places.push((number, place, case.ids.forms()));
             }
         }
-        let mut found: BTreeSet<(usize, MatchKey, PlacedClass)> = BTreeSet::new();
+        let mut found: BTreeMap<usize, BTreeSet<(MatchKey, PlacedClass)>> = BTreeMap::new();
+        let mut crowded = BTreeSet::new();
         self.scan_all(&scans, |scan, entry| {
-            let Some((number, place)) = places.get(scan) else { return };
-            found.insert((*number, *place, PlacedClass::of_mark(&entry)));
+            let Some((number, place, forms)) = places.get(scan) else { return };
+            let marked = PlacedClass::of_mark(&entry);
+            if marked.forms.meet(*forms) || crowded.contains(number) {
+                return;
+            }
+            let of_case = found.entry(*number).or_default();
+            of_case.insert((*place, marked));
+            if of_case.len() > placed_max {
+                found.remove(number);
+                crowded.insert(*number);
+            }
         })?;
-        for (number, place, marked) in found {
+        for (number, placed) in found {
             let Some(case) = cases.get(number) else { continue };
             let Some(subject) = self.subject(case) else { continue };
-            let search = place_search(&subject, &case.class, place, marked);
-            cases[number].searches.extend(search);
+            let placed = placed.into_iter();
+            let mut searches: Vec<_> = placed
+                .filter_map(|(place, marked)| place_search(&subject, &case.class, place, marked))
+                .collect();
+            let limit = PLACED_FIRST / searches.len().max(1);
+            searches.iter_mut().for_each(|search| search.scan.limit = limit.clamp(1, PAGE));
+            cases[number].searches.extend(searches);
         }
-        Ok(())
+        Ok(crowded)
     }
 
     /// Reads the next page of every search that is not at its end; of a case whose searches all
     /// are, and that is still open, what lies deeper.
     pub fn read_touches(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
-        for case in cases.iter_mut() {
-            if case.searches.iter().all(|search| search.is_read) {
-                case.searches.iter_mut().for_each(Search::deepen);
-            }
+        cases.iter_mut().for_each(Case::deepen);
+        let searches = cases.iter_mut().flat_map(|case| &mut case.searches);
+        self.read_pages(searches.filter(|search| !search.is_read).collect())?;
+        cases.iter_mut().for_each(|case| self.note_touches(case));
+        Ok(())
+    }
+
+    /// Reads on where the newest may be of what was not read. So the searches of a case stay about
+    /// as far as each other, however many touches each has of a time, and clicks that count need
+    /// not be kept until a search that is far behind has come as far.
+    pub fn read_newest(&mut self, case: &mut Case) -> Result<(), L::Error> {
+        case.deepen();
+        let mut open: Vec<_> = case.searches.iter_mut().filter(|search| !search.is_read).collect();
+        let mut reached: Vec<_> = open.iter().map(|search| Reverse(search.reached())).collect();
+        if !reached.is_empty() {
+            let last = reached.len().div_ceil(OPEN_READ) - 1;
+            let (_, Reverse(least), _) = reached.select_nth_unstable(last);
+            open.retain(|search| search.reached() >= *least);
         }
-        let mut open: Vec<&mut Search> = cases
-            .iter_mut()
-            .flat_map(|case| &mut case.searches)
-            .filter(|search| !search.is_read)
-            .collect();
+        self.read_pages(open)?;
+        self.note_touches(case);
+        Ok(())
+    }
+
+    fn read_pages(&mut self, mut open: Vec<&mut Search>) -> Result<(), L::Error> {
         let scans: Vec<Scan> = open.iter().map(|search| search.scan).collect();
         let pages = self.ledger().scan(&scans)?;
         let mut facts = Vec::new();
@@ -144,9 +212,7 @@ impl<L: Facts> Desk<'_, L> {
             facts.extend(page.iter().map(|entry| entry.fact));
             search.found = page;
         }
-        self.load(facts)?;
-        cases.iter_mut().for_each(|case| self.note_touches(case));
-        Ok(())
+        self.load(facts)
     }
 
     /// Loads anew what was forgotten since the case was looked at.
@@ -161,9 +227,14 @@ impl<L: Facts> Desk<'_, L> {
         let found: Vec<_> =
             found.filter(|entry| self.at(entry).is_some()).map(|entry| entry.fact).collect();
         for key in found.into_iter().chain(self.named_click(case)) {
-            if let Some(Home::Touch(touch)) = self.home(&key) {
-                case.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
-            }
+            self.note(case, key);
+        }
+    }
+
+    /// Takes a touch that was loaded into the case.
+    pub fn note(&self, case: &mut Case, key: FactKey) {
+        if let Some(Home::Touch(touch)) = self.home(&key) {
+            case.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
         }
     }
 

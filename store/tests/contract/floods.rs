@@ -89,3 +89,29 @@ fn an_old_winner_stands_while_a_flood_of_rejected_clicks_is_read() {
                     + 1 (impression by imei) + 2 (impression by imei)";
     check(blocked, facts, expected);
 }
+
+/// With every set of seven kinds of ids there is: none of them contradicts an activation that has
+/// none, and all are looked for.
+#[test]
+fn at_a_crowded_place_the_newest_touch_of_any_kinds_wins() {
+    const KINDS: [&str; 7] = ["oaid", "gaid", "idfa", "idfv", "caid", "imei", "android_id"];
+    let place = |draft: Draft| draft.ip("203.0.113.9").ua("u");
+    let touch = |set: i64| {
+        let seen = place(click(&format!("c{set:03}"), a_and(-HOUR - (set * 37 % 128) * SECOND)));
+        let kinds = KINDS.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+        kinds.fold(seen.anyone(), |seen, (_, kind)| seen.and(kind, &format!("{kind}-{set}")))
+    };
+    let facts: Vec<Draft> = (0..128).map(touch).collect();
+    let before = facts.iter().rev().cloned().map(|draft| vec![draft]).collect::<Vec<_>>();
+    let a = place(activation("a", A).anyone());
+    let policy = rules_with(|app| app.probabilistic = true);
+    let expected = "a: install attributed c000 (click by ip_ua) + 45 (click by ip_ua) \
+                    + 90 (click by ip_ua) + 7 (click by ip_ua)";
+    let together = vec![identified(facts.into_iter().chain([a.clone()]))];
+    let one_by_one = [vec![a]].into_iter().chain(before).map(identified).collect();
+    for batches in [together, one_by_one] {
+        let worker = fed(Memory::default(), &policy, batches);
+        let rows = worker.ledger().shown();
+        assert_eq!(rows.iter().map(|row| &*row.short).collect::<Vec<_>>(), [expected]);
+    }
+}
