@@ -1,8 +1,39 @@
-//! The columns of the native CSV.
+//! The columns of the native CSV, and those that an app's own props are.
+
+use std::borrow::Cow;
 
 use store::codec::row::TextCell;
 
 use crate::nearest::nearest;
+
+/// Before the name of a prop.
+pub const PROPS: &str = "props.";
+
+/// What an export can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    Column(Column),
+    /// A member of the event's props, whatever its name.
+    Prop(Box<str>),
+}
+
+impl Field {
+    pub fn name(&self) -> Cow<'_, str> {
+        match self {
+            Self::Column(column) => column.name().into(),
+            Self::Prop(name) => format!("{PROPS}{name}").into(),
+        }
+    }
+
+    /// # Errors
+    /// The nearest name of a column, where there is none of this one.
+    pub fn parse(name: &str) -> Result<Self, &'static str> {
+        match name.strip_prefix(PROPS) {
+            Some(prop) if !prop.is_empty() => Ok(Self::Prop(prop.into())),
+            _ => Column::parse(name).map(Self::Column),
+        }
+    }
+}
 
 /// One column: where its cells come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,8 +171,18 @@ mod tests {
     #[test]
     fn every_column_is_found_by_its_name() {
         for column in Column::all() {
-            assert_eq!(Column::parse(column.name()), Ok(column));
+            assert_eq!(Field::parse(column.name()), Ok(Field::Column(column)));
         }
+    }
+
+    #[test]
+    fn a_prop_has_any_name() {
+        for name in ["level", "a.b", "Größe", " ", "props.x"] {
+            let field = Field::parse(&format!("props.{name}")).unwrap();
+            assert_eq!(field, Field::Prop(name.into()));
+            assert_eq!(field.name(), format!("props.{name}"));
+        }
+        assert_eq!(Field::parse("props."), Err("props"));
     }
 
     #[test]

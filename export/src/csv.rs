@@ -7,14 +7,15 @@ use attribution::row::{Contributor, touch_kind_name};
 use store::codec::row::{RowView, TextCell};
 use store::key::RowKey;
 
-use crate::column::{Column, ContributorPart};
+use crate::column::{Column, ContributorPart, Field};
+use crate::prop::prop;
 use crate::query::ExportQuery;
 use crate::zone::{TimeWriter, Zone};
 
 /// Writes the rows of any app of the policy; names of campaigns and channels are its present ones.
 #[derive(Debug)]
 pub struct CsvWriter<'a> {
-    columns: &'a [Column],
+    fields: &'a [Field],
     times: TimeWriter,
     policy: &'a Policy,
 }
@@ -24,21 +25,21 @@ pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 
 impl<'a> CsvWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
-        Self { columns: &query.columns, times: TimeWriter::new(&query.zone), policy }
+        Self { fields: &query.fields, times: TimeWriter::new(&query.zone), policy }
     }
 
     /// For the cells alone, in UTC.
     pub fn of_cells(policy: &'a Policy) -> Self {
-        Self { columns: &[], times: TimeWriter::new(&Zone::utc()), policy }
+        Self { fields: &[], times: TimeWriter::new(&Zone::utc()), policy }
     }
 
     /// Appends the line of names.
     pub fn header(&self, out: &mut Vec<u8>) {
-        for (place, column) in self.columns.iter().enumerate() {
+        for (place, field) in self.fields.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(column.name().as_bytes());
+            write_text(&field.name(), out);
         }
         out.push(b'\n');
     }
@@ -46,11 +47,14 @@ impl<'a> CsvWriter<'a> {
     /// Appends the line of a row.
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        for (place, column) in self.columns.iter().enumerate() {
+        for (place, field) in self.fields.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            self.cell(*column, key, row, out);
+            match field {
+                Field::Column(column) => self.cell(*column, key, row, out),
+                Field::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
+            }
         }
         // One empty cell alone: readers would skip an empty line.
         if out.len() == start {
@@ -292,6 +296,18 @@ mod tests {
             &Row { contributors, ..row(0) },
             "7,toutiao,impression,4294967295,unknown,1970-01-01T00:00:00.001Z,ip_ua,,blocked",
         );
+    }
+
+    #[test]
+    fn props_are_columns_by_their_names() {
+        let pair = |key: &str, value: &str| (Box::from(key), Box::from(value));
+        let props = vec![pair("a\"b", "1"), pair("level", "3, \"hard\"\n"), pair("x", "")];
+        let with = Row { props, ..row(0) };
+        check("props.level,pid,props.x", &with, "\"3, \"\"hard\"\"\n\",1,");
+        check("pid,props.lev,props.Level", &with, "1,,");
+        check("props.level", &row(0), "\"\"");
+        let written = written(&policy("", ""), "props.a\"b,pid", &with);
+        assert_eq!(written, "\"props.a\"\"b\",pid\n1,1\n");
     }
 
     #[test]

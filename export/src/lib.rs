@@ -23,6 +23,7 @@ mod moment;
 mod nearest;
 mod page;
 mod problem;
+mod prop;
 mod query;
 mod routes;
 mod rows;

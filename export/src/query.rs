@@ -6,7 +6,7 @@ use attribution::event::EventTime;
 use attribution::row::EventType;
 
 use crate::ExportError;
-use crate::column::Column;
+use crate::column::{Column, Field};
 use crate::moment::{self, Moment};
 use crate::zone::Zone;
 
@@ -20,7 +20,7 @@ pub struct ExportQuery {
     pub zone: Zone,
     /// `None`: both.
     pub event_type: Option<EventType>,
-    pub columns: Vec<Column>,
+    pub fields: Vec<Field>,
     /// As asked, for the file's name.
     from_text: Box<str>,
     to_text: Box<str>,
@@ -77,7 +77,7 @@ impl ExportQuery {
             to,
             zone,
             event_type: given.event_type.map_or(Ok(None), parse_type)?,
-            columns: parse_columns(&given.fields)?,
+            fields: parse_fields(&given.fields)?,
             from_text: from_text.into(),
             to_text: to_text.into(),
         })
@@ -90,7 +90,7 @@ impl ExportQuery {
             to: EventTime::END,
             zone: Zone::utc(),
             event_type: None,
-            columns: Column::all().collect(),
+            fields: all_columns(),
             from_text: "".into(),
             to_text: "".into(),
         }
@@ -172,18 +172,25 @@ fn parse_type(name: &str) -> Result<Option<EventType>, ExportError> {
 }
 
 /// All columns where none are named.
-fn parse_columns(fields: &[&str]) -> Result<Vec<Column>, ExportError> {
-    let mut columns = Vec::new();
-    for name in fields.iter().flat_map(|names| names.split(',')) {
-        let refused = |problem| bad(FIELDS, problem, name, Column::names().collect());
-        let column = Column::parse(name)
+fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
+    let mut fields = Vec::new();
+    for name in given.iter().flat_map(|names| names.split(',')) {
+        let refused = |problem| {
+            let allowed = Column::names().chain(["props. and the name of a prop"]).collect();
+            bad(FIELDS, problem, name, allowed)
+        };
+        let field = Field::parse(name)
             .map_err(|nearest| refused(format!("unknown column, the nearest is {nearest:?}")))?;
-        if columns.contains(&column) {
+        if fields.contains(&field) {
             return Err(refused("this column is named twice".into()));
         }
-        columns.push(column);
+        fields.push(field);
     }
-    Ok(if fields.is_empty() { Column::all().collect() } else { columns })
+    Ok(if given.is_empty() { all_columns() } else { fields })
+}
+
+fn all_columns() -> Vec<Field> {
+    Column::all().map(Field::Column).collect()
 }
 
 fn bad(
@@ -222,7 +229,7 @@ mod tests {
         assert_eq!(query.from.millis(), 1_773_072_000_000);
         assert_eq!(query.to.since(query.from), Some(86_400_000));
         assert_eq!(query.event_type, None);
-        assert_eq!(query.columns, Column::all().collect::<Vec<_>>());
+        assert_eq!(query.fields, all_columns());
     }
 
     #[test]
@@ -230,7 +237,7 @@ mod tests {
         let query =
             parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
         assert_eq!(query.event_type, Some(EventType::Effect));
-        let names: Vec<_> = query.columns.iter().map(|column| column.name()).collect();
+        let names: Vec<_> = query.fields.iter().map(Field::name).collect();
         assert_eq!(names, ["revenue", "app", "pid"]);
         assert_eq!(parse(&[("type", "all")]).unwrap().event_type, None);
     }
