@@ -237,7 +237,8 @@ fn times_in_every_unit() {
         let micros = Datum::Union(2, Box::new(Datum::TimestampMicros(ms * 1_000)));
         check(union, micros, Ok(json!(ms)));
         check(json!("double"), Datum::Double(5.0), Err(ErrorCode::WrongType));
-        check(json!("bytes"), Datum::Bytes(vec![5]), Err(ErrorCode::WrongType));
+        check(json!("bytes"), Datum::Bytes(vec![5]), Err(ErrorCode::BadValue));
+        check(json!("bytes"), Datum::Bytes(vec![0xff]), Err(ErrorCode::WrongType));
         let local = Datum::LocalTimestampMillis(ms);
         check(long("local-timestamp-millis"), local, Err(ErrorCode::WrongType));
         let date = json!({"type": "int", "logicalType": "date"});
@@ -261,7 +262,8 @@ fn revenue_in_every_type() {
     check(json!("double"), Datum::Double(1e300), Err(ErrorCode::BadValue));
     check(json!("double"), Datum::Double(f64::NAN), Err(ErrorCode::BadValue));
     check(json!("boolean"), Datum::Boolean(true), Err(ErrorCode::WrongType));
-    check(json!("bytes"), Datum::Bytes(b"9.99".into()), Err(ErrorCode::WrongType));
+    check(json!("bytes"), Datum::Bytes(b"9.99".into()), Ok(json!("9.99")));
+    check(json!("bytes"), Datum::Bytes(vec![0xff]), Err(ErrorCode::WrongType));
     let list = json!({"type": "array", "items": "string"});
     check(list, Datum::Array(vec![text("1")]), Err(ErrorCode::WrongType));
     let map = json!({"type": "map", "values": "string"});
@@ -282,7 +284,14 @@ fn other_fields_in_other_types() {
     check("spreadid", json!("int"), Datum::Int(7), Ok(json!(7)));
     check("spreadid", json!("int"), Datum::Int(-7), Err(ErrorCode::BadValue));
     check("spreadid", json!("string"), text("7"), Err(ErrorCode::WrongType));
-    check("app", json!("bytes"), Datum::Bytes(b"app-x".into()), Err(ErrorCode::WrongType));
+    check("app", json!("bytes"), Datum::Bytes(b"app-x".into()), Ok(json!("app-x")));
+    check("site", json!("bytes"), Datum::Bytes(vec![b's', 0xff]), Err(ErrorCode::WrongType));
+    let uuid = json!({"type": "bytes", "logicalType": "uuid"});
+    let (writer, datum) = with_field(0, "site", json!("bytes"), Datum::Bytes(vec![b'u'; 16]));
+    let named =
+        serde_json::from_str::<Json>(&writer.to_string().replace("\"bytes\"", &uuid.to_string()));
+    let error = decoded(&named.expect("JSON"), &datum).expect_err("no text");
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::WrongType, Some("site")));
     check("ip", json!("null"), Datum::Null, Ok(Json::Null));
     let numbers = json!({"type": "map", "values": "long"});
     let levels = Datum::Map([("level".into(), Datum::Long(3))].into());
@@ -344,4 +353,66 @@ fn elements_of_no_bytes_are_bounded() {
         {"name": "many", "type": {"type": "array", "items": "null"}}]});
     let error = decoded(&schema, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]).expect_err("too many");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("many")));
+}
+
+/// 33 records, each of the one before it twice: a datum of no bytes means 2^32 values.
+#[test]
+fn records_within_records_are_bounded() {
+    let record = |name: usize, kind: Json| {
+        json!({"type": "record", "name": format!("r{name}"), "fields": [
+            {"name": "a", "type": kind}, {"name": "b", "type": format!("r{}", name.max(1) - 1)}]})
+    };
+    let first = json!({"type": "record", "name": "r0", "fields": []});
+    let nested = (1..33).fold(first, |inner, name| record(name, inner));
+    for name in ["other", "props"] {
+        let schema = json!({"type": "record", "name": "C", "fields": [
+            {"name": name, "type": nested.clone()}]});
+        let error = decoded(&schema, b"").expect_err("endless");
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some(name)));
+    }
+    // And as an array of records of many fields.
+    let fields: Vec<Json> =
+        (0..20_000).map(|number| json!({"name": format!("f{number}"), "type": "null"})).collect();
+    let wide = json!({"type": "record", "name": "W", "fields": fields});
+    let schema = json!({"type": "record", "name": "C", "fields": [
+        {"name": "many", "type": {"type": "array", "items": wide}}]});
+    let datum = [0x80, 0x80, 0x80, 1, 0];
+    let error = decoded(&schema, &datum).expect_err("endless");
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("many")));
+}
+
+/// A symbol stands in the schema once, and in the event as often as it likes.
+#[test]
+fn texts_of_the_schema_are_bounded() {
+    let long = "x".repeat(900_000);
+    let symbol = json!({"type": "enum", "name": "E", "symbols": [long]});
+    let schema = json!({"type": "record", "name": "C", "fields": [
+        {"name": "props", "type": {"type": "map", "values": symbol}}]});
+    let datum = [&[0x80, 0x80, 1][..], &[0, 0].repeat(8_192), &[0]].concat();
+    let error = decoded(&schema, &datum).expect_err("8 GB");
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("props")));
+}
+
+#[test]
+fn what_a_record_within_an_event_calls_its_fields_is_its_own() {
+    let ids = json!({"type": "record", "name": "P", "fields": [
+        {"name": "system", "type": "string", "aliases": ["os"]}]});
+    let mut plain = ids.clone();
+    plain["fields"][0].as_object_mut().expect("a field").remove("aliases");
+    let record = Datum::Record(vec![("system".into(), text("x"))]);
+    let (plain, datum) = with_field(1, "props", plain, record);
+    let writer =
+        plain.to_string().replace(r#""name":"system""#, r#""aliases":["os"],"name":"system""#);
+    let writer: Json = serde_json::from_str(&writer).expect("JSON");
+    let Ok(Fact::Activation(fact)) = decoded(&writer, &datum) else { panic!("an activation") };
+    assert_eq!(fact.props, [("system".into(), "x".into())]);
+}
+
+#[test]
+fn an_error_of_a_protocol_is_a_record() {
+    let mut schema = schemas()[1].clone();
+    let event = &events()[1];
+    let datum = encoded(&schema, evolve::datum(&schema, event));
+    schema["type"] = json!("error");
+    assert_eq!(decoded(&schema, &datum), from_json(event));
 }

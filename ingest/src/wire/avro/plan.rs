@@ -30,6 +30,8 @@ pub(super) enum Kind {
     Float,
     Double,
     Bytes,
+    /// Bytes that are no text, and what they are.
+    OtherBytes(&'static str),
     String,
     /// A time, so many units a millisecond.
     Timestamp(u64),
@@ -81,6 +83,10 @@ impl Schema {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut json: Json =
             serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        for record in json.as_array_mut().map_or(vec![], |union| union.iter_mut().collect()) {
+            rename_fields(record);
+        }
+        rename_fields(&mut json);
         prepare(&mut json);
         let parsed = apache_avro::Schema::parse(&json)
             .map_err(|error| format!("it is no Avro schema: {error}"))?;
@@ -101,15 +107,18 @@ impl Schema {
     }
 }
 
-/// Takes out what does not matter for reading, and so need not be right; has fields go by our names.
+/// Takes out what does not matter for reading, and so need not be right.
 fn prepare(json: &mut Json) {
     match json {
         Json::Array(list) => list.iter_mut().for_each(prepare),
         Json::Object(members) => {
             members.remove("doc");
             members.remove("order");
+            // Of a protocol; it is written as a record is.
+            if members.get("type").is_some_and(|kind| kind == "error") {
+                members.insert("type".to_owned(), "record".into());
+            }
             if let Some(fields) = members.get_mut("fields").and_then(Json::as_array_mut) {
-                rename(fields);
                 for field in fields.iter_mut().filter_map(Json::as_object_mut) {
                     field.remove("default");
                     field.remove("aliases");
@@ -121,7 +130,9 @@ fn prepare(json: &mut Json) {
     }
 }
 
-fn rename(fields: &mut [Json]) {
+/// Has the fields of an event go by our names; those of a record within it are its own.
+fn rename_fields(record: &mut Json) {
+    let Some(fields) = record.get_mut("fields").and_then(Json::as_array_mut) else { return };
     let name_of = |field: &Json| field["name"].as_str().map(str::to_owned);
     let mut taken: Vec<String> = fields.iter().filter_map(name_of).collect();
     for field in fields {
@@ -167,9 +178,10 @@ impl Plan {
             Avro::Long => Kind::Long,
             Avro::Float => Kind::Float,
             Avro::Double => Kind::Double,
-            Avro::Bytes | Avro::BigDecimal => Kind::Bytes,
+            Avro::Bytes => Kind::Bytes,
+            Avro::BigDecimal => Kind::OtherBytes("a big decimal"),
             Avro::String | Avro::Uuid(UuidSchema::String) => Kind::String,
-            Avro::Uuid(UuidSchema::Bytes) => Kind::Fixed(16),
+            Avro::Uuid(UuidSchema::Bytes) => Kind::OtherBytes("a UUID in bytes"),
             Avro::TimestampMillis => Kind::Timestamp(1),
             Avro::TimestampMicros => Kind::Timestamp(1_000),
             Avro::TimestampNanos => Kind::Timestamp(1_000_000),

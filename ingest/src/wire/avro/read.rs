@@ -15,6 +15,7 @@ const DEPTH_MAX: u8 = 64;
 const DECIMAL_BYTES_MAX: usize = 32;
 
 const NO_BRANCH: Problem = "a union has no such branch";
+const TOO_MUCH: Problem = "it holds more than an event may have bytes";
 const UNION_IN_UNION: Problem = "a union holds a union";
 
 /// A decimal in any of the types that can hold one.
@@ -36,14 +37,15 @@ pub struct Reader<'a, 's> {
     bytes: Bytes<'a>,
     length: usize,
     depth: u8,
-    /// Elements that may still come: those of no bytes would else have no end.
-    elements: u64,
+    /// What may still be done for what is within fields: a value is 1, and a text that stands in
+    /// the schema its length. Few bytes can mean very many values, or very long texts.
+    budget: usize,
 }
 
 impl<'a, 's> Reader<'a, 's> {
     pub fn new(schema: &'s Schema, datum: &'a [u8]) -> Self {
-        let elements = EVENT_BYTES_MAX as u64;
-        Self { schema, bytes: Bytes(datum), length: datum.len(), depth: 0, elements }
+        let budget = EVENT_BYTES_MAX;
+        Self { schema, bytes: Bytes(datum), length: datum.len(), depth: 0, budget }
     }
 
     pub fn is_at_end(&self) -> bool {
@@ -102,11 +104,17 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Decimal { size, .. } => {
                 self.unscaled(*size).map(|_| Value::Other("a decimal"))?
             }
-            Kind::Bytes => self.bytes.blob().map(|_| Value::Other("bytes"))?,
+            // A text by Avro's rules, if it is one.
+            Kind::Bytes => match std::str::from_utf8(self.bytes.blob()?) {
+                Ok(text) => Value::Text(text),
+                Err(_) => Value::Other("bytes that are no UTF-8"),
+            },
+            Kind::OtherBytes(what) => self.bytes.blob().map(|_| Value::Other(what))?,
             Kind::Fixed(size) => self.bytes.take(*size).map(|_| Value::Other("bytes"))?,
             Kind::Enum(symbols) => {
                 let place = self.bytes.count()?;
                 let symbol = symbols.get(place).ok_or("an enum has no such symbol")?;
+                self.spend(symbol.len())?;
                 Value::Resolved(symbol.clone())
             }
             Kind::Array(items) => {
@@ -127,6 +135,7 @@ impl<'a, 's> Reader<'a, 's> {
                 let mut members = Members::default();
                 for field in fields {
                     let value = self.deeper(|reader| reader.field(field))?;
+                    self.spend(field.name.len())?;
                     members.add(&field.name, value);
                 }
                 Value::Object(members.into())
@@ -152,7 +161,10 @@ impl<'a, 's> Reader<'a, 's> {
             }
             _ => {
                 self.bytes = before;
-                Amount::Other(self.value(kind)?)
+                match self.value(kind)? {
+                    Value::Text(text) => Amount::Text(text.into()),
+                    other => Amount::Other(other),
+                }
             }
         })
     }
@@ -166,7 +178,7 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Float => self.bytes.array::<4>().map(drop)?,
             Kind::Double => self.bytes.array::<8>().map(drop)?,
             Kind::Decimal { size, .. } => self.unscaled(*size).map(drop)?,
-            Kind::Bytes => self.bytes.blob().map(drop)?,
+            Kind::Bytes | Kind::OtherBytes(_) => self.bytes.blob().map(drop)?,
             // What nobody reads is text too.
             Kind::String => self.bytes.text().map(drop)?,
             Kind::Fixed(size) => self.bytes.take(*size).map(drop)?,
@@ -220,8 +232,9 @@ impl<'a, 's> Reader<'a, 's> {
             if count == 0 {
                 return Ok(());
             }
-            let rest = self.elements.checked_sub(count);
-            self.elements = rest.ok_or("it has more elements than an event may have bytes")?;
+            if count > self.budget as u64 {
+                return Err(TOO_MUCH);
+            }
             let before = self.bytes.0.len();
             for _ in 0..count {
                 one(self)?;
@@ -232,6 +245,11 @@ impl<'a, 's> Reader<'a, 's> {
         }
     }
 
+    fn spend(&mut self, cost: usize) -> Result<(), Problem> {
+        self.budget = self.budget.checked_sub(cost).ok_or(TOO_MUCH)?;
+        Ok(())
+    }
+
     fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Problem>,
@@ -239,6 +257,7 @@ impl<'a, 's> Reader<'a, 's> {
         if self.depth >= DEPTH_MAX {
             return Err("it is deeper than 64 levels");
         }
+        self.spend(1)?;
         self.depth += 1;
         let outcome = read(self);
         self.depth -= 1;
