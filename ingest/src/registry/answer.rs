@@ -30,13 +30,15 @@ pub enum Failure {
     Bad(String),
     /// The registry does not talk to us: a setting is wrong, here or there.
     Refused(String),
-    /// The registry does not answer, or not as a registry in good health does.
+    /// The registry does not answer as one in good health does, of this schema at least.
     Outage(String),
+    /// Nobody answers.
+    Silence(String),
 }
 
 impl Failure {
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Outage(_))
+        matches!(self, Self::Refused(_) | Self::Outage(_) | Self::Silence(_))
     }
 }
 

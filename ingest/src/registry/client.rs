@@ -66,7 +66,7 @@ impl Client {
         monitor: &Monitor,
     ) -> Result<Schema, Failure> {
         let outcome = self.ask_in_turn(path, bytes_left, monitor).await;
-        monitor.set_answering(!outcome.as_ref().is_err_and(Failure::may_pass));
+        monitor.take(outcome.as_ref().err());
         outcome
     }
 
@@ -78,7 +78,7 @@ impl Client {
         monitor: &Monitor,
     ) -> Result<Schema, Failure> {
         let first = self.first.load(Ordering::Relaxed);
-        let mut worst = Failure::Outage("registry.urls is empty".into());
+        let mut worst = Failure::Silence("registry.urls is empty".into());
         for offset in 0..self.places.len() {
             let index = (first + offset) % self.places.len();
             let place = &self.places[index];
@@ -155,7 +155,7 @@ impl Client {
             Some(Login::Bearer(token)) => request = request.bearer_auth(token.expose()),
             None => {}
         }
-        let no_answer = |error| self.at(url, Failure::Outage(self.describe(error)));
+        let no_answer = |error| self.at(url, Failure::Silence(self.describe(error)));
         let response = request.send().await.map_err(no_answer)?;
         let status = response.status().as_u16();
         Ok((status, read(response, bytes_max).await.map_err(no_answer)?))
@@ -166,6 +166,7 @@ impl Client {
         match failure {
             Failure::Refused(reason) => Failure::Refused(format!("{url}: {reason}")),
             Failure::Outage(reason) => Failure::Outage(format!("{url}: {reason}")),
+            Failure::Silence(reason) => Failure::Silence(format!("{url}: {reason}")),
             // Of the schema, wherever it was asked for.
             other => other,
         }
@@ -207,9 +208,10 @@ impl Place {
 /// another is dead; what is said counts before what is not.
 fn rank(failure: &Failure) -> u8 {
     match failure {
-        Failure::Unknown(_) | Failure::Bad(_) => 2,
-        Failure::Refused(_) => 1,
-        Failure::Outage(_) => 0,
+        Failure::Unknown(_) | Failure::Bad(_) => 3,
+        Failure::Refused(_) => 2,
+        Failure::Outage(_) => 1,
+        Failure::Silence(_) => 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! How the registry is doing, for probes and metrics.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl RegistryOutcome {
             Err(Failure::Unknown(_)) => Self::Unknown,
             Err(Failure::Bad(_)) => Self::Unusable,
             Err(Failure::Refused(_)) => Self::Refused,
-            Err(Failure::Outage(_)) => Self::Failed,
+            Err(Failure::Outage(_) | Failure::Silence(_)) => Self::Failed,
         }
     }
 }
@@ -55,7 +55,8 @@ impl RegistryOutcome {
 /// At one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryHealth {
-    /// Whether something was said about the last schema asked for. True before the first.
+    /// Whether something was said about the last schema asked for, or about another one not long
+    /// before. True before the first.
     pub is_answering: bool,
     /// Schemas that were asked for and are not settled.
     pub waiting: usize,
@@ -74,17 +75,31 @@ impl RegistryHealth {
     }
 }
 
-/// For so long after a failure, kept schemas are used without another try.
+/// For so long after a failure, kept schemas are used without another try; and for so long after an
+/// answer, one schema for which there is none does not mean that there are none.
 const JUST: Duration = Duration::from_secs(10);
 
 /// Written by the registry's thread.
 pub(super) struct Monitor {
-    is_answering: AtomicBool,
-    last_failure: Mutex<Option<Instant>>,
+    last: Mutex<Last>,
     requests: [AtomicU64; RegistryOutcome::ALL.len()],
     counters: [Counter; RegistryOutcome::ALL.len()],
     up: Gauge,
     waiting: Gauge,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Last {
+    answer: Option<Instant>,
+    failure: Option<Instant>,
+    /// That was not about one schema.
+    silence: Option<Instant>,
+}
+
+impl Last {
+    fn is_answering(self) -> bool {
+        self.failure <= self.answer || self.answer.is_some_and(|at| at.elapsed() < JUST)
+    }
 }
 
 impl Monitor {
@@ -103,8 +118,7 @@ impl Monitor {
         up.set(1.0);
         waiting.set(0.0);
         Self {
-            is_answering: AtomicBool::new(true),
-            last_failure: Mutex::new(None),
+            last: Mutex::default(),
             requests: RegistryOutcome::ALL.map(|_| AtomicU64::new(0)),
             counters,
             up,
@@ -117,24 +131,30 @@ impl Monitor {
         self.counters[outcome as usize].increment(1);
     }
 
-    /// Of all URLs together: one that answers is enough.
-    pub fn set_answering(&self, is_answering: bool) {
-        self.is_answering.store(is_answering, Ordering::Relaxed);
-        if !is_answering {
-            *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(Instant::now());
+    /// Takes what all URLs together came to: one that answers is enough.
+    pub fn take(&self, failure: Option<&Failure>) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Some(Instant::now());
+        match failure.filter(|failure| failure.may_pass()) {
+            None => last.answer = now,
+            Some(Failure::Outage(_)) => last.failure = now,
+            Some(_) => (last.failure, last.silence) = (now, now),
         }
-        self.up.set(f64::from(u8::from(is_answering)));
+        self.up.set(f64::from(u8::from(last.is_answering())));
     }
 
     pub fn is_answering(&self) -> bool {
-        self.is_answering.load(Ordering::Relaxed)
+        self.last().is_answering()
     }
 
     /// Whether there is no use in trying right now, where there is something else to go by.
     pub fn has_just_failed(&self) -> bool {
-        let last_failure = *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.is_answering() && last_failure.is_some_and(|at| at.elapsed() < JUST)
+        let last = self.last();
+        !last.is_answering() && last.silence.is_some_and(|at| at.elapsed() < JUST)
+    }
+
+    fn last(&self) -> Last {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn set_waiting(&self, waiting: usize) {

@@ -1,6 +1,7 @@
 //! The registry's own thread: takes keys, settles each by the registry or from disk.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
@@ -48,11 +49,15 @@ impl<T: Send + Sync + 'static> Worker<T> {
             .with_max_delay(RETRY_MAX)
             .without_max_times()
             .with_jitter();
-        let outcome = (|| self.attempt(key))
+        let has_failed = AtomicBool::new(false);
+        let outcome = (|| self.attempt(key, has_failed.load(Ordering::Relaxed)))
             .retry(patience)
             .sleep(tokio::time::sleep)
             .when(Failure::may_pass)
-            .notify(|failure, _| self.tell(failure))
+            .notify(|failure, _| {
+                has_failed.store(true, Ordering::Relaxed);
+                self.tell(failure);
+            })
             .await;
         let unusable = |kind, reason: String| Some(Err(Unusable { kind, reason }));
         let settled = match outcome {
@@ -60,16 +65,16 @@ impl<T: Send + Sync + 'static> Worker<T> {
             Err(Failure::Unknown(reason)) => unusable(UnusableKind::Unknown, reason),
             Err(Failure::Bad(reason)) => unusable(UnusableKind::Bad, reason),
             // Not settled: whoever still wants it asks again.
-            Err(Failure::Refused(_) | Failure::Outage(_)) => None,
+            Err(Failure::Refused(_) | Failure::Outage(_) | Failure::Silence(_)) => None,
         };
         self.shared.settle(key, settled, Instant::now());
     }
 
     /// The registry first, as long as it answers: one that was set up anew gives old ids to other
-    /// schemas. What was kept serves when it does not, from the second attempt on.
-    async fn attempt(&self, key: SchemaKey) -> Result<Arc<T>, Failure> {
+    /// schemas. What was kept serves when it does not, for this one or for any.
+    async fn attempt(&self, key: SchemaKey, has_failed: bool) -> Result<Arc<T>, Failure> {
         let monitor = &self.shared.monitor;
-        if monitor.has_just_failed()
+        if (has_failed || monitor.has_just_failed())
             && let Some(kept) = self.kept(key)
         {
             return Ok(kept);
@@ -107,7 +112,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
                     wrong; records of schemas not known yet are held back"
                 );
             }),
-            Failure::Outage(reason) => self.outages.warn(|| {
+            Failure::Outage(reason) | Failure::Silence(reason) => self.outages.warn(|| {
                 tracing::warn!(
                     reason,
                     "the schema registry does not answer; records of schemas \

@@ -122,6 +122,39 @@ fn the_registry_counts_before_what_was_kept() {
     check_unusable(&bed.start(""), id(7), UnusableKind::Unknown, "");
 }
 
+/// One schema for which there is no answer is no reason to go by old ones for others.
+#[test]
+fn what_was_kept_is_not_used_while_others_alone_have_no_answer() {
+    let server = Server::start(|_| schema("\"string\""));
+    let bed = Bed::of(&[&server]);
+    check_ready(&bed.start(""), id(7), "\"string\"");
+    server.set(|request| match request.path.as_str() {
+        "/schemas/ids/7" => schema("\"int\""),
+        _ => Reply::Status(500, String::new()),
+    });
+    let registry = bed.start("");
+    check_waiting(&registry, id(8));
+    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    check_ready(&registry, id(7), "\"int\"");
+    // And where it is the one itself.
+    server.set(|_| Reply::Status(500, String::new()));
+    check_ready(&bed.start(""), id(7), "\"int\"");
+}
+
+/// An answer for one schema is one, between all that there is none for.
+#[test]
+fn a_registry_that_answers_for_most_is_up() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/schemas/ids/7" => schema("\"string\""),
+        _ => Reply::Status(500, String::new()),
+    });
+    let registry = Bed::of(&[&server]).start("");
+    check_ready(&registry, id(7), "\"string\"");
+    check_waiting(&registry, id(8));
+    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    assert!(registry.health().is_answering);
+}
+
 #[test]
 fn only_good_answers_are_kept() {
     let server = Server::start(|request| match request.path.as_str() {
