@@ -98,7 +98,9 @@ struct Last {
 
 impl Last {
     fn is_answering(self) -> bool {
-        self.failure <= self.answer || self.answer.is_some_and(|at| at.elapsed() < JUST)
+        let is_of_one = self.silence <= self.answer;
+        self.failure <= self.answer
+            || is_of_one && self.answer.is_some_and(|at| at.elapsed() < JUST)
     }
 }
 
