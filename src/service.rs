@@ -98,6 +98,8 @@ fn admin(metrics: Arc<PipelineMetrics>, health: Arc<Health>, recorder: Prometheu
     let ready = move || {
         if health.is_ready() {
             Ok(())
+        } else if health.is_silent() {
+            Err("the thread that reads kafka has said nothing for a minute".to_owned())
         } else if health.is_connected() && health.is_assigned() {
             Err("events wait for a schema, and the schema registry does not answer".to_owned())
         } else if health.is_connected() {

@@ -61,6 +61,37 @@ fn compressed_in_every_way() {
     check_rows(&site, &expected);
 }
 
+/// All that Kafka has counts as unread then, so that whoever watches is woken.
+#[test]
+fn a_dead_letter_that_its_topic_does_not_take_is_seen_to_stop_all() {
+    let kafka = Kafka::shared();
+    let site = site("kept.small-letters");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    kafka.set_topic(&letters, &[("max.message.bytes", "1000")]);
+    let adtrail = site.start();
+    assert!(adtrail.log().contains("max.message.bytes=104857600"), "{}", adtrail.log());
+    let bad = Message::new("key", "x".repeat(3_000));
+    kafka.produce(topic, [bad]);
+    eventually("it does not get on", || {
+        if adtrail.log().contains("dead letters are not acknowledged") { Ok(()) } else { Err("") }
+    });
+    let good = ids("good", 20);
+    kafka.produce(topic, messages(&good));
+    eventually("what is unread is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
+        Some(21.0) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", topic) > Some(0.0));
+    let progress = || adtrail.metric("adtrail_ingest_last_progress_timestamp_seconds");
+    let before = progress();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(progress(), before);
+    kafka.set_topic(&letters, &[("max.message.bytes", "104857600")]);
+    adtrail.await_read(21);
+    check_rows(&site, &[&good]);
+    assert!(progress() > before);
+}
+
 /// Dashboards see how far it is, by Kafka's old group protocol and by the one of KIP-848.
 #[test]
 fn positions_are_told_to_the_group_by_either_protocol() {

@@ -35,14 +35,6 @@ pub struct TopicIntake {
     pub disordered: u64,
     /// By [`ErrorCode::ALL`].
     dead_lettered: [u64; ErrorCode::ALL.len()],
-    newest: Option<Newest>,
-}
-
-/// The fact of the record that the broker received last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Newest {
-    broker_ms: Option<i64>,
-    event_time: EventTime,
 }
 
 /// Where a record stands, and how much it is.
@@ -88,10 +80,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes a fact; `broker_ms` is the broker's timestamp of its record.
-    pub fn add_fact(&mut self, source: Source, fact: Fact, broker_ms: Option<i64>, now: Instant) {
-        let newest = Newest { broker_ms, event_time: fact.time() };
-        self.count(source, now).see(newest);
+    pub fn add_fact(&mut self, source: Source, fact: Fact, now: Instant) {
+        self.count(source, now);
         self.facts.push(fact);
     }
 
@@ -149,17 +139,6 @@ impl Accumulator {
 impl TopicIntake {
     pub fn dead_lettered(&self, code: ErrorCode) -> u64 {
         self.dead_lettered[code as usize]
-    }
-
-    /// The event time of the fact that the broker received last; `None` without a fact.
-    pub fn newest_event_time(&self) -> Option<EventTime> {
-        self.newest.map(|newest| newest.event_time)
-    }
-
-    fn see(&mut self, newest: Newest) {
-        if self.newest.is_none_or(|newer| newer.broker_ms <= newest.broker_ms) {
-            self.newest = Some(newest);
-        }
     }
 }
 
@@ -233,7 +212,7 @@ mod tests {
     fn positions_pass_every_record_read() {
         let now = Instant::now();
         let mut batch = Accumulator::new(LIMITS);
-        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), Some(50), now);
+        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), now);
         batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
         batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
         let done = batch.finish(&names(), None);
@@ -257,27 +236,5 @@ mod tests {
         }
         assert!(batch.is_empty());
         assert!(batch.finish(&names(), None).progress.positions.is_empty());
-    }
-
-    #[track_caller]
-    fn check_newest(facts: &[(Option<i64>, i64)], expected_ms: Option<u64>) {
-        let mut batch = Accumulator::new(LIMITS);
-        for (offset, (broker_ms, time_ms)) in (0..).zip(facts) {
-            let source = source(TopicKind::Activations, 0, offset, 1);
-            batch.add_fact(source, fact(*time_ms), *broker_ms, Instant::now());
-        }
-        let intake = batch.finish(&names(), None).intake;
-        let newest = intake.of(TopicKind::Activations).newest_event_time();
-        assert_eq!(newest.map(EventTime::millis), expected_ms);
-    }
-
-    #[test]
-    fn the_newest_record_is_the_brokers() {
-        check_newest(&[], None);
-        check_newest(&[(Some(10), 1), (Some(20), 2)], Some(2));
-        check_newest(&[(Some(20), 2), (Some(10), 9)], Some(2));
-        check_newest(&[(Some(20), 2), (Some(20), 1)], Some(1));
-        check_newest(&[(None, 2), (None, 1)], Some(1));
-        check_newest(&[(Some(1), 2), (None, 1)], Some(2));
     }
 }

@@ -74,6 +74,12 @@ impl Consumed {
         });
     }
 
+    /// Up to which broker time each partition is consumed, as far as it was heard of.
+    pub fn of_partitions(&self) -> impl Iterator<Item = ((TopicKind, i32), EventTime)> {
+        let partitions = self.partitions.iter();
+        partitions.filter_map(|(partition, consumed)| Some((*partition, consumed.until?)))
+    }
+
     /// Forgets what was asked: partitions are taken up anew, and what was heard of them is old.
     pub fn forget_ends(&mut self) {
         self.partitions.values_mut().for_each(|partition| partition.end = None);

@@ -239,18 +239,8 @@ impl Reader {
 
     /// Empty if a broker does not answer: then fetching finds out.
     fn find_extents(&self) -> Extents {
-        match assignment::find_extents(&self.consumer, &self.names, &self.counts) {
-            Ok(extents) => {
-                for ((topic, partition), extent) in &extents {
-                    self.health.set_extent(*topic, *partition, *extent);
-                }
-                extents
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the brokers do not say what they have of each partition");
-                Extents::new()
-            }
-        }
+        let found = assignment::find_extents(&self.consumer, &self.names, &self.counts);
+        self.health.take_extents(found)
     }
 
     fn assign(&mut self) -> Result<(), IngestError> {
@@ -353,6 +343,7 @@ impl Reader {
     }
 
     fn observe(&mut self, statistics: &Statistics) {
+        self.health.has_told();
         self.health.set_refusal(self.consumer.context().refusal());
         self.health.set_connected(statistics.is_connected());
         for (name, partition, seen) in statistics.partitions() {
@@ -379,7 +370,12 @@ impl Reader {
         }
         self.health.saw_message();
         let (batch, letters) = self.sorter.finish();
-        let mut stall = Stall::new(&self.consumer, &mut self.commits);
+        self.health.set_read_until(self.sorter.consumed().of_partitions());
+        let (consumer, names, counts) = (&self.consumer, &self.names, &self.counts);
+        let look = || {
+            self.health.take_extents(assignment::find_extents(consumer, names, counts));
+        };
+        let mut stall = Stall::new(consumer, &mut self.commits, &look);
         let mut stop_at = None;
         let shutdown = &self.shutdown;
         let acknowledged = self.dead_letters.deliver(&letters, || {

@@ -26,6 +26,9 @@ use crate::wire::DecodeError;
 /// The end of a dead-letter topic's name.
 pub const SUFFIX: &str = ".dlq";
 
+/// The topic's setting of how long a record may be.
+const LIMIT: &str = "max.message.bytes";
+
 /// How long one look for acknowledgements takes.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -107,17 +110,18 @@ impl DeadLetters {
         consumer: &Consumer,
         shutdown: &Shutdown,
     ) -> Result<(), IngestError> {
-        let mut missing = Vec::new();
+        let (mut missing, mut existing) = (Vec::new(), Vec::new());
         for topic in TopicKind::ALL {
             let name = self.topics.of(topic).as_str();
             match assignment::partition_count(consumer, name) {
-                Ok(Some(_)) => {}
+                Ok(Some(_)) => existing.push(name),
                 Ok(None) => missing.push(name),
                 Err(error) => {
                     tracing::warn!(name, %error, "the topic for dead letters cannot be looked up");
                 }
             }
         }
+        warn_of_limits(kafka, &existing)?;
         if missing.is_empty() { Ok(()) } else { create(kafka, &missing, shutdown) }
     }
 
@@ -195,11 +199,29 @@ impl DeadLetters {
     }
 }
 
+/// Of topics that somebody else has made: a letter that they do not take stops all reading.
+fn warn_of_limits(kafka: &Kafka, topics: &[&str]) -> Result<(), IngestError> {
+    if topics.is_empty() {
+        return Ok(());
+    }
+    let limits = creation::settings(kafka, topics, LIMIT)?;
+    for (topic, limit) in topics.iter().zip(limits) {
+        let least: u64 = RECORD_BYTES_MAX.parse().unwrap_or(u64::MAX);
+        if let Some(limit) = limit.filter(|limit| limit.parse().is_ok_and(|it: u64| it < least)) {
+            tracing::warn!(
+                topic,
+                limit,
+                "a dead letter of more bytes would stop all reading: set {LIMIT}={RECORD_BYTES_MAX} \
+                 on the topic"
+            );
+        }
+    }
+    Ok(())
+}
+
 fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), IngestError> {
-    let topics: Vec<_> = names
-        .iter()
-        .map(|name| creation::topic(name).set("max.message.bytes", RECORD_BYTES_MAX))
-        .collect();
+    let topics: Vec<_> =
+        names.iter().map(|name| creation::topic(name).set(LIMIT, RECORD_BYTES_MAX)).collect();
     match creation::create(kafka, &topics, || shutdown.is_requested())? {
         Some(Ok(results)) => results.into_iter().for_each(report_creation),
         Some(Err(error)) => {

@@ -5,8 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use attribution::event::EventTime;
+use rdkafka::error::KafkaResult;
+
+use crate::assignment::Extents;
 use crate::offsets::Offsets;
 use crate::topic::TopicKind;
+
+/// A reading thread that says nothing for so long hangs.
+const SILENT_AFTER_MS: u64 = 60_000;
 
 /// Written by the reading thread, read by probes and metrics.
 #[derive(Debug, Default)]
@@ -17,6 +24,8 @@ pub struct Health {
     refusal: Mutex<Option<String>>,
     /// 0: none yet.
     last_message_ms: AtomicU64,
+    /// When the reading thread last told how far all is; 0: not yet.
+    told_ms: AtomicU64,
     partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
 }
 
@@ -33,6 +42,9 @@ pub struct Extent {
 struct Partition {
     extent: Option<Extent>,
     committed: Option<i64>,
+    /// The broker time up to which it is read, or the last moment when nothing was left; 0: not
+    /// known yet.
+    until_ms: u64,
 }
 
 impl Health {
@@ -57,9 +69,15 @@ impl Health {
         self.registry_down.load(Ordering::Relaxed)
     }
 
+    /// Whether the reading thread has said nothing for a minute.
+    pub fn is_silent(&self) -> bool {
+        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        told_ms > 0 && now_ms().saturating_sub(told_ms) > SILENT_AFTER_MS
+    }
+
     /// Whether all is read that there is to read.
     pub fn is_ready(&self) -> bool {
-        self.is_connected() && self.is_assigned() && !self.is_registry_down()
+        self.is_connected() && self.is_assigned() && !self.is_registry_down() && !self.is_silent()
     }
 
     /// When the last record came, in milliseconds since 1970.
@@ -72,6 +90,14 @@ impl Health {
         let partitions = self.partitions();
         let of_topic = partitions.iter().filter(|((of, _), _)| *of == topic);
         of_topic.map(|(_, partition)| partition.lag_messages()).sum()
+    }
+
+    /// How long ago the broker had the next record of the topic's partition that is furthest
+    /// behind, at most; 0 while nothing is left.
+    pub fn lag_ms(&self, topic: TopicKind, now_ms: u64) -> u64 {
+        let mut partitions = self.partitions();
+        let of_topic = partitions.iter_mut().filter(|((of, _), _)| *of == topic);
+        of_topic.map(|(_, partition)| partition.lag_ms(now_ms)).max().unwrap_or(0)
     }
 
     pub(crate) fn set_connected(&self, connected: bool) {
@@ -91,13 +117,44 @@ impl Health {
     }
 
     pub(crate) fn saw_message(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.last_message_ms.store(now_ms, Ordering::Relaxed);
+        self.last_message_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_told(&self) {
+        self.told_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// Up to which broker time partitions are read.
+    pub(crate) fn set_read_until(
+        &self,
+        until: impl Iterator<Item = ((TopicKind, i32), EventTime)>,
+    ) {
+        let mut partitions = self.partitions();
+        for (partition, until) in until {
+            let partition = partitions.entry(partition).or_default();
+            partition.until_ms = partition.until_ms.max(until.millis());
+        }
     }
 
     pub(crate) fn set_extent(&self, topic: TopicKind, partition: i32, extent: Extent) {
         self.partitions().entry((topic, partition)).or_default().extent = Some(extent);
+    }
+
+    /// What the brokers say of every partition, or nothing if they do not: then fetching finds out.
+    pub(crate) fn take_extents(&self, found: KafkaResult<Extents>) -> Extents {
+        match found {
+            Ok(extents) => {
+                for ((topic, partition), extent) in &extents {
+                    self.set_extent(*topic, *partition, *extent);
+                }
+                self.has_told();
+                extents
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the brokers do not say what they have of each partition");
+                Extents::new()
+            }
+        }
     }
 
     pub(crate) fn set_committed(&self, offsets: &Offsets) {
@@ -119,6 +176,18 @@ impl Partition {
         let next = self.committed.unwrap_or(low).max(low);
         u64::try_from(high - next).unwrap_or(0)
     }
+
+    fn lag_ms(&mut self, now_ms: u64) -> u64 {
+        if self.lag_messages() == 0 || self.until_ms == 0 {
+            self.until_ms = now_ms;
+        }
+        now_ms.saturating_sub(self.until_ms)
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -128,7 +197,42 @@ mod tests {
     #[track_caller]
     fn check(extent: Option<(i64, i64)>, committed: Option<i64>, expected: u64) {
         let extent = extent.map(|(low, high)| Extent { low, high });
-        assert_eq!(Partition { extent, committed }.lag_messages(), expected);
+        let partition = Partition { extent, committed, ..Partition::default() };
+        assert_eq!(partition.lag_messages(), expected);
+    }
+
+    #[test]
+    fn lag_in_time_is_that_of_the_partition_furthest_behind() {
+        let health = Health::default();
+        let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
+        let at = |ms| EventTime::from_millis(ms).unwrap();
+        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 5 });
+        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 0 });
+        health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 9 });
+        assert_eq!(lag_ms(10_000), 0, "nothing is known");
+        assert_eq!(lag_ms(11_000), 1_000, "and nothing was read since");
+        let read = [((TopicKind::Clicks, 0), at(10_500)), ((TopicKind::Clicks, 1), at(7_000))];
+        health.set_read_until(read.into_iter());
+        assert_eq!(lag_ms(12_000), 1_500);
+        let mut committed = Offsets::default();
+        committed.advance(TopicKind::Clicks, 0, 5);
+        health.set_committed(&committed);
+        assert_eq!(lag_ms(13_000), 0);
+        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 1 });
+        assert_eq!(lag_ms(15_000), 2_000, "since there was nothing left");
+        assert_eq!(lag_ms(1_000), 0, "a clock that was set back");
+    }
+
+    #[test]
+    fn a_thread_that_hangs_is_not_ready() {
+        let health = Health::default();
+        health.set_connected(true);
+        health.set_assigned(true);
+        assert!(health.is_ready());
+        health.has_told();
+        assert!(health.is_ready());
+        health.told_ms.store(now_ms() - SILENT_AFTER_MS - 1_000, Ordering::Relaxed);
+        assert!(!health.is_ready() && health.is_silent());
     }
 
     #[test]

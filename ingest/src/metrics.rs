@@ -2,8 +2,6 @@
 //! nothing was counted that is read again, and read = accepted + redelivered + dead-lettered +
 //! empty holds for every topic at every moment.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use attribution::event::EventTime;
 use config::Config;
 use jiff::Timestamp;
@@ -39,7 +37,8 @@ describe! {
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.
     describe_gauge LAG_MESSAGES = "adtrail_ingest_lag_messages";
-    /// Age of the newest committed event by its own time, 0 while nothing is left to commit.
+    /// Broker time that has passed since what was read last of the partition furthest behind, 0
+    /// while nothing is left to commit.
     describe_gauge LAG_SECONDS = "adtrail_ingest_lag_seconds";
     /// Broker time up to which every partition is consumed and committed: state expires by it.
     describe_gauge CONSUMED_UNTIL = "adtrail_ingest_consumed_until_timestamp_seconds";
@@ -63,8 +62,6 @@ struct TopicMetrics {
     dead_lettered: [Counter; ErrorCode::ALL.len()],
     lag_messages: Gauge,
     lag_seconds: Gauge,
-    /// Milliseconds since 1970; 0: none committed since the start.
-    newest_event_ms: AtomicU64,
 }
 
 impl Metrics {
@@ -89,9 +86,6 @@ impl Metrics {
             for code in ErrorCode::ALL {
                 metrics.dead_lettered[code as usize].increment(intake.dead_lettered(code));
             }
-            if let Some(time) = intake.newest_event_time() {
-                metrics.newest_event_ms.store(time.millis(), Ordering::Relaxed);
-            }
         }
         if let Some(until) = consumed_until {
             self.consumed_until.set(until.millis() as f64 / 1e3);
@@ -107,7 +101,8 @@ impl Metrics {
             let lag_messages = health.lag_messages(topic);
             is_behind |= lag_messages > 0;
             metrics.lag_messages.set(lag_messages as f64);
-            metrics.lag_seconds.set(metrics.lag_seconds(lag_messages, now));
+            let now_ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
+            metrics.lag_seconds.set(health.lag_ms(topic, now_ms) as f64 / 1e3);
         }
         if !is_behind {
             self.last_progress.set(seconds(now));
@@ -128,7 +123,6 @@ impl TopicMetrics {
             ),
             lag_messages: gauge!(LAG_MESSAGES, "topic" => topic.clone()),
             lag_seconds: gauge!(LAG_SECONDS, "topic" => topic),
-            newest_event_ms: AtomicU64::new(0),
         };
         for counter in [&metrics.read, &metrics.bytes, &metrics.empty, &metrics.disordered] {
             counter.increment(0);
@@ -137,14 +131,6 @@ impl TopicMetrics {
         metrics.lag_messages.set(0.0);
         metrics.lag_seconds.set(0.0);
         metrics
-    }
-
-    fn lag_seconds(&self, lag_messages: u64, now: Timestamp) -> f64 {
-        let newest_event_ms = self.newest_event_ms.load(Ordering::Relaxed);
-        if lag_messages == 0 || newest_event_ms == 0 {
-            return 0.0;
-        }
-        (seconds(now) - newest_event_ms as f64 / 1e3).max(0.0)
     }
 }
 
@@ -201,7 +187,7 @@ mod tests {
             props: vec![],
         }));
         let mut batch = Accumulator::new(limits);
-        batch.add_fact(source(0), fact, None, Instant::now());
+        batch.add_fact(source(0), fact, Instant::now());
         batch.add_empty(source(1), Instant::now());
         batch.add_dead(source(2), ErrorCode::NotJson, Instant::now());
         batch.finish(&TopicNames::from_fn(|topic| topic.setting().into()), None).intake
@@ -241,6 +227,8 @@ mod tests {
         health.set_connected(true);
         health.set_assigned(true);
         health.set_extent(TopicKind::Activations, 0, Extent { low: 0, high });
+        let until = EventTime::from_millis(NOW_MS - 60_000).expect("a time in range");
+        health.set_read_until([((TopicKind::Activations, 0), until)].into_iter());
         let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("a time in range");
         let scrape = recorded(|metrics| {
             metrics.committed(&intake(), None, now());

@@ -74,7 +74,7 @@ impl Sorter {
         }
         match taken {
             None => self.batch.add_empty(source, now),
-            Some(Ok(fact)) => self.batch.add_fact(source, fact, broker_ms, now),
+            Some(Ok(fact)) => self.batch.add_fact(source, fact, now),
             Some(Err(error)) => {
                 let name = self.names.of(topic);
                 self.letters.push(DeadLetter::new(message, source, name, &error));

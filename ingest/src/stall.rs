@@ -16,20 +16,26 @@ use crate::shutdown::Shutdown;
 /// A wait that is longer lets go of the partitions, because polling is how callbacks are served
 /// and records must not be polled; they are read again from where they were.
 const LET_GO_AFTER: Duration = Duration::from_secs(10);
+/// How much there is to read meanwhile is looked up so often.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 const STALL_PAUSE: Duration = Duration::from_millis(2);
 
 /// A time in which no record may be polled.
 pub struct Stall<'a> {
     consumer: &'a Consumer,
     commits: &'a mut Commits,
+    /// Asks the brokers how much there is to read: else nobody would see that it grows.
+    look: &'a dyn Fn(),
     since: Instant,
+    looked_at: Instant,
     /// Then the partitions have to be taken up anew.
     pub has_let_go: bool,
 }
 
 impl<'a> Stall<'a> {
-    pub fn new(consumer: &'a Consumer, commits: &'a mut Commits) -> Self {
-        Self { consumer, commits, since: Instant::now(), has_let_go: false }
+    pub fn new(consumer: &'a Consumer, commits: &'a mut Commits, look: &'a dyn Fn()) -> Self {
+        let now = Instant::now();
+        Self { consumer, commits, look, since: now, looked_at: now, has_let_go: false }
     }
 
     /// Does what polling does besides.
@@ -37,6 +43,10 @@ impl<'a> Stall<'a> {
         self.commits.serve(self.consumer);
         if self.since.elapsed() < LET_GO_AFTER {
             return Ok(());
+        }
+        if self.looked_at.elapsed() >= LOOK_EVERY {
+            (self.look)();
+            self.looked_at = Instant::now();
         }
         if !self.has_let_go {
             self.consumer.unassign().map_err(IngestError::Client)?;
