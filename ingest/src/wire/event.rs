@@ -9,7 +9,7 @@ use attribution::policy::{AppPolicy, Policy};
 use serde::Deserialize;
 
 use super::ErrorCode;
-use super::fault::Fault;
+use super::fault::{Fault, is_like_an_id};
 use super::field;
 use super::value::Value;
 use crate::topic::TopicKind;
@@ -192,7 +192,8 @@ fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, Fault>
     }
     let key = field::required_text(value, "app")?;
     let shown: String = key.chars().take(APP_CHARS_MAX).collect();
-    let mut fault = Fault::bad_value("app", &format!("unknown ({shown:?})"), APP);
+    let what = if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
+    let mut fault = Fault::bad_value("app", &what, APP);
     fault.code = ErrorCode::UnknownApp;
     Err(fault)
 }

@@ -50,6 +50,13 @@ impl Fault {
     }
 }
 
+/// Whether a name may be a device's id that stands where none belongs: it has many digits.
+pub fn is_like_an_id(name: &str) -> bool {
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    let hex = name.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits >= 8 || (digits >= 1 && hex >= 12)
+}
+
 /// The error for a record that serde_json refused although it begins as an object.
 pub fn unreadable(record: &[u8], error: &serde_json::Error) -> DecodeError {
     if let Some((field, reason)) = unreadable_member(record) {
@@ -92,4 +99,19 @@ fn place(record: &[u8], field: &str) -> Option<usize> {
 fn find<'a>(object: &'a [u8], name: &str) -> Option<&'a str> {
     let members: BTreeMap<Text<'_>, &'a RawValue> = serde_json::from_slice(object).ok()?;
     members.into_iter().find(|(key, _)| key.0 == name).map(|(_, value)| value.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_like_an_id;
+
+    #[test]
+    fn ids_are_told_from_names() {
+        for id in ["867530900000001", "4b4c7a14-1d2e-4a6c", "d41d8cd98f00b204e9800998ecf8427e"] {
+            assert!(is_like_an_id(id), "{id}");
+        }
+        for name in ["level", "app-x", "com.example.app2", "imei_md5", "id1234567"] {
+            assert!(!is_like_an_id(name), "{name}");
+        }
+    }
 }

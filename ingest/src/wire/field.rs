@@ -2,7 +2,7 @@
 
 use attribution::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
-use super::fault::Fault;
+use super::fault::{Fault, is_like_an_id};
 use super::time::{self, TIME_ALLOWED};
 use super::value::Value;
 
@@ -39,7 +39,10 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
         other => return Err(Fault::wrong_type(field, &other, MAP)),
     };
     if let Some((key, what)) = members.other {
-        let key: String = key.chars().take(KEY_CHARS_MAX).collect();
+        let key: String = match &*key {
+            key if is_like_an_id(key) => "(not shown)".into(),
+            key => key.chars().take(KEY_CHARS_MAX).collect(),
+        };
         let mut fault = Fault::bad_value(&format!("{field}.{key}"), what, STRING);
         fault.code = super::ErrorCode::WrongType;
         return Err(fault);

@@ -410,6 +410,14 @@ fn messages_say_where_and_what_is_allowed() {
         r#""props":{"level":3}"#,
         "props.level at byte 73 is a number; expected a string",
     );
+    // An id of a device that stands where a name should.
+    check_message(
+        "activation",
+        r#""ids":{"867530900000001":3}"#,
+        "ids.(not shown) at byte 62 is a number; expected a string",
+    );
+    let error = decode_mixed(r#"{"type":"click","app":"867530900000001"}"#).expect_err("no app");
+    assert!(error.message.starts_with("app at byte 22 is unknown;"), "{}", error.message);
     let error = decode_mixed("{\"app\":}").expect_err("no JSON");
     assert_eq!(error.message, "expected value at line 1 column 8");
     let error = decode_mixed(r#"{"type":"click","app":"app-x"}"#).expect_err("no spreadid");
