@@ -43,7 +43,7 @@ impl fmt::Debug for ClientSetting {
 }
 
 /// What adtrail sets itself, and why: its promises rest on these.
-const RESERVED: [(&str, &str); 11] = [
+const RESERVED: [(&str, &str); 16] = [
     ("acks", "a dead letter counts once it is acknowledged by all"),
     ("request.required.acks", "a dead letter counts once it is acknowledged by all"),
     ("enable.idempotence", "a dead letter is written once"),
@@ -55,7 +55,15 @@ const RESERVED: [(&str, &str); 11] = [
     ("group.id", "it is kafka.group"),
     ("bootstrap.servers", "it is kafka.brokers"),
     ("metadata.broker.list", "it is kafka.brokers"),
+    ("isolation.level", "what was taken back must not be read"),
+    ("message.max.bytes", "a dead letter is as long as its record"),
+    ("delivery.report.only.error", "a dead letter counts once adtrail is told that it is there"),
+    ("statistics.interval.ms", "lag and readiness come from it"),
+    ("internal.termination.signal", "signals are adtrail's"),
 ];
+
+/// What makes brokers up.
+const MOCK: &str = "test.mock.";
 
 fn client_key(name: &str) -> String {
     format!("kafka.librdkafka.{name}")
@@ -160,12 +168,14 @@ fn setting_of_file(section: &mut Section<'_>, name: &str, node: Node) -> Option<
 
 fn refuse_reserved(section: &mut Section<'_>, name: &str, node: &Node) -> bool {
     let reserved = RESERVED.iter().find(|(reserved, _)| *reserved == name);
-    if let Some((_, reason)) = reserved {
+    let reason = reserved.map(|(_, reason)| *reason);
+    let reason = reason.or_else(|| name.starts_with(MOCK).then_some("the brokers are real"));
+    if let Some(reason) = reason {
         let problem = format!("set by adtrail itself, because {reason}");
         let shown = node.value.shown();
         section.error(section.dotted(name), node.place.clone(), problem.into(), shown);
     }
-    reserved.is_some()
+    reason.is_some()
 }
 
 fn client_value(node: &Node) -> Option<String> {

@@ -14,6 +14,9 @@ use rdkafka::types::RDKafkaConfRes;
 
 use crate::client;
 
+/// A shorter secret may be part of any word.
+const SECRET_SHOWN_MIN: usize = 6;
+
 /// What librdkafka does not take, a line each.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SettingErrors(Vec<String>);
@@ -34,7 +37,10 @@ impl fmt::Display for SettingErrors {
 pub fn check(kafka: &Kafka) -> Result<(), SettingErrors> {
     let settings = kafka.librdkafka.iter();
     let mut errors: Vec<_> = settings
-        .filter_map(|(key, setting)| Some((&setting.place, refusal(key, setting)?)))
+        .filter_map(|(key, setting)| {
+            let refusal = refusal(key, setting).or_else(|| without_effect(kafka, key));
+            Some((&setting.place, refusal?))
+        })
         .collect();
     errors.sort();
     let mut errors: Vec<String> =
@@ -65,6 +71,19 @@ fn refusal(key: &str, setting: &ClientSetting) -> Option<String> {
     Some(format!("kafka.librdkafka.{key}: {reason}"))
 }
 
+/// What librdkafka takes, and never looks at.
+fn without_effect(kafka: &Kafka, key: &str) -> Option<String> {
+    let protocol = kafka.librdkafka.get("security.protocol").map_or("", ClientSetting::expose);
+    let protocol = protocol.to_ascii_lowercase();
+    let wanted = match key.split('.').next()? {
+        "sasl" if !protocol.starts_with("sasl") => "SASL_SSL or SASL_PLAINTEXT",
+        "ssl" if !protocol.ends_with("ssl") => "SSL or SASL_SSL",
+        _ => return None,
+    };
+    let name = format!("kafka.librdkafka.{key}");
+    Some(format!("{name}: has no effect unless kafka.librdkafka.security.protocol is {wanted}"))
+}
+
 fn refusal_of_all(kafka: &Kafka) -> Option<String> {
     let [consumer, producer] = client::unconnected(kafka);
     let consumer = consumer.create_with_context::<_, BaseConsumer<Silent>>(Silent).map(drop);
@@ -81,7 +100,13 @@ fn refusal_of_all(kafka: &Kafka) -> Option<String> {
 fn without_secrets(kafka: &Kafka, text: String) -> String {
     let secrets = kafka.librdkafka.values().filter(|setting| setting.is_private());
     let values = secrets.map(ClientSetting::expose).filter(|value| !value.is_empty());
-    values.fold(text, |text, value| text.replace(value, "(not shown)"))
+    let contained: Vec<&str> = values.filter(|value| text.contains(value)).collect();
+    // What is left around a short one would tell it.
+    if contained.iter().any(|value| value.len() < SECRET_SHOWN_MIN) {
+        return "librdkafka refuses the settings together: (not shown, it may repeat a secret)"
+            .into();
+    }
+    contained.into_iter().fold(text, |text, value| text.replace(value, "(not shown)"))
 }
 
 /// What librdkafka remarks on is remarked on when the service starts.
@@ -127,6 +152,25 @@ mod tests {
             "",
         );
         check_wrong("group.protocol = 'consumer'\ncompression.type = 'zstd'", "");
+    }
+
+    #[test]
+    fn what_has_no_effect_is_an_error() {
+        check_wrong(
+            "sasl.mechanism = 'BOGUS'\nssl.ca.location = '/nonexistent'",
+            "2: kafka.librdkafka.sasl.mechanism: has no effect unless \
+             kafka.librdkafka.security.protocol is SASL_SSL or SASL_PLAINTEXT\n\
+             3: kafka.librdkafka.ssl.ca.location: has no effect unless \
+             kafka.librdkafka.security.protocol is SSL or SASL_SSL",
+        );
+        let found = check_text("security.protocol = 'sasl_plaintext'\nssl.key.pem = 'x'");
+        assert!(found.contains("ssl.key.pem: has no effect"), "{found}");
+    }
+
+    #[test]
+    fn a_short_secret_does_not_show_in_what_is_left_around_it() {
+        let found = check_text("security.protocol = 'ssl'\nssl.key.pem = 'p'");
+        assert!(found.ends_with("(not shown, it may repeat a secret)"), "{found}");
     }
 
     #[test]

@@ -8,22 +8,22 @@ pub fn nearest(name: &str) -> &'static str {
 }
 
 #[rustfmt::skip]
-const NAMES: [&str; 151] = [
+const NAMES: [&str; 146] = [
     "allow.auto.create.topics", "api.version.fallback.ms", "api.version.request",
     "api.version.request.timeout.ms", "auto.commit.interval.ms", "batch.num.messages", "batch.size",
     "broker.address.family", "broker.address.ttl", "broker.version.fallback", "check.crcs",
     "client.dns.lookup", "client.id", "client.rack", "compression.codec", "compression.level",
     "compression.type", "connections.max.idle.ms", "consume.callback.max.messages",
-    "coordinator.query.interval.ms", "debug", "delivery.report.only.error", "delivery.timeout.ms",
+    "coordinator.query.interval.ms", "debug", "delivery.timeout.ms",
     "enable.gapless.guarantee", "enable.metrics.push", "enable.partition.eof", "enable.random.seed",
     "enable.sasl.oauthbearer.unsecure.jwt", "enable.ssl.certificate.verification",
     "fetch.error.backoff.ms", "fetch.max.bytes", "fetch.message.max.bytes", "fetch.min.bytes",
     "fetch.queue.backoff.ms", "fetch.wait.max.ms", "group.instance.id", "group.protocol",
     "group.protocol.type", "group.remote.assignor", "heartbeat.interval.ms", "https.ca.location",
-    "https.ca.pem", "internal.termination.signal", "isolation.level", "linger.ms",
+    "https.ca.pem", "linger.ms",
     "log.connection.close", "log.queue", "log.thread.name", "log_level", "max.in.flight",
     "max.in.flight.requests.per.connection", "max.partition.fetch.bytes", "max.poll.interval.ms",
-    "message.copy.max.bytes", "message.max.bytes", "message.send.max.retries", "message.timeout.ms",
+    "message.copy.max.bytes", "message.send.max.retries", "message.timeout.ms",
     "metadata.max.age.ms", "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy",
     "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms",
     "partition.assignment.strategy", "partitioner", "plugin.library.paths", "produce.offset.report",
@@ -53,7 +53,7 @@ const NAMES: [&str; 151] = [
     "ssl.crl.location", "ssl.curves.list", "ssl.endpoint.identification.algorithm", "ssl.engine.id",
     "ssl.engine.location", "ssl.key.location", "ssl.key.password", "ssl.key.pem",
     "ssl.keystore.location", "ssl.keystore.password", "ssl.providers", "ssl.sigalgs.list",
-    "statistics.interval.ms", "sticky.partitioning.linger.ms", "topic.blacklist",
+    "sticky.partitioning.linger.ms", "topic.blacklist",
     "topic.metadata.propagation.max.ms", "topic.metadata.refresh.fast.cnt",
     "topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.interval.ms",
     "topic.metadata.refresh.sparse", "transaction.timeout.ms",
