@@ -195,7 +195,7 @@ pub struct Peek {
     pub settings: Settings,
 
     /// Any topic: of events, of dead letters, or another
-    #[arg(value_name = "TOPIC")]
+    #[arg(value_name = "TOPIC", value_parser = topic)]
     pub topic: String,
 
     /// Only what is produced from now on; waits for it until interrupted
@@ -222,7 +222,7 @@ pub struct ReplayDlq {
     pub settings: Settings,
 
     /// Topic of dead letters, such as adtrail.clicks.dlq
-    #[arg(value_name = "TOPIC")]
+    #[arg(value_name = "TOPIC", value_parser = topic)]
     pub topic: String,
 
     /// Only letters with this adtrail.error.code; repeatable
@@ -268,7 +268,18 @@ fn instant_ms(text: &str) -> Result<i64, String> {
     });
     let expected = "expected an RFC 3339 instant such as 2026-03-10T08:00:00Z, or a date or \
                     date-time such as 2026-03-10T08:00 in UTC";
-    instant.map(Timestamp::as_millisecond).map_err(|_| expected.to_owned())
+    let millis = instant.map(Timestamp::as_millisecond).map_err(|_| expected.to_owned())?;
+    if millis < 0 { Err("expected a time from 1970 on".to_owned()) } else { Ok(millis) }
+}
+
+/// By Kafka's own rule.
+fn topic(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let is_name = (1..=249).contains(&text.len())
+        && text.chars().all(is_allowed)
+        && !matches!(text, "." | "..");
+    let expected = "expected a topic's name of 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'";
+    if is_name { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
 }
 
 #[cfg(test)]
@@ -289,6 +300,7 @@ mod tests {
         check("2025-03-10T20:00:00.001+08:00", Some(1_741_608_000_001));
         check("2025-03-10T12:00", Some(1_741_608_000_000));
         check("2025-03-10", Some(1_741_564_800_000));
+        check("1969-12-31T23:59:59.999Z", None);
         check("yesterday", None);
         check("", None);
     }

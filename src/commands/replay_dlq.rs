@@ -7,7 +7,7 @@ use config::Kafka;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ingest::resend::{Report, Resend};
 use ingest::wire::ErrorCode;
-use ingest::{TopicKind, TopicNames};
+use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
 
 use super::{WrongUse, load_for_kafka};
 use crate::cli::ReplayDlq;
@@ -36,13 +36,14 @@ pub fn run(options: &ReplayDlq) -> anyhow::Result<()> {
 
 /// The topic of the events is easily taken for that of its dead letters.
 fn refuse_source(kafka: &Kafka, topic: &str) -> Result<(), WrongUse> {
-    match TopicNames::new(&kafka.topics).kind(topic) {
-        Some(_) => Err(WrongUse(format!(
-            "TOPIC: expected a topic of dead letters, such as {topic}.dlq, and not one of events: \
-             {topic:?}"
-        ))),
-        None => Ok(()),
-    }
+    let such_as = match TopicNames::new(&kafka.topics).kind(topic) {
+        Some(_) => topic,
+        None if !topic.ends_with(DEAD_LETTER_SUFFIX) => &kafka.topics.clicks,
+        None => return Ok(()),
+    };
+    Err(WrongUse(format!(
+        "TOPIC: expected a topic of dead letters, such as {such_as}{DEAD_LETTER_SUFFIX}: {topic:?}"
+    )))
 }
 
 fn code(name: &str) -> Result<ErrorCode, WrongUse> {
