@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::ErrorCode;
 use super::fault::{Fault, is_like_an_id};
 use super::field;
-use super::value::Value;
+use super::value::{Slot, Value};
 use crate::topic::TopicKind;
 
 const TYPES: &str = "\"click\", \"impression\", \"activation\" or \"effect\"";
@@ -50,49 +50,49 @@ pub const FIELDS: [&str; 22] = [
 #[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
 pub struct Event<'a, R> {
     #[serde(borrow, default, rename = "type")]
-    kind: Value<'a>,
+    kind: Slot<'a>,
     #[serde(borrow, default)]
-    app: Value<'a>,
+    app: Slot<'a>,
     #[serde(borrow, default)]
-    time: Value<'a>,
+    time: Slot<'a>,
     #[serde(borrow, default)]
-    ids: Value<'a>,
+    ids: Slot<'a>,
     #[serde(borrow, default)]
-    ip: Value<'a>,
+    ip: Slot<'a>,
     #[serde(borrow, default)]
-    ua: Value<'a>,
+    ua: Slot<'a>,
     #[serde(borrow, default)]
-    device_model: Value<'a>,
+    device_model: Slot<'a>,
     #[serde(borrow, default)]
-    os: Value<'a>,
+    os: Slot<'a>,
     #[serde(borrow, default)]
-    os_version: Value<'a>,
+    os_version: Slot<'a>,
     #[serde(borrow, default)]
-    click_id: Value<'a>,
+    click_id: Slot<'a>,
     #[serde(borrow, default)]
-    spreadid: Value<'a>,
+    spreadid: Slot<'a>,
     #[serde(borrow, default)]
-    purpose: Value<'a>,
+    purpose: Slot<'a>,
     #[serde(borrow, default)]
-    lookback_ms: Value<'a>,
+    lookback_ms: Slot<'a>,
     #[serde(borrow, default)]
-    site: Value<'a>,
+    site: Slot<'a>,
     #[serde(borrow, default)]
-    params: Value<'a>,
+    params: Slot<'a>,
     #[serde(borrow, default)]
-    event_id: Value<'a>,
+    event_id: Slot<'a>,
     #[serde(borrow, default)]
-    install_begin_time: Value<'a>,
+    install_begin_time: Slot<'a>,
     #[serde(borrow, default)]
-    app_version: Value<'a>,
+    app_version: Slot<'a>,
     #[serde(borrow, default)]
-    props: Value<'a>,
+    props: Slot<'a>,
     #[serde(borrow, default)]
-    name: Value<'a>,
+    name: Slot<'a>,
     #[serde(default)]
     pub revenue: R,
     #[serde(borrow, default)]
-    currency: Value<'a>,
+    currency: Slot<'a>,
 }
 
 impl<'a, R> Event<'a, R> {
@@ -122,8 +122,7 @@ impl<'a, R> Event<'a, R> {
             21 => &mut self.currency,
             _ => return,
         };
-        // Nothing stood there, so that nothing has to be dropped, which takes longer than the rest.
-        std::mem::forget(std::mem::replace(field, value));
+        field.set(value);
     }
 }
 
@@ -145,8 +144,8 @@ pub fn build<R: Revenue>(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, Fault> {
-    let kind = kind(&event.kind, topic)?;
-    let app = app(std::mem::take(&mut event.app), policy)?;
+    let kind = kind(event.kind.get(), topic)?;
+    let app = app(event.app.take(), policy)?;
     let mut fact = match kind {
         Kind::Touch(kind) => Fact::Touch(Box::new(touch(event, app.pid, kind)?)),
         Kind::Activation => Fact::Activation(Box::new(activation(event, app.pid)?)),
@@ -203,16 +202,16 @@ fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch,
     let touch = Touch {
         pid,
         id: Box::default(),
-        click_id: field::text(event.click_id, "click_id")?,
+        click_id: field::text(event.click_id.take(), "click_id")?,
         kind,
-        purpose: field::purpose(&event.purpose)?,
-        spreadid: field::spreadid(&event.spreadid)?,
-        time: field::required_time(&event.time, "time")?,
-        lookback_ms: field::lookback_ms(&event.lookback_ms)?,
-        ids: field::pairs(event.ids, "ids")?,
+        purpose: field::purpose(event.purpose.get())?,
+        spreadid: field::spreadid(event.spreadid.get())?,
+        time: field::required_time(event.time.get(), "time")?,
+        lookback_ms: field::lookback_ms(event.lookback_ms.get())?,
+        ids: field::pairs(event.ids.take(), "ids")?,
         device,
-        site: field::text(event.site, "site")?,
-        params: field::pairs(event.params, "params")?,
+        site: field::text(event.site.take(), "site")?,
+        params: field::pairs(event.params.take(), "params")?,
     };
     let has_id = touch.ids.iter().any(|(_, value)| !value.is_empty());
     if has_id || !touch.click_id.is_empty() || !touch.device.ip.is_empty() {
@@ -227,14 +226,17 @@ fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, Fault>
     let device = device(&mut event)?;
     Ok(Activation {
         pid,
-        id: field::text(event.event_id, "event_id")?,
-        time: field::required_time(&event.time, "time")?,
-        install_begin_time: field::optional_time(&event.install_begin_time, "install_begin_time")?,
-        click_id: field::text(event.click_id, "click_id")?,
-        ids: field::pairs(event.ids, "ids")?,
+        id: field::text(event.event_id.take(), "event_id")?,
+        time: field::required_time(event.time.get(), "time")?,
+        install_begin_time: field::optional_time(
+            event.install_begin_time.get(),
+            "install_begin_time",
+        )?,
+        click_id: field::text(event.click_id.take(), "click_id")?,
+        ids: field::pairs(event.ids.take(), "ids")?,
         device,
-        app_version: field::text(event.app_version, "app_version")?,
-        props: field::pairs(event.props, "props")?,
+        app_version: field::text(event.app_version.take(), "app_version")?,
+        props: field::pairs(event.props.take(), "props")?,
     })
 }
 
@@ -242,20 +244,20 @@ fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, Fault
     let device = device(&mut event)?;
     Ok(Effect {
         pid,
-        id: field::text(event.event_id, "event_id")?,
-        name: field::required_text(event.name, "name")?,
-        time: field::required_time(&event.time, "time")?,
-        ids: field::pairs(event.ids, "ids")?,
+        id: field::text(event.event_id.take(), "event_id")?,
+        name: field::required_text(event.name.take(), "name")?,
+        time: field::required_time(event.time.get(), "time")?,
+        ids: field::pairs(event.ids.take(), "ids")?,
         device,
-        app_version: field::text(event.app_version, "app_version")?,
+        app_version: field::text(event.app_version.take(), "app_version")?,
         revenue: event.revenue.decimal()?,
-        currency: field::text(event.currency, "currency")?,
-        props: field::pairs(event.props, "props")?,
+        currency: field::text(event.currency.take(), "currency")?,
+        props: field::pairs(event.props.take(), "props")?,
     })
 }
 
 fn device<R>(event: &mut Event<'_, R>) -> Result<Device, Fault> {
-    let text = |value: &mut Value<'_>, field| field::text(std::mem::take(value), field);
+    let text = |slot: &mut Slot<'_>, field| field::text(slot.take(), field);
     Ok(Device {
         ip: text(&mut event.ip, "ip")?,
         ua: text(&mut event.ua, "ua")?,

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use attribution::event::Pairs;
 use serde::Deserialize;
@@ -29,6 +30,42 @@ pub enum Value<'a> {
     Other(&'static str),
     List,
     Object(Box<Members>),
+}
+
+/// A place for a value. Most hold nothing that has to be dropped, and to find that out by a call for
+/// each costs as much as reading a tenth of an event.
+#[derive(Debug, Default)]
+pub struct Slot<'a>(ManuallyDrop<Value<'a>>);
+
+impl<'a> Slot<'a> {
+    pub fn get(&self) -> &Value<'a> {
+        &self.0
+    }
+
+    pub fn take(&mut self) -> Value<'a> {
+        std::mem::take(&mut *self.0)
+    }
+
+    /// Where nothing stood.
+    #[inline]
+    pub fn set(&mut self, value: Value<'a>) {
+        self.0 = ManuallyDrop::new(value);
+    }
+}
+
+impl Drop for Slot<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if matches!(*self.0, Value::Resolved(_) | Value::Object(_)) {
+            drop(self.take());
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Slot<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|value| Self(ManuallyDrop::new(value)))
+    }
 }
 
 /// A member's name: borrowed, unless escapes had to be resolved.

@@ -63,6 +63,8 @@ pub(super) enum Shape {
     Text,
     /// A union of a text and null, and at which of its two places null is.
     TextOrNull(i64),
+    /// Whole, so many units to one of ours.
+    Number(u64),
     Other,
 }
 
@@ -246,6 +248,8 @@ impl Plan {
     fn shape(&self, kind: KindId) -> Shape {
         match self.kinds.get(kind) {
             Some(Kind::String) => Shape::Text,
+            Some(Kind::Long) => Shape::Number(1),
+            Some(Kind::Timestamp(unit)) => Shape::Number(*unit),
             Some(Kind::Union(branches)) => {
                 let branches: Vec<_> = branches.iter().map(|id| self.kinds.get(*id)).collect();
                 match branches[..] {

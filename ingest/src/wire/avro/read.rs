@@ -75,6 +75,7 @@ impl<'a, 's> Reader<'a, 's> {
                 0 | 1 => self.bytes.text().map(Value::Text),
                 _ => Err(NO_BRANCH),
             },
+            Shape::Number(unit) => Ok(whole(self.bytes.long()?, unit)),
             Shape::Other => self.value(field.kind),
         }
     }
@@ -92,12 +93,9 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(match kind {
             Kind::Null | Kind::String | Kind::Union(_) => return Err(UNION_IN_UNION),
             Kind::Boolean => self.bytes.boolean().map(|_| Value::Boolean)?,
-            Kind::Int => number(self.bytes.int()?.into()),
-            Kind::Long => number(self.bytes.long()?),
-            Kind::Timestamp(unit) => match number(self.bytes.long()?) {
-                Value::Unsigned(time) => Value::Unsigned(time / unit),
-                negative => negative,
-            },
+            Kind::Int => whole(self.bytes.int()?.into(), 1),
+            Kind::Long => whole(self.bytes.long()?, 1),
+            Kind::Timestamp(unit) => whole(self.bytes.long()?, *unit),
             Kind::OtherLong(what) => self.bytes.long().map(|_| Value::Other(what))?,
             Kind::Float => self.bytes.array::<4>().map(|_| Value::Float)?,
             Kind::Double => self.bytes.array::<8>().map(|_| Value::Float)?,
@@ -265,8 +263,8 @@ impl<'a, 's> Reader<'a, 's> {
     }
 }
 
-fn number<'a>(number: i64) -> Value<'a> {
-    u64::try_from(number).map_or(Value::Negative, Value::Unsigned)
+fn whole<'a>(number: i64, unit: u64) -> Value<'a> {
+    u64::try_from(number).map_or(Value::Negative, |number| Value::Unsigned(number / unit))
 }
 
 /// The text of a decimal with so many digits after its point.
