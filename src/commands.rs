@@ -44,6 +44,7 @@ fn load(settings: &Settings) -> Result<Config, WrongUse> {
 fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
     let config = load(settings)?;
     ingest::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
+    ingest::check_formats(&config).map_err(|error| WrongUse(error.to_string()))?;
     Ok(config)
 }
 

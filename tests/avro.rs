@@ -262,4 +262,9 @@ fn a_topic_can_be_bare_avro_of_a_file() {
     site.change(&settings.replace("activation.avsc", "absent.avsc"));
     let refused = site.try_start().expect_err("no such schema");
     assert!(refused.contains("kafka.formats.activations"), "{refused}");
+    let checked = site.run(&["check-config"]);
+    assert_eq!(checked.status.code(), Some(2));
+    site.change("[kafka.formats]\nclicks = \"avro\"");
+    let refused = site.try_start().expect_err("no registry");
+    assert!(refused.contains("kafka.formats.clicks: avro needs a registry"), "{refused}");
 }

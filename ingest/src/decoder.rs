@@ -63,22 +63,13 @@ impl Decoder {
     /// # Errors
     /// A schema's file that can not be used, or a registry's client that can not be made.
     pub fn new(config: &Config, patience: Duration) -> Result<Self, IngestError> {
-        let formats = &config.kafka.formats;
+        let formats = formats(config)?;
         let registry =
             config.registry.as_ref().map(|settings| Registry::start(settings, Writing::parse));
-        let mut read = PerTopic::from_fn(|_| TopicFormat::Auto);
-        for topic in TopicKind::ALL {
-            let (setting, format) = match topic {
-                TopicKind::Clicks => ("clicks", &formats.clicks),
-                TopicKind::Activations => ("activations", &formats.activations),
-                TopicKind::Effects => ("effects", &formats.effects),
-            };
-            *read.of_mut(topic) = topic_format(setting, format)?;
-        }
         Ok(Self {
             policy: config.policy.clone(),
             patience,
-            formats: read,
+            formats,
             registry: registry.transpose()?,
             last: Vec::new(),
         })
@@ -182,6 +173,31 @@ impl Decoder {
             }
         }
     }
+}
+
+/// That the formats of the settings can be read: schemas are there, and a registry where it is needed.
+///
+/// # Errors
+/// The first that can not.
+pub fn check(config: &Config) -> Result<(), IngestError> {
+    formats(config).map(drop)
+}
+
+fn formats(config: &Config) -> Result<PerTopic<TopicFormat>, IngestError> {
+    let given = &config.kafka.formats;
+    let mut read = PerTopic::from_fn(|_| TopicFormat::Auto);
+    for topic in TopicKind::ALL {
+        let (setting, format) = match topic {
+            TopicKind::Clicks => ("clicks", &given.clicks),
+            TopicKind::Activations => ("activations", &given.activations),
+            TopicKind::Effects => ("effects", &given.effects),
+        };
+        if *format == Format::Avro && config.registry.is_none() {
+            return Err(IngestError::NoRegistry { setting });
+        }
+        *read.of_mut(topic) = topic_format(setting, format)?;
+    }
+    Ok(read)
 }
 
 fn done(decoded: Result<Fact, DecodeError>) -> Decoded {

@@ -50,6 +50,11 @@ pub enum IngestError {
     #[error("kafka.formats.{setting}: {problem}: {path:?}")]
     SchemaFile { setting: &'static str, problem: String, path: PathBuf },
 
+    #[error(
+        "kafka.formats.{setting}: avro needs a registry that has the schemas: set registry.urls"
+    )]
+    NoRegistry { setting: &'static str },
+
     #[error("the client of the schema registry cannot be made: {0}")]
     RegistryClient(#[source] reqwest::Error),
 

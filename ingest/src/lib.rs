@@ -51,6 +51,7 @@ mod tests;
 pub use batch::{Batch, Intake, TopicIntake};
 pub use consumer::start;
 pub use dead_letter::SUFFIX as DEAD_LETTER_SUFFIX;
+pub use decoder::check as check_formats;
 pub use error::IngestError;
 pub use health::{Extent, Health};
 pub use metrics::Metrics;
