@@ -88,6 +88,7 @@ pub fn start(
         commits: Commits::new(names.clone(), health.clone(), committed),
         counts: PartitionCounts::default(),
         looked_at: Instant::now(),
+        letters_told: Throttle::default(),
         kafka: config.kafka.clone(),
         names,
         offsets,
@@ -110,6 +111,7 @@ struct Reader {
     commits: Commits,
     counts: PartitionCounts,
     looked_at: Instant,
+    letters_told: Throttle,
     held: Held,
     /// How far everything is read, handed on or not.
     offsets: Offsets,
@@ -200,6 +202,7 @@ impl Reader {
             match assignment::find_partitions(&self.consumer, &self.names) {
                 Ok(counts) => return Ok(Some(counts)),
                 Err(Unfound::NoTopic(topic)) => {
+                    self.health.set_connected(true);
                     let since = missing_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= NO_TOPIC_PATIENCE {
                         let setting = topic.setting();
@@ -345,7 +348,16 @@ impl Reader {
     fn observe(&mut self, statistics: &Statistics) {
         self.health.has_told();
         self.health.set_refusal(self.consumer.context().refusal());
-        self.health.set_connected(statistics.is_connected());
+        let is_connected = statistics.is_connected();
+        match (self.health.is_connected(), is_connected) {
+            (false, true) => tracing::info!("kafka answers again"),
+            (true, false) => tracing::warn!(
+                brokers = self.kafka.brokers,
+                "kafka does not answer any more; what it has is read once it does"
+            ),
+            _ => {}
+        }
+        self.health.set_connected(is_connected);
         for (name, partition, seen) in statistics.partitions() {
             let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };
             // Of a partition that is not read the client knows nothing new.
@@ -370,6 +382,18 @@ impl Reader {
         }
         self.health.saw_message();
         let (batch, letters) = self.sorter.finish();
+        if let Some(letter) = letters.first() {
+            let (topic, count) = (self.names.of(letter.topic()), letters.len());
+            self.letters_told.warn(|| {
+                tracing::warn!(
+                    count,
+                    %topic,
+                    code = letter.code(),
+                    "records that are no events went to the dead letters: adtrail peek {topic}.dlq \
+                     tells what was wrong"
+                );
+            });
+        }
         self.health.set_read_until(self.sorter.consumed().of_partitions());
         let (consumer, names, counts) = (&self.consumer, &self.names, &self.counts);
         let look = || {

@@ -47,6 +47,7 @@ pub mod header {
 /// A record that is no fact.
 pub struct DeadLetter {
     topic: TopicKind,
+    code: &'static str,
     key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
     headers: OwnedHeaders,
@@ -77,10 +78,23 @@ impl DeadLetter {
             .fold(own, |headers, (key, value)| headers.insert(Header { key, value: Some(value) }));
         Self {
             topic: source.topic,
+            code,
             key: message.key().map(<[u8]>::to_vec),
             value: message.payload().map(<[u8]>::to_vec),
             headers,
         }
+    }
+}
+
+impl DeadLetter {
+    /// Where it was.
+    pub fn topic(&self) -> TopicKind {
+        self.topic
+    }
+
+    /// What was wrong with it.
+    pub fn code(&self) -> &'static str {
+        self.code
     }
 }
 
