@@ -124,10 +124,10 @@ const SHAPES: [Shape; 8] = [
 
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = config::parse(SETTINGS).expect("the settings are valid");
-    let settings =
-        config::Store { path: folder.path().join("store"), partitions: 64, retention_ms: None };
-    let store = Embedded::open(&settings, &config.policy).expect("the store opens");
+    let mut config = config::parse(SETTINGS).expect("the settings are valid");
+    config.store.path = folder.path().join("store");
+    config.store.retention_ms = None;
+    let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     let mut worker = Worker::new(store, config.policy.clone());
     let most = count("ADTRAIL_BENCH_TOUCHES", 1_000_000);
     let rounds = count("ADTRAIL_BENCH_DECISIONS", 2_000) as u64;

@@ -67,6 +67,12 @@ pub enum Command {
     /// 1 if Kafka does not take them all.
     #[command(name = "replay-dlq")]
     ReplayDlq(ReplayDlq),
+    /// Show the regions of the store: rows, bytes, and how busy each is
+    ///
+    /// Beside a running service too, as of its last commit. A region is a range of row keys; how
+    /// regions come to be, and what to do where one is much larger or busier than the others, is
+    /// told in docs/regions.md in the source.
+    Regions(Regions),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),
     /// Run the cases of the attribution contract on adtrail or on any other engine
@@ -232,6 +238,26 @@ pub struct ReplayDlq {
     /// Count what would be sent, and send nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Regions {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show them again every so many seconds, until interrupted
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "2",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub watch: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ pub mod conformance;
 pub mod download;
 pub mod explain;
 pub mod peek;
+pub mod regions;
 pub mod replay;
 pub mod replay_dlq;
 pub mod run;

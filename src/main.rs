@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command};
 use adtrail::commands::{
-    check_config, conformance, download, explain, peek, replay, replay_dlq, run,
+    check_config, conformance, download, explain, peek, regions, replay, replay_dlq, run,
 };
 use adtrail::{demo, telemetry};
 use clap::Parser;
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(options),
         Command::Peek(options) => peek::run(options),
         Command::ReplayDlq(options) => replay_dlq::run(options),
+        Command::Regions(options) => regions::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
         Command::Conformance(options) => conformance::run(options),
     };

@@ -168,6 +168,17 @@ pub struct Present {
     pub status: Status,
     /// Of all that was decided: what is equal is no correction.
     pub digest: u64,
+    pub place: RowPlace,
+}
+
+/// What a ledger notes of where it wrote a row, when it commits it; the worker hands it back with
+/// the decision that replaces it, and knows nothing of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Over how many partitions the app's rows were spread, as a power of two.
+    pub fan_bits: u8,
+    /// Of key and value; 0 if it is not known.
+    pub bytes: u32,
 }
 
 /// A fact to make readable.
@@ -195,6 +206,14 @@ pub struct DecisionWrite {
 }
 
 impl Home {
+    pub fn present_mut(&mut self) -> Option<&mut Present> {
+        match self {
+            Self::Touch(_) => None,
+            Self::Activation(home) => home.present.as_mut(),
+            Self::Effect(home) => home.present.as_mut(),
+        }
+    }
+
     pub fn time(&self) -> EventTime {
         match self {
             Self::Touch(touch) => touch.time,

@@ -7,11 +7,13 @@ use attribution::policy::{AppPolicy, Campaign, Origin, Policy, Windows};
 
 use crate::error::{Place, Problem};
 use crate::section::Section;
+use crate::store::{self, AppStore, Store};
 use crate::{fraud, rules};
 
 pub(crate) struct Catalogue {
     pub policy: Policy,
     pub channels: Vec<Box<str>>,
+    pub stores: BTreeMap<Pid, AppStore>,
 }
 
 /// The channels by id, with the windows that each gives.
@@ -59,14 +61,16 @@ impl Apps {
     }
 }
 
-pub(crate) fn read(root: &mut Section<'_>) -> Catalogue {
+pub(crate) fn read(root: &mut Section<'_>, store: &Store) -> Catalogue {
     let (ids, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
     root.table("attribution", |table| rules::read_rules(table, &mut base, Origin::AllApps));
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
-    let (policies, apps) = read_apps(root, &base, &channels);
+    let (read, apps) = read_apps(root, (&base, store), &channels);
     let campaigns = read_campaigns(root, &apps, &channels);
-    Catalogue { policy: Policy::new(policies, campaigns), channels: ids }
+    let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
+    let policies = read.into_iter().map(|(app, _)| app).collect();
+    Catalogue { policy: Policy::new(policies, campaigns), channels: ids, stores }
 }
 
 fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
@@ -85,36 +89,37 @@ fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
 
 fn read_apps(
     root: &mut Section<'_>,
-    base: &AppPolicy,
+    base: (&AppPolicy, &Store),
     channels: &Channels,
-) -> (Vec<AppPolicy>, Apps) {
+) -> (Vec<(AppPolicy, AppStore)>, Apps) {
     let (mut pids, mut keys) = (BTreeMap::new(), BTreeMap::new());
-    let (policies, complete) =
+    let (apps, complete) =
         root.tables("apps", |app| read_app(app, base, channels, &mut pids, &mut keys));
-    let windows = policies.iter().map(|app| (app.pid, app.windows)).collect();
-    (policies, Apps { windows, complete })
+    let windows = apps.iter().map(|(app, _)| (app.pid, app.windows)).collect();
+    (apps, Apps { windows, complete })
 }
 
 fn read_app(
     app: &mut Section<'_>,
-    base: &AppPolicy,
+    (base, store): (&AppPolicy, &Store),
     channels: &Channels,
     pids: &mut BTreeMap<u32, Place>,
     keys: &mut BTreeMap<Box<str>, Place>,
-) -> Option<AppPolicy> {
+) -> Option<(AppPolicy, AppStore)> {
     let pid = app.integer("pid", 0..=u64::from(u32::MAX));
     let key = app.text("key", parse_app_key);
     let name = app.text("name", parse_name);
     let mut policy = base.clone();
     app.table("attribution", |table| rules::read_rules(table, &mut policy, Origin::App));
     app.table("fraud", |table| fraud::read_rules(table, &mut policy.fraud, channels));
+    let stored = app.table("store", |table| store::read_app(table, store));
     app.require("pid", "the app's number");
     app.require("key", "the app's key, as events name it");
     // Each is looked at before either may be missing, so that both are reported.
     pid.iter().for_each(|pid| app.require_unique("pid", pid, pids));
     key.iter().for_each(|key| app.require_unique("key", key, keys));
     let (pid, key) = (Pid(pid?), key?);
-    Some(AppPolicy { pid, name: name.unwrap_or(key.clone()), key, ..policy })
+    Some((AppPolicy { pid, name: name.unwrap_or(key.clone()), key, ..policy }, stored))
 }
 
 fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> Vec<Campaign> {

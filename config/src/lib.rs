@@ -38,7 +38,7 @@ use report::Report;
 pub use secret::Secret;
 use section::Section;
 pub use settings::{Config, Ingest};
-pub use store::Store;
+pub use store::{AppStore, Store};
 use tree::Table;
 
 /// The file that is read where none is named, if it is there.

@@ -46,7 +46,7 @@ pub struct Ingest {
 pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let kafka = root.table("kafka", kafka::read);
     let ingest = root.table("ingest", read_ingest);
-    let store = root.table("store", store::read);
+    let mut store = root.table("store", store::read);
     let registry = root.table("registry", |table| registry::read(table, &store.path));
     let export_listen =
         root.table("export", |export| export.text("listen", address::parse_loopback));
@@ -54,7 +54,8 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
-    let catalogue = catalogue::read(root);
+    let catalogue = catalogue::read(root, &store);
+    store.apps = catalogue.stores;
     Config {
         kafka,
         registry,

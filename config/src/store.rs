@@ -1,7 +1,9 @@
 //! Where rows and state are kept.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use attribution::event::Pid;
 use attribution::policy::DAY_MS;
 
 use crate::duration;
@@ -14,19 +16,69 @@ pub struct Store {
     pub path: PathBuf,
     /// Fixed when the store is created.
     pub partitions: u16,
-    /// Of rows, by event time. `None`: kept for ever.
+    /// Of rows, by event time. `None`: kept for ever. [`Store::retention_of`] tells an app's.
     pub retention_ms: Option<u64>,
+    /// A region with more bytes of rows is split.
+    pub region_bytes_max: u64,
+    /// Rows per second and partition of an app above which it is spread further. `None`: never.
+    pub fan_above: Option<u32>,
+    /// Of the apps that say something of their own.
+    pub apps: BTreeMap<Pid, AppStore>,
+}
+
+/// What an app's settings say of its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppStore {
+    /// `None`: kept for ever.
+    pub retention_ms: Option<u64>,
+    /// Over how many partitions new rows are spread, a power of two. `None`: one, and more as
+    /// [`Store::fan_above`] says.
+    pub fan: Option<u16>,
+}
+
+impl Store {
+    /// How long an app's rows are kept, by event time. `None`: for ever.
+    pub fn retention_of(&self, pid: Pid) -> Option<u64> {
+        self.apps.get(&pid).map_or(self.retention_ms, |app| app.retention_ms)
+    }
 }
 
 pub(crate) fn read(store: &mut Section<'_>) -> Store {
     store.text("kind", parse_kind);
     store.table("hbase", read_hbase);
     let retention_ms = store.text("retention", duration::parse_ms_or_off);
+    let fan_above = store.integer("fan_above", 0..=1_000_000).filter(|rate| *rate > 0);
     Store {
         path: store.text("path", parse_path).unwrap_or("adtrail-data".into()),
         partitions: store.integer("partitions", 1..=65_535).unwrap_or(64),
         retention_ms: retention_ms.unwrap_or(Some(400 * DAY_MS)),
+        region_bytes_max: store.integer("region_bytes_max", 1 << 16..=1 << 40).unwrap_or(1 << 30),
+        fan_above,
+        apps: BTreeMap::new(),
     }
+}
+
+/// `[apps.store]`, over `[store]`.
+pub(crate) fn read_app(app: &mut Section<'_>, store: &Store) -> AppStore {
+    let retention_ms = app.text("retention", duration::parse_ms_or_off);
+    AppStore {
+        retention_ms: retention_ms.unwrap_or(store.retention_ms),
+        fan: read_fan(app, store.partitions),
+    }
+}
+
+fn read_fan(app: &mut Section<'_>, partitions: u16) -> Option<u16> {
+    let fan: u16 = app.integer("fan", 1..=32_768)?;
+    if !fan.is_power_of_two() {
+        app.reject("fan", "expected a power of two: 1, 2, 4, 8 …", fan.to_string());
+        return None;
+    }
+    if fan > partitions {
+        let problem = format!("expected at most store.partitions, which is {partitions}");
+        app.reject("fan", problem, fan.to_string());
+        return None;
+    }
+    Some(fan)
 }
 
 fn parse_kind(text: &str) -> Result<(), Problem> {

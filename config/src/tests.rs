@@ -323,7 +323,11 @@ fn collect_keys(prefix: &str, table: &Table, keys: &mut Vec<String>) {
 fn the_example_holds_the_defaults() {
     let defaults = parse("").unwrap();
     for text in [EXAMPLE, &whole_example()] {
-        let example = parse(text).unwrap();
+        let mut example = parse(text).unwrap();
+        for own in std::mem::take(&mut example.store.apps).values() {
+            assert_eq!(own.retention_ms, defaults.store.retention_ms);
+            assert_eq!(own.fan.unwrap_or(1), 1);
+        }
         assert_eq!((&example.ingest, &example.store), (&defaults.ingest, &defaults.store));
         assert_eq!(example.registry, defaults.registry);
         assert_eq!(example.kafka.brokers, defaults.kafka.brokers);
@@ -364,4 +368,18 @@ fn the_settings_of_compose_are_valid() {
     assert_eq!(config.store.path, Path::new("/var/lib/adtrail"));
     assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
     assert_eq!((config.policy.apps().count(), config.policy.campaigns().count()), (2, 3));
+}
+
+#[test]
+fn an_app_keeps_its_rows_by_its_own_settings_or_by_those_of_all() {
+    let text = "[store]\nretention = \"30d\"\nfan_above = 9\n\
+                [[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nretention = \"off\"\nfan = 8\n\
+                [[apps]]\npid = 2\nkey = \"b\"\n";
+    let store = parse(text).unwrap().store;
+    assert_eq!(store.retention_of(Pid(1)), None);
+    assert_eq!(store.retention_of(Pid(2)), Some(30 * DAY_MS));
+    assert_eq!(store.retention_of(Pid(3)), Some(30 * DAY_MS), "an app that is not in the settings");
+    assert_eq!(store.apps[&Pid(1)].fan, Some(8));
+    assert_eq!((store.apps[&Pid(2)].fan, store.fan_above), (None, Some(9)));
+    assert_eq!(parse("[store]\nfan_above = 0").unwrap().store.fan_above, None);
 }

@@ -80,8 +80,9 @@ pub fn write_differences(
     header(&mut chunks.chunk);
     let mut totals = Totals::default();
     for app in apps {
-        let mut old_walk = Walk::over(old.reader, app.old.as_ref())?;
-        let mut new_walk = Walk::over(new.reader, app.new.as_ref())?;
+        let (old_view, new_view) = (old.reader.view(), new.reader.view());
+        let mut old_walk = Walk::over(&old_view, app.old.as_ref())?;
+        let mut new_walk = Walk::over(&new_view, app.new.as_ref())?;
         while let Some(time) = earliest(old_walk.time()?, new_walk.time()?) {
             old_walk.gather(time)?;
             new_walk.gather(time)?;

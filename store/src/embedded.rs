@@ -5,41 +5,47 @@
 //! that were recorded and are not committed yet wait in `pending` and are part of every read.
 
 mod expired;
+pub(crate) mod figures;
 pub(crate) mod index;
+mod meta;
 mod options;
 pub(crate) mod pending;
+mod recount;
+mod rows;
 pub(crate) mod tables;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use attribution::event::{EventTime, Pid};
+use attribution::event::EventTime;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
     Scan,
 };
 use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
-use foldhash::fast::FixedState;
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;
 use crate::codec;
 use crate::expiry::{ConsumedUntil, Expiry};
-use crate::key::{self, RowKey};
-use crate::retention::Retention;
+use crate::key;
+use crate::region::Regions;
+use crate::retention::{self, Retention};
 use crate::scan::Reader;
+use figures::{SharedRegions, now};
+use meta::Meta;
 use pending::Pending;
-use tables::{Limits, Meta, Tables};
+use rows::RowTable;
+use tables::{Limits, Tables};
 
 /// The writing side of an embedded store; there is one per directory.
 pub struct Embedded {
     tables: Tables,
-    meta: Meta,
-    partitions: HashMap<Pid, u16, FixedState>,
+    partitions: u16,
+    rows: RowTable,
     pending: Pending,
-    limits: Limits,
+    expiry: Expiry,
 }
 
 /// Rows by type and status.
@@ -48,24 +54,30 @@ pub type StatusCounts = HashMap<(EventType, Status), u64>;
 impl Embedded {
     /// Opens the store of the settings, creating it where there is none.
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
-        let retention = Retention::new(settings.retention_ms);
-        retention.update(now());
-        let limits = Limits { retention, expiry: Expiry::new(policy, settings.retention_ms) };
+        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
+        let limits = Limits { retention: Retention::default(), expiry };
         let tables = Tables::open(&settings.path, &limits)?;
-        let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
-        limits.expiry.until().advance(meta.consumed_until);
-        let partitions = policy
-            .apps()
-            .map(|app| (app.pid, key::partition(&app.key, settings.partitions)))
-            .collect();
-        Ok(Self { tables, meta, partitions, pending: Pending::default(), limits })
+        let mut meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
+        if meta.layout < meta::CELLS_SINCE {
+            meta.totals = recount::all(&tables, settings)?;
+        }
+        let Limits { retention, expiry } = limits;
+        expiry.until().advance(meta.consumed_until);
+        let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
+        let partitions = meta.partitions;
+        Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
     }
 
     /// A reading side, for any number of threads.
     pub fn reader(&self) -> Reader {
-        let Limits { retention, expiry } = &self.limits;
-        let until = expiry.until().clone();
-        Reader::new(self.tables.clone(), self.meta.partitions, retention.clone(), until)
+        Reader {
+            tables: self.tables.clone(),
+            partitions: self.partitions,
+            apps: self.rows.apps(),
+            retention: self.rows.retention.clone(),
+            until: self.expiry.until().clone(),
+            regions: self.rows.regions.clone(),
+        }
     }
 
     /// Leaves out at once what has expired and what retention has passed, instead of whenever a
@@ -74,12 +86,13 @@ impl Embedded {
         self.tables.compact();
     }
 
-    /// The rows that there are, by type and status, since the store was created.
+    /// The rows that there are, by type and status.
     pub fn status_counts(&self) -> StatusCounts {
         let mut counts = StatusCounts::new();
         for event_type in EventType::ALL {
             for status in Status::ALL {
-                counts.insert((event_type, status), self.meta.count(event_type, status));
+                let count = self.rows.totals.count(event_type, status);
+                counts.insert((event_type, status), count.try_into().unwrap_or(0));
             }
         }
         counts
@@ -101,29 +114,6 @@ impl Embedded {
         self.tables.homes(&missing, &mut homes)?;
         Ok(homes)
     }
-
-    fn row_key(&self, pid: Pid, event_time: EventTime, spreadid: u32, seq: u64) -> key::Key {
-        let partition = self.partitions.get(&pid).copied().unwrap_or_default();
-        let spreadid = attribution::event::SpreadId(spreadid);
-        RowKey { partition, pid, event_time, spreadid, seq }.encode()
-    }
-
-    fn put_decision(&mut self, batch: &mut WriteBatch, write: &DecisionWrite) {
-        self.pending.put_home(&write.key, &write.home);
-        let row = &write.row;
-        let new_key = self.row_key(row.pid, row.event_time, row.spreadid.0, row.seq);
-        if let Some(old) = &write.replaced {
-            let old_key = self.row_key(row.pid, old.event_time, old.spreadid.0, row.seq);
-            if old_key != new_key {
-                batch.delete_cf(self.tables.events(), old_key);
-            }
-            self.meta.remove(row.event_type, old.status);
-        }
-        self.meta.add(row.event_type, row.status);
-        let mut value = Vec::with_capacity(384);
-        codec::row::encode(row, &mut value);
-        batch.put_cf(self.tables.events(), new_key, value);
-    }
 }
 
 impl std::fmt::Debug for Embedded {
@@ -138,7 +128,7 @@ impl Facts for Embedded {
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         let mut homes = self.kept_homes(keys)?;
         for (fact, home) in keys.iter().zip(&mut homes) {
-            home.take_if(|home| self.limits.expiry.has_expired(fact.pid, home));
+            home.take_if(|home| self.expiry.has_expired(fact.pid, home));
         }
         Ok(homes)
     }
@@ -148,7 +138,7 @@ impl Facts for Embedded {
     }
 
     fn consumed_until(&self) -> Option<EventTime> {
-        self.limits.expiry.until().get()
+        self.expiry.until().get()
     }
 }
 
@@ -159,11 +149,7 @@ impl Ledger for Embedded {
 
     fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
         let homes = self.kept_homes(keys)?.into_iter();
-        Ok(keys
-            .iter()
-            .zip(homes)
-            .map(|(key, home)| self.limits.expiry.known(key.pid, home))
-            .collect())
+        Ok(keys.iter().zip(homes).map(|(key, home)| self.expiry.known(key.pid, home)).collect())
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
@@ -195,8 +181,11 @@ impl Ledger for Embedded {
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         let mut batch = WriteBatch::default();
-        for write in &decisions {
-            self.put_decision(&mut batch, write);
+        let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
+        self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
+        for mut write in decisions {
+            self.rows.put(&mut batch, &self.tables, &mut write)?;
+            self.pending.put_home(&write.key, &write.home);
         }
         self.pending.sort();
         self.pending.drain_into(&mut batch, &self.tables);
@@ -204,18 +193,15 @@ impl Ledger for Embedded {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
         }
-        if !decisions.is_empty() {
-            self.meta.put_counts(&mut batch, &self.tables);
-        }
-        let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
+        self.rows.finish(&mut batch, &self.tables)?;
         if let Some(until) = until {
-            self.meta.put_consumed_until(&mut batch, &self.tables, until);
+            meta::put_consumed_until(&mut batch, &self.tables, until);
         }
         self.tables.db.write_opt(batch, &write_options())?;
-        self.limits.retention.update(now());
         if let Some(until) = until {
-            self.limits.expiry.until().advance(until);
+            self.expiry.until().advance(until);
         }
+        self.rows.committed(&self.tables)?;
         Ok(Vec::new())
     }
 }
@@ -228,20 +214,25 @@ fn write_options() -> WriteOptions {
     options
 }
 
-/// The machine's time, for retention alone; no decision depends on it.
-fn now() -> EventTime {
-    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    i64::try_from(millis).ok().and_then(EventTime::from_millis).unwrap_or_default()
-}
-
 /// Opens the store of a directory for reading beside the process that writes it.
 pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> {
     let path: &Path = &settings.path;
-    let retention = Retention::new(settings.retention_ms);
-    retention.update(now());
     let tables = Tables::open_for_reading(path)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
+    if meta.layout < meta::CELLS_SINCE {
+        return Err(meta::wrong_version(path, meta.layout));
+    }
     let until = ConsumedUntil::default();
     until.advance(meta.consumed_until);
-    Ok(Reader::new(tables, meta.partitions, retention, until))
+    let (apps, retention) = (meta::apps(&tables)?, Retention::default());
+    let clock = retention::clock(now(), meta.consumed());
+    retention.start(apps.all().iter().map(|(pid, app)| {
+        let gone = retention::gone_before(settings.retention_of(*pid), clock);
+        (*pid, app.oldest.max(gone))
+    }));
+    let kept = figures::load(&tables)?;
+    let regions = Regions::of(meta.partitions, settings.region_bytes_max, kept)
+        .ok_or_else(|| StoreError::corrupt("the regions"))?;
+    let regions = SharedRegions::new(regions);
+    Ok(Reader { tables, partitions: meta.partitions, apps, retention, until, regions })
 }

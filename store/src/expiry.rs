@@ -28,22 +28,28 @@ impl ConsumedUntil {
 /// Per app, how long its facts are kept, and by which time that is measured.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
-    apps: Arc<HashMap<Pid, Needed, FixedState>>,
-    /// How long rows are kept; `None`: for ever.
-    retention_ms: Option<u64>,
+    apps: Arc<HashMap<Pid, Kept, FixedState>>,
     until: ConsumedUntil,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    needed: Needed,
+    /// How long rows are kept; `None`: for ever.
+    retention_ms: Option<u64>,
+}
+
 impl Expiry {
-    /// Where an app has no horizon its facts are kept as long as rows are, and for ever where
+    /// Where an app has no horizon its facts are kept as long as its rows are, and for ever where
     /// `retention_ms` is none. So are those of apps that the policy does not know.
-    pub fn new(policy: &Policy, retention_ms: Option<u64>) -> Self {
-        let needed = policy.apps().filter_map(|app| {
+    pub fn new(policy: &Policy, retention_ms: impl Fn(Pid) -> Option<u64>) -> Self {
+        let kept = policy.apps().filter_map(|app| {
+            let retention_ms = retention_ms(app.pid);
             let late_ms = app.correction_horizon_ms.or(retention_ms)?;
-            Some((app.pid, Needed::new(policy, app, late_ms)))
+            let needed = Needed::new(policy, app, late_ms);
+            Some((app.pid, Kept { needed, retention_ms }))
         });
-        let apps = Arc::new(needed.collect());
-        Self { apps, retention_ms, until: ConsumedUntil::default() }
+        Self { apps: Arc::new(kept.collect()), until: ConsumedUntil::default() }
     }
 
     pub fn until(&self) -> &ConsumedUntil {
@@ -53,7 +59,7 @@ impl Expiry {
     /// The time before which facts of a family have expired.
     pub fn oldest(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
         match (self.until.get(), self.apps.get(&pid)) {
-            (Some(until), Some(needed)) => needed.oldest(family, lookback_ms, until),
+            (Some(until), Some(app)) => app.needed.oldest(family, lookback_ms, until),
             _ => EventTime::default(),
         }
     }
@@ -65,7 +71,8 @@ impl Expiry {
         if family == Family::Touch {
             return oldest;
         }
-        let row = match (self.until.get(), self.retention_ms) {
+        let retention_ms = self.apps.get(&pid).and_then(|app| app.retention_ms);
+        let row = match (self.until.get(), retention_ms) {
             (Some(until), Some(retention_ms)) => until.minus(retention_ms),
             _ => EventTime::default(),
         };

@@ -51,10 +51,29 @@ impl RowKey {
     }
 }
 
-/// The partition that an app's rows are in.
+/// The partition that an app's rows begin in, and are in as long as they are not spread.
 pub fn partition(app_key: &str, partitions: u16) -> u16 {
     let bucket = xxh3_64(app_key.as_bytes()) % u64::from(partitions.max(1));
     u16::try_from(bucket).unwrap_or_default()
+}
+
+/// The partitions of an app that is spread over a power of two of them, each once if there are
+/// that many. Those of a smaller power are the first of a greater, so growing moves no row.
+pub fn spread(base: u16, fan_bits: u8, partitions: u16) -> impl Iterator<Item = u16> {
+    (0..1 << u32::from(fan_bits)).map(move |part| part_of(base, part, partitions))
+}
+
+/// The partition of a row of an app that is spread.
+pub fn row_partition(base: u16, seq: u64, fan_bits: u8, partitions: u16) -> u16 {
+    let part = seq & ((1 << u32::from(fan_bits)) - 1);
+    part_of(base, part as u32, partitions)
+}
+
+/// Parts lie as far apart as they can: halves, then quarters, then eighths around the ring.
+fn part_of(base: u16, part: u32, partitions: u16) -> u16 {
+    let partitions = u64::from(partitions.max(1));
+    let distance = (u64::from(part.reverse_bits()) * partitions) >> 32;
+    ((u64::from(base) + distance) % partitions) as u16
 }
 
 /// The first key of an app at or after a time.
@@ -216,6 +235,26 @@ mod tests {
         let value = kept.next_offset.to_be_bytes();
         assert_eq!(decode_position(&position(&kept), &value), Some(kept));
         assert_eq!(decode_position(b"x", &value), None);
+    }
+
+    #[test]
+    fn parts_are_apart_and_those_of_a_smaller_fan_stay() {
+        for partitions in [1, 2, 3, 64, 100, 65_535] {
+            let bits_max = u16::ilog2(partitions) as u8;
+            for bits in 0..=bits_max {
+                let parts: Vec<u16> = spread(partitions - 1, bits, partitions).collect();
+                let mut distinct = parts.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                assert_eq!(distinct.len(), 1 << bits, "{bits} bits of {partitions}");
+                assert!(distinct.iter().all(|part| *part < partitions));
+                let greater: Vec<u16> = spread(partitions - 1, bits_max, partitions).collect();
+                assert_eq!(greater[..parts.len()], parts);
+                let seq = 0x9e37_79b9_7f4a_7c15;
+                assert!(parts.contains(&row_partition(partitions - 1, seq, bits, partitions)));
+            }
+        }
+        assert_eq!(spread(13, 2, 64).collect::<Vec<_>>(), [13, 45, 29, 61]);
     }
 
     #[test]

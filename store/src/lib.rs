@@ -4,12 +4,15 @@
 //! are a [`attribution::ledger::Ledger`]. [`key`] lays out the keys, [`codec`] the values, and
 //! [`scan`] reads an app's rows in key order. What a decision is, is not known here.
 
+pub mod app;
+pub mod cell;
 pub mod codec;
 pub mod embedded;
 mod error;
 mod expiry;
 pub mod key;
 pub mod memory;
+pub mod region;
 mod retention;
 pub mod scan;
 

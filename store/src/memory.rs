@@ -57,7 +57,7 @@ enum Entries {
 impl Memory {
     /// In which facts of the policy's apps expire; without it they never do.
     pub fn with_expiry(policy: &Policy) -> Self {
-        Self { expiry: Expiry::new(policy, None), ..Self::default() }
+        Self { expiry: Expiry::new(policy, |_| None), ..Self::default() }
     }
 
     /// All rows in the order of an export.

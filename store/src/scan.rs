@@ -1,27 +1,35 @@
 //! Reads an app's rows between two times, in key order, from one snapshot.
 
+use std::cmp::Ordering;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 
-use attribution::event::EventTime;
+use attribution::event::{EventTime, Pid};
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use attribution::policy::AppPolicy;
-use rocksdb::{DBRawIterator, ReadOptions};
+use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
 use crate::StoreError;
+use crate::app::{App, Apps};
+use crate::embedded::figures::SharedRegions;
 use crate::embedded::index;
 use crate::embedded::pending::Pending;
 use crate::embedded::tables::Tables;
 use crate::expiry::ConsumedUntil;
-use crate::key::{self, RowKey};
+use crate::key::{self, Key, RowKey};
+use crate::region::Regions;
 use crate::retention::Retention;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Clone)]
 pub struct Reader {
-    tables: Tables,
-    partitions: u16,
-    retention: Retention,
-    until: ConsumedUntil,
+    pub(crate) tables: Tables,
+    pub(crate) partitions: u16,
+    pub(crate) apps: Apps,
+    pub(crate) retention: Retention,
+    pub(crate) until: ConsumedUntil,
+    pub(crate) regions: SharedRegions,
 }
 
 /// The table of rows.
@@ -29,15 +37,24 @@ pub(crate) const EVENTS: &str = "events";
 
 /// Bytes that RocksDB reads ahead of a scan.
 const READ_AHEAD_BYTES: usize = 2 << 20;
+/// Rows that are read before they are counted for their region.
+const COUNTED_ROWS: u64 = 4_096;
 
 impl Reader {
-    pub(crate) fn new(
-        tables: Tables,
-        partitions: u16,
-        retention: Retention,
-        until: ConsumedUntil,
-    ) -> Self {
-        Self { tables, partitions, retention, until }
+    /// All rows as they are now, whatever is written meanwhile.
+    pub fn view(&self) -> View<'_> {
+        // The snapshot first: an app is spread further before its first row there is written.
+        View { snapshot: self.tables.db.snapshot(), reader: self }
+    }
+
+    /// As they are now.
+    pub fn regions(&self) -> Regions {
+        self.regions.lock().clone()
+    }
+
+    /// All apps that the store knows.
+    pub fn apps(&self) -> BTreeMap<Pid, App> {
+        self.apps.all()
     }
 
     /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order. All
@@ -49,7 +66,8 @@ impl Reader {
         to: EventTime,
         mut visit: impl FnMut(&RowKey, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let mut rows = self.rows(app, from, to)?;
+        let view = self.view();
+        let mut rows = view.rows(app, from, to)?;
         while let Some((key, value)) = rows.current()? {
             if visit(&key, value).is_break() {
                 return Ok(());
@@ -59,6 +77,19 @@ impl Reader {
         Ok(())
     }
 
+    fn app(&self, app: &AppPolicy) -> App {
+        let kept = self.apps.of(app.pid);
+        kept.unwrap_or_else(|| App::new(key::partition(&app.key, self.partitions)))
+    }
+}
+
+/// The rows of one moment.
+pub struct View<'r> {
+    reader: &'r Reader,
+    snapshot: SnapshotWithThreadMode<'r, DB>,
+}
+
+impl View<'_> {
     /// As [`Reader::scan_rows`], for a caller that goes at its own pace.
     pub fn rows(
         &self,
@@ -66,46 +97,139 @@ impl Reader {
         from: EventTime,
         to: EventTime,
     ) -> Result<Rows<'_>, StoreError> {
-        let partition = key::partition(&app.key, self.partitions);
-        let first = key::row_from(partition, app.pid, from.max(self.retention.oldest()));
-        let end = key::row_from(partition, app.pid, to);
+        let reader = self.reader;
+        let from = from.max(reader.retention.oldest(app.pid));
+        let mut rows = Rows { parts: BinaryHeap::new(), failure: None, regions: &reader.regions };
+        for partition in reader.app(app).partitions(reader.partitions) {
+            let part = self.part(partition, app.pid, (from, to))?;
+            rows.parts.extend(part);
+        }
+        Ok(rows)
+    }
+
+    /// The rows of one partition, unless there are none.
+    fn part(
+        &self,
+        partition: u16,
+        pid: Pid,
+        (from, to): (EventTime, EventTime),
+    ) -> Result<Option<Part<'_>>, StoreError> {
+        let first = key::row_from(partition, pid, from);
+        let end = key::row_from(partition, pid, to);
         if end <= first {
-            return Ok(Rows(None));
+            return Ok(None);
         }
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(end);
         options.set_readahead_size(READ_AHEAD_BYTES);
         options.set_async_io(false);
-        let mut rows = self.tables.db.raw_iterator_cf_opt(self.tables.events(), options);
+        let mut rows = self.snapshot.raw_iterator_cf_opt(self.reader.tables.events(), options);
         rows.seek(first);
-        Ok(Rows(Some(rows)))
+        let mut part = Part { rows, key: first, read: 0 };
+        Ok(part.settle()?.then_some(part))
     }
 }
 
-/// A place among the rows of an app; `None` within: a range that holds none.
-pub struct Rows<'r>(Option<DBRawIterator<'r>>);
+/// A place among the rows of an app: of the next rows of its parts, that with the least key.
+pub struct Rows<'v> {
+    /// The least at the top; each has a row.
+    parts: BinaryHeap<Part<'v>>,
+    failure: Option<StoreError>,
+    regions: &'v SharedRegions,
+}
+
+/// The rows of an app in one partition.
+struct Part<'v> {
+    rows: DBRawIterator<'v>,
+    /// Of its present row.
+    key: Key,
+    /// Rows that are not counted yet.
+    read: u64,
+}
 
 impl Rows<'_> {
     /// The row at this place; `None` after the last.
     #[inline]
-    pub fn current(&self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
-        let Some(rows) = &self.0 else { return Ok(None) };
-        let (Some(key), Some(value)) = (rows.key(), rows.value()) else {
-            rows.status()?;
-            return Ok(None);
-        };
-        let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-        Ok(Some((key, value)))
+    pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let Some(part) = self.parts.peek() else { return Ok(None) };
+        let key = RowKey::decode(&part.key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
+        Ok(Some((key, part.rows.value().unwrap_or_default())))
     }
 
     /// To the next row.
     #[inline]
     pub fn advance(&mut self) {
-        if let Some(rows) = self.0.as_mut().filter(|rows| rows.valid()) {
-            rows.next();
+        let Some(mut part) = self.parts.peek_mut() else { return };
+        part.read += 1;
+        if part.read == COUNTED_ROWS {
+            part.count(self.regions);
+        }
+        part.rows.next();
+        match part.settle() {
+            Ok(true) => {}
+            Ok(false) => PeekMut::pop(part).count(self.regions),
+            Err(failure) => self.failure = Some(failure),
         }
     }
 }
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        self.parts.drain().for_each(|mut part| part.count(self.regions));
+    }
+}
+
+impl Part<'_> {
+    /// Takes the key of the row that it stands at; false after the last.
+    #[inline]
+    fn settle(&mut self) -> Result<bool, StoreError> {
+        match self.rows.key() {
+            Some(key) => {
+                self.key = key.try_into().map_err(|_| StoreError::corrupt("a row's key"))?;
+                Ok(true)
+            }
+            None => {
+                self.rows.status()?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Counts what was read, for the region where it was read last.
+    fn count(&mut self, regions: &SharedRegions) {
+        if self.read > 0 {
+            regions.count_reads(&self.key, self.read);
+            self.read = 0;
+        }
+    }
+}
+
+impl Ord for Part<'_> {
+    /// The least is the greatest, as the heap wants it. By what follows the partition first.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (partition, rest) = self.key.split_at(2);
+        let (other_partition, other_rest) = other.key.split_at(2);
+        other_rest.cmp(rest).then_with(|| other_partition.cmp(partition))
+    }
+}
+
+impl PartialOrd for Part<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Part<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Part<'_> {}
 
 impl Facts for Reader {
     type Error = StoreError;

@@ -10,7 +10,8 @@ use crate::compose;
 use crate::event::{EventTime, Family, Pid};
 use crate::expiry;
 use crate::ledger::{
-    Causes, DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Present, Progress, Scan,
+    Causes, DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Present, Progress, RowPlace,
+    Scan,
 };
 use crate::matching::MatchKey;
 use crate::policy::{AppPolicy, Policy};
@@ -211,6 +212,7 @@ impl Decided {
             spreadid: row.spreadid,
             status: row.status,
             digest,
+            place: RowPlace::default(),
         });
         Self { row, replaced }
     }

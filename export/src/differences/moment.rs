@@ -6,7 +6,7 @@ use attribution::event::EventTime;
 use attribution::policy::AppPolicy;
 use store::StoreError;
 use store::key::RowKey;
-use store::scan::{Reader, Rows};
+use store::scan::{Rows, View};
 
 /// Goes through an app's rows a millisecond at a time. Only the rows of that one are held.
 pub struct Walk<'r> {
@@ -26,15 +26,15 @@ pub struct Pair<'a> {
 }
 
 impl<'r> Walk<'r> {
-    pub fn over(reader: &'r Reader, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
+    pub fn over(view: &'r View<'_>, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
         let rows =
-            app.map(|app| reader.rows(app, EventTime::default(), EventTime::END)).transpose()?;
+            app.map(|app| view.rows(app, EventTime::default(), EventTime::END)).transpose()?;
         Ok(Self { rows, keys: Vec::new(), values: Vec::new() })
     }
 
     /// Of the next row.
-    pub fn time(&self) -> Result<Option<EventTime>, StoreError> {
-        let Some(rows) = &self.rows else { return Ok(None) };
+    pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
+        let Some(rows) = &mut self.rows else { return Ok(None) };
         Ok(rows.current()?.map(|(key, _)| key.event_time))
     }
 

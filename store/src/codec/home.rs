@@ -8,7 +8,9 @@ use attribution::classify::{Member, Walk, Walks};
 use attribution::event::{
     Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch,
 };
-use attribution::ledger::{ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present};
+use attribution::ledger::{
+    ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present, RowPlace,
+};
 use attribution::matching::MatchKey;
 use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status};
 
@@ -17,7 +19,13 @@ use super::{
 };
 use crate::StoreError;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// With the place of the present row.
+const PLACE_SINCE: u8 = 4;
+/// With the causes of a change.
+const CAUSES_SINCE: u8 = 3;
+/// Those before are of stores that are made anew from their facts.
+const OLDEST: u8 = 2;
 
 const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];
 const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
@@ -49,7 +57,7 @@ pub fn encode(home: &Home, out: &mut Vec<u8>) {
 pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError> {
     let mut input = Input::new(bytes);
     let version = input.byte()?;
-    if version != VERSION {
+    if !(OLDEST..=VERSION).contains(&version) {
         return Err(StoreError::corrupt(format!("a fact of layout version {version}")));
     }
     let time = input.some_time()?;
@@ -60,19 +68,19 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
             let mut home = ActivationHome {
                 walks: walks(&mut input, &Member::of(&fact))?,
                 fact,
-                present: present(&mut input)?,
+                present: present(&mut input, version)?,
                 decision: decision(&mut input)?,
                 previous: decision(&mut input)?,
                 changed_by: Causes::default(),
             };
-            if home.previous.is_some() {
+            if home.previous.is_some() && version >= CAUSES_SINCE {
                 home.changed_by = causes(&mut input, pid)?;
             }
             Home::Activation(Box::new(home))
         }
         Family::Effect => Home::Effect(Box::new(EffectHome {
             fact: effect(&mut input, pid, time)?,
-            present: present(&mut input)?,
+            present: present(&mut input, version)?,
         })),
     };
     input.end()?;
@@ -242,17 +250,24 @@ fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
     put_varint(out, u64::from(present.spreadid.0));
     out.push(code(&Status::ALL, Some(&present.status)));
     out.extend_from_slice(&present.digest.to_be_bytes());
+    out.push(present.place.fan_bits);
+    put_varint(out, u64::from(present.place.bytes));
 }
 
-fn present(input: &mut Input<'_>) -> Result<Option<Present>, StoreError> {
+fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreError> {
     let Some(event_time) = input.time()? else { return Ok(None) };
-    Ok(Some(Present {
+    let mut present = Present {
         event_time,
         revision: input.varint_u32()?,
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
         digest: input.u64()?,
-    }))
+        place: RowPlace::default(),
+    };
+    if version >= PLACE_SINCE {
+        present.place = RowPlace { fan_bits: input.byte()?, bytes: input.varint_u32()? };
+    }
+    Ok(Some(present))
 }
 
 fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {

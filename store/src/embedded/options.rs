@@ -6,6 +6,7 @@ use rocksdb::{
 };
 
 use super::expired::is_expired;
+use crate::cell;
 use crate::expiry::Expiry;
 use crate::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::retention::Retention;
@@ -56,7 +57,7 @@ pub fn events(cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(cache, 32 * 1024);
     let retention = retention.clone();
     options.set_compaction_filter("retention", move |_, key, _| match RowKey::decode(key) {
-        Some(key) if key.event_time < retention.oldest() => CompactionDecision::Remove,
+        Some(key) if key.event_time < retention.oldest(key.pid) => CompactionDecision::Remove,
         _ => CompactionDecision::Keep,
     });
     options
@@ -65,6 +66,13 @@ pub fn events(cache: &Cache, retention: &Retention) -> Options {
 /// Options of the small tables: positions, meta.
 pub fn small() -> Options {
     Options::default()
+}
+
+/// Options of the table of counts.
+pub fn cells() -> Options {
+    let mut options = Options::default();
+    options.set_merge_operator_associative("add", cell::merge);
+    options
 }
 
 pub fn cache() -> Cache {

@@ -1,18 +1,16 @@
-//! The tables in RocksDB, and what a store says of itself.
+//! The tables in RocksDB.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use attribution::event::{EventTime, Family};
+use attribution::event::Family;
 use attribution::ledger::{FactKey, Home, Position};
 use attribution::policy::Policy;
-use attribution::row::{EventType, Status};
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, Options, ReadOptions,
-    WriteBatch,
 };
 
-use super::options;
+use super::{meta, options};
 use crate::StoreError;
 use crate::codec;
 use crate::expiry::Expiry;
@@ -24,15 +22,9 @@ const TOUCHES: &str = "touches";
 const ACTIVATIONS: &str = "activations";
 const EFFECTS: &str = "effects";
 const OFFSETS: &str = "offsets";
-const META: &str = "meta";
-const TABLES: [&str; 6] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, META];
-
-/// The version of all layouts together.
-const LAYOUT_VERSION: u32 = 4;
-const META_LAYOUT: &[u8] = b"layout";
-const META_PARTITIONS: &[u8] = b"partitions";
-const META_COUNTS: &[u8] = b"counts";
-const META_CONSUMED_UNTIL: &[u8] = b"consumed_until";
+const CELLS: &str = "cells";
+pub const META: &str = "meta";
+const TABLES: [&str; 7] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, META];
 
 /// What compactions leave out.
 pub struct Limits {
@@ -43,9 +35,13 @@ pub struct Limits {
 impl Limits {
     /// Nothing.
     fn none() -> Self {
-        Self { retention: Retention::new(None), expiry: Expiry::new(&Policy::default(), None) }
+        let expiry = Expiry::new(&Policy::default(), |_| None);
+        Self { retention: Retention::default(), expiry }
     }
 }
+
+/// A key and its value.
+type Entry = (Vec<u8>, Vec<u8>);
 
 /// An open RocksDB with all its tables.
 #[derive(Clone)]
@@ -93,6 +89,14 @@ impl Tables {
 
     pub fn offsets(&self) -> &ColumnFamily {
         self.table(OFFSETS)
+    }
+
+    pub fn cells(&self) -> &ColumnFamily {
+        self.table(CELLS)
+    }
+
+    pub fn meta(&self) -> &ColumnFamily {
+        self.table(META)
     }
 
     pub fn facts(&self, family: Family) -> &ColumnFamily {
@@ -144,6 +148,20 @@ impl Tables {
         }
     }
 
+    /// What stands in `meta` under names that begin so, with the rest of each name.
+    pub fn named(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {
+        let mut found = Vec::new();
+        let mut entries = self.db.raw_iterator_cf(self.meta());
+        entries.seek(prefix);
+        while let (Some(name), Some(value)) = (entries.key(), entries.value()) {
+            let Some(rest) = name.strip_prefix(prefix) else { break };
+            found.push((rest.to_vec(), value.to_vec()));
+            entries.next();
+        }
+        entries.status()?;
+        Ok(found)
+    }
+
     pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
         let mut positions = Vec::new();
         let mut entries = self.db.raw_iterator_cf(self.offsets());
@@ -158,91 +176,6 @@ impl Tables {
     }
 }
 
-/// What the store says of itself: fixed when it was created, its row counts, and how far Kafka was
-/// consumed.
-pub struct Meta {
-    pub partitions: u16,
-    /// 1970 if nobody has said yet.
-    pub consumed_until: EventTime,
-    counts: [[u64; Status::ALL.len()]; EventType::ALL.len()],
-}
-
-impl Meta {
-    pub fn load_or_create(
-        tables: &Tables,
-        path: &Path,
-        partitions: u16,
-    ) -> Result<Self, StoreError> {
-        let meta = tables.table(META);
-        if tables.db.get_cf(meta, META_LAYOUT)?.is_none() {
-            let mut batch = WriteBatch::default();
-            batch.put_cf(meta, META_LAYOUT, LAYOUT_VERSION.to_be_bytes());
-            batch.put_cf(meta, META_PARTITIONS, partitions.to_be_bytes());
-            tables.db.write(batch)?;
-            tables.db.flush_wal(true)?;
-        }
-        Self::load(tables, path, partitions)
-    }
-
-    pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
-        let meta = tables.table(META);
-        let read = |name: &[u8]| tables.db.get_cf(meta, name);
-        let layout =
-            read(META_LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
-        let found = layout.as_slice().try_into().map(u32::from_be_bytes).unwrap_or(0);
-        if found != LAYOUT_VERSION {
-            return Err(StoreError::WrongVersion {
-                path: path.into(),
-                found,
-                expected: LAYOUT_VERSION,
-            });
-        }
-        let stored = read(META_PARTITIONS)?.unwrap_or_default();
-        let found = stored.as_slice().try_into().map(u16::from_be_bytes).unwrap_or(0);
-        if found != partitions {
-            return Err(StoreError::WrongPartitions {
-                path: path.into(),
-                found,
-                configured: partitions,
-            });
-        }
-        let mut counts = [[0; Status::ALL.len()]; EventType::ALL.len()];
-        if let Some(stored) = read(META_COUNTS)? {
-            let numbers = stored.chunks_exact(8).map(|bytes| {
-                bytes.iter().fold(0, |value: u64, byte| value << 8 | u64::from(*byte))
-            });
-            for (count, number) in counts.iter_mut().flatten().zip(numbers) {
-                *count = number;
-            }
-        }
-        let stored = read(META_CONSUMED_UNTIL)?.unwrap_or_default();
-        let millis = stored.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0);
-        Ok(Self { partitions, counts, consumed_until: EventTime::default().plus(millis) })
-    }
-
-    pub fn count(&self, event_type: EventType, status: Status) -> u64 {
-        self.counts[event_type as usize][status as usize]
-    }
-
-    pub fn add(&mut self, event_type: EventType, status: Status) {
-        self.counts[event_type as usize][status as usize] += 1;
-    }
-
-    pub fn remove(&mut self, event_type: EventType, status: Status) {
-        let count = &mut self.counts[event_type as usize][status as usize];
-        *count = count.saturating_sub(1);
-    }
-
-    pub fn put_consumed_until(&self, batch: &mut WriteBatch, tables: &Tables, until: EventTime) {
-        batch.put_cf(tables.table(META), META_CONSUMED_UNTIL, until.millis().to_be_bytes());
-    }
-
-    pub fn put_counts(&self, batch: &mut WriteBatch, tables: &Tables) {
-        let bytes: Vec<u8> = self.counts.iter().flatten().flat_map(|n| n.to_be_bytes()).collect();
-        batch.put_cf(tables.table(META), META_COUNTS, bytes);
-    }
-}
-
 fn descriptors(cache: &rocksdb::Cache, limits: &Limits) -> Vec<ColumnFamilyDescriptor> {
     let facts = |family| options::facts(cache, family, &limits.expiry);
     let table = |name: &str| {
@@ -251,6 +184,7 @@ fn descriptors(cache: &rocksdb::Cache, limits: &Limits) -> Vec<ColumnFamilyDescr
             TOUCHES => facts(Family::Touch),
             ACTIVATIONS => facts(Family::Activation),
             EFFECTS => facts(Family::Effect),
+            CELLS => options::cells(),
             _ => options::small(),
         };
         ColumnFamilyDescriptor::new(name, options)
@@ -288,7 +222,9 @@ fn opening(path: &Path, error: rocksdb::Error) -> StoreError {
         ErrorKind::IOError => unwritable(path, &text),
         ErrorKind::Corruption => StoreError::corrupt(text),
         // Tables that this version does not know, or lacks.
-        ErrorKind::InvalidArgument => StoreError::NotAStore { path: path.into() },
+        ErrorKind::InvalidArgument => {
+            meta::other_layout(path).unwrap_or_else(|| StoreError::NotAStore { path: path.into() })
+        }
         _ => error.into(),
     }
 }

@@ -9,6 +9,7 @@ mod directory;
 mod facts;
 mod model;
 mod reading;
+mod regions;
 mod rows;
 
 use adtrail_store::StoreError;

@@ -1,5 +1,6 @@
 //! The worker over any ledger: what goes in, in which order, and the rows that come out.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +69,14 @@ pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<Shown> {
 }
 
 pub fn settings(path: &Path) -> config::Store {
-    config::Store { path: path.into(), partitions: 8, retention_ms: None }
+    config::Store {
+        path: path.into(),
+        partitions: 8,
+        retention_ms: None,
+        region_bytes_max: 1 << 30,
+        fan_above: None,
+        apps: BTreeMap::new(),
+    }
 }
 
 pub fn open(path: &Path, policy: &Policy) -> Embedded {

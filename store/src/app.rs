@@ -1,0 +1,80 @@
+//! Where the rows of each app are: the partition that they begin in, over how many they are
+//! spread, and how far they have gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use attribution::event::{EventTime, Pid};
+
+use crate::codec::Input;
+use crate::key;
+
+/// What a store keeps of an app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct App {
+    /// By the key that it had when it was first seen.
+    pub base: u16,
+    /// Of rows that are written now, as a power of two.
+    pub fan_bits: u8,
+    /// The greatest that there ever was: scans look there.
+    pub fan_bits_max: u8,
+    /// Rows before this are gone.
+    pub oldest: EventTime,
+}
+
+impl App {
+    pub fn new(base: u16) -> Self {
+        Self { base, fan_bits: 0, fan_bits_max: 0, oldest: EventTime::default() }
+    }
+
+    /// From now on rows are spread so far.
+    pub fn spread(&mut self, fan_bits: u8) {
+        self.fan_bits = fan_bits;
+        self.fan_bits_max = self.fan_bits_max.max(fan_bits);
+    }
+
+    /// All partitions that may hold rows.
+    pub fn partitions(&self, of: u16) -> impl Iterator<Item = u16> {
+        key::spread(self.base, self.fan_bits_max, of)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = self.base.to_be_bytes().to_vec();
+        value.extend([self.fan_bits, self.fan_bits_max]);
+        value.extend(self.oldest.millis().to_be_bytes());
+        value
+    }
+
+    /// `None` if it is none.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        let mut input = Input::new(value);
+        let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
+        let (fan_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
+        let oldest = i64::try_from(input.u64().ok()?).ok().and_then(EventTime::from_millis)?;
+        input.end().ok()?;
+        (fan_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
+            base,
+            fan_bits,
+            fan_bits_max,
+            oldest,
+        })
+    }
+}
+
+/// The apps of an open store, shared by who writes and who reads.
+#[derive(Debug, Clone, Default)]
+pub struct Apps(Arc<RwLock<BTreeMap<Pid, App>>>);
+
+impl Apps {
+    pub fn of(&self, pid: Pid) -> Option<App> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
+    }
+
+    pub fn all(&self) -> BTreeMap<Pid, App> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn put(&self, pid: Pid, app: App) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(pid, app);
+    }
+}

@@ -1,0 +1,126 @@
+//! What a store says of itself.
+
+use std::path::Path;
+
+use attribution::event::{EventTime, Pid};
+use rocksdb::{DB, Options, WriteBatch};
+
+use super::tables::{META, Tables};
+use crate::StoreError;
+use crate::app::{App, Apps};
+use crate::cell::Cell;
+
+/// The version of all layouts together.
+pub const LAYOUT_VERSION: u32 = 5;
+/// Before it there were no counts by cell, and no regions.
+pub const CELLS_SINCE: u32 = 5;
+
+const LAYOUT: &[u8] = b"layout";
+const PARTITIONS: &[u8] = b"partitions";
+const CONSUMED_UNTIL: &[u8] = b"consumed_until";
+const TOTALS: &[u8] = b"totals";
+const APP: &[u8] = b"app/";
+pub const REGION: &[u8] = b"region/";
+
+/// Fixed when the store was created, or counted since.
+pub struct Meta {
+    pub layout: u32,
+    pub partitions: u16,
+    /// 1970 if nobody has said yet.
+    pub consumed_until: EventTime,
+    /// The sum of all cells.
+    pub totals: Cell,
+}
+
+impl Meta {
+    /// Of a store that there is, or of one that is made now.
+    pub fn load_or_create(
+        tables: &Tables,
+        path: &Path,
+        partitions: u16,
+    ) -> Result<Self, StoreError> {
+        if tables.db.get_cf(tables.meta(), LAYOUT)?.is_none() {
+            let mut batch = WriteBatch::default();
+            put_layout(&mut batch, tables);
+            batch.put_cf(tables.meta(), PARTITIONS, partitions.to_be_bytes());
+            tables.db.write(batch)?;
+            tables.db.flush_wal(true)?;
+        }
+        Self::load(tables, path, partitions)
+    }
+
+    pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
+        let read = |name: &[u8]| tables.db.get_cf(tables.meta(), name);
+        let layout = read(LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
+        let layout = layout.as_slice().try_into().map(u32::from_be_bytes).unwrap_or(0);
+        if !(1..=LAYOUT_VERSION).contains(&layout) {
+            return Err(wrong_version(path, layout));
+        }
+        let stored = read(PARTITIONS)?.unwrap_or_default();
+        let found = stored.as_slice().try_into().map(u16::from_be_bytes).unwrap_or(0);
+        if found != partitions {
+            return Err(StoreError::WrongPartitions {
+                path: path.into(),
+                found,
+                configured: partitions,
+            });
+        }
+        let totals = match read(TOTALS)? {
+            Some(totals) => {
+                Cell::decode(&totals).ok_or_else(|| StoreError::corrupt("the counts"))?
+            }
+            None => Cell::default(),
+        };
+        let stored = read(CONSUMED_UNTIL)?.unwrap_or_default();
+        let millis = stored.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0);
+        let consumed_until = EventTime::default().plus(millis);
+        Ok(Self { layout, partitions, consumed_until, totals })
+    }
+}
+
+impl Meta {
+    /// `None` if nobody has said yet.
+    pub fn consumed(&self) -> Option<EventTime> {
+        Some(self.consumed_until).filter(|until| *until > EventTime::default())
+    }
+}
+
+pub fn put_layout(batch: &mut WriteBatch, tables: &Tables) {
+    batch.put_cf(tables.meta(), LAYOUT, LAYOUT_VERSION.to_be_bytes());
+}
+
+pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventTime) {
+    batch.put_cf(tables.meta(), CONSUMED_UNTIL, until.millis().to_be_bytes());
+}
+
+pub fn put_totals(batch: &mut WriteBatch, tables: &Tables, totals: &Cell) {
+    batch.put_cf(tables.meta(), TOTALS, totals.encode());
+}
+
+pub fn put_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid, app: &App) {
+    batch.put_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat(), app.encode());
+}
+
+/// All apps that the store has ever known.
+pub fn apps(tables: &Tables) -> Result<Apps, StoreError> {
+    let apps = Apps::default();
+    for (pid, value) in tables.named(APP)? {
+        let damage = || StoreError::corrupt("what is kept of an app");
+        let pid = pid.as_slice().try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
+        apps.put(Pid(pid), App::decode(&value).ok_or_else(damage)?);
+    }
+    Ok(apps)
+}
+
+/// Why a RocksDB that does not open with our tables is a store all the same, if it is one: it has
+/// the tables of another version.
+pub fn other_layout(path: &Path) -> Option<StoreError> {
+    let db = DB::open_cf_for_read_only(&Options::default(), path, ["default", META], false).ok()?;
+    let layout = db.get_cf(db.cf_handle(META)?, LAYOUT).ok()??;
+    let layout = layout.as_slice().try_into().map(u32::from_be_bytes).ok()?;
+    (layout != LAYOUT_VERSION).then(|| wrong_version(path, layout))
+}
+
+pub fn wrong_version(path: &Path, found: u32) -> StoreError {
+    StoreError::WrongVersion { path: path.into(), found, expected: LAYOUT_VERSION }
+}
