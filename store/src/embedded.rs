@@ -13,6 +13,7 @@ pub(crate) mod pending;
 mod recount;
 mod rows;
 pub(crate) mod tables;
+mod upgrade;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -54,18 +55,34 @@ pub type StatusCounts = HashMap<(EventType, Status), u64>;
 impl Embedded {
     /// Opens the store of the settings, creating it where there is none.
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
-        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
-        let limits = Limits { retention: Retention::default(), expiry };
-        let tables = Tables::open(&settings.path, &limits)?;
-        let mut meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
-        if meta.layout < meta::CELLS_SINCE {
-            meta.totals = recount::all(&tables, settings)?;
+        upgrade::finish(&settings.path)?;
+        let (mut tables, mut limits, mut meta) = Self::load(settings, policy)?;
+        if upgrade::is_to_be_made_anew(&meta) {
+            upgrade::anew(tables, settings, policy)?;
+            (tables, limits, meta) = Self::load(settings, policy)?;
         }
+        upgrade::in_place(&tables, &mut meta, (settings, policy))?;
         let Limits { retention, expiry } = limits;
         expiry.until().advance(meta.consumed_until);
         let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
         let partitions = meta.partitions;
         Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
+    }
+
+    fn load(
+        settings: &config::Store,
+        policy: &Policy,
+    ) -> Result<(Tables, Limits, Meta), StoreError> {
+        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
+        let limits = Limits { retention: Retention::default(), expiry };
+        let tables = Tables::open(&settings.path, &limits)?;
+        let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
+        Ok((tables, limits, meta))
+    }
+
+    /// All that was committed is on disk, whatever happens to the machine.
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.tables.db.flush_wal(true)?)
     }
 
     /// A reading side, for any number of threads.

@@ -16,6 +16,20 @@ pub enum StoreError {
     #[error("directory holds files but no adtrail store: {}", .path.display())]
     NotAStore { path: PathBuf },
 
+    /// Open it once for writing: that brings it to the present layout.
+    #[error(
+        "store has layout version {found}, and becomes one of version {expected} when adtrail run \
+         opens it: {}", .path.display()
+    )]
+    OldVersion { path: PathBuf, found: u32, expected: u32 },
+
+    /// Add the app to the settings: its rows have to be decided on anew.
+    #[error(
+        "store of a past layout has events of pid {pid}, which is no app of the settings: {}",
+        .path.display()
+    )]
+    UnknownApp { path: PathBuf, pid: u32 },
+
     /// Use the matching version of adtrail.
     #[error("store has layout version {found}, this adtrail reads version {expected}: {}", .path.display())]
     WrongVersion { path: PathBuf, found: u32, expected: u32 },

@@ -111,14 +111,14 @@ pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
 
 /// What a key in a table of facts is.
 pub enum FactPlace {
-    Home { pid: Pid },
+    Home { id: u64, pid: Pid, tag: u64 },
     Index { pid: Pid, time: EventTime, tag: u64 },
 }
 
 impl FactPlace {
     pub fn pid(&self) -> Pid {
         match self {
-            Self::Home { pid } | Self::Index { pid, .. } => *pid,
+            Self::Home { pid, .. } | Self::Index { pid, .. } => *pid,
         }
     }
 }
@@ -128,7 +128,7 @@ pub fn decode_fact(key: &[u8]) -> Option<FactPlace> {
     let key: &Key = key.try_into().ok()?;
     let pid = Pid(read_u32(key, 8));
     match read_u48(key, 12) {
-        0 => Some(FactPlace::Home { pid }),
+        0 => Some(FactPlace::Home { id: read_u64(key, 0), pid, tag: read_u48(key, 18) }),
         inverted => {
             let time = time(U48_MAX - inverted)?;
             Some(FactPlace::Index { pid, time, tag: read_u48(key, 18) })

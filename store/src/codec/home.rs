@@ -6,7 +6,7 @@
 use attribution::attribute::{Credit, Decision};
 use attribution::classify::{Member, Walk, Walks};
 use attribution::event::{
-    Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, Touch,
+    Activation, Device, Effect, EventTime, Fact, Family, Pid, Purpose, SpreadId, Touch,
 };
 use attribution::ledger::{
     ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present, RowPlace,
@@ -85,6 +85,26 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
     };
     input.end()?;
     Ok(home)
+}
+
+/// The fact of a home of any layout that ever was: it stands before all that was decided.
+pub fn decode_fact(family: Family, pid: Pid, bytes: &[u8]) -> Result<Fact, StoreError> {
+    let mut input = Input::new(bytes);
+    let _version = input.byte()?;
+    let time = input.some_time()?;
+    Ok(match family {
+        Family::Touch => Fact::Touch(Box::new(touch(&mut input, pid, time)?)),
+        Family::Activation => Fact::Activation(Box::new(activation(&mut input, pid, time)?)),
+        Family::Effect => Fact::Effect(Box::new(effect(&mut input, pid, time)?)),
+    })
+}
+
+/// Of a touch that has one.
+pub fn lookback_ms(home: &Home) -> Option<u64> {
+    match home {
+        Home::Touch(touch) => touch.lookback_ms,
+        _ => None,
+    }
 }
 
 /// The time and the lookback of a fact, without reading on.

@@ -122,5 +122,10 @@ pub fn other_layout(path: &Path) -> Option<StoreError> {
 }
 
 pub fn wrong_version(path: &Path, found: u32) -> StoreError {
-    StoreError::WrongVersion { path: path.into(), found, expected: LAYOUT_VERSION }
+    let (path, expected) = (path.into(), LAYOUT_VERSION);
+    if (1..expected).contains(&found) {
+        StoreError::OldVersion { path, found, expected }
+    } else {
+        StoreError::WrongVersion { path, found, expected }
+    }
 }

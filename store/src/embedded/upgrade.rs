@@ -1,0 +1,175 @@
+//! Stores of past layouts.
+//!
+//! | layout | what it lacks | what is done when it is opened for writing |
+//! |---|---|---|
+//! | 1, 2 | all of the below, and how activations follow each other | made anew from its facts, of which none had expired |
+//! | 3 | entries by which facts at one place are told apart | every fact is entered anew |
+//! | 4 | counts by cell, regions, where apps are | counted from the rows |
+//!
+//! A store is made anew beside its place and moved there when it is whole; a process that ends
+//! midway leaves the old one, and the next one begins again.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use attribution::event::{Fact, Family};
+use attribution::ledger::{FactKey, Progress};
+use attribution::matching::MatchKey;
+use attribution::policy::Policy;
+use attribution::worker::{Batch, Worker, entries_of};
+use rocksdb::WriteBatch;
+
+use super::meta::{CELLS_SINCE, Meta};
+use super::recount;
+use super::tables::Tables;
+use super::Embedded;
+use crate::StoreError;
+use crate::codec;
+use crate::key::{self, FactPlace};
+
+/// Before it, decisions were kept without what later ones go on from.
+const WALKS_SINCE: u32 = 3;
+/// Before it, facts were not entered by all keys that they are looked for by now.
+const ENTRIES_SINCE: u32 = 4;
+
+const FACTS: usize = 5_000;
+const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];
+
+/// Whether the store is to be made anew.
+pub fn is_to_be_made_anew(meta: &Meta) -> bool {
+    meta.layout < WALKS_SINCE
+}
+
+/// Brings a store of a past layout that can stay where it is to the present one.
+pub fn in_place(
+    tables: &Tables,
+    meta: &mut Meta,
+    (settings, policy): (&config::Store, &Policy),
+) -> Result<(), StoreError> {
+    if meta.layout < ENTRIES_SINCE {
+        enter_all(tables, policy)?;
+    }
+    if meta.layout < CELLS_SINCE {
+        // The layout's number goes with the counts: until then it is what it was.
+        meta.totals = recount::all(tables, settings)?;
+    }
+    Ok(())
+}
+
+/// Writes the entries of all facts; those that are there already are the same.
+fn enter_all(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
+    for family in FAMILIES {
+        let mut batch = WriteBatch::default();
+        each_home(tables, family, |key, value| {
+            let Some(app) = policy.app(key.pid) else { return Ok(()) };
+            let home = codec::home::decode(family, key.pid, value)?;
+            let lookback_ms = codec::home::lookback_ms(&home);
+            let (index, marks) = entries_of(&home, app);
+            let mut put = |key, id, lookback_ms| {
+                let mut value = Vec::new();
+                codec::put_index_value(&mut value, id, lookback_ms);
+                batch.put_cf(tables.facts(family), key, value);
+            };
+            for found_by in index {
+                put(key::index(found_by, key, home.time()), key.id.0, lookback_ms);
+            }
+            for (found_by, mark) in marks {
+                put(key::index(found_by, &mark.fact, mark.time), mark.fact.id.0, None);
+            }
+            if batch.len() >= FACTS {
+                tables.db.write(std::mem::take(&mut batch))?;
+            }
+            Ok(())
+        })?;
+        tables.db.write(batch)?;
+    }
+    Ok(())
+}
+
+/// Makes the store anew from its facts, and takes its place. Nothing else may have it open.
+pub fn anew(tables: Tables, settings: &config::Store, policy: &Policy) -> Result<(), StoreError> {
+    let path = &settings.path;
+    let aside = beside(path, NEW);
+    remove(&aside)?;
+    let fresh = config::Store { path: aside.clone(), ..settings.clone() };
+    let mut worker = Worker::new(Embedded::open(&fresh, policy)?, Arc::new(policy.clone()));
+    let mut facts = Vec::new();
+    for family in FAMILIES {
+        each_home(&tables, family, |key, value| {
+            if policy.app(key.pid).is_none() {
+                return Err(StoreError::UnknownApp { path: path.clone(), pid: key.pid.0 });
+            }
+            facts.push(codec::home::decode_fact(family, key.pid, value)?);
+            if facts.len() == FACTS {
+                give(&mut worker, std::mem::take(&mut facts))?;
+            }
+            Ok(())
+        })?;
+    }
+    give(&mut worker, facts)?;
+    let progress = Progress { positions: tables.positions()?, consumed_until: None };
+    worker.process(Batch { facts: Vec::new(), progress })?;
+    worker.ledger().flush()?;
+    drop((worker, tables));
+    rename(path, &beside(path, OLD))?;
+    rename(&aside, path)?;
+    remove(&beside(path, OLD))
+}
+
+fn give(worker: &mut Worker<Embedded>, facts: Vec<Fact>) -> Result<(), StoreError> {
+    worker.process(Batch { facts, ..Batch::default() }).map(drop)
+}
+
+/// Ends what a process left between the two moves.
+pub fn finish(path: &Path) -> Result<(), StoreError> {
+    let (new, old) = (beside(path, NEW), beside(path, OLD));
+    if !path.exists() && old.exists() && new.exists() {
+        rename(&new, path)?;
+    }
+    if path.exists() { remove(&old) } else { Ok(()) }
+}
+
+const NEW: &str = "-new-layout";
+const OLD: &str = "-old-layout";
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+fn each_home(
+    tables: &Tables,
+    family: Family,
+    mut each: impl FnMut(&FactKey, &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut options = rocksdb::ReadOptions::default();
+    options.set_total_order_seek(true);
+    options.fill_cache(false);
+    let mut entries = tables.db.raw_iterator_cf_opt(tables.facts(family), options);
+    entries.seek_to_first();
+    while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+        if let Some(FactPlace::Home { id, pid, tag }) = key::decode_fact(key) {
+            each(&FactKey { family, id: MatchKey(id), pid, tag }, value)?;
+        }
+        entries.next();
+    }
+    entries.status()?;
+    Ok(())
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    std::fs::rename(from, to).map_err(|error| failure(from, &error))
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failure(path, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn failure(path: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Unwritable { path: path.into(), reason: error.to_string() }
+}
