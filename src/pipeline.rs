@@ -1,5 +1,7 @@
 //! The attribution worker's thread: batches in, committed positions out.
 
+mod regions;
+
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +17,7 @@ use ingest::{Health, TopicKind, TopicNames};
 use jiff::Timestamp;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use store::embedded::Embedded;
+use store::scan::Reader;
 
 /// Starts the thread; it ends when no more batches come, or with the first error.
 pub fn start(
@@ -75,6 +78,7 @@ impl PipelineMetrics {
             "Rows replaced by a corrected one, by the status left and the one entered."
         );
         describe_histogram!(BATCH_SECONDS, "Time from a batch's arrival to its commit.");
+        regions::describe();
         describe_gauge!(ROWS, "Rows in the store, by event type and present status.");
         let topics = TopicNames::new(&config.kafka.topics);
         for topic in TopicKind::ALL {
@@ -88,9 +92,15 @@ impl PipelineMetrics {
     }
 
     /// What `render` makes of the metrics, between two batches.
-    pub fn scrape(&self, health: &Health, render: impl FnOnce() -> String) -> String {
+    pub fn scrape(
+        &self,
+        health: &Health,
+        reader: &Reader,
+        render: impl FnOnce() -> String,
+    ) -> String {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.ingest.observe(health, Timestamp::now());
+        regions::observe(&reader.regions());
         render()
     }
 

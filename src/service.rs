@@ -14,6 +14,7 @@ use export::admin::Admin;
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::embedded::Embedded;
+use store::scan::Reader;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -45,8 +46,8 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let intake = ingest::start(config, &progress, batches, committed_in, stop, state)?;
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
 
-    let export = ExportState::new(reader, Arc::clone(&config.policy));
-    let admin = admin(metrics, health, recorder);
+    let export = ExportState::new(reader.clone(), Arc::clone(&config.policy));
+    let admin = admin((metrics, recorder), health, reader);
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
@@ -92,9 +93,13 @@ fn end(
     Ok(())
 }
 
-fn admin(metrics: Arc<PipelineMetrics>, health: Arc<Health>, recorder: PrometheusHandle) -> Admin {
+fn admin(
+    (metrics, recorder): (Arc<PipelineMetrics>, PrometheusHandle),
+    health: Arc<Health>,
+    reader: Reader,
+) -> Admin {
     let observed = Arc::clone(&health);
-    let render = move || metrics.scrape(&observed, || recorder.render());
+    let render = move || metrics.scrape(&observed, &reader, || recorder.render());
     let ready = move || {
         if health.is_ready() {
             Ok(())

@@ -30,7 +30,6 @@ use crate::event::{Fact, Family};
 use crate::ledger::{DecisionWrite, Ledger, Present, Progress};
 use crate::policy::Policy;
 use crate::row::Status;
-pub use admit::entries_of;
 use affected::Reaches;
 use desk::Desk;
 pub use explain::explain;

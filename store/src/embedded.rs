@@ -61,7 +61,9 @@ impl Embedded {
             upgrade::anew(tables, settings, policy)?;
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
-        upgrade::in_place(&tables, &mut meta, (settings, policy))?;
+        if meta.layout < meta::CELLS_SINCE {
+            meta.totals = recount::all(&tables, settings)?;
+        }
         let Limits { retention, expiry } = limits;
         expiry.until().advance(meta.consumed_until);
         let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;

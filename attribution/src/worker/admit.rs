@@ -175,24 +175,6 @@ fn index(
     }
 }
 
-/// The keys by which the fact of a home is found at its time, and the marks that it leaves.
-pub fn entries_of(home: &Home, app: &AppPolicy) -> (Vec<MatchKey>, Vec<(MatchKey, IndexEntry)>) {
-    let is_placed = app.probabilistic;
-    let index = match home {
-        Home::Touch(touch) => {
-            matching::touch_index(touch, &DeviceIds::new(&touch.ids), is_placed)
-        }
-        Home::Activation(home) => {
-            let ids = DeviceIds::new(&home.fact.ids);
-            matching::activation_index(&home.fact, &ids, is_placed)
-        }
-        Home::Effect(home) => {
-            DeviceIds::new(&home.fact.ids).iter().map(matching::by_id).collect()
-        }
-    };
-    (index, marks(home, app))
-}
-
 /// What the fact leaves at its places.
 fn marks(home: &Home, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     match home {

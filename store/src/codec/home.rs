@@ -99,14 +99,6 @@ pub fn decode_fact(family: Family, pid: Pid, bytes: &[u8]) -> Result<Fact, Store
     })
 }
 
-/// Of a touch that has one.
-pub fn lookback_ms(home: &Home) -> Option<u64> {
-    match home {
-        Home::Touch(touch) => touch.lookback_ms,
-        _ => None,
-    }
-}
-
 /// The time and the lookback of a fact, without reading on.
 pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), StoreError> {
     let mut input = Input::new(bytes);

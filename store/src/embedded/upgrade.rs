@@ -3,8 +3,7 @@
 //! | layout | what it lacks | what is done when it is opened for writing |
 //! |---|---|---|
 //! | 1, 2 | all of the below, and how activations follow each other | made anew from its facts, of which none had expired |
-//! | 3 | entries by which facts at one place are told apart | every fact is entered anew |
-//! | 4 | counts by cell, regions, where apps are | counted from the rows |
+//! | 3, 4 | counts by cell, regions, where apps are | counted from the rows |
 //!
 //! A store is made anew beside its place and moved there when it is whole; a process that ends
 //! midway leaves the old one, and the next one begins again.
@@ -17,74 +16,23 @@ use attribution::event::{Fact, Family};
 use attribution::ledger::{FactKey, Progress};
 use attribution::matching::MatchKey;
 use attribution::policy::Policy;
-use attribution::worker::{Batch, Worker, entries_of};
-use rocksdb::WriteBatch;
+use attribution::worker::{Batch, Worker};
 
-use super::meta::{CELLS_SINCE, Meta};
-use super::recount;
-use super::tables::Tables;
 use super::Embedded;
+use super::meta::Meta;
+use super::tables::Tables;
 use crate::StoreError;
 use crate::codec;
 use crate::key::{self, FactPlace};
 
 /// Before it, decisions were kept without what later ones go on from.
 const WALKS_SINCE: u32 = 3;
-/// Before it, facts were not entered by all keys that they are looked for by now.
-const ENTRIES_SINCE: u32 = 4;
-
 const FACTS: usize = 5_000;
 const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];
 
 /// Whether the store is to be made anew.
 pub fn is_to_be_made_anew(meta: &Meta) -> bool {
     meta.layout < WALKS_SINCE
-}
-
-/// Brings a store of a past layout that can stay where it is to the present one.
-pub fn in_place(
-    tables: &Tables,
-    meta: &mut Meta,
-    (settings, policy): (&config::Store, &Policy),
-) -> Result<(), StoreError> {
-    if meta.layout < ENTRIES_SINCE {
-        enter_all(tables, policy)?;
-    }
-    if meta.layout < CELLS_SINCE {
-        // The layout's number goes with the counts: until then it is what it was.
-        meta.totals = recount::all(tables, settings)?;
-    }
-    Ok(())
-}
-
-/// Writes the entries of all facts; those that are there already are the same.
-fn enter_all(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
-    for family in FAMILIES {
-        let mut batch = WriteBatch::default();
-        each_home(tables, family, |key, value| {
-            let Some(app) = policy.app(key.pid) else { return Ok(()) };
-            let home = codec::home::decode(family, key.pid, value)?;
-            let lookback_ms = codec::home::lookback_ms(&home);
-            let (index, marks) = entries_of(&home, app);
-            let mut put = |key, id, lookback_ms| {
-                let mut value = Vec::new();
-                codec::put_index_value(&mut value, id, lookback_ms);
-                batch.put_cf(tables.facts(family), key, value);
-            };
-            for found_by in index {
-                put(key::index(found_by, key, home.time()), key.id.0, lookback_ms);
-            }
-            for (found_by, mark) in marks {
-                put(key::index(found_by, &mark.fact, mark.time), mark.fact.id.0, None);
-            }
-            if batch.len() >= FACTS {
-                tables.db.write(std::mem::take(&mut batch))?;
-            }
-            Ok(())
-        })?;
-        tables.db.write(batch)?;
-    }
-    Ok(())
 }
 
 /// Makes the store anew from its facts, and takes its place. Nothing else may have it open.
