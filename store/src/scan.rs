@@ -123,6 +123,8 @@ impl View<'_> {
         options.set_iterate_upper_bound(end);
         options.set_readahead_size(READ_AHEAD_BYTES);
         options.set_async_io(false);
+        // Blocks of an export are read once: they would only push out what look-ups need.
+        options.fill_cache(false);
         let mut rows = self.snapshot.raw_iterator_cf_opt(self.reader.tables.events(), options);
         rows.seek(first);
         let mut part = Part { rows, key: first, read: 0 };
