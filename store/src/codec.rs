@@ -14,6 +14,9 @@ use crate::StoreError;
 /// Kinds of touch by their stored code.
 const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
 
+/// Of a number of 64 bits.
+const VARINT_BYTES_MAX: usize = 10;
+
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -50,32 +53,54 @@ impl<'a> Input<'a> {
         Self { rest: bytes }
     }
 
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, StoreError> {
-        let (byte, rest) = self.rest.split_first().ok_or_else(truncated)?;
+        let [byte] = self.bytes()?;
+        Ok(byte)
+    }
+
+    /// As many bytes as are asked for.
+    #[inline]
+    pub fn bytes<const LEN: usize>(&mut self) -> Result<[u8; LEN], StoreError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
         self.rest = rest;
-        Ok(*byte)
+        Ok(*bytes)
     }
 
     #[inline]
     pub fn varint(&mut self) -> Result<u64, StoreError> {
+        // Most numbers are lengths, and short.
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, StoreError> {
         let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
+        for (place, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if *byte < 0x80 {
+                self.rest = &self.rest[place + 1..];
                 return Ok(value);
             }
         }
-        Err(StoreError::corrupt("a number of more than 64 bits"))
+        Err(if self.rest.len() < VARINT_BYTES_MAX {
+            truncated()
+        } else {
+            StoreError::corrupt("a number of more than 64 bits")
+        })
     }
 
     /// Eight bytes, the greatest first.
     pub fn u64(&mut self) -> Result<u64, StoreError> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
-        self.rest = rest;
-        Ok(u64::from_be_bytes(*bytes))
+        self.bytes().map(u64::from_be_bytes)
     }
 
+    #[inline]
     pub fn varint_u32(&mut self) -> Result<u32, StoreError> {
         u32::try_from(self.varint()?)
             .map_err(|_| StoreError::corrupt("a number of more than 32 bits"))
@@ -102,6 +127,7 @@ impl<'a> Input<'a> {
         Ok(pairs)
     }
 
+    #[inline]
     pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
         match self.varint()? {
             0 => Ok(None),
@@ -117,6 +143,12 @@ impl<'a> Input<'a> {
         self.time()?.ok_or_else(|| StoreError::corrupt("a missing time"))
     }
 
+    /// Texts, and nothing after them.
+    pub fn texts(self) -> Texts<'a> {
+        let checked = utf8_prefix(self.rest);
+        Texts { bytes: self.rest, checked, checked_end: checked.len() }
+    }
+
     /// All must have been read.
     pub fn end(self) -> Result<(), StoreError> {
         if self.rest.is_empty() {
@@ -125,6 +157,53 @@ impl<'a> Input<'a> {
             Err(StoreError::corrupt(format!("{} bytes after the value", self.rest.len())))
         }
     }
+}
+
+/// Reads texts that stand one after the other. A length below 128 is itself UTF-8, so one check
+/// covers all texts up to a longer one, where checking each short text would cost the most of all.
+pub(crate) struct Texts<'a> {
+    bytes: &'a [u8],
+    /// What comes next and is known to be UTF-8.
+    checked: &'a str,
+    /// Where that ends in `bytes`.
+    checked_end: usize,
+}
+
+impl<'a> Texts<'a> {
+    #[inline]
+    pub fn text(&mut self) -> Result<&'a str, StoreError> {
+        if let Some((len, rest)) = self.checked.split_at_checked(1)
+            && let Some((text, rest)) = rest.split_at_checked(usize::from(len.as_bytes()[0]))
+        {
+            self.checked = rest;
+            return Ok(text);
+        }
+        self.text_beyond()
+    }
+
+    /// A text that is not within what has been checked.
+    fn text_beyond(&mut self) -> Result<&'a str, StoreError> {
+        let mut input = self.rest();
+        let text = input.text()?;
+        *self = input.texts();
+        Ok(text)
+    }
+
+    fn rest(&self) -> Input<'a> {
+        Input::new(&self.bytes[self.checked_end - self.checked.len()..])
+    }
+
+    /// All must have been read.
+    pub fn end(self) -> Result<(), StoreError> {
+        self.rest().end()
+    }
+}
+
+/// As much from the first byte on as is UTF-8.
+fn utf8_prefix(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_else(|error| {
+        std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+    })
 }
 
 /// Appends the value of an index entry: the hash under which its fact has its home and, of a touch
@@ -152,11 +231,9 @@ pub(crate) fn index_id(value: &[u8]) -> Result<u64, StoreError> {
 }
 
 /// The entry of a table of names at a stored number.
+#[inline]
 pub(crate) fn choose<T: Copy>(table: &[T], number: u8) -> Result<T, StoreError> {
-    table
-        .get(usize::from(number))
-        .copied()
-        .ok_or_else(|| StoreError::corrupt(format!("an unknown code: {number}")))
+    table.get(usize::from(number)).copied().ok_or_else(|| unknown_code(number))
 }
 
 /// The number under which `choose` finds it; 0 stands for none.
@@ -165,6 +242,7 @@ pub(crate) fn code<T: PartialEq>(table: &[T], value: Option<&T>) -> u8 {
     place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or(0)
 }
 
+#[inline]
 pub(crate) fn choose_option<T: Copy>(table: &[T], number: u8) -> Result<Option<T>, StoreError> {
     match number {
         0 => Ok(None),
@@ -172,6 +250,12 @@ pub(crate) fn choose_option<T: Copy>(table: &[T], number: u8) -> Result<Option<T
     }
 }
 
+#[cold]
+fn unknown_code(number: u8) -> StoreError {
+    StoreError::corrupt(format!("an unknown code: {number}"))
+}
+
+#[cold]
 fn truncated() -> StoreError {
     StoreError::corrupt("a value that ends too early")
 }

@@ -64,14 +64,17 @@ impl<'a> RowView<'a> {
         if version != VERSION {
             return Err(StoreError::corrupt(format!("a row of layout version {version}")));
         }
+        let revision = input.varint_u32()?;
+        let [event_type, status, install_type, match_type, touch_kind, reject_reason] =
+            input.bytes()?;
         let mut row = Self {
-            revision: input.varint_u32()?,
-            event_type: choose(&EventType::ALL, input.byte()?)?,
-            status: choose(&Status::ALL, input.byte()?)?,
-            install_type: choose_option(&InstallType::ALL, input.byte()?)?,
-            match_type: choose_option(&MatchType::ALL, input.byte()?)?,
-            touch_kind: choose_option(&TOUCH_KINDS, input.byte()?)?,
-            reject_reason: choose_option(&RejectReason::ALL, input.byte()?)?,
+            revision,
+            event_type: choose(&EventType::ALL, event_type)?,
+            status: choose(&Status::ALL, status)?,
+            install_type: choose_option(&InstallType::ALL, install_type)?,
+            match_type: choose_option(&MatchType::ALL, match_type)?,
+            touch_kind: choose_option(&TOUCH_KINDS, touch_kind)?,
+            reject_reason: choose_option(&RejectReason::ALL, reject_reason)?,
             touch_time: input.time()?,
             activation_time: input.time()?,
             contributors: [const { None }; CONTRIBUTORS_MAX],
@@ -92,16 +95,14 @@ impl<'a> RowView<'a> {
             });
         }
         row.needs_quotes = input.varint_u32()?;
-        let present = input.varint_u32()?;
-        if present >> TEXT_CELLS != 0 {
-            return Err(StoreError::corrupt("a row with unknown cells"));
+        let mut present = input.varint_u32()?;
+        let mut texts = input.texts();
+        while present != 0 {
+            let cell = row.text.get_mut(present.trailing_zeros() as usize);
+            *cell.ok_or_else(|| StoreError::corrupt("a row with unknown cells"))? = texts.text()?;
+            present &= present - 1;
         }
-        for (cell, text) in row.text.iter_mut().enumerate() {
-            if present >> cell & 1 == 1 {
-                *text = input.text()?;
-            }
-        }
-        input.end()?;
+        texts.end()?;
         Ok(row)
     }
 
@@ -117,6 +118,7 @@ impl<'a> RowView<'a> {
     }
 
     /// Newest first.
+    #[inline]
     pub fn contributor(&self, index: usize) -> Option<&Contributor> {
         self.contributors.get(index)?.as_ref()
     }
@@ -262,6 +264,58 @@ mod tests {
         assert_eq!(view.text(TextCell::Props), r#"{"a":"1\n","b":"\""}"#);
         assert!(view.must_quote(TextCell::EventName) && view.must_quote(TextCell::Ua));
         assert!(view.must_quote(TextCell::Props) && !view.must_quote(TextCell::EventId));
+    }
+
+    /// A row whose texts are of all lengths that are stored in their own way, ASCII and not.
+    fn with_texts(name: &str, ua: &str, currency: &str) -> Row {
+        let device = Device { ua: ua.into(), ..Device::default() };
+        Row { event_name: name.into(), device, currency: currency.into(), ..sample() }
+    }
+
+    #[test]
+    fn texts_of_every_length_come_back() {
+        for len in [0, 1, 63, 126, 127, 128, 129, 255, 16_383, 16_384, 70_000] {
+            for text in ["a", "ü", "語", "\u{10ffff}", "\0", "\u{80}"] {
+                let text = text.repeat(len / text.len());
+                let texts = [["x", &text, "é"], [&text, "é", &text], [&text, &text, &text]];
+                for [name, ua, currency] in texts {
+                    let mut bytes = Vec::new();
+                    encode(&with_texts(name, ua, currency), &mut bytes);
+                    let view = RowView::decode(&bytes).unwrap();
+                    assert_eq!(view.text(TextCell::EventName), name);
+                    assert_eq!(view.text(TextCell::EventId), "e-1");
+                    assert_eq!(view.text(TextCell::Ua), ua);
+                    assert_eq!(view.text(TextCell::Currency), currency);
+                }
+            }
+        }
+    }
+
+    /// A length that ends within a character, or a byte that begins none.
+    #[test]
+    fn text_that_is_not_utf8_is_an_error() {
+        for len in [0, 3, 126, 300] {
+            let filler = "a".repeat(len);
+            let mut bytes = Vec::new();
+            encode(&with_texts(&filler, &format!("{filler}ü"), "ü"), &mut bytes);
+            assert!(RowView::decode(&bytes).is_ok());
+            let places = bytes.windows(2).enumerate().filter(|(_, pair)| *pair == "ü".as_bytes());
+            let places: Vec<usize> = places.map(|(place, _)| place).collect();
+            assert_eq!(places.len(), 2);
+            for place in places {
+                for (offset, byte) in [(0, b'a'), (0, 0xff), (1, b'a'), (1, 0xff)] {
+                    let mut damaged = bytes.clone();
+                    damaged[place + offset] = byte;
+                    assert!(RowView::decode(&damaged).is_err(), "{place} {offset} {byte}");
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        encode(&with_texts("", "", "üü"), &mut bytes);
+        // Shorter by one: the length, then within the last character.
+        let place = bytes.windows(3).position(|part| part == b"\x04\xc3\xbc").unwrap();
+        bytes[place] = 3;
+        assert!(RowView::decode(&bytes).is_err());
     }
 
     #[test]
