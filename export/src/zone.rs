@@ -17,9 +17,21 @@ pub struct Zone {
 /// Holds no time.
 const EMPTY: Interval = Interval { from_ms: 0, until_ms: 0, offset_minutes: 0 };
 const INTERVALS_KEPT: usize = 4;
+/// Of the days around one, in which the times of a row mostly are; a power of two.
+const DAYS_KEPT: usize = 16;
 const DAY_MS: i64 = 86_400_000;
+/// The numbers below 100 in two digits.
+static PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [*b"00"; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
 
-/// Writes times in one zone, remembering where its offset changes.
+/// Writes times in one zone, remembering where its offset changes, and the dates of days.
 #[derive(Debug)]
 pub struct TimeWriter {
     /// `None`: UTC.
@@ -27,7 +39,12 @@ pub struct TimeWriter {
     kept: [Interval; INTERVALS_KEPT],
     /// The place of the next interval to keep.
     next: usize,
+    dates: Dates,
 }
+
+/// The dates of days, each as it was last written: at the place of the day's number, modulo.
+#[derive(Debug)]
+struct Dates([(i64, [u8; 10]); DAYS_KEPT]);
 
 /// A span of time in which a zone keeps one offset, half open.
 #[derive(Debug, Clone, Copy)]
@@ -80,35 +97,51 @@ impl Zone {
 impl TimeWriter {
     pub fn new(zone: &Zone) -> Self {
         let is_utc = zone.zone == TimeZone::UTC;
-        Self { zone: (!is_utc).then(|| zone.zone.clone()), kept: [EMPTY; INTERVALS_KEPT], next: 0 }
+        Self {
+            zone: (!is_utc).then(|| zone.zone.clone()),
+            kept: [EMPTY; INTERVALS_KEPT],
+            next: 0,
+            dates: Dates([(i64::MIN, [0; 10]); DAYS_KEPT]),
+        }
     }
 
     /// Appends the time as `2026-03-10T12:00:00.000Z`, or with the offset of the zone.
+    #[inline]
     pub fn write(&mut self, time: EventTime, out: &mut Vec<u8>) {
         let utc_ms = time.millis().cast_signed();
-        let Some(zone) = &self.zone else {
-            return write_utc(utc_ms, out);
-        };
+        match self.interval(utc_ms) {
+            None => self.dates.write_utc(utc_ms, out),
+            Some(interval) => self.write_within(interval, utc_ms, out),
+        }
+    }
+
+    /// The one that the time is in; `None` for UTC.
+    #[inline]
+    fn interval(&mut self, utc_ms: i64) -> Option<Interval> {
+        let zone = self.zone.as_ref()?;
         let kept = self.kept.iter().find(|interval| interval.contains(utc_ms)).copied();
-        let interval = kept.unwrap_or_else(|| {
+        Some(kept.unwrap_or_else(|| {
             let interval = Interval::around(zone, utc_ms);
             self.kept[self.next] = interval;
             self.next = (self.next + 1) % INTERVALS_KEPT;
             interval
-        });
+        }))
+    }
+
+    fn write_within(&mut self, interval: Interval, utc_ms: i64, out: &mut Vec<u8>) {
         let local_ms = utc_ms + i64::from(interval.offset_minutes) * 60_000;
         if local_ms > EventTime::MAX.millis().cast_signed() {
             // There is no year 10000 in RFC 3339; this is the same instant.
-            return write_utc(utc_ms, out);
+            return self.dates.write_utc(utc_ms, out);
         }
         let mut text = *b"0000-00-00T00:00:00.000+00:00";
-        put_local(&mut text, local_ms);
+        self.dates.put_local(&mut text, local_ms);
         if interval.offset_minutes < 0 {
             text[23] = b'-';
         }
         let minutes = interval.offset_minutes.unsigned_abs();
-        put(&mut text[24..26], minutes / 60);
-        put(&mut text[27..29], minutes % 60);
+        put_pair(&mut text, 24, minutes / 60);
+        put_pair(&mut text, 27, minutes % 60);
         out.extend_from_slice(&text);
     }
 }
@@ -133,41 +166,59 @@ impl Interval {
     }
 }
 
-fn write_utc(utc_ms: i64, out: &mut Vec<u8>) {
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    put_local(&mut text, utc_ms);
-    out.extend_from_slice(&text);
-}
-
-/// Fills in all digits up to the milliseconds.
-#[inline]
-fn put_local<const LEN: usize>(text: &mut [u8; LEN], local_ms: i64) {
-    let (year, month, day) = civil(local_ms.div_euclid(DAY_MS));
-    // Below a day, so it fits.
-    let of_day_ms = local_ms.rem_euclid(DAY_MS) as u32;
-    put(&mut text[..4], year);
-    put(&mut text[5..7], month);
-    put(&mut text[8..10], day);
-    put(&mut text[11..13], of_day_ms / 3_600_000);
-    put(&mut text[14..16], of_day_ms / 60_000 % 60);
-    put(&mut text[17..19], of_day_ms / 1_000 % 60);
-    put(&mut text[20..23], of_day_ms % 1_000);
-}
-
-/// The last digits of a number, as many as there is room for.
-#[inline]
-fn put(digits: &mut [u8], mut value: u32) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
+impl Dates {
+    fn write_utc(&mut self, utc_ms: i64, out: &mut Vec<u8>) {
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        self.put_local(&mut text, utc_ms);
+        out.extend_from_slice(&text);
     }
+
+    /// Fills in all digits up to the milliseconds.
+    #[inline]
+    fn put_local<const LEN: usize>(&mut self, text: &mut [u8; LEN], local_ms: i64) {
+        text[..10].copy_from_slice(self.date(local_ms.div_euclid(DAY_MS)));
+        // Below a day, so it fits.
+        let of_day_ms = local_ms.rem_euclid(DAY_MS) as u32;
+        let (of_day_s, ms) = (of_day_ms / 1_000, of_day_ms % 1_000);
+        put_pair(text, 11, of_day_s / 3_600);
+        put_pair(text, 14, of_day_s / 60 % 60);
+        put_pair(text, 17, of_day_s % 60);
+        // Below 10, so one digit.
+        text[20] = PAIRS[(ms / 100) as usize][1];
+        put_pair(text, 21, ms % 100);
+    }
+
+    /// The date of a day counted from 1970.
+    #[inline]
+    fn date(&mut self, day: i64) -> &[u8; 10] {
+        let (kept_day, date) = &mut self.0[day.rem_euclid(DAYS_KEPT as i64) as usize];
+        if *kept_day != day {
+            (*kept_day, *date) = (day, date_text(day));
+        }
+        date
+    }
+}
+
+fn date_text(day: i64) -> [u8; 10] {
+    let (year, month, day) = civil(day);
+    let mut text = *b"0000-00-00";
+    put_pair(&mut text, 0, year / 100);
+    put_pair(&mut text, 2, year % 100);
+    put_pair(&mut text, 5, month);
+    put_pair(&mut text, 8, day);
+    text
+}
+
+/// Two digits, at a place.
+#[inline]
+fn put_pair<const LEN: usize>(text: &mut [u8; LEN], place: usize, value: u32) {
+    text[place..place + 2].copy_from_slice(&PAIRS[value as usize]);
 }
 
 /// Year, month and day of a day counted from 1970, of the years 1969 to 9999.
 ///
 /// Years are taken to begin in March, so that the leap day is a year's last and the months
 /// before any of them are always equally long: 153 days in five.
-#[inline]
 fn civil(day: i64) -> (u32, u32, u32) {
     /// From 0000-03-01 to 1970-01-01.
     const TO_1970: i64 = 719_468;
@@ -234,6 +285,21 @@ mod tests {
         assert_eq!(written("UTC", last), "9999-12-31T23:59:59.999Z");
         assert_eq!(written("Asia/Shanghai", last), "9999-12-31T23:59:59.999Z");
         assert_eq!(written("America/New_York", last), "9999-12-31T18:59:59.999-05:00");
+    }
+
+    #[test]
+    fn days_at_one_place_keep_apart() {
+        let mut writer = TimeWriter::new(&Zone::utc());
+        let mut check = |day: i64, expected: &str| {
+            let mut out = Vec::new();
+            writer.write(EventTime::from_millis(day * DAY_MS + 3_723_004).unwrap(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}T01:02:03.004Z"));
+        };
+        for _ in 0..2 {
+            check(0, "1970-01-01");
+            check(DAYS_KEPT as i64, "1970-01-17");
+            check(1, "1970-01-02");
+        }
     }
 
     #[track_caller]
