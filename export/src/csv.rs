@@ -7,6 +7,7 @@ use attribution::row::{Contributor, touch_kind_name};
 use store::codec::row::{RowView, TextCell};
 use store::key::RowKey;
 
+use crate::campaigns::CampaignCells;
 use crate::column::{Column, ContributorPart, Field};
 use crate::prop::prop;
 use crate::query::ExportQuery;
@@ -17,6 +18,7 @@ use crate::zone::{TimeWriter, Zone};
 pub struct CsvWriter<'a> {
     fields: &'a [Field],
     times: TimeWriter,
+    campaigns: CampaignCells<'a>,
     policy: &'a Policy,
 }
 
@@ -25,12 +27,17 @@ pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 
 impl<'a> CsvWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
-        Self { fields: &query.fields, times: TimeWriter::new(&query.zone), policy }
+        Self::of(&query.fields, &query.zone, policy)
     }
 
     /// For the cells alone, in UTC.
     pub fn of_cells(policy: &'a Policy) -> Self {
-        Self { fields: &[], times: TimeWriter::new(&Zone::utc()), policy }
+        Self::of(&[], &Zone::utc(), policy)
+    }
+
+    fn of(fields: &'a [Field], zone: &Zone, policy: &'a Policy) -> Self {
+        let campaigns = CampaignCells::new(policy);
+        Self { fields, times: TimeWriter::new(zone), campaigns, policy }
     }
 
     /// Appends the line of names.
@@ -47,15 +54,15 @@ impl<'a> CsvWriter<'a> {
     /// Appends the line of a row.
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        for (place, field) in self.fields.iter().enumerate() {
-            if place > 0 {
-                out.push(b',');
-            }
+        for field in self.fields {
             match field {
                 Field::Column(column) => self.cell(*column, key, row, out),
                 Field::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
             }
+            out.push(b',');
         }
+        // None is after the last.
+        out.pop();
         // One empty cell alone: readers would skip an empty line.
         if out.len() == start {
             out.extend_from_slice(b"\"\"");
@@ -76,8 +83,7 @@ impl<'a> CsvWriter<'a> {
             Column::InstallType => write_name(row.install_type.map_or("", |kind| kind.name()), out),
             Column::SpreadId => write_number(key.spreadid.0, out),
             Column::Campaign => {
-                let campaign = self.policy.campaign(key.pid, key.spreadid);
-                write_text(campaign.map_or("", |campaign| &campaign.name), out);
+                out.extend_from_slice(self.campaigns.name(key.pid, key.spreadid));
             }
             Column::Channel => self.channel(key.pid, key.spreadid, out),
             Column::MatchType => write_name(row.match_type.map_or("", |kind| kind.name()), out),
@@ -115,8 +121,9 @@ impl<'a> CsvWriter<'a> {
         }
     }
 
-    fn channel(&self, pid: Pid, spreadid: SpreadId, out: &mut Vec<u8>) {
-        write_text(channel_name(self.policy, pid, spreadid), out);
+    #[inline]
+    fn channel(&mut self, pid: Pid, spreadid: SpreadId, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.campaigns.channel(pid, spreadid));
     }
 }
 
@@ -138,6 +145,10 @@ fn write_name(name: &'static str, out: &mut Vec<u8>) {
 #[inline]
 fn write_stored(row: &RowView<'_>, cell: TextCell, out: &mut Vec<u8>) {
     let text = row.text(cell);
+    // Most rows have no use for most cells.
+    if text.is_empty() {
+        return;
+    }
     if row.must_quote(cell) {
         write_quoted(text, out);
     } else {
@@ -155,11 +166,16 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
 
 fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for (place, part) in text.split('"').enumerate() {
-        if place > 0 {
-            out.extend_from_slice(b"\"\"");
+    if text.contains('"') {
+        for part in text.as_bytes().split_inclusive(|byte| *byte == b'"') {
+            out.extend_from_slice(part);
+            if part.ends_with(b"\"") {
+                out.push(b'"');
+            }
         }
-        out.extend_from_slice(part.as_bytes());
+    } else {
+        // Mostly a user agent, which has a comma.
+        out.extend_from_slice(text.as_bytes());
     }
     out.push(b'"');
 }

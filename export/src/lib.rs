@@ -12,6 +12,7 @@
 //! and `csv`. The operators' listener is [`admin`].
 
 pub mod admin;
+mod campaigns;
 mod column;
 mod csv;
 mod differences;
