@@ -38,10 +38,12 @@ impl EventTime {
     pub const END: Self = Self(Self::MAX.0 + 1);
 
     /// `None` before 1970 and after 9999.
+    #[inline]
     pub fn from_millis(millis: i64) -> Option<Self> {
         u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::MAX)
     }
 
+    #[inline]
     pub fn millis(self) -> u64 {
         self.0
     }

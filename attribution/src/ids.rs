@@ -34,6 +34,7 @@ impl IdKind {
         Self::Mac,
     ];
 
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::Oaid => "oaid",

@@ -187,6 +187,7 @@ impl Policy {
         }
     }
 
+    #[inline]
     pub fn app(&self, pid: Pid) -> Option<&AppPolicy> {
         self.apps.get(&pid)
     }
@@ -201,6 +202,7 @@ impl Policy {
     }
 
     /// The catalogue's entry, if the campaign is this app's.
+    #[inline]
     pub fn campaign(&self, pid: Pid, spreadid: SpreadId) -> Option<&Campaign> {
         self.campaigns.get(&spreadid).filter(|campaign| campaign.pid == pid)
     }

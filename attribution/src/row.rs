@@ -121,6 +121,7 @@ pub fn seq(event_type: EventType, event_id: &str) -> u64 {
 impl EventType {
     pub const ALL: [Self; 2] = [Self::Activation, Self::Effect];
 
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::Activation => "activation",
@@ -139,6 +140,7 @@ impl Status {
         Self::Orphan,
     ];
 
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::Attributed => "attributed",
@@ -154,6 +156,7 @@ impl Status {
 impl InstallType {
     pub const ALL: [Self; 3] = [Self::Install, Self::Reinstall, Self::Duplicate];
 
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::Install => "install",
@@ -179,6 +182,7 @@ impl MatchType {
         Self::IpUa,
     ];
 
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::ClickId => "click_id",
@@ -221,6 +225,7 @@ impl RejectReason {
     pub const ALL: [Self; 4] =
         [Self::Blocked, Self::ClickInjection, Self::CtitTooShort, Self::TooManyClicks];
 
+    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -232,6 +237,7 @@ impl RejectReason {
 }
 
 /// The name of a touch's kind in rows and messages.
+#[inline]
 pub fn touch_kind_name(kind: TouchKind) -> &'static str {
     match kind {
         TouchKind::Click => "click",
