@@ -23,6 +23,7 @@ mod rules;
 mod secret;
 mod section;
 mod settings;
+mod size;
 mod store;
 mod tree;
 

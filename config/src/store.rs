@@ -9,6 +9,7 @@ use attribution::policy::DAY_MS;
 use crate::duration;
 use crate::error::Problem;
 use crate::section::Section;
+use crate::size;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
@@ -22,6 +23,8 @@ pub struct Store {
     pub region_bytes_max: u64,
     /// Rows per second and partition of an app above which it is spread further. `None`: never.
     pub fan_above: Option<u32>,
+    /// What the engine may use for its block cache and its write buffers together.
+    pub memory_bytes: u64,
     /// Of the apps that say something of their own.
     pub apps: BTreeMap<Pid, AppStore>,
 }
@@ -43,6 +46,13 @@ impl Store {
     }
 }
 
+const MIB: u64 = 1 << 20;
+const MEMORY_BYTES: u64 = 448 * MIB;
+/// With less, write buffers would hold no more than a batch or two.
+const MEMORY_BYTES_MIN: u64 = 32 * MIB;
+/// A slip of a unit, and not a machine.
+const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * MIB;
+
 pub(crate) fn read(store: &mut Section<'_>) -> Store {
     store.text("kind", parse_kind);
     store.table("hbase", read_hbase);
@@ -55,6 +65,7 @@ pub(crate) fn read(store: &mut Section<'_>) -> Store {
         region_bytes_max: store.integer("region_bytes_max", 1 << 16..=1 << 40).unwrap_or(1 << 30),
         fan_above,
         apps: BTreeMap::new(),
+        memory_bytes: store.text("memory", parse_memory).unwrap_or(MEMORY_BYTES),
     }
 }
 
@@ -79,6 +90,14 @@ fn read_fan(app: &mut Section<'_>, partitions: u16) -> Option<u16> {
         return None;
     }
     Some(fan)
+}
+
+fn parse_memory(text: &str) -> Result<u64, Problem> {
+    match size::parse_bytes(text)? {
+        ..MEMORY_BYTES_MIN => Err(r#"too little, expected at least "32MiB""#.into()),
+        bytes @ ..=MEMORY_BYTES_MAX => Ok(bytes),
+        _ => Err(r#"too much, expected at most "1024GiB""#.into()),
+    }
 }
 
 fn parse_kind(text: &str) -> Result<(), Problem> {

@@ -206,6 +206,15 @@ fn what_is_allowed_and_hardly_meant_is_told() {
     assert_eq!(warnings(table), [expected]);
 }
 
+#[test]
+fn memory_is_a_size() {
+    let memory = |text: &str| parse(text).unwrap().store.memory_bytes;
+    assert_eq!(memory(""), 448 << 20);
+    assert_eq!(memory("[store]\nmemory = \"32MiB\""), 32 << 20);
+    assert_eq!(memory("[store]\nmemory = \"2097152KiB\""), 2 << 30);
+    assert_eq!(memory("[store]\nmemory = \"1024GiB\""), 1 << 40);
+}
+
 /// Odd, and each has a meaning that somebody may want.
 #[test]
 fn odd_windows_are_taken_as_they_are() {

@@ -4,6 +4,7 @@
 //! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
 //! that were recorded and are not committed yet wait in `pending` and are part of every read.
 
+mod budget;
 mod expired;
 pub(crate) mod figures;
 pub(crate) mod index;
@@ -77,7 +78,7 @@ impl Embedded {
     ) -> Result<(Tables, Limits, Meta), StoreError> {
         let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
         let limits = Limits { retention: Retention::default(), expiry };
-        let tables = Tables::open(&settings.path, &limits)?;
+        let tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         Ok((tables, limits, meta))
     }
@@ -236,7 +237,7 @@ fn write_options() -> WriteOptions {
 /// Opens the store of a directory for reading beside the process that writes it.
 pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> {
     let path: &Path = &settings.path;
-    let tables = Tables::open_for_reading(path)?;
+    let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
     if meta.layout < meta::CELLS_SINCE {
         return Err(meta::wrong_version(path, meta.layout));

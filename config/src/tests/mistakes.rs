@@ -120,6 +120,10 @@ fn wrong_service_settings() {
     check_wrong("[store]\npartitions = 18446744073709551680", "2: store.partitions: expected an integer from 1 to 65535: 18446744073709551680");
     check_wrong("[store]\nretention = \"0d\"", r#"2: store.retention: zero, expected a longer duration or "off": "0d""#);
     check_wrong("[store]\nretention = \"11y\"", r#"2: store.retention: expected one whole number and a unit of ms, s, m, h, d, w, such as "7d" or "off": "11y""#);
+    check_wrong("[store]\nmemory = \"32767KiB\"", r#"2: store.memory: too little, expected at least "32MiB": "32767KiB""#);
+    check_wrong("[store]\nmemory = \"1025GiB\"", r#"2: store.memory: too much, expected at most "1024GiB": "1025GiB""#);
+    check_wrong("[store]\nmemory = 448", r#"2: store.memory: no unit, expected one of KiB, MiB, GiB as in "448MiB": 448"#);
+    check_wrong("[store]\nmemory = \"1GB\"", r#"2: store.memory: expected one whole number and a unit of KiB, MiB, GiB, such as "448MiB": "1GB""#);
     check_wrong("[store.hbase]\nservers = \"a:1\"", r#"2: store.hbase.servers: expected a list of texts, such as ["a", "b"]: "a:1""#);
     check_wrong("[export]\nlisten = \"0.0.0.0:8080\"", "2: export.listen: expected a loopback address such as \"127.0.0.1:8080\", because this version has no tokens and would show every app's rows to the network: \"0.0.0.0:8080\"");
     check_wrong("[export]\nlisten = 8080", r#"2: export.listen: expected an IP address and a port, such as "127.0.0.1:8080": 8080"#);

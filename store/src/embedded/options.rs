@@ -3,39 +3,48 @@
 use attribution::event::Family;
 use rocksdb::{
     BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, Options, SliceTransform,
+    WriteBufferManager,
 };
 
+use super::budget::Budget;
 use super::expired::is_expired;
 use crate::cell;
 use crate::expiry::Expiry;
 use crate::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::retention::Retention;
 
-const MIB: usize = 1 << 20;
-/// Shared by all tables, index and filter blocks included.
-const BLOCK_CACHE_BYTES: usize = 192 * MIB;
-/// All memtables together; half of it in each direction of a flush.
-const WRITE_BUFFERS_BYTES: usize = 256 * MIB;
-const WRITE_BUFFER_BYTES: usize = 96 * MIB;
-const WAL_BYTES_MAX: u64 = 512 * MIB as u64;
-
-/// Options of the whole engine.
-pub fn engine() -> Options {
+/// Options of the engine that writes. Its write buffers are charged to the cache.
+pub fn engine(budget: &Budget, cache: &Cache) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
-    options.set_db_write_buffer_size(WRITE_BUFFERS_BYTES);
-    options.set_max_total_wal_size(WAL_BYTES_MAX);
-    options
-        .increase_parallelism(std::thread::available_parallelism().map_or(2, |n| n.get() as i32));
+    // A writer that waited would not be faster: the flush it waits for has begun.
+    let may_wait = false;
+    options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
+        budget.write_buffers_bytes,
+        may_wait,
+        cache.clone(),
+    ));
+    options.set_max_total_wal_size(budget.wal_bytes_max);
+    options.set_max_background_jobs(budget.jobs);
+    options.set_max_subcompactions(budget.subcompactions);
+    options.set_compaction_readahead_size(budget.compaction_read_bytes);
     options.set_keep_log_file_num(4);
     options.set_max_open_files(-1);
     options
 }
 
+/// Options of an engine that reads beside the one that writes. All files are opened at once, as
+/// the writer may delete them at any time after.
+pub fn reading_engine() -> Options {
+    let mut options = Options::default();
+    options.set_max_open_files(-1);
+    options
+}
+
 /// Options of the tables of facts: looked up by whole key or by prefix.
-pub fn facts(cache: &Cache, family: Family, expiry: &Expiry) -> Options {
-    let mut options = table(cache, 8 * 1024);
+pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) -> Options {
+    let mut options = table(budget, cache, 8 * 1024);
     // Facts live for weeks and rows for a year: what zstd saves on facts costs a tenth of all CPU.
     options.set_bottommost_compression_type(DBCompressionType::Lz4);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
@@ -53,8 +62,8 @@ pub fn facts(cache: &Cache, family: Family, expiry: &Expiry) -> Options {
 }
 
 /// Options of the table of rows: scanned in key order.
-pub fn events(cache: &Cache, retention: &Retention) -> Options {
-    let mut options = table(cache, 32 * 1024);
+pub fn events(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
+    let mut options = table(budget, cache, 32 * 1024);
     let retention = retention.clone();
     options.set_compaction_filter("retention", move |_, key, _| match RowKey::decode(key) {
         Some(key) if key.event_time < retention.oldest(key.pid) => CompactionDecision::Remove,
@@ -75,11 +84,12 @@ pub fn cells() -> Options {
     options
 }
 
-pub fn cache() -> Cache {
-    Cache::new_lru_cache(BLOCK_CACHE_BYTES)
+/// Shared by all tables, index and filter blocks included.
+pub fn cache(budget: &Budget) -> Cache {
+    Cache::new_lru_cache(budget.cache_bytes)
 }
 
-fn table(cache: &Cache, block_bytes: usize) -> Options {
+fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(cache);
     blocks.set_block_size(block_bytes);
@@ -90,7 +100,9 @@ fn table(cache: &Cache, block_bytes: usize) -> Options {
     blocks.set_format_version(6);
     let mut options = Options::default();
     options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_write_buffer_size(budget.write_buffer_bytes);
+    options.set_max_bytes_for_level_base(budget.level_bytes);
+    options.set_target_file_size_base(budget.file_bytes);
     options.set_level_compaction_dynamic_level_bytes(true);
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_bottommost_compression_type(DBCompressionType::Zstd);

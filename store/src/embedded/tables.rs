@@ -10,6 +10,7 @@ use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, Options, ReadOptions,
 };
 
+use super::budget::Budget;
 use super::{meta, options};
 use crate::StoreError;
 use crate::codec;
@@ -50,30 +51,32 @@ pub struct Tables {
 }
 
 impl Tables {
-    pub fn open(path: &Path, limits: &Limits) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
         refuse_foreign(path)?;
         std::fs::create_dir_all(path).map_err(|error| unwritable(path, &error.to_string()))?;
-        let cache = options::cache();
-        let tables = descriptors(&cache, limits);
-        let db = DB::open_cf_descriptors(&options::engine(), path, tables)
-            .map_err(|error| opening(path, error))?;
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let budget = Budget::writing(memory_bytes, cores);
+        let cache = options::cache(&budget);
+        let tables = descriptors(&budget, &cache, limits);
+        let engine = options::engine(&budget, &cache);
+        let db =
+            DB::open_cf_descriptors(&engine, path, tables).map_err(|error| opening(path, error))?;
         Ok(Self { db: Arc::new(db) })
     }
 
-    pub fn open_for_reading(path: &Path) -> Result<Self, StoreError> {
+    pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
         refuse_foreign(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
-        let cache = options::cache();
+        let budget = Budget::reading(memory_bytes);
+        let cache = options::cache(&budget);
         let limits = Limits::none();
-        let tables = || descriptors(&cache, &limits);
+        let tables = || descriptors(&budget, &cache, &limits);
+        let engine = options::reading_engine();
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut engine = options::engine();
-            engine.create_if_missing(false);
-            engine.create_missing_column_families(false);
             match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
                 Ok(db) => return Ok(Self { db: Arc::new(db) }),
                 // The writing process may delete a file between its listing and its opening.
@@ -176,11 +179,15 @@ impl Tables {
     }
 }
 
-fn descriptors(cache: &rocksdb::Cache, limits: &Limits) -> Vec<ColumnFamilyDescriptor> {
-    let facts = |family| options::facts(cache, family, &limits.expiry);
+fn descriptors(
+    budget: &Budget,
+    cache: &rocksdb::Cache,
+    limits: &Limits,
+) -> Vec<ColumnFamilyDescriptor> {
+    let facts = |family| options::facts(budget, cache, family, &limits.expiry);
     let table = |name: &str| {
         let options = match name {
-            EVENTS => options::events(cache, &limits.retention),
+            EVENTS => options::events(budget, cache, &limits.retention),
             TOUCHES => facts(Family::Touch),
             ACTIVATIONS => facts(Family::Activation),
             EFFECTS => facts(Family::Effect),

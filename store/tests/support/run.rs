@@ -73,6 +73,7 @@ pub fn settings(path: &Path) -> config::Store {
         path: path.into(),
         partitions: 8,
         retention_ms: None,
+        memory_bytes: 64 << 20,
         region_bytes_max: 1 << 30,
         fan_above: None,
         apps: BTreeMap::new(),
