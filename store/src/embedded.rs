@@ -6,12 +6,13 @@
 
 mod budget;
 mod expired;
-pub(crate) mod figures;
+
 pub(crate) mod index;
 mod meta;
 mod options;
 pub(crate) mod pending;
 mod recount;
+pub(crate) mod regions;
 mod rows;
 pub(crate) mod tables;
 mod upgrade;
@@ -35,9 +36,9 @@ use crate::key;
 use crate::region::Regions;
 use crate::retention::{self, Retention};
 use crate::scan::Reader;
-use figures::{SharedRegions, now};
 use meta::Meta;
 use pending::Pending;
+use regions::{SharedRegions, now};
 use rows::RowTable;
 use tables::{Limits, Tables};
 
@@ -250,7 +251,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> 
         let gone = retention::gone_before(settings.retention_of(*pid), clock);
         (*pid, app.oldest.max(gone))
     }));
-    let kept = figures::load(&tables)?;
+    let kept = regions::load(&tables)?;
     let regions = Regions::of(meta.partitions, settings.region_bytes_max, kept)
         .ok_or_else(|| StoreError::corrupt("the regions"))?;
     let regions = SharedRegions::new(regions);

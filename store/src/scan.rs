@@ -12,9 +12,9 @@ use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
 use crate::StoreError;
 use crate::app::{App, Apps};
-use crate::embedded::figures::SharedRegions;
 use crate::embedded::index;
 use crate::embedded::pending::Pending;
+use crate::embedded::regions::SharedRegions;
 use crate::embedded::tables::Tables;
 use crate::expiry::ConsumedUntil;
 use crate::key::{self, Key, RowKey};

@@ -4,8 +4,8 @@
 use attribution::event::{EventTime, Pid};
 use rocksdb::{ReadOptions, WriteBatch};
 
-use super::figures::{self, SharedRegions};
 use super::meta;
+use super::regions::{self, SharedRegions};
 use super::tables::Tables;
 use crate::StoreError;
 use crate::app::{App, Apps};
@@ -52,7 +52,7 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     }
     meta::put_totals(&mut batch, tables, &totals);
     let fresh = Regions::new(settings.partitions, settings.region_bytes_max);
-    figures::replace(&fresh, &mut batch, tables)?;
+    regions::replace(&fresh, &mut batch, tables)?;
     let regions = SharedRegions::new(fresh);
     let touched = regions.apply(&found, &mut batch, tables);
     meta::put_layout(&mut batch, tables);

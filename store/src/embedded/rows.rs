@@ -9,8 +9,8 @@ use attribution::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
 
-use super::figures::{self, SharedRegions, now};
 use super::meta::{self, Meta};
+use super::regions::{self, SharedRegions, now};
 use super::tables::Tables;
 use crate::StoreError;
 use crate::app::{App, Apps};
@@ -51,7 +51,7 @@ impl RowTable {
         (settings, policy): (&config::Store, &Policy),
         retention: Retention,
     ) -> Result<Self, StoreError> {
-        let kept = figures::load(tables)?;
+        let kept = regions::load(tables)?;
         let is_new = kept.is_empty();
         let regions = match is_new {
             true => Regions::new(settings.partitions, settings.region_bytes_max),
@@ -74,7 +74,7 @@ impl RowTable {
         };
         let mut batch = WriteBatch::default();
         if is_new {
-            figures::replace(&rows.regions.lock(), &mut batch, tables)?;
+            regions::replace(&rows.regions.lock(), &mut batch, tables)?;
         }
         rows.start(batch, tables, (meta, policy))?;
         Ok(rows)
@@ -137,7 +137,7 @@ impl RowTable {
             for partition in app.partitions(self.settings.partitions) {
                 let first = cell::cell_from(partition, *pid, EventTime::default());
                 let end = cell::cell_from(partition, *pid, gone);
-                for (key, cell) in figures::cells(tables, &first, Some(&end))? {
+                for (key, cell) in regions::cells(tables, &first, Some(&end))? {
                     batch.delete_cf(tables.cells(), key);
                     self.changes.entry(key).or_default().cell.add(&cell.negated());
                 }
