@@ -13,7 +13,7 @@ use export::ExportState;
 use export::admin::Admin;
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
-use store::embedded::Embedded;
+use store::embedded::{Embedded, EngineMetrics};
 use store::scan::Reader;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -34,6 +34,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let listeners = Listeners::bind(&runtime, config)?;
     let embedded = Embedded::open(&config.store, &config.policy)?;
     let reader = embedded.reader();
+    let engine = EngineMetrics::new(embedded.engine());
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
@@ -47,7 +48,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
 
     let export = ExportState::new(reader.clone(), Arc::clone(&config.policy));
-    let admin = admin((metrics, recorder), health, reader);
+    let admin = admin((metrics, recorder), (engine, reader), health);
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
@@ -95,11 +96,14 @@ fn end(
 
 fn admin(
     (metrics, recorder): (Arc<PipelineMetrics>, PrometheusHandle),
+    (engine, reader): (EngineMetrics, Reader),
     health: Arc<Health>,
-    reader: Reader,
 ) -> Admin {
     let observed = Arc::clone(&health);
-    let render = move || metrics.scrape(&observed, &reader, || recorder.render());
+    let render = move || {
+        engine.observe();
+        metrics.scrape(&observed, &reader, || recorder.render())
+    };
     let ready = move || {
         if health.is_ready() {
             Ok(())

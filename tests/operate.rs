@@ -104,6 +104,8 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     assert_eq!(counted.values().sum::<f64>(), accepted);
     check_rows(&adtrail.metrics(), &counted);
 
+    check_engine(&prometheus);
+
     // Counters start anew; what there is, is there at once.
     adtrail.kill9();
     let adtrail = site.start();
@@ -114,6 +116,24 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     assert_eq!(prometheus.value("sum(adtrail_store_rows)"), accepted);
     assert_eq!(prometheus.value("sum(adtrail_ingest_read_total)"), 0.0);
     assert_eq!(prometheus.value("sum(adtrail_ingest_lag_messages)"), 0.0);
+}
+
+/// That what the engine says of itself is plausible, and all of it there.
+#[track_caller]
+fn check_engine(prometheus: &Prometheus) {
+    let of = |name: &str| prometheus.value(&format!("adtrail_store_{name}"));
+    assert_eq!(of("cache_capacity_bytes"), 448.0 * 1024.0 * 1024.0);
+    let buffers = prometheus.value("sum(adtrail_store_memtable_bytes)");
+    assert!(buffers > 0.0 && of("cache_bytes") >= buffers, "{buffers} of {}", of("cache_bytes"));
+    assert!(of("wal_written_bytes_total") >= of("written_bytes_total"));
+    assert!(of("written_bytes_total") > 1_000.0 && of("wal_bytes") > 1_000.0);
+    for name in ["memtable_bytes", "disk_bytes", "files", "compaction_pending_bytes"] {
+        let tables = prometheus.value(&format!("count(adtrail_store_{name}{{table!=\"\"}})"));
+        assert_eq!(tables, 6.0, "{name}");
+    }
+    for name in ["writes_stopped", "writes_delayed", "stalled_seconds_total"] {
+        assert_eq!(of(name), 0.0, "{name}");
+    }
 }
 
 /// Waits for a scrape that began after this.

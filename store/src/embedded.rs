@@ -6,9 +6,10 @@
 
 mod budget;
 mod expired;
-
+mod figures;
 pub(crate) mod index;
 mod meta;
+mod metrics;
 mod options;
 pub(crate) mod pending;
 mod recount;
@@ -36,7 +37,9 @@ use crate::key;
 use crate::region::Regions;
 use crate::retention::{self, Retention};
 use crate::scan::Reader;
+pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
+pub use metrics::EngineMetrics;
 use pending::Pending;
 use regions::{SharedRegions, now};
 use rows::RowTable;
@@ -99,6 +102,11 @@ impl Embedded {
             until: self.expiry.until().clone(),
             regions: self.rows.regions.clone(),
         }
+    }
+
+    /// What the engine says of itself, for any thread.
+    pub fn engine(&self) -> Engine {
+        Engine::new(self.tables.clone())
     }
 
     /// Leaves out at once what has expired and what retention has passed, instead of whenever a

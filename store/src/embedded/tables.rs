@@ -25,7 +25,7 @@ const EFFECTS: &str = "effects";
 const OFFSETS: &str = "offsets";
 const CELLS: &str = "cells";
 pub const META: &str = "meta";
-const TABLES: [&str; 7] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, META];
+pub const TABLES: [&str; 7] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, META];
 
 /// What compactions leave out.
 pub struct Limits {
@@ -35,7 +35,7 @@ pub struct Limits {
 
 impl Limits {
     /// Nothing.
-    fn none() -> Self {
+    pub fn none() -> Self {
         let expiry = Expiry::new(&Policy::default(), |_| None);
         Self { retention: Retention::default(), expiry }
     }
@@ -48,6 +48,8 @@ type Entry = (Vec<u8>, Vec<u8>);
 #[derive(Clone)]
 pub struct Tables {
     pub db: Arc<DB>,
+    /// Those that it was opened with, which hold its counters.
+    pub options: Arc<Options>,
 }
 
 impl Tables {
@@ -61,7 +63,7 @@ impl Tables {
         let engine = options::engine(&budget, &cache);
         let db =
             DB::open_cf_descriptors(&engine, path, tables).map_err(|error| opening(path, error))?;
-        Ok(Self { db: Arc::new(db) })
+        Ok(Self { db: Arc::new(db), options: Arc::new(engine) })
     }
 
     pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
@@ -78,7 +80,7 @@ impl Tables {
         loop {
             attempts += 1;
             match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
-                Ok(db) => return Ok(Self { db: Arc::new(db) }),
+                Ok(db) => return Ok(Self { db: Arc::new(db), options: Arc::new(engine) }),
                 // The writing process may delete a file between its listing and its opening.
                 Err(_) if attempts < 10 => std::thread::sleep(std::time::Duration::from_millis(50)),
                 Err(error) => return Err(opening(path, error)),
@@ -111,7 +113,7 @@ impl Tables {
     }
 
     #[allow(clippy::expect_used, reason = "all tables are opened or created with the store")]
-    fn table(&self, name: &str) -> &ColumnFamily {
+    pub fn table(&self, name: &str) -> &ColumnFamily {
         self.db.cf_handle(name).expect("table is open")
     }
 

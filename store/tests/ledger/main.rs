@@ -6,6 +6,7 @@ mod support;
 
 mod damage;
 mod directory;
+mod engine;
 mod facts;
 mod model;
 mod reading;
