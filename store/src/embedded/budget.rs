@@ -4,8 +4,8 @@ const MIB: u64 = 1 << 20;
 
 /// What a command that only reads beside the service has of its own: it reads most blocks once.
 const READING_CACHE_BYTES: u64 = 32 * MIB;
-/// More would be read again for long after a crash, and brings nothing.
-const WRITE_BUFFERS_BYTES_MAX: u64 = 512 * MIB;
+/// Twice as much takes twice as long to be read again after a crash.
+const WRITE_BUFFERS_BYTES_MAX: u64 = 256 * MIB;
 /// What the log may have beyond what the write buffers hold, as a table that is seldom written
 /// holds old parts of it.
 const WAL_BYTES_MAX: u64 = 512 * MIB;
@@ -103,8 +103,8 @@ mod tests {
         check_bytes(32 * MIB, [16, 6, 32, 24, 6]);
         check_bytes(64 * MIB, [32, 12, 64, 48, 12]);
         check_bytes(448 * MIB, [224, 84, 448, 336, 64]);
-        check_bytes(GIB, [512, 192, 512, 768, 64]);
-        check_bytes(64 * GIB, [512, 192, 512, 768, 64]);
+        check_bytes(GIB, [256, 96, 512, 384, 64]);
+        check_bytes(64 * GIB, [256, 96, 512, 384, 64]);
     }
 
     #[test]
