@@ -1,0 +1,387 @@
+//! What the keys of rows and of index entries cost, and what others would: bytes and time, on a
+//! RocksDB with the options of the store.
+//!
+//! `ADTRAIL_BENCH_KEYS` sets the number of rows (3,000,000).
+
+#![allow(clippy::expect_used, reason = "a bench may fail loudly")]
+
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, SliceTransform,
+    WriteBatch,
+};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+const APPS: u64 = 50;
+const PARTITIONS: u64 = 64;
+const START_MS: u64 = 1_772_323_200_000;
+const BATCH: u64 = 5_000;
+
+fn main() {
+    let rows = std::env::var("ADTRAIL_BENCH_KEYS").ok().and_then(|text| text.parse().ok());
+    let rows = rows.unwrap_or(3_000_000);
+    rows_by_key(rows);
+    println!();
+    entries_by_key(rows);
+}
+
+/// An event by its number: ten a second, of an app of which there are small and large ones.
+struct Event {
+    number: u64,
+    pid: u32,
+    ms: u64,
+    seq: u64,
+}
+
+impl Event {
+    fn new(number: u64) -> Self {
+        let seq = xxh3_64(&number.to_be_bytes());
+        // The first app has a tenth of all, the others share what is left.
+        let pid = if number.is_multiple_of(10) { 0 } else { 1 + seq % (APPS - 1) };
+        Self { number, pid: pid as u32, ms: START_MS + number * 100, seq }
+    }
+
+    fn partition(&self) -> u16 {
+        (xxh3_64(&self.pid.to_be_bytes()) % PARTITIONS) as u16
+    }
+
+    /// About what a row is, and as compressible.
+    fn value(&self, out: &mut Vec<u8>) {
+        use std::io::Write;
+        out.clear();
+        let Self { number, seq, .. } = self;
+        let _ = write!(
+            out,
+            "\x01e-{number}purchasec-{:032x}a-{}{seq:032x}203.0.113.{}Mozilla/5.0 (Linux; Android \
+             14; V{}) AppleWebKit/537.36 Mobileandroid141.29.99CNY",
+            u128::from(*seq) << 32,
+            number / 3,
+            number % 250,
+            number % 97
+        );
+    }
+}
+
+/// A way to lay out the key of a row, and how an app's rows of a time are found by it.
+struct Layout {
+    name: &'static str,
+    key: fn(&Event, &mut Vec<u8>),
+    /// The ranges to read for an app from one time to another.
+    ranges: fn(u32, u64, u64) -> Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where in the key the pid and the time stand, if what is read has others among it.
+    filter: Option<usize>,
+}
+
+fn binary(parts: [&[u8]; 4], out: &mut Vec<u8>) {
+    out.clear();
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+fn u48(number: u64) -> [u8; 6] {
+    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+    [a, b, c, d, e, f]
+}
+
+/// Campaign and sequence.
+fn tail(event: &Event) -> [u8; 12] {
+    let mut tail = [0; 12];
+    tail[3] = (event.number % 20) as u8;
+    tail[4..].copy_from_slice(&event.seq.to_be_bytes());
+    tail
+}
+
+fn of_app(pid: u32) -> u16 {
+    Event { number: 0, pid, ms: 0, seq: 0 }.partition()
+}
+
+const LAYOUTS: [Layout; 6] = [
+    Layout {
+        name: "partition, pid, time, campaign, hash: ours",
+        key: |e, out| {
+            let head = [&e.partition().to_be_bytes()[..], &e.pid.to_be_bytes()].concat();
+            binary([&head, &u48(e.ms), &tail(e), &[]], out);
+        },
+        ranges: |pid, from, to| {
+            let at = |ms| [&of_app(pid).to_be_bytes()[..], &pid.to_be_bytes(), &u48(ms)].concat();
+            vec![(at(from), at(to))]
+        },
+        filter: None,
+    },
+    Layout {
+        name: "the same as text, with dashes",
+        key: |e, out| {
+            let (partition, campaign) = (e.partition(), e.number % 20);
+            let text =
+                format!("{partition:05}-{:010}-{:013}-{campaign:010}-{:016x}", e.pid, e.ms, e.seq);
+            binary([text.as_bytes(), &[], &[], &[]], out);
+        },
+        ranges: |pid, from, to| {
+            let at = |ms| format!("{:05}-{pid:010}-{ms:013}", of_app(pid)).into_bytes();
+            vec![(at(from), at(to))]
+        },
+        filter: None,
+    },
+    Layout {
+        name: "salted: hash mod 64 in place of the partition",
+        key: |e, out| {
+            let salt = (e.seq % PARTITIONS) as u16;
+            let head = [&salt.to_be_bytes()[..], &e.pid.to_be_bytes()].concat();
+            binary([&head, &u48(e.ms), &tail(e), &[]], out);
+        },
+        ranges: |pid, from, to| {
+            let at = |salt: u64, ms| {
+                [&(salt as u16).to_be_bytes()[..], &pid.to_be_bytes(), &u48(ms)].concat()
+            };
+            (0..PARTITIONS).map(|salt| (at(salt, from), at(salt, to))).collect()
+        },
+        filter: None,
+    },
+    Layout {
+        name: "newest first: time reversed",
+        key: |e, out| {
+            let head = [&e.partition().to_be_bytes()[..], &e.pid.to_be_bytes()].concat();
+            binary([&head, &u48((1 << 48) - 1 - e.ms), &tail(e), &[]], out);
+        },
+        ranges: |pid, from, to| {
+            let at = |ms: u64| {
+                let time = u48((1 << 48) - ms);
+                [&of_app(pid).to_be_bytes()[..], &pid.to_be_bytes(), &time].concat()
+            };
+            vec![(at(to), at(from))]
+        },
+        filter: None,
+    },
+    Layout {
+        name: "time first: all apps by time",
+        key: |e, out| binary([&u48(e.ms), &e.pid.to_be_bytes(), &tail(e), &[]], out),
+        ranges: |_, from, to| vec![(u48(from).to_vec(), u48(to).to_vec())],
+        filter: Some(6),
+    },
+    Layout {
+        name: "hash of the event, 16 bytes",
+        key: |e, out| {
+            let hash = xxh3_128(&e.number.to_be_bytes()).to_be_bytes();
+            binary([&hash, &e.pid.to_be_bytes(), &u48(e.ms), &[]], out);
+        },
+        ranges: |_, _, _| vec![(vec![], vec![0xff; 32])],
+        filter: Some(16),
+    },
+];
+
+fn rows_by_key(rows: u64) {
+    println!(
+        "{rows} rows of {APPS} apps; exports of the app with a tenth of them, warm: all its rows, and \
+         a day's"
+    );
+    println!(
+        "{:<48} {:>6} {:>11} {:>12} {:>14} {:>12}",
+        "key", "bytes", "disk B/row", "rows/CPU-s", "export µs/row", "a day, ms"
+    );
+    for layout in LAYOUTS {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let db = DB::open(&options(32 * 1024, None), folder.path()).expect("a RocksDB");
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let start = process_cpu();
+        for first in (0..rows).step_by(BATCH as usize) {
+            let mut batch = WriteBatch::default();
+            for number in first..rows.min(first + BATCH) {
+                let event = Event::new(number);
+                (layout.key)(&event, &mut key);
+                event.value(&mut value);
+                batch.put(&key, &value);
+            }
+            db.write(batch).expect("a write");
+        }
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        let writing = process_cpu() - start;
+        let end_ms = START_MS + rows * 100;
+        let day_ms = 86_400_000.min(rows * 100 / 2);
+        let least = |to_ms| (0..3).map(|_| scan(&db, &layout, to_ms)).fold((0, 1e9), least_of);
+        let (found, all) = least(end_ms);
+        assert_eq!(found, rows.div_ceil(10), "{}", layout.name);
+        let (_, day) = least(START_MS + day_ms);
+        println!(
+            "{:<48} {:>6} {:>11.1} {:>12.0} {:>14.2} {:>12.1}",
+            layout.name,
+            key.len(),
+            disk_bytes(&db) as f64 / rows as f64,
+            rows as f64 / writing,
+            all * 1e6 / found as f64,
+            day * 1e3
+        );
+    }
+}
+
+fn least_of((_, least): (u64, f64), (rows, seconds): (u64, f64)) -> (u64, f64) {
+    (rows, seconds.min(least))
+}
+
+/// The rows of the first app up to a time, and the CPU-seconds that reading them took.
+fn scan(db: &DB, layout: &Layout, to_ms: u64) -> (u64, f64) {
+    let start = thread_cpu();
+    let mut found = 0;
+    for (first, end) in (layout.ranges)(0, START_MS, to_ms) {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(end);
+        options.set_readahead_size(2 << 20);
+        let mut rows = db.raw_iterator_opt(options);
+        rows.seek(first);
+        while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
+            let is_of_app = layout.filter.is_none_or(|at| key[at..at + 4] == [0; 4]);
+            found += u64::from(is_of_app && !value.is_empty());
+            rows.next();
+        }
+    }
+    (found, thread_cpu() - start)
+}
+
+/// A way to lay out the key of an index entry. The device's id is 36 characters long.
+struct Index {
+    name: &'static str,
+    key: fn(&str, u64, u64, &mut Vec<u8>),
+    /// Bytes before the time.
+    prefix: usize,
+    is_reversed: bool,
+}
+
+const INDEXES: [Index; 3] = [
+    Index {
+        name: "hash u64, pid, time reversed, tag: ours",
+        key: |id, ms, tag, out| {
+            let hash = xxh3_64(id.as_bytes()).to_be_bytes();
+            binary([&hash, &[0, 0, 0, 1], &u48((1 << 48) - 1 - ms), &u48(tag)], out);
+        },
+        prefix: 12,
+        is_reversed: true,
+    },
+    Index {
+        name: "the same with time ascending",
+        key: |id, ms, tag, out| {
+            let hash = xxh3_64(id.as_bytes()).to_be_bytes();
+            binary([&hash, &[0, 0, 0, 1], &u48(ms), &u48(tag)], out);
+        },
+        prefix: 12,
+        is_reversed: false,
+    },
+    Index {
+        name: "the id itself, pid, time reversed, tag",
+        key: |id, ms, tag, out| {
+            binary([id.as_bytes(), &[0, 0, 0, 1], &u48((1 << 48) - 1 - ms), &u48(tag)], out);
+        },
+        prefix: 40,
+        is_reversed: true,
+    },
+];
+
+fn device(number: u64) -> String {
+    let mixed = xxh3_128(&number.to_be_bytes());
+    let hex = format!("{mixed:032x}");
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+fn entries_by_key(entries: u64) {
+    println!("{entries} index entries, three of each device; the newest before a time, warm");
+    println!(
+        "{:<48} {:>6} {:>11} {:>12} {:>14} {:>12}",
+        "key", "bytes", "disk B/row", "rows/CPU-s", "found, µs", "none, µs"
+    );
+    for index in INDEXES {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let db = DB::open(&options(8 * 1024, Some(index.prefix)), folder.path()).expect("RocksDB");
+        let mut key = Vec::new();
+        let start = process_cpu();
+        for first in (0..entries).step_by(BATCH as usize) {
+            let mut batch = WriteBatch::default();
+            for number in first..entries.min(first + BATCH) {
+                let tag = xxh3_64(&number.to_be_bytes());
+                (index.key)(&device(number % (entries / 3)), START_MS + number, tag, &mut key);
+                batch.put(&key, tag.to_be_bytes());
+            }
+            db.write(batch).expect("a write");
+        }
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        let writing = process_cpu() - start;
+        let least = |from| {
+            (0..3).map(|_| look_up(&db, &index, from, entries)).fold(f64::INFINITY, f64::min)
+        };
+        let (found, none) = (least(0), least(entries));
+        println!(
+            "{:<48} {:>6} {:>11.1} {:>12.0} {:>14.2} {:>12.2}",
+            index.name,
+            key.len(),
+            disk_bytes(&db) as f64 / entries as f64,
+            entries as f64 / writing,
+            found,
+            none
+        );
+    }
+}
+
+/// CPU-microseconds of one look-up, of devices from a number on.
+fn look_up(db: &DB, index: &Index, from: u64, entries: u64) -> f64 {
+    const LOOKS: u64 = 100_000;
+    let mut key = Vec::new();
+    let mut seen = 0;
+    let mut options = ReadOptions::default();
+    options.set_prefix_same_as_start(true);
+    // One iterator for all, as the store has one for a batch.
+    let mut found = db.raw_iterator_opt(options);
+    let start = thread_cpu();
+    for look in 0..LOOKS {
+        let number = from + xxh3_64(&look.to_be_bytes()) % (entries / 3);
+        if index.is_reversed {
+            (index.key)(&device(number), START_MS + 2 * entries, 0, &mut key);
+            found.seek(&key);
+        } else {
+            (index.key)(&device(number), START_MS + 2 * entries, 0, &mut key);
+            found.seek_for_prev(&key);
+        }
+        seen += u64::from(found.key().is_some_and(|at| at.starts_with(&key[..index.prefix])));
+    }
+    assert_eq!(seen, if from == 0 { LOOKS } else { 0 }, "{}", index.name);
+    (thread_cpu() - start) * 1e6 / LOOKS as f64
+}
+
+/// As the store's: see `store/src/embedded/options.rs`.
+fn options(block_bytes: usize, prefix: Option<usize>) -> Options {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_lru_cache(512 << 20));
+    blocks.set_block_size(block_bytes);
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_whole_key_filtering(false);
+    blocks.set_format_version(6);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&blocks);
+    options.set_write_buffer_size(96 << 20);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.increase_parallelism(2);
+    if let Some(prefix) = prefix {
+        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix));
+    } else {
+        options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    }
+    options
+}
+
+fn disk_bytes(db: &DB) -> u64 {
+    let files = db.live_files().expect("the files");
+    files.iter().map(|file| file.size as u64).sum()
+}
+
+/// CPU-seconds of this process so far, all threads.
+fn process_cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |field: usize| -> f64 {
+        after_name.split_whitespace().nth(field).and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    };
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// CPU-seconds of this thread so far.
+fn thread_cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());
+    nanos.unwrap_or(0.0) / 1e9
+}
