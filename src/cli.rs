@@ -73,6 +73,19 @@ pub enum Command {
     /// regions come to be, and what to do where one is much larger or busier than the others, is
     /// told in docs/regions.md in the source.
     Regions(Regions),
+    /// Put a copy of the store, as it is now, into a directory of backups; the service may run
+    ///
+    /// All that was committed when the command began is in it. Files that an earlier backup in DIR
+    /// has are not copied again. On standard output is one line of JSON: backup (its number), time,
+    /// rows, positions (next offsets by topic and partition), files, bytes, and of these new_files
+    /// and new_bytes. There is the whole backup in DIR, or none of it.
+    Backup(Backup),
+    /// Make a store out of a backup, where the settings have their store
+    ///
+    /// The directory store.path must be empty or missing. Each file is compared with what was kept.
+    /// `adtrail run` then goes on from the positions of the backup. On standard output is the line of
+    /// the backup, as when it was taken.
+    Restore(Restore),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),
     /// Run the cases of the attribution contract on adtrail or on any other engine
@@ -258,6 +271,38 @@ pub struct Regions {
         value_parser = clap::value_parser!(u64).range(1..=3600)
     )]
     pub watch: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Directory of the backups of one store; made if it is missing
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+
+    /// Remove all but the N newest backups, once this one is whole
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct Restore {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Directory of backups
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+
+    /// The backup's number; without it the newest
+    #[arg(long, value_name = "ID")]
+    pub backup: Option<u32>,
+
+    /// Restore nothing, and write the lines of all backups, oldest first
+    #[arg(long, conflicts_with = "backup")]
+    pub list: bool,
 }
 
 #[derive(Debug, Args)]

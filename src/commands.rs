@@ -1,5 +1,6 @@
 //! The commands, a module each, and what they share.
 
+pub mod backup;
 pub mod check_config;
 pub mod conformance;
 pub mod download;
@@ -8,6 +9,7 @@ pub mod peek;
 pub mod regions;
 pub mod replay;
 pub mod replay_dlq;
+pub mod restore;
 pub mod run;
 
 use std::fs::{OpenOptions, Permissions};
@@ -105,6 +107,12 @@ fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
 /// How many of them: `1 line`, `2 lines`.
 fn counted(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
+/// One line of JSON on standard output.
+fn write_line(line: &serde_json::Value) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("can not write")
 }
 
 /// Where a command's data goes. A file is written beside its place and moved there once it is

@@ -6,6 +6,8 @@
 pub mod cli;
 pub mod commands;
 mod conformance;
+mod control;
+mod copying;
 pub mod demo;
 mod leftovers;
 mod pipeline;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command};
 use adtrail::commands::{
-    check_config, conformance, download, explain, peek, regions, replay, replay_dlq, run,
+    backup, check_config, conformance, download, explain, peek, regions, replay, replay_dlq,
+    restore, run,
 };
 use adtrail::{demo, telemetry};
 use clap::Parser;
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
         Command::Peek(options) => peek::run(options),
         Command::ReplayDlq(options) => replay_dlq::run(options),
         Command::Regions(options) => regions::run(options),
+        Command::Backup(options) => backup::run(options),
+        Command::Restore(options) => restore::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
         Command::Conformance(options) => conformance::run(options),
     };

@@ -18,6 +18,7 @@ use store::scan::Reader;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+use crate::control;
 use crate::pipeline::{self, PipelineMetrics};
 
 /// Batches that wait for the worker: one is being decided, two are ready.
@@ -33,7 +34,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
     let listeners = Listeners::bind(&runtime, config)?;
     let embedded = Embedded::open(&config.store, &config.policy)?;
-    let reader = embedded.reader();
+    let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
     let positions = worker.ledger_mut().positions()?;
@@ -46,6 +47,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
     let intake = ingest::start(config, &progress, batches, committed_in, stop, state)?;
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
+    let control = control::start(&config.store.path, checkpoints, shutdown)?;
 
     let export = ExportState::new(reader.clone(), Arc::clone(&config.policy));
     let admin = admin((metrics, recorder), (engine, reader), health);
@@ -63,7 +65,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
         shutdown.sleep(SUPERVISION);
     }
     let deadline = Instant::now() + config.shutdown_deadline;
-    let outcome = end(intake, attribution, deadline);
+    let outcome = end(intake, attribution, control, deadline);
     let left = deadline.saturating_duration_since(Instant::now());
     let served = runtime.block_on(async { tokio::time::timeout(left, servers).await });
     // A download that is still under way is cut off here, and its client can tell.
@@ -76,13 +78,14 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     Ok(())
 }
 
-/// Waits for both threads, and tells the reason if one of them failed.
+/// Waits for the threads, and tells the reason if one of them failed.
 fn end(
     intake: JoinHandle<Result<(), ingest::IngestError>>,
     attribution: JoinHandle<anyhow::Result<()>>,
+    control: JoinHandle<()>,
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    while !(intake.is_finished() && attribution.is_finished()) {
+    while !(intake.is_finished() && attribution.is_finished() && control.is_finished()) {
         if Instant::now() >= deadline {
             bail!("not stopped within run.shutdown_deadline; what is not committed is read again");
         }
@@ -91,7 +94,7 @@ fn end(
     let panicked = "a thread has panicked";
     attribution.join().map_err(|_| anyhow::anyhow!(panicked))??;
     intake.join().map_err(|_| anyhow::anyhow!(panicked))??;
-    Ok(())
+    control.join().map_err(|_| anyhow::anyhow!(panicked))
 }
 
 fn admin(

@@ -5,6 +5,7 @@
 //! that were recorded and are not committed yet wait in `pending` and are part of every read.
 
 mod budget;
+pub mod checkpoint;
 mod expired;
 mod figures;
 pub(crate) mod index;

@@ -1,6 +1,7 @@
 //! What can go wrong with a store, told by what to do about it.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -49,6 +50,26 @@ pub enum StoreError {
     #[error("store is damaged: {what}")]
     Corrupt { what: String },
 
+    /// Name a directory of backups; or, for a first backup, a new or empty one.
+    #[error("directory holds no adtrail backups: {}", .path.display())]
+    NoBackups { path: PathBuf },
+
+    /// Take another backup; the bytes are not what was written.
+    #[error("backup is damaged: {}: {what}", .path.display())]
+    DamagedBackup { path: PathBuf, what: String },
+
+    /// Wait for the other to end.
+    #[error("another backup or restore is at work there: {}", .path.display())]
+    BackupUnderWay { path: PathBuf },
+
+    /// Move away what is there: a restore overwrites nothing.
+    #[error("a store is only restored into a new or empty directory: {}", .path.display())]
+    NotEmpty { path: PathBuf },
+
+    /// Fix permissions, or free space.
+    #[error("can not be {deed}: {}: {source}", .path.display())]
+    File { deed: &'static str, path: PathBuf, source: io::Error },
+
     /// The engine failed; what was committed is safe.
     #[error("store engine failed: {0}")]
     Engine(#[from] rocksdb::Error),
@@ -57,5 +78,10 @@ pub enum StoreError {
 impl StoreError {
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
+    }
+
+    /// For `map_err`: what could not be done to a file.
+    pub(crate) fn file(deed: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::File { deed, path: path.into(), source }
     }
 }

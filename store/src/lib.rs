@@ -2,9 +2,10 @@
 //!
 //! [`embedded`] keeps them in one RocksDB, [`memory`] in maps, for tests and measurements; both
 //! are a [`attribution::ledger::Ledger`]. [`key`] lays out the keys, [`codec`] the values, and
-//! [`scan`] reads an app's rows in key order. What a decision is, is not known here.
+//! [`scan`] reads an app's rows in key order. [`backup`] keeps checkpoints of an embedded store. What a decision is, is not known here.
 
 pub mod app;
+pub mod backup;
 pub mod cell;
 pub mod codec;
 pub mod embedded;

@@ -1,0 +1,133 @@
+//! `adtrail backup`: a checkpoint of the store, by the service that runs it or without one, put
+//! into a directory of backups.
+//!
+//! The service makes the checkpoint, and this command copies it: so DIR is this command's, with its
+//! working directory and its permissions, and a service that ends meanwhile takes nothing along.
+
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use config::Config;
+use jiff::Timestamp;
+use store::StoreError;
+use store::backup::{Amount, Archive, Page};
+use store::embedded::Embedded;
+use store::embedded::checkpoint::{self, Moment};
+
+use super::{WrongUse, load};
+use crate::cli::Backup;
+use crate::leftovers::Leftover;
+use crate::{control, copying};
+
+/// A service that starts or ends holds the store and does not listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+pub fn run(options: &Backup) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    require_elsewhere(&options.dir, &config.store.path)?;
+    require_store(&config.store.path)?;
+    let archive = Archive::make(&options.dir)?;
+    let _partial = Leftover::new(&archive.partial()).context("signals can not be listened for")?;
+    let time = Timestamp::now().to_string();
+    let taken = Taken::of(&config)?;
+    // Before it is opened: that adds files.
+    let plan = archive.plan(&taken.path)?;
+    let moment = Moment::read(&config::Store { path: taken.path.clone(), ..config.store.clone() })?;
+    let (page, new) = archive.add(plan, &moment, time, &mut copying::Progress::new())?;
+    drop(taken);
+    super::write_line(&line(&page, new))?;
+    let newest = options.keep.map_or(usize::MAX, |keep| keep as usize);
+    archive.keep(newest).with_context(|| {
+        format!("backup {} is whole, but what is no longer needed was not removed", page.backup)
+    })
+}
+
+fn line(page: &Page, new: Amount) -> serde_json::Value {
+    let mut line = super::restore::line(page);
+    line["new_files"] = new.files.into();
+    line["new_bytes"] = new.bytes.into();
+    line
+}
+
+/// Backups in the store's own directory would end with it, and the other way round.
+fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
+    let (Some(dir), Some(store)) = (settled(dir), settled(store)) else { return Ok(()) };
+    if dir.starts_with(&store) || store.starts_with(&dir) {
+        let (dir, store) = (dir.display(), store.display());
+        return Err(WrongUse(format!(
+            "DIR: expected a directory apart from the store: {dir}, {store}"
+        )));
+    }
+    Ok(())
+}
+
+/// Where a path leads whose last parts may not be there yet.
+fn settled(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let (part, canonical) = there?;
+    Some(canonical.join(path.strip_prefix(part).ok()?))
+}
+
+/// Opening one to write would make one.
+fn require_store(path: &Path) -> Result<(), StoreError> {
+    if path.join("CURRENT").exists() {
+        Ok(())
+    } else {
+        Err(StoreError::Missing { path: path.into() })
+    }
+}
+
+/// A checkpoint of the store, gone when this is dropped, or by a signal.
+struct Taken {
+    path: PathBuf,
+    _leftover: Leftover,
+    /// Keeps a service that starts meanwhile from removing it.
+    _held: File,
+    /// Keeps the service that made it from removing it.
+    _service: Option<UnixStream>,
+}
+
+impl Taken {
+    fn of(config: &Config) -> anyhow::Result<Self> {
+        let store = &config.store.path;
+        let started = Instant::now();
+        loop {
+            if let Some(service) = control::request_checkpoint(store)? {
+                return Self::new(store, checkpoint::hold(store)?, Some(service));
+            }
+            match Embedded::open(&config.store, &config.policy) {
+                Ok(embedded) => {
+                    embedded.checkpoints().take()?;
+                    return Self::new(store, checkpoint::hold(store)?, None);
+                }
+                Err(StoreError::InUse { .. }) if started.elapsed() < PATIENCE => {
+                    thread::sleep(LOOK_EVERY);
+                }
+                Err(error @ StoreError::InUse { .. }) => {
+                    return Err(error).context("it takes no requests for backups");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn new(store: &Path, held: File, service: Option<UnixStream>) -> anyhow::Result<Self> {
+        let path = checkpoint::place(store);
+        let leftover = Leftover::new(&path).context("signals can not be listened for")?;
+        Ok(Self { path, _leftover: leftover, _held: held, _service: service })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Err(error) = checkpoint::remove(&self.path) {
+            tracing::warn!(%error, "the checkpoint stays until the next backup, and takes space");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `adtrail restore`: a store as it was when a backup was taken.
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use store::StoreError;
+use store::backup::{Archive, Page, Target};
+use store::embedded::checkpoint::Moment;
+
+use super::{WrongUse, counted, load, write_line};
+use crate::cli::Restore;
+use crate::copying;
+use crate::leftovers::Leftover;
+
+pub fn run(options: &Restore) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    let archive = Archive::open(&options.dir)?;
+    let backups = archive.backups()?;
+    if options.list {
+        return list(&archive, &backups);
+    }
+    let Some(newest) = backups.last() else {
+        bail!("there is no whole backup in this directory: {}", options.dir.display());
+    };
+    let backup = options.backup.unwrap_or(*newest);
+    let page = archive.page(backup)?.ok_or_else(|| unknown(backup, &backups))?;
+    let store = &config.store;
+    if page.partitions != store.partitions {
+        let (path, found, configured) = (options.dir.clone(), page.partitions, store.partitions);
+        return Err(StoreError::WrongPartitions { path, found, configured }.into());
+    }
+    restore(&archive, &page, store)?;
+    write_line(&line(&page))
+}
+
+fn restore(archive: &Archive, page: &Page, store: &config::Store) -> anyhow::Result<()> {
+    let target = Target::new(&store.path)?;
+    let _leftover = Leftover::new(&store.path).context("signals can not be listened for")?;
+    archive.restore(page, &target, &mut copying::Progress::new())?;
+    target.finish(|| is_whole(page, store))
+}
+
+/// That the store opens, and says of itself what the backup says.
+fn is_whole(page: &Page, store: &config::Store) -> anyhow::Result<()> {
+    if !page.is_of(&Moment::read(store)?) {
+        bail!("the store that was restored is not the one of backup {}", page.backup);
+    }
+    Ok(())
+}
+
+fn unknown(backup: u32, known: &[u32]) -> WrongUse {
+    const SHOWN_MAX: usize = 20;
+    let newest = known.iter().rev().take(SHOWN_MAX).map(u32::to_string);
+    let shown = newest.collect::<Vec<_>>().join(", ");
+    let there = counted(known.len(), "backup");
+    WrongUse(format!("--backup: there is no backup {backup}; {there}, newest first: {shown}"))
+}
+
+fn list(archive: &Archive, backups: &[u32]) -> anyhow::Result<()> {
+    for backup in backups {
+        if let Some(page) = archive.page(*backup)? {
+            write_line(&line(&page))?;
+        }
+    }
+    Ok(())
+}
+
+/// What standard output has of a backup.
+pub fn line(page: &Page) -> Value {
+    let amount = page.amount();
+    json!({
+        "backup": page.backup,
+        "time": page.time,
+        "rows": page.rows,
+        "positions": page.positions,
+        "files": amount.files,
+        "bytes": amount.bytes,
+    })
+}

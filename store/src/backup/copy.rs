@@ -1,0 +1,39 @@
+//! Copies a file and tells what was in it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::Watcher;
+use crate::StoreError;
+
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Copies a file to a new one, which is on the disk when this comes back. Gives the number and the
+/// hash of the bytes.
+pub fn copy(from: &Path, to: &Path, watcher: &mut dyn Watcher) -> Result<(u64, u128), StoreError> {
+    let mut source = File::open(from).map_err(StoreError::file("read", from))?;
+    let mut target = File::create(to).map_err(StoreError::file("written", to))?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let (mut bytes, mut hash) = (0, Xxh3::new());
+    loop {
+        let read = source.read(&mut chunk).map_err(StoreError::file("read", from))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&chunk[..read]);
+        target.write_all(&chunk[..read]).map_err(StoreError::file("written", to))?;
+        bytes += read as u64;
+        watcher.copied(read as u64);
+    }
+    target.sync_all().map_err(StoreError::file("written", to))?;
+    Ok((bytes, hash.digest128()))
+}
+
+/// Makes the names in a folder last.
+pub fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    let folder = File::open(path).map_err(StoreError::file("read", path))?;
+    folder.sync_all().map_err(StoreError::file("written", path))
+}

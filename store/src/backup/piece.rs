@@ -1,0 +1,102 @@
+//! A file that is kept, and its name.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::str::FromStr;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::StoreError;
+
+/// What tells two tables' files apart, without reading all of them: RocksDB writes at the end of
+/// each, in less than this, which database it is of, when that was opened, and its number then.
+const END_BYTES: u64 = 64 * 1024;
+
+/// A file of a store as it is before it is copied.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source {
+    /// In the store's directory.
+    pub name: String,
+    pub bytes: u64,
+    /// Hash of the end; of another file than a table's, of all.
+    pub end: u64,
+}
+
+/// A file that is kept. Its own name says all of this.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Piece {
+    pub source: Source,
+    /// Hash of all bytes.
+    pub whole: u128,
+}
+
+impl Source {
+    pub fn of(path: &Path) -> Result<Self, StoreError> {
+        let unreadable = || StoreError::file("read", path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut file = File::open(path).map_err(unreadable())?;
+        let bytes = file.metadata().map_err(unreadable())?.len();
+        if name.ends_with(".sst") {
+            let start = bytes.saturating_sub(END_BYTES);
+            file.seek(SeekFrom::Start(start)).map_err(unreadable())?;
+        }
+        let mut end = Vec::new();
+        file.read_to_end(&mut end).map_err(unreadable())?;
+        Ok(Self { name, bytes, end: xxh3_64(&end) })
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source: Source { name, bytes, end }, whole } = self;
+        write!(out, "{name}.{bytes}.{end:016x}.{whole:032x}")
+    }
+}
+
+impl FromStr for Piece {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.rsplitn(4, '.');
+        let mut next = || parts.next().ok_or(());
+        let whole = u128::from_str_radix(next()?, 16).map_err(drop)?;
+        let end = u64::from_str_radix(next()?, 16).map_err(drop)?;
+        let bytes = next()?.parse().map_err(drop)?;
+        let name = next()?.to_owned();
+        let piece = Self { source: Source { name, bytes, end }, whole };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let is_plain = piece.source.name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && piece.source.name.chars().all(is_name);
+        // Nothing else is written so, and no name leads to another folder.
+        if is_plain && piece.to_string() == text { Ok(piece) } else { Err(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_pieces() {
+        let check = |text: &str, expected: Option<(&str, u64, u64, u128)>| {
+            let found = text.parse::<Piece>().ok();
+            let found =
+                found.as_ref().map(|Piece { source: Source { name, bytes, end }, whole }| {
+                    (&**name, *bytes, *end, *whole)
+                });
+            assert_eq!(found, expected, "{text}");
+        };
+        let hashes = "00000000000000ff.0000000000000000000000000000abcd";
+        check(&format!("000012.sst.70.{hashes}"), Some(("000012.sst", 70, 255, 0xabcd)));
+        check(&format!("CURRENT.16.{hashes}"), Some(("CURRENT", 16, 255, 0xabcd)));
+        check(&format!("../CURRENT.16.{hashes}"), None);
+        check(&format!("..16.{hashes}"), None);
+        check(&format!("CURRENT.016.{hashes}"), None);
+        check(&format!("CURRENT.16.{}", hashes.to_uppercase()), None);
+        check("CURRENT", None);
+        check(".partial", None);
+        check("", None);
+    }
+}
