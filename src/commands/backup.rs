@@ -35,7 +35,6 @@ pub fn run(options: &Backup) -> anyhow::Result<()> {
     let _partial = Leftover::new(&archive.partial()).context("signals can not be listened for")?;
     let time = Timestamp::now().to_string();
     let taken = Taken::of(&config)?;
-    // Before it is opened: that adds files.
     let plan = archive.plan(&taken.path)?;
     let moment = Moment::read(&config::Store { path: taken.path.clone(), ..config.store.clone() })?;
     let (page, new) = archive.add(plan, &moment, time, &mut copying::Progress::new())?;

@@ -14,6 +14,7 @@ mod target;
 
 pub use archive::Archive;
 pub use page::{Page, Positions};
+pub use piece::{Piece, Source};
 pub use target::Target;
 
 /// Files and their bytes.

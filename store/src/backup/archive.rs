@@ -109,7 +109,7 @@ impl Archive {
         self.folder.join(PARTIAL)
     }
 
-    /// What there is in the folder of a checkpoint, before anybody opens it: that adds files.
+    /// What there is in the folder of a checkpoint, and what of it is here already.
     pub fn plan(&self, checkpoint: &Path) -> Result<Plan, StoreError> {
         let mut kept = self.kept()?;
         let mut sources = Vec::new();
