@@ -70,7 +70,7 @@ struct Control {
 impl Control {
     fn serve(mut self, shutdown: &Shutdown) {
         while !shutdown.is_requested() {
-            if self.user.take_if(|user| has_gone(user)).is_some() {
+            if self.user.take_if(has_gone).is_some() {
                 self.clear();
             }
             match self.listener.accept() {

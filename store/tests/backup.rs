@@ -120,13 +120,24 @@ fn what_an_earlier_backup_has_is_not_copied_again() {
         pieces.filter(|piece| piece.source.name.ends_with(".sst")).collect::<Vec<_>>()
     };
     assert!(tables(&first).len() > 3);
-    assert!(tables(&first).iter().all(|table| tables(&second).contains(table)));
+    let first_tables = tables(&first);
+    assert!(first_tables.iter().all(|table| tables(&second).contains(table)));
     assert_eq!(tables(&second).len(), tables(&first).len() + 1);
     let shared: u64 = tables(&first).iter().map(|table| table.source.bytes).sum();
     assert!(new.bytes <= second.amount().bytes - shared);
 
+    // A backup that was broken off has no page, and the next one goes on with its files.
+    for file in bed.files().iter().filter(|file| file.extension() == Some("json".as_ref())) {
+        fs::remove_file(file).expect("a page");
+    }
+    let (first, new) = bed.back_up(&store);
+    assert_eq!(first.backup, 1);
+    assert!(new.bytes <= first.amount().bytes - shared);
+    advance(&mut store, 9);
+    bed.back_up(&store);
+
     // Of a file that was cut short meanwhile the next backup has a new copy.
-    let cut = bed.path("backups/files").join(tables(&first)[0].to_string());
+    let cut = bed.path("backups/files").join(first_tables[0].to_string());
     fs::write(&cut, "short").expect("a file");
     bed.restore(2, "cut").expect_err("a damaged backup");
     bed.back_up(&store);
