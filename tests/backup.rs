@@ -307,8 +307,14 @@ fn one_backup_at_a_time_and_what_is_broken_off_is_none() {
     assert_eq!(kept["backup"], 4);
     let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
     assert_eq!(list.iter().filter(|byte| **byte == b'\n').count(), 2);
+
+    // A service that ends takes nothing from a backup that is under way.
+    let stuck = stuck_backup(&site, &pipe, &checkpoint);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{status}: {log}");
+    assert!(checkpoint.join("CURRENT").exists());
+    end(stuck, "TERM");
+    assert!(!pipe.exists() && !checkpoint.exists());
 }
 
 /// A backup that has its checkpoint and can not write.
@@ -348,7 +354,15 @@ fn what_can_not_be_is_told() {
     let site = alone("backup.refused");
     check(&site.run(&["backup", "backups"]), 1, &["there is no store", "store"]);
     assert!(!site.path().join("backups").exists());
-    let (adtrail, _) = serving(&site);
+    let (adtrail, socket) = serving(&site);
+    check(&on_a_full_disk(&site, &["backup", "full"]), 1, &["can not be written", "full/"]);
+    assert!(!site.path().join("store/checkpoint").exists());
+    assert!(run_ok(&mut site.command(&["restore", "full", "--list"]), b"").is_empty());
+    check(&site.run(&["restore", "full"]), 1, &["no whole backup", "full"]);
+    assert_eq!(back_up(&site, "full")["backup"], 1);
+    // As with a version that has no socket, or on a file system that has none.
+    fs::remove_file(socket).unwrap();
+    check(&site.run(&["backup", "backups"]), 1, &["takes no requests for backups", "in use"]);
     adtrail.kill9();
 
     // Where backups can not be.
@@ -372,13 +386,17 @@ fn what_can_not_be_is_told() {
     check(&other.run(&["restore", dir, "--backup", "9"]), 2, &["--backup", "9", "newest first: 1"]);
     let eight = ["restore", dir, "--set", "store.partitions=8"];
     check(&other.run(&eight), 1, &["store.partitions = 64", "8"]);
-    // As on a full disk: no file may be longer than 512 bytes.
-    let command = other.command(&["restore", dir]);
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let script = format!("trap '' XFSZ; ulimit -f 1; exec {}", words.join(" "));
-    let full = run(Command::new("sh").args(["-c", &script]).current_dir(other.path()), b"");
+    let full = on_a_full_disk(&other, &["restore", dir]);
     check(&full, 1, &["can not be written", "store/"]);
     assert!(!other.path().join("store").exists());
     assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
+}
+
+/// A command whose files can not be longer than 512 bytes.
+fn on_a_full_disk(site: &Site, args: &[&str]) -> Output {
+    let command = site.command(args);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let script = format!("trap '' XFSZ; ulimit -f 1; exec {}", words.join(" "));
+    run(Command::new("sh").args(["-c", &script]).current_dir(site.path()), b"")
 }

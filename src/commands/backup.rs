@@ -98,27 +98,28 @@ impl Taken {
         let started = Instant::now();
         loop {
             if let Some(service) = control::request_checkpoint(store)? {
-                return Self::new(store, checkpoint::hold(store)?, Some(service));
+                return Self::new(store, Some(service));
             }
             match Embedded::open(&config.store, &config.policy) {
                 Ok(embedded) => {
                     embedded.checkpoints().take()?;
-                    return Self::new(store, checkpoint::hold(store)?, None);
+                    return Self::new(store, None);
                 }
                 Err(StoreError::InUse { .. }) if started.elapsed() < PATIENCE => {
                     thread::sleep(LOOK_EVERY);
                 }
                 Err(error @ StoreError::InUse { .. }) => {
-                    return Err(error).context("it takes no requests for backups");
+                    return Err(error).context("who runs the store takes no requests for backups");
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn new(store: &Path, held: File, service: Option<UnixStream>) -> anyhow::Result<Self> {
+    fn new(store: &Path, service: Option<UnixStream>) -> anyhow::Result<Self> {
         let path = checkpoint::place(store);
         let leftover = Leftover::new(&path).context("signals can not be listened for")?;
+        let held = checkpoint::hold(store)?;
         Ok(Self { path, _leftover: leftover, _held: held, _service: service })
     }
 }
