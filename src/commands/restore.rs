@@ -4,7 +4,6 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use store::StoreError;
 use store::backup::{Archive, Page, Target};
-use store::embedded::checkpoint::Moment;
 
 use super::{WrongUse, counted, load, write_line};
 use crate::cli::Restore;
@@ -36,15 +35,7 @@ fn restore(archive: &Archive, page: &Page, store: &config::Store) -> anyhow::Res
     let target = Target::new(&store.path)?;
     let _leftover = Leftover::new(&store.path).context("signals can not be listened for")?;
     archive.restore(page, &target, &mut copying::Progress::new())?;
-    target.finish(|| is_whole(page, store))
-}
-
-/// That the store opens, and says of itself what the backup says.
-fn is_whole(page: &Page, store: &config::Store) -> anyhow::Result<()> {
-    if !page.is_of(&Moment::read(store)?) {
-        bail!("the store that was restored is not the one of backup {}", page.backup);
-    }
-    Ok(())
+    Ok(target.finish(|| page.check(store))?)
 }
 
 fn unknown(backup: u32, known: &[u32]) -> WrongUse {

@@ -3,11 +3,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use adtrail_store::StoreError;
-use adtrail_store::backup::{Amount, Archive, Page, Target};
+use adtrail_store::backup::{Amount, Archive, Page, Piece, Target};
 use adtrail_store::embedded::checkpoint::{self, Moment};
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use attribution::ledger::{Ledger, Progress};
@@ -64,10 +66,7 @@ impl Bed {
         let target = Target::new(&self.path(to))?;
         archive.restore(&page, &target, &mut ())?;
         let settings = settings(&self.path(to));
-        target.finish(|| {
-            assert!(page.is_of(&Moment::read(&settings)?));
-            Ok::<_, StoreError>(())
-        })?;
+        target.finish(|| page.check(&settings))?;
         Ok(read(&open_for_reading(&settings)?))
     }
 
@@ -106,40 +105,45 @@ fn a_backup_is_the_store_of_its_moment() {
     advance(&mut again, 9);
 }
 
+fn pieces(page: &Page) -> BTreeSet<Piece> {
+    page.pieces().expect("names of files").into_iter().collect()
+}
+
+/// That exactly what is in none of the others was copied, and not the rows and facts.
+#[track_caller]
+fn check_new(page: &Page, new: Amount, others: &[&Page]) {
+    let there: BTreeSet<Piece> = others.iter().flat_map(|other| pieces(other)).collect();
+    assert_eq!(new.files as usize, pieces(page).difference(&there).count());
+    let shared =
+        pieces(page).intersection(&there).filter(|p| p.source.name.ends_with(".sst")).count();
+    assert!(shared >= 4, "{shared} tables' files are shared");
+}
+
 #[test]
 fn what_an_earlier_backup_has_is_not_copied_again() {
     let bed = Bed::new();
     let (mut store, rows) = bed.fill();
     let (first, new) = bed.back_up(&store);
     assert_eq!(first.amount(), new);
-    // Only the position is new: all tables' files of rows and facts are the same.
     advance(&mut store, 8);
     let (second, new) = bed.back_up(&store);
-    let tables = |page: &Page| {
-        let pieces = page.pieces().expect("names of files").into_iter();
-        pieces.filter(|piece| piece.source.name.ends_with(".sst")).collect::<Vec<_>>()
-    };
-    assert!(tables(&first).len() > 3);
-    let first_tables = tables(&first);
-    assert!(first_tables.iter().all(|table| tables(&second).contains(table)));
-    assert_eq!(tables(&second).len(), tables(&first).len() + 1);
-    let shared: u64 = tables(&first).iter().map(|table| table.source.bytes).sum();
-    assert!(new.bytes <= second.amount().bytes - shared);
+    check_new(&second, new, &[&first]);
 
     // A backup that was broken off has no page, and the next one goes on with its files.
     for file in bed.files().iter().filter(|file| file.extension() == Some("json".as_ref())) {
         fs::remove_file(file).expect("a page");
     }
-    let (first, new) = bed.back_up(&store);
-    assert_eq!(first.backup, 1);
-    assert!(new.bytes <= first.amount().bytes - shared);
-    advance(&mut store, 9);
-    bed.back_up(&store);
+    let (third, new) = bed.back_up(&store);
+    assert_eq!(third.backup, 1);
+    check_new(&third, new, &[&first, &second]);
 
     // Of a file that was cut short meanwhile the next backup has a new copy.
-    let cut = bed.path("backups/files").join(first_tables[0].to_string());
+    let largest = pieces(&third).into_iter().max_by_key(|piece| {
+        if piece.source.name.ends_with(".sst") { piece.source.bytes } else { 0 }
+    });
+    let cut = bed.path("backups/files").join(largest.expect("a file").to_string());
     fs::write(&cut, "short").expect("a file");
-    bed.restore(2, "cut").expect_err("a damaged backup");
+    bed.restore(1, "cut").expect_err("a damaged backup");
     bed.back_up(&store);
     assert_eq!(bed.restore(1, "whole").expect("a store"), rows);
 }
@@ -314,6 +318,43 @@ fn half_a_store_does_not_open() {
     let refused = target.finish(|| Err(StoreError::Missing { path: PathBuf::new() }));
     assert!(matches!(refused, Err(StoreError::Missing { .. })));
     assert!(!bed.path("half").exists());
+}
+
+/// Its books can not be read before it is opened for writing, which brings it to the present layout.
+#[test]
+fn a_backup_of_a_past_layout_becomes_a_store() {
+    let bed = Bed::new();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kept/layout-4.tar.gz");
+    let store = bed.path("store");
+    fs::create_dir(&store).expect("a folder");
+    let untar = Command::new("tar").arg("-xzf").arg(kept).arg("-C").arg(&store).status();
+    assert!(untar.expect("tar").success());
+    let archive = bed.archive();
+    let plan = archive.plan(&store).expect("a plan");
+    let moment = Moment { partitions: 8, rows: 0, positions: Vec::new() };
+    archive.add(plan, &moment, "then".into(), &mut ()).expect("a backup");
+    drop(archive);
+    let error = bed.restore(1, "restored").expect_err("it can not be read yet");
+    assert!(matches!(error, StoreError::OldVersion { found: 4, .. }), "{error}");
+    let rows = read(&bed.open().reader());
+    assert!(rows.len() > 40);
+    assert_eq!(read(&open(&bed.path("restored"), &rules()).reader()), rows);
+}
+
+#[test]
+fn a_store_that_says_something_else_is_not_restored() {
+    let bed = Bed::new();
+    let (store, _) = bed.fill();
+    let checkpoint = store.checkpoints().take().expect("a checkpoint");
+    let moment = Moment::read(&settings(&checkpoint)).expect("a moment");
+    let archive = bed.archive();
+    let plan = archive.plan(&checkpoint).expect("a plan");
+    let other = Moment { rows: moment.rows + 1, ..moment };
+    archive.add(plan, &other, "now".into(), &mut ()).expect("a backup");
+    drop(archive);
+    let error = bed.restore(1, "restored").expect_err("another store");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert!(!bed.path("restored").exists());
 }
 
 #[test]

@@ -62,8 +62,20 @@ impl Page {
         amount
     }
 
-    /// Whether a store says the same of itself.
-    pub fn is_of(&self, moment: &Moment) -> bool {
+    /// That the store which was made of this backup opens, and says the same of itself. One of a
+    /// past layout opens once `adtrail run` has brought it to the present one.
+    pub fn check(&self, settings: &config::Store) -> Result<(), StoreError> {
+        match Moment::read(settings) {
+            Ok(moment) if self.is_of(&moment) => Ok(()),
+            Ok(_) => {
+                Err(StoreError::corrupt(format!("it is not the one of backup {}", self.backup)))
+            }
+            Err(StoreError::OldVersion { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_of(&self, moment: &Moment) -> bool {
         let told = Self::new(self.backup, String::new(), moment, &[]);
         (self.partitions, self.rows, &self.positions)
             == (told.partitions, told.rows, &told.positions)

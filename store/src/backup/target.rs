@@ -52,10 +52,10 @@ impl Target {
     }
 
     /// All files are on the disk: from now on this is a store, if `is_good` finds it one.
-    pub fn finish<E: From<StoreError>>(
+    pub fn finish(
         mut self,
-        is_good: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
+        is_good: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         sync_folder(&self.path)?;
         let last = self.path.join(LAST);
         fs::rename(self.path.join(LAST_PARTIAL), &last)

@@ -63,8 +63,10 @@ impl Moment {
         let meta = Meta::load(&tables, &settings.path, settings.partitions)?;
         let counts = EventType::ALL
             .into_iter()
-            .flat_map(|event_type| Status::ALL.map(|status| meta.count(event_type, status)));
-        Ok(Self { partitions: meta.partitions, rows: counts.sum(), positions: tables.positions()? })
+            .flat_map(|event_type| Status::ALL.map(|status| meta.totals.count(event_type, status)));
+        // Below nothing only where the books are wrong.
+        let rows = u64::try_from(counts.sum::<i64>()).unwrap_or(0);
+        Ok(Self { partitions: meta.partitions, rows, positions: tables.positions()? })
     }
 }
 
