@@ -1,0 +1,92 @@
+//! A RocksDB with the options of a store, and nothing above it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rocksdb::statistics::StatsLevel;
+use rocksdb::{Cache, DB, Env, Options, WriteBatch, WriteBufferManager, properties};
+
+use crate::timed::{Commit, Spent};
+
+const ROWS: &str = "events";
+/// By family.
+const FACTS: [&str; 3] = ["touches", "activations", "effects"];
+
+pub struct Bare {
+    db: DB,
+    kind: Kind,
+    pub writing: Spent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Rows alone.
+    Rows,
+    /// Rows alone, while the engine counts what it does.
+    Counting,
+    /// All that the store commits.
+    Whole,
+}
+
+impl Bare {
+    /// With the options that the store at `store` has written down, but for what goes into no
+    /// file: the cache with its write buffers, what expires, and whether the engine counts.
+    pub fn open(path: &Path, store: &Path, memory_bytes: u64, kind: Kind) -> Self {
+        let cache = Cache::new_lru_cache(memory_bytes as usize);
+        let env = Env::new().expect("an environment");
+        let (mut engine, tables) =
+            Options::load_latest(store, env, true, cache.clone()).expect("the store's options");
+        engine.create_if_missing(true);
+        engine.create_missing_column_families(true);
+        engine.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
+            memory_bytes as usize / 2,
+            false,
+            cache,
+        ));
+        if kind != Kind::Rows {
+            engine.enable_statistics();
+            engine.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        }
+        let db = DB::open_cf_descriptors(&engine, path, tables).expect("a database");
+        Self { db, kind, writing: Spent::default() }
+    }
+
+    /// Each commit as one batch.
+    pub fn write(&mut self, commits: &[Commit]) {
+        let table = |name| self.db.cf_handle(name).expect("the table");
+        let (rows, facts) = (table(ROWS), FACTS.map(table));
+        for commit in commits {
+            self.writing.time(|| {
+                let mut batch = WriteBatch::default();
+                for (key, value) in &commit.rows {
+                    batch.put_cf(rows, key, value);
+                }
+                let families = facts.iter().zip(&commit.facts);
+                for (table, entries) in families.filter(|_| self.kind == Kind::Whole) {
+                    for (key, value) in entries {
+                        batch.put_cf(table, key, value);
+                    }
+                }
+                self.db.write(batch).expect("a write");
+            });
+        }
+    }
+
+    /// Waits until flushes and compactions have ended.
+    pub fn settle(&self) {
+        let busy = [
+            properties::NUM_RUNNING_COMPACTIONS,
+            properties::NUM_RUNNING_FLUSHES,
+            properties::ESTIMATE_PENDING_COMPACTION_BYTES,
+        ];
+        let is_busy = |table: &str| {
+            let table = self.db.cf_handle(table).expect("the table");
+            let mut figures = busy.iter().map(|name| self.db.property_int_value_cf(table, *name));
+            figures.any(|figure| figure.expect("a property") != Some(0))
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        while is_busy(ROWS) || FACTS.into_iter().any(is_busy) {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+}

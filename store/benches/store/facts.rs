@@ -1,0 +1,123 @@
+//! The facts that the store is filled with: clicks of devices that come back, and activations with
+//! three effects each.
+
+use std::fmt::Write;
+
+use attribution::event::{
+    Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
+};
+
+use crate::support::START_MS;
+
+/// Rows of several apps come in turns, as they do from Kafka.
+pub const APPS: u64 = 20;
+/// Of a device, one after the other.
+const TOUCHES_OF_DEVICE: u64 = 5;
+const STEP_MS: u64 = 10;
+
+pub fn settings(memory: &str) -> String {
+    let mut text = format!(
+        "[attribution]\ncorrection_horizon = \"off\"\n[store]\nmemory = \"{memory}\"\n\
+         [[channels]]\nid = \"channel-1\"\n"
+    );
+    for app in 1..=APPS {
+        let _ = write!(
+            text,
+            "[[apps]]\npid = {app}\nkey = \"app-{app}\"\n\
+             [[campaigns]]\nspreadid = {app}\npid = {app}\nchannel = \"channel-1\"\n"
+        );
+    }
+    text
+}
+
+/// The `n`th click of so many: about 440 bytes as JSON.
+pub fn click(number: u64, of: u64) -> Touch {
+    let device = device_of(number, of);
+    let id = format!("c-{number:016x}{:016x}", mixed(number));
+    Touch {
+        pid: Pid(1),
+        id: id.as_str().into(),
+        click_id: id.into(),
+        kind: TouchKind::Click,
+        purpose: Purpose::Ua,
+        spreadid: SpreadId(1),
+        time: time(number),
+        lookback_ms: None,
+        ids: vec![("oaid".into(), oaid(device).into())],
+        device: handset(device),
+        site: format!("site-network-{}", number % 1000).into(),
+        params: vec![("sub1".into(), format!("creative-{}", number % 50).into())],
+    }
+}
+
+/// Spread over all devices, so that no two neighbours in time are neighbours in the store.
+fn device_of(number: u64, of: u64) -> u64 {
+    number % devices(of)
+}
+
+pub fn devices(touches: u64) -> u64 {
+    (touches / TOUCHES_OF_DEVICE).max(1)
+}
+
+/// The `n`th event that has a row: an activation, then three effects of it.
+pub fn event(number: u64) -> Fact {
+    let (activation, effect) = (number / 4, number % 4);
+    let pid = Pid((mixed(activation) % APPS) as u32 + 1);
+    let ids = vec![("oaid".into(), oaid(activation).into())];
+    if effect == 0 {
+        return Fact::Activation(Box::new(Activation {
+            pid,
+            id: format!("a-{activation}").into(),
+            time: time(number),
+            install_begin_time: None,
+            click_id: "".into(),
+            ids,
+            device: handset(activation),
+            app_version: "1.2".into(),
+            props: vec![("store".into(), "huawei".into())],
+        }));
+    }
+    Fact::Effect(Box::new(Effect {
+        pid,
+        id: format!("e-{activation}-{effect}").into(),
+        name: "purchase".into(),
+        time: time(number + 1_000 * effect),
+        ids,
+        device: handset(activation),
+        app_version: "1.2".into(),
+        revenue: "9.99".into(),
+        currency: "CNY".into(),
+        props: vec![("level".into(), "3".into())],
+    }))
+}
+
+/// A made-up device id, different for every number.
+pub fn oaid(device: u64) -> String {
+    let (a, b) = (mixed(device) >> 32, mixed(device) & 0xffff_ffff);
+    format!("{a:08x}-{:04x}-4{:03x}-8{:03x}-{b:08x}{:04x}", b >> 16, a & 0xfff, b & 0xfff, a >> 16)
+}
+
+fn handset(device: u64) -> Device {
+    let model = device % 97;
+    Device {
+        ip: format!("203.0.{}.{}", device >> 8 & 0xff, device & 0xff).into(),
+        ua: format!(
+            "Mozilla/5.0 (Linux; Android 14; V{model}) AppleWebKit/537.36 (KHTML, like Gecko) \
+             Chrome/126.0.6478.122 Mobile Safari/537.36"
+        )
+        .into(),
+        model: format!("V{model}").into(),
+        os: "android".into(),
+        os_version: "14".into(),
+    }
+}
+
+pub fn time(number: u64) -> EventTime {
+    EventTime::from_millis((START_MS + number * STEP_MS) as i64).expect("a time")
+}
+
+/// A bijection, so that different numbers stay different.
+fn mixed(number: u64) -> u64 {
+    let mixed = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}

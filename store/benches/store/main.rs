@@ -1,0 +1,98 @@
+//! The store alone: what a commit costs beside the bare engine, what a look-up costs when there is
+//! much to look among, and what is left after a crash. See docs/performance.md.
+//!
+//! `ADTRAIL_BENCH_STORE_ROWS` (4,000,000) and `ADTRAIL_BENCH_STORE_TOUCHES` (5,000,000) set the
+//! sizes, 0 leaves a part out; `ADTRAIL_BENCH_STORE_MEMORY` sets `store.memory`.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
+
+mod bare;
+mod crash;
+mod facts;
+mod lookups;
+mod rows;
+#[path = "../../../benches/support/mod.rs"]
+mod support;
+mod timed;
+mod touches;
+
+use std::path::Path;
+use std::time::Duration;
+
+use adtrail_store::embedded::{Embedded, Figures};
+use config::Config;
+use support::count;
+
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What the worker is given at once.
+const BATCH: usize = 5_000;
+const MIB: f64 = 1_048_576.0;
+
+fn main() {
+    if let Some(folder) = std::env::var_os(crash::FOLDER) {
+        crash::write_until_killed(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let rows = count("ADTRAIL_BENCH_STORE_ROWS", 4_000_000);
+    let touches = count("ADTRAIL_BENCH_STORE_TOUCHES", 5_000_000);
+    if touches > 0 {
+        touches::run(&folder.path().join("touches"), touches);
+    }
+    if rows > 0 {
+        rows::run(folder.path(), rows);
+    }
+}
+
+/// As a user has them, with the store in this folder.
+fn settings(path: &Path) -> Config {
+    let memory = std::env::var("ADTRAIL_BENCH_STORE_MEMORY").unwrap_or("448MiB".into());
+    let mut config = config::parse(&facts::settings(&memory)).expect("the settings are valid");
+    config.store.path = path.into();
+    config.store.retention_ms = None;
+    config
+}
+
+/// Waits until flushes and compactions have ended.
+fn settle(store: &Embedded) -> Figures {
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let figures = store.engine().figures().expect("figures");
+        let pending: u64 = figures.tables.iter().map(|table| table.compaction_pending_bytes).sum();
+        if figures.compactions_running + figures.flushes_running + pending == 0 {
+            return figures;
+        }
+    }
+}
+
+/// Bytes that went to the disk for each byte that was committed, the log included.
+fn write_amplification(figures: &Figures) -> f64 {
+    let written =
+        figures.wal_written_bytes + figures.flush_written_bytes + figures.compaction_written_bytes;
+    written as f64 / figures.written_bytes as f64
+}
+
+fn disk_bytes(figures: &Figures) -> u64 {
+    figures.tables.iter().map(|table| table.disk_bytes).sum()
+}
+
+/// The values at these shares of all, in their order.
+fn percentiles<const N: usize>(values: &mut [f64], shares: [f64; N]) -> [f64; N] {
+    values.sort_by(f64::total_cmp);
+    shares.map(|share| values[((values.len() - 1) as f64 * share) as usize])
+}
+
+/// CPU-seconds of this thread so far.
+fn thread_seconds() -> f64 {
+    run_seconds(Path::new("/proc/thread-self"))
+}
+
+/// CPU-seconds of a thread so far, to the nanosecond.
+fn run_seconds(thread: &Path) -> f64 {
+    let text = std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
+    let nanos: f64 =
+        text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    nanos / 1e9
+}

@@ -1,0 +1,138 @@
+//! Events with rows: what the worker commits, beside the bare engine that gets the rows alone.
+
+use std::path::Path;
+
+use adtrail_store::embedded::Embedded;
+use attribution::worker::{Batch, Worker};
+
+use crate::bare::{Bare, Kind};
+use crate::timed::{Commit, Spent, Timed};
+use crate::{
+    BATCH, disk_bytes, facts, percentiles, run_seconds, settings, settle, thread_seconds,
+    write_amplification,
+};
+
+/// In each of which every engine gets the same rows, one engine after the other.
+const ROUNDS: usize = 20;
+const KINDS: [Kind; 3] = [Kind::Rows, Kind::Counting, Kind::Whole];
+
+/// Seconds of one round.
+#[derive(Default, Clone, Copy)]
+struct Cost {
+    /// Until the last commit has returned.
+    wall: f64,
+    /// Of all threads, until compactions have ended.
+    cpu: f64,
+}
+
+pub fn run(folder: &Path, total: usize) {
+    let path = folder.join("rows");
+    let config = settings(&path);
+    let store = Embedded::open(&config.store, &config.policy).expect("a store");
+    let bare = |kind: Kind| {
+        Bare::open(&folder.join(format!("{kind:?}")), &path, config.store.memory_bytes, kind)
+    };
+    let mut bares = KINDS.map(bare);
+    let ledger = Timed::new(store, &config.policy, config.store.partitions);
+    let mut worker = Worker::new(ledger, config.policy.clone());
+    println!(
+        "{total} rows, batches of {BATCH}: rows/s of the bare engine and of the store, and CPU"
+    );
+    println!(
+        "in microseconds a row with compactions: of the bare engine, of one that counts, of one"
+    );
+    println!("that gets all that the store writes, of the store");
+    println!(
+        "{:>10} {:>8} {:>11} {:>11} {:>6} {:>9} {:>9} {:>9} {:>9}",
+        "rows", "bytes", "bare", "store", "ratio", "bare", "counting", "whole", "store"
+    );
+    let count = (total / ROUNDS).next_multiple_of(BATCH);
+    let mut rounds = Vec::new();
+    for round in 0..ROUNDS {
+        let (store_cost, commits) = store_round(&mut worker, (round * count) as u64, count);
+        let mut costs = [Cost::default(), Cost::default(), Cost::default(), store_cost];
+        // Whoever comes first may find the machine busier, or colder.
+        for turn in 0..KINDS.len() {
+            let place = (turn + round) % KINDS.len();
+            costs[place] = bare_round(&mut bares[place], &commits);
+        }
+        line((round + 1) * count, count as f64, &commits, costs);
+        rounds.push(costs);
+    }
+    summary(&rounds);
+    let figures = settle(&worker.ledger().store);
+    println!(
+        "{:.0} bytes on disk a row with its event and index, {:.1} bytes written for each committed",
+        disk_bytes(&figures) as f64 / (ROUNDS * count) as f64,
+        write_amplification(&figures)
+    );
+}
+
+fn line(rows: usize, count: f64, commits: &[Commit], [bare, counting, whole, store]: [Cost; 4]) {
+    let rows_of = commits.iter().flat_map(|commit| &commit.rows);
+    let bytes: usize = rows_of.map(|(key, value)| key.len() + value.len()).sum();
+    let micros = |cost: Cost| cost.cpu / count * 1e6;
+    println!(
+        "{rows:>10} {:>8.0} {:>11.0} {:>11.0} {:>6.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2}",
+        bytes as f64 / count,
+        count / bare.wall,
+        count / store.wall,
+        bare.wall / store.wall,
+        micros(bare),
+        micros(counting),
+        micros(whole),
+        micros(store),
+    );
+}
+
+/// Medians of the rounds: another program's noise is in some of them.
+fn summary(rounds: &[[Cost; 4]]) {
+    let ratio = |of: fn(&[Cost; 4]) -> f64| {
+        let mut ratios: Vec<f64> = rounds.iter().map(of).collect();
+        percentiles(&mut ratios, [0.5])[0]
+    };
+    println!("medians of {} rounds, as shares of the bare engine's rate of rows:", rounds.len());
+    println!(
+        "the store {:.2} by the clock, {:.2} by CPU; the bare engine with all that the store writes \
+         {:.2} and {:.2}; counting {:.3} and {:.3}",
+        ratio(|[bare, _, _, store]| bare.wall / store.wall),
+        ratio(|[bare, _, _, store]| bare.cpu / store.cpu),
+        ratio(|[bare, _, whole, _]| bare.wall / whole.wall),
+        ratio(|[bare, _, whole, _]| bare.cpu / whole.cpu),
+        ratio(|[bare, counting, ..]| bare.wall / counting.wall),
+        ratio(|[bare, counting, ..]| bare.cpu / counting.cpu),
+    );
+}
+
+/// What the store took for so many events, without what the worker did, and what it was given.
+fn store_round(worker: &mut Worker<Timed>, first: u64, count: usize) -> (Cost, Vec<Commit>) {
+    worker.ledger_mut().kept = Some(Vec::new());
+    let before = worker.ledger().writing;
+    let background = background_seconds();
+    for first in (first..first + count as u64).step_by(BATCH) {
+        let facts = (first..first + BATCH as u64).map(facts::event).collect();
+        worker.process(Batch { facts, ..Batch::default() }).expect("a commit");
+    }
+    settle(&worker.ledger().store);
+    let background = background_seconds() - background;
+    let cost = cost(before, worker.ledger().writing, background);
+    (cost, worker.ledger_mut().kept.take().unwrap_or_default())
+}
+
+fn bare_round(bare: &mut Bare, commits: &[Commit]) -> Cost {
+    let (before, background) = (bare.writing, background_seconds());
+    bare.write(commits);
+    bare.settle();
+    cost(before, bare.writing, background_seconds() - background)
+}
+
+fn cost(before: Spent, after: Spent, background: f64) -> Cost {
+    Cost { wall: after.wall - before.wall, cpu: after.cpu - before.cpu + background }
+}
+
+/// CPU-seconds of all threads but this one, which are the engine's and do not end.
+fn background_seconds() -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("the threads").flatten();
+    let all: f64 = threads.map(|thread| run_seconds(&thread.path())).sum();
+    all - thread_seconds()
+}

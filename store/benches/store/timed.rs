@@ -1,0 +1,142 @@
+//! A ledger that tells how long the store took, and keeps what it was given.
+
+use std::time::Instant;
+
+use adtrail_store::StoreError;
+use adtrail_store::codec;
+use adtrail_store::embedded::Embedded;
+use adtrail_store::key::{self, Key, RowKey};
+use attribution::event::EventTime;
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
+};
+use attribution::matching::MatchKey;
+use attribution::policy::Policy;
+
+use crate::thread_seconds;
+
+pub struct Timed {
+    pub store: Embedded,
+    pub writing: Spent,
+    pub reading: Spent,
+    /// What was committed, where it is kept.
+    pub kept: Option<Vec<Commit>>,
+    /// By pid.
+    partitions: Vec<u16>,
+}
+
+/// A key and its value.
+pub type Entry = (Key, Vec<u8>);
+
+/// What goes into the tables with one commit, but for positions and counts.
+#[derive(Debug, Default)]
+pub struct Commit {
+    pub rows: Vec<Entry>,
+    /// Homes and index entries of each family, in key order.
+    pub facts: [Vec<Entry>; 3],
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Spent {
+    pub wall: f64,
+    /// Of the calling thread.
+    pub cpu: f64,
+}
+
+impl Spent {
+    pub fn time<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        let (wall, cpu) = (Instant::now(), thread_seconds());
+        let outcome = act();
+        self.wall += wall.elapsed().as_secs_f64();
+        self.cpu += thread_seconds() - cpu;
+        outcome
+    }
+}
+
+impl Timed {
+    pub fn new(store: Embedded, policy: &Policy, partitions: u16) -> Self {
+        let mut by_pid =
+            vec![0; 1 + policy.apps().map(|app| app.pid.0).max().unwrap_or(0) as usize];
+        for app in policy.apps() {
+            by_pid[app.pid.0 as usize] = key::partition(&app.key, partitions);
+        }
+        let (writing, reading) = Default::default();
+        Self { store, writing, reading, kept: None, partitions: by_pid }
+    }
+
+    fn keep_index(&mut self, facts: &[FactWrite]) {
+        let Some(commits) = &mut self.kept else { return };
+        let mut commit = Commit::default();
+        for fact in facts {
+            let entries = &mut commit.facts[fact.key.family as usize];
+            let entry = |by: &MatchKey| {
+                let key = key::index(*by, &fact.key, fact.home.time());
+                (key, fact.key.id.0.to_be_bytes().to_vec())
+            };
+            entries.extend(fact.index.iter().map(entry));
+        }
+        commits.push(commit);
+    }
+
+    fn keep_decisions(&mut self, decisions: &[DecisionWrite]) {
+        let Some(commit) = self.kept.as_mut().and_then(|commits| commits.last_mut()) else {
+            return;
+        };
+        for DecisionWrite { key, home, row, .. } in decisions {
+            let row_key = RowKey {
+                partition: self.partitions[row.pid.0 as usize],
+                pid: row.pid,
+                event_time: row.event_time,
+                spreadid: row.spreadid,
+                seq: row.seq,
+            };
+            let (mut row_value, mut home_value) = (Vec::new(), Vec::new());
+            codec::row::encode(row, &mut row_value);
+            codec::home::encode(home, &mut home_value);
+            commit.rows.push((row_key.encode(), row_value));
+            commit.facts[key.family as usize].push((key::home(key), home_value));
+        }
+        commit.facts.iter_mut().for_each(|entries| entries.sort());
+    }
+}
+
+impl Facts for Timed {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        self.reading.time(|| self.store.homes(keys))
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.reading.time(|| self.store.scan(scans))
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.store.consumed_until()
+    }
+}
+
+impl Ledger for Timed {
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.store.positions()
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        self.reading.time(|| self.store.known(keys))
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        self.keep_index(&facts);
+        self.writing.time(|| self.store.record(facts))
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        progress: &Progress,
+    ) -> Result<Vec<FactKey>, StoreError> {
+        self.keep_decisions(&decisions);
+        self.writing.time(|| self.store.commit(decisions, progress))
+    }
+}

@@ -1,0 +1,115 @@
+//! Touches without end: whether writing and looking up stay as they were when there were few.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use adtrail_store::embedded::Embedded;
+use attribution::event::Fact;
+use attribution::ledger::{Position, Progress};
+use attribution::worker::{Batch, Worker};
+use config::Config;
+
+use crate::support::{cpu_seconds, memory_mib};
+use crate::timed::Timed;
+use crate::{
+    BATCH, MIB, crash, disk_bytes, facts, lookups, percentiles, settings, settle,
+    write_amplification,
+};
+
+const LOOKUPS: u64 = 20_000;
+const COLD_LOOKUPS: u64 = 1_000;
+
+pub fn run(path: &Path, total: usize) {
+    let config = settings(path);
+    let store = Embedded::open(&config.store, &config.policy).expect("a store");
+    println!("{total} clicks of {} devices, batches of {BATCH}", facts::devices(total as u64));
+    println!(
+        "of a batch: what the store takes to commit it; then microseconds: to the newest touch,"
+    );
+    println!("to its index entry alone, and for 4 KiB of the same files without the store");
+    println!(
+        "{:>10} {:>9} {:>9} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
+        "clicks",
+        "clicks/s",
+        "CPU us",
+        "p50-p99 ms",
+        "touch p50",
+        "index p50",
+        "index p99",
+        "4 KiB p50",
+        "on disk B",
+        "written x",
+        "RSS MiB"
+    );
+    let mut worker = Worker::new(
+        Timed::new(store, &config.policy, config.store.partitions),
+        config.policy.clone(),
+    );
+    let mut written = 0;
+    for checkpoint in checkpoints(total) {
+        line(&mut worker, &config, (written, checkpoint), total);
+        written = checkpoint;
+    }
+    let (now, peak) = memory_mib(std::process::id());
+    println!("RSS {now} MiB, at most {peak} MiB");
+    drop(worker);
+    let cold = |mut times: Vec<f64>| percentiles(&mut times, [0.5, 0.99]);
+    let [p50, p99] = cold(lookups::cold(&config, total as u64, COLD_LOOKUPS));
+    let [raw_p50, raw_p99] = cold(lookups::raw(path, COLD_LOOKUPS, true));
+    println!(
+        "newest touch with its blocks on disk: p50 {p50:.0} us, p99 {p99:.0}; 4 KiB of the same files \
+         without the store: p50 {raw_p50:.0} us, p99 {raw_p99:.0}"
+    );
+    crash::run(&config, total);
+    println!();
+}
+
+/// A fiftieth, a fifth and all.
+fn checkpoints(total: usize) -> [usize; 4] {
+    [total / 50, total / 5, total / 2, total].map(|count| count.next_multiple_of(BATCH))
+}
+
+/// Writes from one checkpoint to the next and looks up what is there.
+fn line(worker: &mut Worker<Timed>, config: &Config, (from, to): (usize, usize), total: usize) {
+    let pid = std::process::id();
+    let (started, cpu) = (Instant::now(), cpu_seconds(pid));
+    let mut commits = Vec::new();
+    for first in (from..to).step_by(BATCH) {
+        let before = worker.ledger().writing.wall;
+        worker.process(batch(first as u64, total as u64)).expect("a commit");
+        commits.push((worker.ledger().writing.wall - before) * 1e3);
+    }
+    let wall = started.elapsed().as_secs_f64();
+    let figures = settle(&worker.ledger().store);
+    let cpu = cpu_seconds(pid) - cpu;
+    let count = (to - from) as f64;
+    let mut reader = worker.ledger().store.reader();
+    let (mut index, mut whole) =
+        lookups::warm(&mut reader, config, (to as u64, total as u64), LOOKUPS);
+    let mut raw = lookups::raw(&config.store.path, LOOKUPS, false);
+    let [p50, p99] = percentiles(&mut index, [0.5, 0.99]);
+    let [commit_p50, commit_p99] = percentiles(&mut commits, [0.5, 0.99]);
+    println!(
+        "{to:>10} {:>9.0} {:>9.2} {:>15} {:>9.1} {p50:>9.1} {p99:>9.1} {:>9.1} {:>9.0} {:>9.1} {:>8}",
+        count / wall,
+        cpu / count * 1e6,
+        format!("{commit_p50:.1}-{commit_p99:.1}"),
+        percentiles(&mut whole, [0.5])[0],
+        percentiles(&mut raw, [0.5])[0],
+        disk_bytes(&figures) as f64 / to as f64,
+        write_amplification(&figures),
+        memory_mib(pid).0,
+    );
+    let cache = figures.cache_bytes as f64 / MIB;
+    assert!(cache <= figures.cache_capacity_bytes as f64 / MIB * 1.25, "{cache} MiB in the cache");
+}
+
+/// The clicks from this one on, with the position of the next.
+pub fn batch(first: u64, of: u64) -> Batch {
+    let numbers = first..first + BATCH as u64;
+    let next_offset = numbers.end as i64;
+    let facts = numbers.map(|number| Fact::Touch(Box::new(facts::click(number, of)))).collect();
+    let position = Position { topic: Arc::from("clicks"), partition: 0, next_offset };
+    Batch { facts, progress: Progress { positions: vec![position], consumed_until: None } }
+}
