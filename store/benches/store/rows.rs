@@ -91,16 +91,20 @@ fn summary(rounds: &[[Cost; 4]]) {
         let mut ratios: Vec<f64> = rounds.iter().map(of).collect();
         percentiles(&mut ratios, [0.5])[0]
     };
-    println!("medians of {} rounds, as shares of the bare engine's rate of rows:", rounds.len());
+    let total = |place: usize| rounds.iter().map(|costs| costs[place].cpu).sum::<f64>();
+    println!("as shares of the bare engine's rate of rows; medians of {} rounds:", rounds.len());
     println!(
-        "the store {:.2} by the clock, {:.2} by CPU; the bare engine with all that the store writes \
-         {:.2} and {:.2}; counting {:.3} and {:.3}",
+        "the store {:.2} by the clock, {:.2} by CPU, {:.2} by the CPU of all rounds; the bare engine \
+         with all that the store writes {:.2}, {:.2}, {:.2}; counting {:.3}, {:.3}, {:.3}",
         ratio(|[bare, _, _, store]| bare.wall / store.wall),
         ratio(|[bare, _, _, store]| bare.cpu / store.cpu),
+        total(0) / total(3),
         ratio(|[bare, _, whole, _]| bare.wall / whole.wall),
         ratio(|[bare, _, whole, _]| bare.cpu / whole.cpu),
+        total(0) / total(2),
         ratio(|[bare, counting, ..]| bare.wall / counting.wall),
         ratio(|[bare, counting, ..]| bare.cpu / counting.cpu),
+        total(0) / total(1),
     );
 }
 
