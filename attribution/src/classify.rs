@@ -71,6 +71,14 @@ impl Walk {
 }
 
 impl Walks {
+    /// Whether the next activation goes on the same from both, by whichever id. Which ids share a
+    /// walk can differ: it depends on activations that may have expired since.
+    pub fn lead_as(&self, other: &Self) -> bool {
+        let places = self.places.len().max(other.places.len()).max(1);
+        let walk = |walks: &Self, place| walks.at(place).map(|(_, walk)| walk.clone());
+        (0..places).all(|place| walk(self, place) == walk(other, place))
+    }
+
     /// The walk of the device id at a place, and its number.
     pub fn at(&self, place: usize) -> Option<(u8, &Walk)> {
         let number = match self.places.get(place) {

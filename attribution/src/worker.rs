@@ -7,12 +7,13 @@
 //!
 //! The steps, one module each: `admit` settles identities, `affected` finds what can change,
 //! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
-//! decide; `causes` notes what made a decision another one. `desk` holds what has been loaded for
+//! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `desk` holds what has been loaded for
 //! the batch, and `prune` keeps that small.
 
 mod activations;
 mod admit;
 mod affected;
+mod afresh;
 mod causes;
 mod classes;
 mod desk;
@@ -32,6 +33,7 @@ use crate::policy::Policy;
 use crate::row::Status;
 use affected::Reaches;
 use desk::Desk;
+pub use afresh::{Afresh, decide_afresh, decide_afresh_with_followers};
 pub use explain::explain;
 use settled::Settled;
 

@@ -11,7 +11,7 @@ use super::settled::Settled;
 use super::touches::Case;
 use crate::attribute::Decision;
 use crate::classify::Class;
-use crate::ledger::{FactKey, Home, Ledger};
+use crate::ledger::{FactKey, Facts, Home, Ledger};
 
 /// Activations that are decided together: as many as one round of reading should serve, and as
 /// the touches of which fit into memory.
@@ -28,15 +28,29 @@ impl<L: Ledger> Desk<'_, L> {
         classified: &[Classified],
         touched: Vec<FactKey>,
     ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
-        let mut cases = self.cases(settled, classified, touched);
+        let cases = self.cases(settled, classified, touched);
+        // Another worker may have written these very decisions and not their effects yet.
+        let unsure: Vec<_> = cases.iter().filter(|_| L::SHARED).map(|case| case.key).collect();
+        let mut changed = self.decide_cases(cases)?;
+        changed.extend(unsure);
+        // A replaced activation may show the same row and still be another fact to its effects.
+        changed.extend(settled.outgoing_activations.iter().map(|(key, _)| *key));
+        Ok(changed)
+    }
+}
+
+impl<L: Facts> Desk<'_, L> {
+    /// Decides on each, and returns those that are decided otherwise than before.
+    pub fn decide_cases(
+        &mut self,
+        mut cases: Vec<Case>,
+    ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
         let mut changed: HashSet<FactKey, FixedState> = HashSet::default();
         while !cases.is_empty() {
             let rest = cases.split_off(cases.len().min(TOGETHER));
             self.decide_together(std::mem::replace(&mut cases, rest), &mut changed)?;
             self.forget_touches();
         }
-        // A replaced activation may show the same row and still be another fact to its effects.
-        changed.extend(settled.outgoing_activations.iter().map(|(key, _)| *key));
         Ok(changed)
     }
 
@@ -84,14 +98,13 @@ impl<L: Ledger> Desk<'_, L> {
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> bool {
         let Some(decision) = self.decision(case) else { return false };
-        // Another worker may have written this very decision and not its effects yet.
-        if self.decide_activation(case.key, decision, case.has_new_walks) || L::SHARED {
+        if self.decide_activation(case.key, decision, case.has_new_walks) {
             changed.insert(case.key);
         }
         true
     }
 
-    fn cases(
+    pub fn cases(
         &mut self,
         settled: &Settled,
         classified: &[Classified],

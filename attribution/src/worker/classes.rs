@@ -54,6 +54,22 @@ impl<L: Facts> Desk<'_, L> {
         }
     }
 
+    /// These activations alone, each from the walks that are kept of those before it.
+    pub fn classify_alone(&mut self, keys: &[FactKey]) -> Result<Vec<Classified>, L::Error> {
+        let mut wanted = keys.to_vec();
+        loop {
+            let mut peers = Peers::default();
+            self.load(wanted.iter().copied())?;
+            let open = self.in_order(&mut peers, wanted.iter().copied().collect());
+            self.read_peers(&mut peers)?;
+            let (classified, undecided) = self.walk_all(&mut peers, open)?;
+            if undecided.is_empty() {
+                return Ok(classified);
+            }
+            wanted.extend(undecided);
+        }
+    }
+
     /// The walk up to one activation as it stands, without it; `None` where it is the first of its
     /// devices.
     pub fn walk_before(&mut self, key: FactKey) -> Result<Option<Walk>, L::Error> {
@@ -93,18 +109,25 @@ impl<L: Facts> Desk<'_, L> {
             peers.follow(key, activation);
         }
         self.read_peers(peers)?;
-        let mut walkers: Vec<(Member, FactKey)> = Vec::new();
         let followers = peers.followers().filter(|key| {
             self.activation(key).is_some_and(|follower| self.is_changeable(key, follower.time))
         });
-        for key in followers.chain(arrived.iter().copied()).collect::<BTreeSet<_>>() {
+        let walkers = followers.chain(arrived.iter().copied()).collect();
+        let walkers = self.in_order(peers, walkers);
+        self.read_peers(peers)?;
+        Ok(walkers)
+    }
+
+    /// Loaded activations, oldest first; asks for those before each.
+    fn in_order(&self, peers: &mut Peers, keys: BTreeSet<FactKey>) -> Vec<FactKey> {
+        let mut walkers: Vec<(Member, FactKey)> = Vec::new();
+        for key in keys {
             let Some(activation) = self.activation(&key) else { continue };
             peers.precede(&key, activation);
             walkers.push((Member::of(activation), key));
         }
-        self.read_peers(peers)?;
         walkers.sort_unstable();
-        Ok(walkers.into_iter().map(|(_, key)| key).collect())
+        walkers.into_iter().map(|(_, key)| key).collect()
     }
 
     fn walk_all(

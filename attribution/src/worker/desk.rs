@@ -44,6 +44,18 @@ impl<'a, L: Facts> Desk<'a, L> {
         Self { ledger, policy, homes, decided, redecided: Vec::new() }
     }
 
+    /// Has an event decided on as if it never was. Gives it back as it stands, if it does.
+    pub fn forget_decision(&mut self, key: &FactKey) -> Option<Home> {
+        let home = self.homes.get_mut(key)?.as_mut()?;
+        let standing = home.clone();
+        match home {
+            Home::Touch(_) => return None,
+            Home::Activation(home) => home.present = None,
+            Home::Effect(home) => home.present = None,
+        }
+        Some(standing)
+    }
+
     /// Forgets all that was loaded and decided, not what was recorded.
     pub fn clear(&mut self) {
         self.homes.clear();

@@ -6,7 +6,7 @@ use crate::compose;
 use crate::event::{Effect, EventTime, Family};
 use crate::ids::DeviceIds;
 use crate::inherit;
-use crate::ledger::{FactKey, Home, IndexEntry, Ledger, Scan};
+use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use crate::matching;
 
 /// Effects that are decided together, and the pages of activations that are read for so many: most
@@ -23,7 +23,7 @@ struct Case {
     found: Vec<IndexEntry>,
 }
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Facts> Desk<'_, L> {
     pub fn decide_effects(&mut self, keys: Vec<FactKey>) -> Result<(), L::Error> {
         for keys in keys.chunks(TOGETHER) {
             self.load(keys.iter().copied())?;

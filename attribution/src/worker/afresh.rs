@@ -1,0 +1,101 @@
+//! Decides on events that stand once more, from the facts alone, for whoever holds that against
+//! what is kept of them.
+
+use std::collections::BTreeMap;
+
+use super::Desk;
+use super::classes::Classified;
+use super::settled::Settled;
+use crate::ledger::{Causes, DecisionWrite, FactKey, Facts, Home};
+use crate::policy::Policy;
+
+/// What would be decided about an event, beside what was.
+#[derive(Debug, Clone)]
+pub struct Afresh {
+    /// `None` of an activation that is only written because one before it was.
+    pub standing: Option<Home>,
+    /// What to write in its place. Where the same row comes out it keeps its revision.
+    pub write: DecisionWrite,
+}
+
+impl Afresh {
+    /// Whether the row would be another one, or there is none.
+    pub fn is_other_row(&self) -> bool {
+        let digest = |home: &Home| home.present().map(|present| present.digest);
+        self.standing.as_ref().and_then(digest) != digest(&self.write.home)
+    }
+
+    /// Whether the decision would be another one, or what later activations go on from.
+    pub fn is_other(&self) -> bool {
+        self.is_other_row()
+            || match (&self.standing, &self.write.home) {
+                (Some(Home::Activation(standing)), Home::Activation(home)) => {
+                    standing.decision != home.decision || !standing.walks.lead_as(&home.walks)
+                }
+                _ => false,
+            }
+    }
+}
+
+/// Decides on these events. Those that no longer stand, or are of apps that the policy does not
+/// know, are left out.
+pub fn decide_afresh<L: Facts>(
+    facts: &mut L,
+    policy: &Policy,
+    events: &[FactKey],
+) -> Result<Vec<Afresh>, L::Error> {
+    decide(facts, policy, events, |desk, settled| desk.classify_alone(&settled.activations))
+}
+
+/// The same, with the activations that follow these on a device and get another class by it.
+pub fn decide_afresh_with_followers<L: Facts>(
+    facts: &mut L,
+    policy: &Policy,
+    events: &[FactKey],
+) -> Result<Vec<Afresh>, L::Error> {
+    decide(facts, policy, events, |desk, settled| desk.classify(settled))
+}
+
+fn decide<'a, L: Facts>(
+    facts: &'a mut L,
+    policy: &'a Policy,
+    events: &[FactKey],
+    classify: impl FnOnce(&mut Desk<'a, L>, &Settled) -> Result<Vec<Classified>, L::Error>,
+) -> Result<Vec<Afresh>, L::Error> {
+    let mut desk = Desk::new(facts, policy);
+    let known = events.iter().copied().filter(|key| policy.app(key.pid).is_some());
+    let mut settled = Settled::default();
+    settled.revisit(known);
+    desk.load(settled.activations.iter().chain(&settled.effects).copied())?;
+    let mut standing: BTreeMap<FactKey, Home> = BTreeMap::new();
+    for key in settled.activations.iter().chain(&settled.effects) {
+        standing.extend(desk.forget_decision(key).map(|home| (*key, home)));
+    }
+    let classified = classify(&mut desk, &settled)?;
+    let cases = desk.cases(&settled, &classified, Vec::new());
+    desk.decide_cases(cases)?;
+    desk.decide_effects(std::mem::take(&mut settled.effects))?;
+    let decided = desk.take_decisions().into_iter();
+    Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())
+}
+
+fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Afresh {
+    let Some(before) = &standing else { return Afresh { standing, write } };
+    write.replaced = before.present().copied();
+    let revision = write.replaced.map_or(0, |present| present.revision);
+    let digest = write.replaced.map(|present| present.digest);
+    if let Some(present) = write.home.present_mut() {
+        let is_same = Some(present.digest) == digest;
+        present.revision = if is_same { revision } else { revision.saturating_add(1) };
+        write.row.revision = present.revision;
+    }
+    if let (Home::Activation(before), Home::Activation(home)) = (before, &mut write.home) {
+        if before.decision == home.decision {
+            home.previous = before.previous.clone();
+        } else {
+            // Nothing came in: what was kept of that is of another change.
+            home.changed_by = Causes { facts: Vec::new(), has_more: true };
+        }
+    }
+    Afresh { standing, write }
+}
