@@ -32,8 +32,8 @@ use crate::ledger::{DecisionWrite, Ledger, Present, Progress};
 use crate::policy::Policy;
 use crate::row::Status;
 use affected::Reaches;
-use desk::Desk;
 pub use afresh::{Afresh, decide_afresh, decide_afresh_with_followers};
+use desk::Desk;
 pub use explain::explain;
 use settled::Settled;
 

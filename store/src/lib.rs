@@ -2,7 +2,8 @@
 //!
 //! [`embedded`] keeps them in one RocksDB, [`memory`] in maps, for tests and measurements; both
 //! are a [`attribution::ledger::Ledger`]. [`key`] lays out the keys, [`codec`] the values, and
-//! [`scan`] reads an app's rows in key order. [`backup`] keeps checkpoints of an embedded store. What a decision is, is not known here.
+//! [`scan`] reads an app's rows in key order, [`verify`] looks for damage, and [`backup`] keeps
+//! checkpoints of an embedded store. What a decision is, is not known here.
 
 pub mod app;
 pub mod backup;
@@ -16,5 +17,6 @@ pub mod memory;
 pub mod region;
 mod retention;
 pub mod scan;
+pub mod verify;
 
 pub use error::StoreError;

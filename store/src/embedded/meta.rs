@@ -19,7 +19,7 @@ const LAYOUT: &[u8] = b"layout";
 const PARTITIONS: &[u8] = b"partitions";
 const CONSUMED_UNTIL: &[u8] = b"consumed_until";
 const TOTALS: &[u8] = b"totals";
-const APP: &[u8] = b"app/";
+pub const APP: &[u8] = b"app/";
 pub const REGION: &[u8] = b"region/";
 
 /// Fixed when the store was created, or counted since.
@@ -50,6 +50,17 @@ impl Meta {
     }
 
     pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
+        let mut meta = Self::load_uncounted(tables, path, partitions)?;
+        meta.totals = totals(tables)?.ok_or_else(|| StoreError::corrupt("the counts"))?;
+        Ok(meta)
+    }
+
+    /// Without the totals, which can be counted again.
+    pub fn load_uncounted(
+        tables: &Tables,
+        path: &Path,
+        partitions: u16,
+    ) -> Result<Self, StoreError> {
         let read = |name: &[u8]| tables.db.get_cf(tables.meta(), name);
         let layout = read(LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
         let layout = layout.as_slice().try_into().map(u32::from_be_bytes).unwrap_or(0);
@@ -65,16 +76,10 @@ impl Meta {
                 configured: partitions,
             });
         }
-        let totals = match read(TOTALS)? {
-            Some(totals) => {
-                Cell::decode(&totals).ok_or_else(|| StoreError::corrupt("the counts"))?
-            }
-            None => Cell::default(),
-        };
         let stored = read(CONSUMED_UNTIL)?.unwrap_or_default();
         let millis = stored.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0);
         let consumed_until = EventTime::default().plus(millis);
-        Ok(Self { layout, partitions, consumed_until, totals })
+        Ok(Self { layout, partitions, consumed_until, totals: Cell::default() })
     }
 }
 
@@ -83,6 +88,12 @@ impl Meta {
     pub fn consumed(&self) -> Option<EventTime> {
         Some(self.consumed_until).filter(|until| *until > EventTime::default())
     }
+}
+
+/// What is kept of them; `None` if that is no count.
+pub fn totals(tables: &Tables) -> Result<Option<Cell>, StoreError> {
+    let totals = tables.db.get_cf(tables.meta(), TOTALS)?;
+    Ok(totals.map_or(Some(Cell::default()), |totals| Cell::decode(&totals)))
 }
 
 pub fn put_layout(batch: &mut WriteBatch, tables: &Tables) {

@@ -184,7 +184,7 @@ fn put(region: &Region, batch: &mut WriteBatch, tables: &Tables) {
     batch.put_cf(tables.meta(), named(&region.start), value);
 }
 
-fn decode(start: Key, value: &[u8]) -> Option<Region> {
+pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
     let mut input = Input::new(value);
     let mut number = || input.u64().ok();
     let mut region = Region::new(start);

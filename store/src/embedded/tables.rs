@@ -7,7 +7,8 @@ use attribution::event::Family;
 use attribution::ledger::{FactKey, Home, Position};
 use attribution::policy::Policy;
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, ErrorKind, Options, ReadOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, DBRecoveryMode, ErrorKind, Options,
+    ReadOptions,
 };
 
 use super::budget::Budget;
@@ -22,8 +23,8 @@ use crate::scan::EVENTS;
 const TOUCHES: &str = "touches";
 const ACTIVATIONS: &str = "activations";
 const EFFECTS: &str = "effects";
-const OFFSETS: &str = "offsets";
-const CELLS: &str = "cells";
+pub const OFFSETS: &str = "offsets";
+pub const CELLS: &str = "cells";
 pub const META: &str = "meta";
 pub const TABLES: [&str; 7] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, META];
 
@@ -88,6 +89,35 @@ impl Tables {
         }
     }
 
+    /// For whoever looks for damage: where `is_lenient`, a file that is missing or damaged is told
+    /// of when it is read and not on opening.
+    pub fn open_for_checking(path: &Path, is_lenient: bool) -> Result<Self, StoreError> {
+        refuse_foreign(path)?;
+        if !path.join("CURRENT").exists() {
+            return Err(StoreError::Missing { path: path.into() });
+        }
+        let mut engine = options::engine();
+        engine.create_if_missing(false);
+        engine.create_missing_column_families(false);
+        engine.set_paranoid_checks(!is_lenient);
+        if !is_lenient {
+            // The end of the log may be half written, by a process that was killed or that runs.
+            engine.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+        }
+        let tables = descriptors(&options::cache(), &Limits::none());
+        let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
+            .map_err(|error| opening(path, error))?;
+        Ok(Self { db: Arc::new(db) })
+    }
+
+    /// For whoever repairs what is derived: nothing expires meanwhile.
+    pub fn open_for_repair(path: &Path) -> Result<Self, StoreError> {
+        if !path.join("CURRENT").exists() {
+            return Err(StoreError::Missing { path: path.into() });
+        }
+        Self::open(path, &Limits::none())
+    }
+
     pub fn events(&self) -> &ColumnFamily {
         self.table(EVENTS)
     }
@@ -105,11 +135,15 @@ impl Tables {
     }
 
     pub fn facts(&self, family: Family) -> &ColumnFamily {
-        self.table(match family {
+        self.table(Self::name_of(family))
+    }
+
+    pub fn name_of(family: Family) -> &'static str {
+        match family {
             Family::Touch => TOUCHES,
             Family::Activation => ACTIVATIONS,
             Family::Effect => EFFECTS,
-        })
+        }
     }
 
     #[allow(clippy::expect_used, reason = "all tables are opened or created with the store")]

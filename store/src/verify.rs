@@ -1,0 +1,252 @@
+//! Whether a store is whole: that its files read, its facts are found, its decisions are those that
+//! a fresh look makes, its rows are those decisions, and its counts those of its rows.
+//!
+//! Tables are walked in key order and what belongs together is looked up a few thousand keys at a
+//! time, so memory does not grow with the store. [`verify`] changes nothing and may run beside the
+//! process that writes: it sees one moment. [`repair`] writes anew what is derived, and never
+//! changes a fact.
+
+mod counts;
+mod entries;
+mod events;
+mod files;
+mod index;
+mod meta;
+mod present;
+mod report;
+mod row;
+mod rows;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use attribution::event::Pid;
+use attribution::ledger::{FactKey, Home};
+use attribution::policy::Policy;
+use rocksdb::WriteBatch;
+
+use crate::StoreError;
+use crate::app::App;
+use crate::embedded::meta::{self as kept_meta, Meta};
+use crate::embedded::recount;
+use crate::embedded::tables::{TABLES, Tables};
+use crate::expiry::Expiry;
+use crate::key::Key;
+use crate::scan::EVENTS;
+use files::Files;
+pub use report::{Check, Finding, Problem, Remedy, Report, Times};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Of each problem so many are named.
+    pub examples_max: usize,
+    /// Whether settings of attribution have changed since events were decided on: that a fresh
+    /// decision differs is then no damage.
+    pub have_settings_changed: bool,
+}
+
+/// How far a check is, in entries of tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub check: Check,
+    pub done: u64,
+    /// An estimate.
+    pub total: u64,
+}
+
+/// What is told while checking.
+pub type Watch<'a> = &'a mut dyn FnMut(Progress);
+
+/// Looks for damage in the store of the settings.
+///
+/// # Errors
+/// Where there is no such store, or one of other settings; damage is in the report.
+pub fn verify(
+    settings: &config::Store,
+    policy: &Policy,
+    options: &Options,
+    watch: Watch<'_>,
+) -> Result<Report, StoreError> {
+    let mut report = Report::new(options.examples_max);
+    let Some((tables, files)) = files::open(&settings.path, &mut report)? else {
+        return Ok(report);
+    };
+    let mut checker = Checker::new(tables, (settings, policy, options), (report, files), watch)?;
+    checker.check_all()?;
+    checker.finish()
+}
+
+/// Writes anew what is derived, where it is damaged. Where a file is damaged nothing is written.
+///
+/// # Errors
+/// As [`verify`], and where another process has the store open.
+pub fn repair(
+    settings: &config::Store,
+    policy: &Policy,
+    options: &Options,
+    watch: Watch<'_>,
+) -> Result<Report, StoreError> {
+    let mut report = Report::new(options.examples_max);
+    let before = files::open(&settings.path, &mut report)?;
+    let is_log_alone = report.found.keys().all(|problem| *problem == Problem::LogDamaged);
+    if before.is_none() || !is_log_alone {
+        return Ok(report);
+    }
+    drop(before);
+    let tables = Tables::open_for_repair(&settings.path)?;
+    report.repaired_log();
+    let files = Files::of(&tables)?;
+    let parts = (settings, policy, options);
+    let mut checker = Checker::new(tables, parts, (report, files), watch)?;
+    for table in TABLES {
+        checker.walk(Check::Files, table, |_, _| Ok(()))?;
+    }
+    if checker.report.wrong(Check::Files) > checker.report.repaired(Check::Files) {
+        return checker.finish();
+    }
+    checker.fixes = Some(WriteBatch::default());
+    checker.check_all()?;
+    if checker.must_recount {
+        recount::all(&checker.tables, settings)?;
+    }
+    checker.tables.db.flush_wal(true)?;
+    checker.finish()
+}
+
+/// One look at a store.
+struct Checker<'a> {
+    tables: Tables,
+    settings: &'a config::Store,
+    policy: &'a Policy,
+    options: &'a Options,
+    apps: BTreeMap<Pid, App>,
+    expiry: Expiry,
+    files: Files,
+    report: Report,
+    /// What makes right what was found; `None` if nothing is to be written.
+    fixes: Option<WriteBatch>,
+    /// Rows that are not what they should be and were told of with their events.
+    told_rows: BTreeSet<Key>,
+    must_recount: bool,
+    done: u64,
+    total: u64,
+    watch: Watch<'a>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(
+        tables: Tables,
+        (settings, policy, options): (&'a config::Store, &'a Policy, &'a Options),
+        (report, files): (Report, Files),
+        watch: Watch<'a>,
+    ) -> Result<Self, StoreError> {
+        let meta = Meta::load_uncounted(&tables, &settings.path, settings.partitions)?;
+        if meta.layout < kept_meta::LAYOUT_VERSION {
+            return Err(kept_meta::wrong_version(&settings.path, meta.layout));
+        }
+        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
+        expiry.until().advance(meta.consumed_until);
+        let mut checker = Self {
+            tables,
+            settings,
+            policy,
+            options,
+            apps: BTreeMap::new(),
+            expiry,
+            files,
+            report,
+            fixes: None,
+            told_rows: BTreeSet::new(),
+            must_recount: false,
+            done: 0,
+            total: 0,
+            watch,
+        };
+        checker.total = checker.work()?;
+        Ok(checker)
+    }
+
+    fn check_all(&mut self) -> Result<(), StoreError> {
+        self.check_meta()?;
+        self.check_index()?;
+        self.check_events()?;
+        self.check_rows()?;
+        self.check_counts()
+    }
+
+    fn finish(mut self) -> Result<Report, StoreError> {
+        self.report.looked(Check::Files, self.files.count());
+        Ok(self.report)
+    }
+
+    /// Entries that all checks together go through, about.
+    fn work(&self) -> Result<u64, StoreError> {
+        let mut total = 0;
+        for family in entries::FAMILIES {
+            let times = if family == attribution::event::Family::Touch { 1 } else { 2 };
+            total += times * self.estimate(Tables::name_of(family))?;
+        }
+        Ok(total + 2 * self.estimate(EVENTS)?)
+    }
+
+    fn estimate(&self, table: &str) -> Result<u64, StoreError> {
+        let property = rocksdb::properties::ESTIMATE_NUM_KEYS;
+        Ok(self.tables.db.property_int_value_cf(self.tables.table(table), property)?.unwrap_or(0))
+    }
+
+    /// Something is wrong that stays so.
+    fn find(&mut self, problem: Problem, at: impl FnOnce() -> String) {
+        self.report.find(problem, false, at);
+    }
+
+    /// Something is wrong that `fix` makes right, if that is asked for.
+    fn find_and(
+        &mut self,
+        problem: Problem,
+        at: impl FnOnce() -> String,
+        fix: impl FnOnce(&mut WriteBatch, &Tables),
+    ) {
+        self.report.find(problem, self.fixes.is_some(), at);
+        if let Some(batch) = &mut self.fixes {
+            fix(batch, &self.tables);
+        }
+    }
+
+    /// Writes what makes right what was found so far.
+    fn write_fixes(&mut self) -> Result<(), StoreError> {
+        if let Some(batch) = self.fixes.as_mut().filter(|batch| !batch.is_empty()) {
+            self.tables.db.write(std::mem::take(batch))?;
+        }
+        Ok(())
+    }
+
+    /// The app's key and, of an event that has a row, its id. A touch is named by its key: its id
+    /// may be a click's.
+    fn named(&self, fact: &FactKey, home: &Home) -> String {
+        let key = crate::key::home(fact);
+        match home {
+            Home::Touch(_) => at(Tables::name_of(fact.family), &key),
+            Home::Activation(_) => format!("{} activation {}", self.app_name(fact.pid), id(home)),
+            Home::Effect(_) => format!("{} effect {}", self.app_name(fact.pid), id(home)),
+        }
+    }
+
+    fn app_name(&self, pid: Pid) -> String {
+        self.policy.app(pid).map_or(format!("pid {}", pid.0), |app| app.key.to_string())
+    }
+}
+
+fn id(home: &Home) -> String {
+    attribution::printable::printable(home.id()).to_string()
+}
+
+/// A table and a key.
+fn at(table: &str, key: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("{table} ");
+    for byte in key {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

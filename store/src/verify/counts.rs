@@ -1,0 +1,180 @@
+//! The counts of cells, regions and the whole are those of the rows.
+
+use attribution::event::EventTime;
+use rocksdb::ReadOptions;
+
+use super::{Check, Checker, Problem, at};
+use crate::StoreError;
+use crate::cell::{self, Cell, CellKey};
+use crate::codec::row::RowView;
+use crate::embedded::regions;
+use crate::embedded::meta;
+use crate::embedded::tables::{CELLS, META};
+use crate::key::RowKey;
+use crate::region::{Figures, Regions};
+use crate::scan::EVENTS;
+
+/// What the rows add up to.
+#[derive(Default)]
+struct Sums {
+    /// The cell that is being counted: rows come in the order of cells.
+    cell: Option<(CellKey, Cell)>,
+    /// By region.
+    figures: Vec<Figures>,
+    totals: Cell,
+}
+
+impl Checker<'_> {
+    pub fn check_counts(&mut self) -> Result<(), StoreError> {
+        let regions = self.regions()?;
+        let mut sums = Sums::default();
+        sums.figures
+            .resize(regions.as_ref().map_or(0, |regions| regions.iter().len()), Figures::default());
+        self.walk(Check::Counts, EVENTS, |checker, chunk| {
+            for (key, value) in chunk {
+                checker.count(&key, &value, (&mut sums, regions.as_ref()))?;
+            }
+            Ok(())
+        })?;
+        self.close_cell((&mut sums, regions.as_ref()))?;
+        self.check_empty_cells()?;
+        if let Some(regions) = &regions {
+            self.report.looked(Check::Counts, regions.iter().len());
+            for (region, counted) in regions.iter().zip(&sums.figures) {
+                if region.figures != *counted {
+                    self.find_count(Problem::RegionDiffers, || at(META, &region.start));
+                }
+            }
+        }
+        self.report.looked(Check::Counts, 1);
+        if meta::totals(&self.tables)?.is_none_or(|totals| totals != sums.totals) {
+            self.find_count(Problem::TotalsDiffer, || format!("{META} totals"));
+        }
+        Ok(())
+    }
+
+    fn count(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        (sums, regions): (&mut Sums, Option<&Regions>),
+    ) -> Result<(), StoreError> {
+        let Some(row) = RowKey::decode(key) else { return Ok(()) };
+        let oldest = self.app(row.pid).map_or(EventTime::default(), |app| app.oldest);
+        let Ok(view) = RowView::decode(value) else { return Ok(()) };
+        if row.event_time < oldest {
+            return Ok(());
+        }
+        let of = cell::cell_key(&row);
+        if sums.cell.is_none_or(|(open, _)| open != of) {
+            self.close_cell((sums, regions))?;
+        }
+        let bytes = (key.len() + value.len()) as i64;
+        let (_, cell) = sums.cell.get_or_insert((of, Cell::default()));
+        cell.add(&Cell::row(view.event_type, view.status, bytes));
+        Ok(())
+    }
+
+    /// Holds a cell that was counted against what is kept of it.
+    fn close_cell(
+        &mut self,
+        (sums, regions): (&mut Sums, Option<&Regions>),
+    ) -> Result<(), StoreError> {
+        let Some((key, counted)) = sums.cell.take() else { return Ok(()) };
+        sums.totals.add(&counted);
+        let region = regions.map(|regions| regions.place(&cell::first_row(&key)));
+        if let Some(figures) = region.and_then(|place| sums.figures.get_mut(place)) {
+            figures.add(counted.rows(), counted.bytes);
+        }
+        self.report.looked(Check::Counts, 1);
+        let tables = self.tables.clone();
+        match tables.db.get_pinned_cf(tables.cells(), key) {
+            Ok(kept) => match kept.as_deref().map(Cell::decode) {
+                Some(Some(kept)) if kept == counted => {}
+                Some(None) => self.find_count(Problem::CellUnreadable, || at(CELLS, &key)),
+                _ => self.find_count(Problem::CellDiffers, || at(CELLS, &key)),
+            },
+            Err(failure) => {
+                self.report.unchecked += 1;
+                self.note_failure(failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cells that have no rows count none.
+    fn check_empty_cells(&mut self) -> Result<(), StoreError> {
+        self.walk(Check::Counts, CELLS, |checker, chunk| {
+            for (key, value) in chunk {
+                let cell = CellKey::try_from(&*key).ok();
+                match (cell, Cell::decode(&value)) {
+                    (Some(_), Some(cell)) if cell == Cell::default() => {}
+                    (Some(cell), kept) => {
+                        if checker.has_rows(&cell)? {
+                            continue;
+                        }
+                        let problem = if kept.is_some() {
+                            Problem::CellDiffers
+                        } else {
+                            Problem::CellUnreadable
+                        };
+                        checker.find_count(problem, || at(CELLS, &key));
+                    }
+                    (None, _) => checker.find_count(Problem::CellUnreadable, || at(CELLS, &key)),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn has_rows(&mut self, cell: &CellKey) -> Result<bool, StoreError> {
+        let oldest = self.app(cell::pid(cell)).map_or(EventTime::default(), |app| app.oldest);
+        let tables = self.tables.clone();
+        let mut rows = tables.db.raw_iterator_cf_opt(tables.events(), ReadOptions::default());
+        rows.seek(cell::first_row(cell));
+        while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
+            let key = RowKey::decode(key);
+            match key {
+                Some(key) if cell::cell_key(&key) != *cell => break,
+                Some(key) if key.event_time >= oldest && RowView::decode(value).is_ok() => {
+                    return Ok(true);
+                }
+                _ => rows.next(),
+            }
+        }
+        if let Err(failure) = rows.status() {
+            self.note_failure(failure)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn regions(&mut self) -> Result<Option<Regions>, StoreError> {
+        let (partitions, bytes_max) = (self.settings.partitions, self.settings.region_bytes_max);
+        let kept = match regions::load(&self.tables) {
+            Ok(kept) => Regions::of(partitions, bytes_max, kept),
+            Err(StoreError::Corrupt { .. }) => None,
+            Err(failure) => return Err(failure),
+        };
+        if kept.is_none() {
+            self.find_count(Problem::RegionsBroken, || META.to_owned());
+        }
+        Ok(kept)
+    }
+
+    /// All are counted again, if every row can be read.
+    fn find_count(&mut self, problem: Problem, named: impl FnOnce() -> String) {
+        if self.can_recount() {
+            self.must_recount |= self.fixes.is_some();
+            self.find_and(problem, named, |_, _| ());
+        } else {
+            self.find(problem, named);
+        }
+    }
+
+    fn can_recount(&self) -> bool {
+        let unreadable = [Problem::RowKeyUnreadable, Problem::RowUnreadable];
+        let is_left = |times: &super::Times| times.found > times.repaired;
+        !unreadable.iter().any(|problem| self.report.found.get(problem).is_some_and(is_left))
+    }
+}

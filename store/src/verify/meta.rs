@@ -1,0 +1,148 @@
+//! What a store says of itself: its apps and positions. Regions and totals are checked with the
+//! counts.
+
+use std::collections::BTreeSet;
+
+use attribution::event::{EventTime, Pid};
+use rocksdb::WriteBatch;
+
+use super::walk::Entry;
+use super::{Check, Checker, Problem, at};
+use crate::StoreError;
+use crate::app::App;
+use crate::cell::{self, CELL_KEY_BYTES, CellKey};
+use crate::embedded::meta::{self, APP};
+use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
+use crate::key::{self, RowKey};
+
+impl Checker<'_> {
+    pub fn check_meta(&mut self) -> Result<(), StoreError> {
+        let mut unreadable: BTreeSet<Pid> = BTreeSet::new();
+        self.walk(Check::Meta, META, |checker, chunk| {
+            checker.report.looked(Check::Meta, chunk.len());
+            for (name, value) in chunk {
+                unreadable.extend(checker.take_app(&name, &value));
+            }
+            Ok(())
+        })?;
+        self.walk(Check::Meta, OFFSETS, |checker, chunk| {
+            checker.check_positions(&chunk);
+            Ok(())
+        })?;
+        let with_rows = self.pids_of_rows()?;
+        unreadable.extend(with_rows.into_iter().filter(|pid| !self.apps.contains_key(pid)));
+        for pid in unreadable {
+            let named = self.app_name(pid);
+            match self.derive_app(pid)? {
+                Some(app) => {
+                    self.apps.insert(pid, app);
+                    self.find_and(Problem::AppUnreadable, || named, put_app(pid, app));
+                }
+                None => self.find(Problem::AppUnreadable, || named),
+            }
+        }
+        self.write_fixes()
+    }
+
+    /// Takes what is kept of an app; its pid where that is damaged.
+    fn take_app(&mut self, name: &[u8], value: &[u8]) -> Option<Pid> {
+        let pid = name.strip_prefix(APP)?;
+        let Ok(pid) = pid.try_into().map(u32::from_be_bytes).map(Pid) else {
+            let named = || at(META, name);
+            self.find_and(Problem::AppUnreadable, named, |batch, tables| {
+                batch.delete_cf(tables.meta(), name);
+            });
+            return None;
+        };
+        match App::decode(value) {
+            Some(app) if app.base < self.settings.partitions => {
+                self.apps.insert(pid, app);
+                None
+            }
+            _ => Some(pid),
+        }
+    }
+
+    fn check_positions(&mut self, chunk: &[Entry]) {
+        self.report.looked(Check::Meta, chunk.len());
+        for (key, value) in chunk {
+            let position = key::decode_position(key, value);
+            if position.is_none_or(|position| position.next_offset < 0 || position.partition < 0) {
+                // Without it the partition is read from its beginning; what is known is no new fact.
+                let named = || at(OFFSETS, key);
+                self.find_and(Problem::PositionUnreadable, named, |batch, tables| {
+                    batch.delete_cf(tables.offsets(), key);
+                });
+            }
+        }
+    }
+
+    /// The apps that have rows: a look per app and partition.
+    fn pids_of_rows(&mut self) -> Result<BTreeSet<Pid>, StoreError> {
+        let mut pids = BTreeSet::new();
+        let tables = self.tables.clone();
+        let mut rows = tables.db.raw_iterator_cf(tables.events());
+        rows.seek_to_first();
+        while let Some(key) = rows.key() {
+            let Some(key) = RowKey::decode(key) else {
+                rows.next();
+                continue;
+            };
+            pids.insert(key.pid);
+            let (partition, pid) = match key.pid.0.checked_add(1) {
+                Some(pid) => (key.partition, Pid(pid)),
+                None if key.partition == u16::MAX => break,
+                None => (key.partition + 1, Pid(0)),
+            };
+            rows.seek(key::row_from(partition, pid, EventTime::default()));
+        }
+        if let Err(failure) = rows.status() {
+            self.note_failure(failure)?;
+        }
+        Ok(pids)
+    }
+
+    /// Where an app's rows are says how it is spread; how far they have gone, its oldest count.
+    fn derive_app(&mut self, pid: Pid) -> Result<Option<App>, StoreError> {
+        let partitions = self.settings.partitions;
+        let mut found: BTreeSet<u16> = BTreeSet::new();
+        for partition in 0..partitions {
+            let first = key::row_from(partition, pid, EventTime::default());
+            let tables = self.tables.clone();
+            let mut rows = tables.db.raw_iterator_cf(tables.events());
+            rows.seek(first);
+            let key = rows.key().and_then(RowKey::decode);
+            if key.is_some_and(|key| (key.partition, key.pid) == (partition, pid)) {
+                found.insert(partition);
+            }
+        }
+        let mut oldest: Option<EventTime> = None;
+        self.walk(Check::Meta, CELLS, |_, chunk| {
+            let cells = chunk.iter().filter_map(|(key, _)| CellKey::try_from(&**key).ok());
+            for cell in cells.filter(|cell| cell::pid(cell) == pid && cell.len() == CELL_KEY_BYTES)
+            {
+                let start = RowKey::decode(&cell::first_row(&cell)).map(|first| first.event_time);
+                oldest = oldest.into_iter().chain(start).min();
+            }
+            Ok(())
+        })?;
+        let own = self.policy.app(pid).map(|app| key::partition(&app.key, partitions));
+        let bases: Vec<u16> = own.into_iter().chain(found.iter().copied()).collect();
+        for bits in 0..16 {
+            for base in &bases {
+                let parts: BTreeSet<u16> = key::spread(*base, bits, partitions).collect();
+                if found.is_subset(&parts) {
+                    let mut app = App::new(*base);
+                    app.spread(bits);
+                    app.oldest = oldest.unwrap_or_default();
+                    return Ok(Some(app));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn put_app(pid: Pid, app: App) -> impl FnOnce(&mut WriteBatch, &Tables) {
+    move |batch, tables| meta::put_app(batch, tables, pid, &app)
+}

@@ -1,0 +1,237 @@
+//! A store of some thousand facts, made once and copied for every damage.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use adtrail_store::cell;
+use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::verify::{Check, Options, Problem, Report, repair, verify};
+use attribution::event::EventTime;
+use attribution::ledger::{Ledger, Progress};
+use attribution::policy::Policy;
+use attribution::worker::{Batch, Worker};
+use config::{AppStore, Store};
+use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, IteratorMode};
+use tempfile::TempDir;
+
+use super::support::facts::{
+    DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified, impression,
+};
+use super::support::rules::{X, Y, rules};
+use super::support::run::{position, read, settings};
+
+pub const DAYS: i64 = 30;
+
+static MADE: OnceLock<TempDir> = OnceLock::new();
+
+/// A store that a test may damage.
+pub struct Bed {
+    dir: TempDir,
+    pub settings: Store,
+    pub policy: Arc<Policy>,
+}
+
+impl Bed {
+    pub fn new() -> Self {
+        let made = MADE.get_or_init(|| {
+            let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+            make(dir.path());
+            dir
+        });
+        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        for file in made.path().read_dir().expect("a folder").flatten() {
+            fs::copy(file.path(), dir.path().join(file.file_name())).expect("a copy");
+        }
+        Self { settings: spread(dir.path()), policy: rules(), dir }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn open(&self) -> Embedded {
+        Embedded::open(&self.settings, &self.policy).expect("the store opens")
+    }
+
+    pub fn verify(&self) -> Report {
+        self.verify_with(&Options { examples_max: 10, have_settings_changed: false })
+    }
+
+    pub fn verify_with(&self, options: &Options) -> Report {
+        verify(&self.settings, &self.policy, options, &mut |_| ()).expect("a store to look at")
+    }
+
+    pub fn repair(&self) -> Report {
+        let options = Options { examples_max: 10, have_settings_changed: false };
+        repair(&self.settings, &self.policy, &options, &mut |_| ()).expect("a store to repair")
+    }
+
+    /// All rows, with all that an export shows.
+    pub fn export(&self) -> Vec<String> {
+        let reader = open_for_reading(&self.settings).expect("the store opens");
+        read(&reader).into_iter().map(|row| row.whole).collect()
+    }
+
+    /// Changes the tables behind adtrail's back.
+    pub fn damage(&self, damage: impl FnOnce(&Raw)) {
+        damage(&Raw::open(self.path()));
+    }
+}
+
+/// The tables as they are.
+pub struct Raw(pub DB);
+
+impl Raw {
+    pub fn open(path: &Path) -> Self {
+        let names = DB::list_cf(&rocksdb::Options::default(), path).expect("a RocksDB");
+        let tables = names.iter().map(|name| {
+            let mut options = rocksdb::Options::default();
+            if name == "cells" {
+                options.set_merge_operator_associative("add", cell::merge);
+            }
+            ColumnFamilyDescriptor::new(name, options)
+        });
+        let tables: Vec<_> = tables.collect();
+        let engine = rocksdb::Options::default();
+        Self(DB::open_cf_descriptors(&engine, path, tables).expect("a RocksDB"))
+    }
+
+    pub fn table(&self, name: &str) -> &ColumnFamily {
+        self.0.cf_handle(name).expect("a table")
+    }
+
+    pub fn entries(&self, table: &str) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+        let entries = self.0.iterator_cf(self.table(table), IteratorMode::Start);
+        entries.map(|entry| entry.expect("an entry")).collect()
+    }
+
+    pub fn get(&self, table: &str, key: &[u8]) -> Vec<u8> {
+        self.0.get_cf(self.table(table), key).expect("a look-up").expect("an entry")
+    }
+
+    pub fn put(&self, table: &str, key: &[u8], value: &[u8]) {
+        self.0.put_cf(self.table(table), key, value).expect("a write");
+    }
+
+    pub fn delete(&self, table: &str, key: &[u8]) {
+        self.0.delete_cf(self.table(table), key).expect("a write");
+    }
+}
+
+fn spread(path: &Path) -> Store {
+    let mut settings = settings(path);
+    settings.region_bytes_max = 1 << 16;
+    settings.apps.insert(X, AppStore { retention_ms: None, fan: Some(4) });
+    settings.apps.insert(Y, AppStore { retention_ms: None, fan: None });
+    settings
+}
+
+/// Facts of a month, a few hours late or early; what is older than a week is final at its end.
+fn make(path: &Path) {
+    let mut settings = spread(path);
+    // The first week unspread: rows stay where they were when an app is spread.
+    settings.apps.clear();
+    let policy = rules();
+    let mut number = Numbers(7);
+    for day in 0..DAYS {
+        if day == 7 {
+            settings = spread(path);
+        }
+        let store = Embedded::open(&settings, &policy).expect("the store opens");
+        let mut worker = Worker::new(store, Arc::clone(&policy));
+        let drafts: Vec<_> = (0..150).map(|_| draft(day, &mut number)).collect();
+        for facts in identified(drafts).chunks(40) {
+            let progress = Progress {
+                positions: vec![position("clicks", 0, day * 1_000), position("effects", 3, day)],
+                consumed_until: Some(a_and(day * DAY - 6 * HOUR)),
+            };
+            worker.process(Batch { facts: facts.to_vec(), progress }).expect("the ledger works");
+        }
+        if day == DAYS - 3 {
+            worker.ledger().compact();
+        }
+        if day == DAYS - 1 {
+            let until = Progress { consumed_until: Some(end()), ..Progress::default() };
+            worker.ledger_mut().commit(Vec::new(), &until).expect("a commit");
+        }
+    }
+}
+
+fn end() -> EventTime {
+    a_and(DAYS * DAY)
+}
+
+/// Always the same.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn draft(day: i64, numbers: &mut Numbers) -> Draft {
+    let late = -(numbers.below(20) as i64) * HOUR + numbers.below(60) as i64 * MINUTE;
+    let time = a_and(day * DAY + late);
+    let id = format!("{}", numbers.below(100_000));
+    let device = numbers.below(400);
+    let draft = match numbers.below(10) {
+        0..4 => click(&format!("c{id}"), time).campaign(1 + numbers.below(9) as u32),
+        4 => click(&format!("l{id}"), time).lookback(20 * DAY),
+        5 => impression(&format!("i{id}"), time),
+        6..8 => activation(&format!("a{id}"), time).prop("level", "1,\"2\""),
+        _ => effect(&format!("e{id}"), time).revenue("9.99", "CNY"),
+    };
+    let ids = numbers.below(4);
+    let draft = match ids {
+        0 => draft.anyone(),
+        1 => draft.only("oaid", &format!("device-{device}")),
+        2 => draft.only("imei", &format!("86804903950{device:04}")),
+        _ => draft
+            .only("oaid", &format!("device-{device}"))
+            .and("imei", &format!("86804903950{device:04}")),
+    };
+    let draft = draft.ip(&format!("203.0.113.{}", device % 250)).ua("u");
+    if device % 5 == 0 { draft.of_app_y() } else { draft }
+}
+
+/// The damage is found under this name; repaired, the store is as it was.
+#[track_caller]
+pub fn check_repaired(problems: &[Problem], damage: impl FnOnce(&Raw)) {
+    let bed = Bed::new();
+    let before = bed.export();
+    bed.damage(damage);
+    let report = bed.verify();
+    assert_eq!(found(&report, problems), problems, "{:?}", report.examples);
+    let repaired = bed.repair();
+    assert!(repaired.is_repaired(), "{:?}", repaired.examples);
+    assert!(!repaired.is_whole());
+    let after = bed.verify();
+    assert!(after.is_whole(), "{:?}", after.examples);
+    assert!(before == bed.export(), "the export is another one");
+    // And the service goes on with it.
+    drop(bed.open());
+    assert!(bed.verify().is_whole());
+}
+
+/// The damage is found under this name, and stays: nothing tells what was there.
+#[track_caller]
+pub fn check_left(problems: &[Problem], damage: impl FnOnce(&Raw)) -> Report {
+    let bed = Bed::new();
+    bed.damage(damage);
+    let report = bed.verify();
+    assert_eq!(found(&report, problems), problems, "{:?}", report.examples);
+    assert!(!bed.repair().is_repaired());
+    assert!(!bed.verify().is_whole());
+    report
+}
+
+/// What was found; that counts differ too only where it is asked for.
+fn found(report: &Report, asked: &[Problem]) -> Vec<Problem> {
+    let is_of_counts = |problem: &Problem| problem.check() == Check::Counts;
+    let are_asked = asked.iter().any(is_of_counts);
+    report.found.keys().copied().filter(|one| are_asked || !is_of_counts(one)).collect()
+}

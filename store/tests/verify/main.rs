@@ -1,0 +1,10 @@
+//! Planted damages: each is found and named, and what is derived is made right again.
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bed;
+mod files;
+mod tables;
+mod whole;
