@@ -86,6 +86,14 @@ pub enum Command {
     /// `adtrail run` then goes on from the positions of the backup. On standard output is the line of
     /// the backup, as when it was taken.
     Restore(Restore),
+    /// Look through the store for damage, and write anew what is derived
+    ///
+    /// Every file reads, every fact is found, every decision is the one that a fresh look makes,
+    /// every row is what was decided, and every count is that of the rows. Beside a running
+    /// service too, as of its last commit. On standard output is a line for each kind of check,
+    /// then what is wrong. The command ends with 1 if anything is. More is told in docs/verify.md
+    /// in the source.
+    Verify(Verify),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),
     /// Run the cases of the attribution contract on adtrail or on any other engine
@@ -303,6 +311,31 @@ pub struct Restore {
     /// Restore nothing, and write the lines of all backups, oldest first
     #[arg(long, conflicts_with = "backup")]
     pub list: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Write anew what is derived from facts, where it is damaged; the service must be stopped
+    ///
+    /// No fact is changed. Where a file is damaged nothing is written: restore a backup.
+    #[arg(long)]
+    pub repair: bool,
+
+    /// Settings of attribution have changed since: that a decision would be another one now is no
+    /// damage
+    #[arg(long)]
+    pub settings_changed: bool,
+
+    /// Name all that is wrong, not only the first 10 of each kind
+    #[arg(long)]
+    pub all: bool,
+
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

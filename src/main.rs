@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use adtrail::cli::{Cli, Command};
 use adtrail::commands::{
     backup, check_config, conformance, download, explain, peek, regions, replay, replay_dlq,
-    restore, run,
+    restore, run, verify,
 };
 use adtrail::{demo, telemetry};
 use clap::Parser;
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Regions(options) => regions::run(options),
         Command::Backup(options) => backup::run(options),
         Command::Restore(options) => restore::run(options),
+        Command::Verify(options) => verify::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
         Command::Conformance(options) => conformance::run(options),
     };

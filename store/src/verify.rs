@@ -72,9 +72,12 @@ pub fn verify(
     let Some((tables, files)) = files::open(&settings.path, &mut report)? else {
         return Ok(report);
     };
-    let mut checker = Checker::new(tables, (settings, policy, options), (report, files), watch)?;
-    checker.check_all()?;
-    checker.finish()
+    let mut checker = Checker::new(tables, (settings, policy, options), (report, files), watch);
+    match checker.load() {
+        Ok(()) => checker.check_all()?,
+        Err(failure) => checker.read_all(failure)?,
+    }
+    Ok(checker.finish())
 }
 
 /// Writes anew what is derived, where it is damaged. Where a file is damaged nothing is written.
@@ -98,20 +101,19 @@ pub fn repair(
     report.repaired_log();
     let files = Files::of(&tables)?;
     let parts = (settings, policy, options);
-    let mut checker = Checker::new(tables, parts, (report, files), watch)?;
-    for table in TABLES {
-        checker.walk(Check::Files, table, |_, _| Ok(()))?;
-    }
+    let mut checker = Checker::new(tables, parts, (report, files), watch);
+    checker.read_all(None)?;
     if checker.report.wrong(Check::Files) > checker.report.repaired(Check::Files) {
-        return checker.finish();
+        return Ok(checker.finish());
     }
+    checker.load()?;
     checker.fixes = Some(WriteBatch::default());
     checker.check_all()?;
     if checker.must_recount {
         recount::all(&checker.tables, settings)?;
     }
     checker.tables.db.flush_wal(true)?;
-    checker.finish()
+    Ok(checker.finish())
 }
 
 /// One look at a store.
@@ -140,20 +142,14 @@ impl<'a> Checker<'a> {
         (settings, policy, options): (&'a config::Store, &'a Policy, &'a Options),
         (report, files): (Report, Files),
         watch: Watch<'a>,
-    ) -> Result<Self, StoreError> {
-        let meta = Meta::load_uncounted(&tables, &settings.path, settings.partitions)?;
-        if meta.layout < kept_meta::LAYOUT_VERSION {
-            return Err(kept_meta::wrong_version(&settings.path, meta.layout));
-        }
-        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
-        expiry.until().advance(meta.consumed_until);
-        let mut checker = Self {
+    ) -> Self {
+        Self {
             tables,
             settings,
             policy,
             options,
             apps: BTreeMap::new(),
-            expiry,
+            expiry: Expiry::new(policy, |pid| settings.retention_of(pid)),
             files,
             report,
             fixes: None,
@@ -162,9 +158,29 @@ impl<'a> Checker<'a> {
             done: 0,
             total: 0,
             watch,
-        };
-        checker.total = checker.work()?;
-        Ok(checker)
+        }
+    }
+
+    /// Takes what the store says of itself.
+    fn load(&mut self) -> Result<(), StoreError> {
+        let Self { tables, settings, .. } = self;
+        let meta = Meta::load_uncounted(tables, &settings.path, settings.partitions)?;
+        if meta.layout < kept_meta::LAYOUT_VERSION {
+            return Err(kept_meta::wrong_version(&settings.path, meta.layout));
+        }
+        self.expiry.until().advance(meta.consumed_until);
+        self.total = self.work()?;
+        Ok(())
+    }
+
+    /// Only reads: where it is not known how to look further, because of a damaged file.
+    fn read_all(&mut self, failure: impl Into<Option<StoreError>>) -> Result<(), StoreError> {
+        match failure.into() {
+            Some(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
+            Some(failure) => return Err(failure),
+            None => {}
+        }
+        TABLES.into_iter().try_for_each(|table| self.walk(Check::Files, table, |_, _| Ok(())))
     }
 
     fn check_all(&mut self) -> Result<(), StoreError> {
@@ -175,9 +191,9 @@ impl<'a> Checker<'a> {
         self.check_counts()
     }
 
-    fn finish(mut self) -> Result<Report, StoreError> {
+    fn finish(mut self) -> Report {
         self.report.looked(Check::Files, self.files.count());
-        Ok(self.report)
+        self.report
     }
 
     /// Entries that all checks together go through, about.

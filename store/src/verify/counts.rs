@@ -47,8 +47,11 @@ impl Checker<'_> {
             }
         }
         self.report.looked(Check::Counts, 1);
-        if meta::totals(&self.tables)?.is_none_or(|totals| totals != sums.totals) {
-            self.find_count(Problem::TotalsDiffer, || format!("{META} totals"));
+        match meta::totals(&self.tables) {
+            Ok(Some(totals)) if totals == sums.totals => {}
+            Ok(_) => self.find_count(Problem::TotalsDiffer, || format!("{META} totals")),
+            Err(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
+            Err(failure) => return Err(failure),
         }
         Ok(())
     }
@@ -154,6 +157,10 @@ impl Checker<'_> {
         let kept = match regions::load(&self.tables) {
             Ok(kept) => Regions::of(partitions, bytes_max, kept),
             Err(StoreError::Corrupt { .. }) => None,
+            Err(StoreError::Engine(failure)) => {
+                self.note_failure(failure)?;
+                return Ok(None);
+            }
             Err(failure) => return Err(failure),
         };
         if kept.is_none() {

@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::codec;
 use crate::codec::row::RowView;
 use crate::embedded::tables::Tables;
+use crate::expiry::Expiry;
 use crate::key::{self, FactPlace, KEY_BYTES, Key, RowKey};
 use crate::scan::EVENTS;
 
@@ -70,7 +71,7 @@ impl Checker<'_> {
                 continue;
             }
             let is_open = event.afresh.is_some() && decision.is_some();
-            let right = if is_open { None } else { self.right(&event, found)? };
+            let right = if is_open { None } else { self.right(&event, found) };
             let right = right.as_ref().map(|right| self.written(right));
             let can_repair = is_open || right.is_some();
             let named = self.named(&event.fact, &event.home);
@@ -198,8 +199,8 @@ impl Checker<'_> {
     }
 
     /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
-    fn right(&mut self, event: &Event, found: &Found) -> Result<Option<Right>, StoreError> {
-        let Some(present) = event.home.present().copied() else { return Ok(None) };
+    fn right(&self, event: &Event, found: &Found) -> Option<Right> {
+        let present = event.home.present().copied()?;
         let of_row = || match (found, event.row) {
             (Found::Value(value), Some(key)) => row::row(&key, &RowView::decode(value).ok()?),
             _ => None,
@@ -209,40 +210,41 @@ impl Checker<'_> {
             Home::Touch(_) => None,
             Home::Activation(kept) => {
                 if !is_of_itself(&event.home, &present) {
-                    let Some(row) = of_row() else { return Ok(None) };
+                    let row = of_row()?;
                     let kept_original = kept.decision.as_ref().and_then(|d| d.original.clone());
                     let installs =
                         kept.walks.walks.iter().map(|walk| Some(walk.install.id.clone()));
                     let mut originals = [None, kept_original].into_iter().chain(installs);
-                    let Some(original) =
-                        originals.find(|one| digest(&row, one.as_deref()) == present.digest)
-                    else {
-                        return Ok(None);
-                    };
+                    let is_its =
+                        |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
+                    let original = originals.find(is_its)?;
                     kept.decision = row::decision(row, original);
                 }
                 let row = kept.decision.as_ref().map(|of| compose::activation_row(&kept.fact, of));
                 row.filter(|_| is_of_itself(&home, &present))
             }
-            Home::Effect(_) => self.effect_row(event, &present)?,
+            Home::Effect(_) => self.effect_row(event, &present),
         };
-        let Some(mut row) = row else { return Ok(None) };
+        let mut row = row?;
         row.revision = present.revision;
-        Ok(Some(Right { fact: event.fact, home, row, replaced: event.row, app: event.app }))
+        Some(Right { fact: event.fact, home, row, replaced: event.row, app: event.app })
     }
 
     /// The row of an effect whose activations are kept still, if it is the one that was decided.
-    fn effect_row(
-        &mut self,
-        event: &Event,
-        present: &Present,
-    ) -> Result<Option<attribution::row::Row>, StoreError> {
+    fn effect_row(&self, event: &Event, present: &Present) -> Option<attribution::row::Row> {
         let afresh = match event.afresh.clone() {
             Some(afresh) => Some(afresh),
-            None => self.afresh(&[event.fact])?.remove(&event.fact),
+            None => {
+                // Also from what has expired and is still there; the digest tells whether it is all.
+                let expiry = Expiry::default();
+                let mut all = PresentFacts { tables: self.tables.clone(), expiry };
+                decide_afresh(&mut all, self.policy, &[event.fact])
+                    .ok()
+                    .and_then(|mut all| all.pop())
+            }
         };
         let row = afresh.map(|afresh| afresh.write.row);
-        Ok(row.filter(|row| digest(row, None) == present.digest))
+        row.filter(|row| digest(row, None) == present.digest)
     }
 
     /// Decides on wrong ones again, with what follows from it, and writes that.

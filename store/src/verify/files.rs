@@ -107,11 +107,12 @@ impl Files {
 
 /// The file that a message of RocksDB is about.
 pub fn named_file(message: &str) -> Option<String> {
-    let names = message.split(|c: char| c.is_whitespace() || matches!(c, '/' | ',' | ':' | '\''));
+    let mut names =
+        message.split(|c: char| c.is_whitespace() || matches!(c, '/' | ',' | ':' | '\''));
     let is_file = |name: &&str| {
         name.ends_with(".sst") || name.ends_with(".log") || name.starts_with("MANIFEST-")
     };
-    names.filter(is_file).next_back().map(str::to_owned)
+    names.rfind(is_file).map(str::to_owned)
 }
 
 /// The log files that hold something.

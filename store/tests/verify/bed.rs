@@ -79,6 +79,9 @@ impl Bed {
     }
 }
 
+/// A key and its value.
+pub type Entry = (Box<[u8]>, Box<[u8]>);
+
 /// The tables as they are.
 pub struct Raw(pub DB);
 
@@ -101,7 +104,7 @@ impl Raw {
         self.0.cf_handle(name).expect("a table")
     }
 
-    pub fn entries(&self, table: &str) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    pub fn entries(&self, table: &str) -> Vec<Entry> {
         let entries = self.0.iterator_cf(self.table(table), IteratorMode::Start);
         entries.map(|entry| entry.expect("an entry")).collect()
     }
@@ -194,8 +197,8 @@ fn draft(day: i64, numbers: &mut Numbers) -> Draft {
             .only("oaid", &format!("device-{device}"))
             .and("imei", &format!("86804903950{device:04}")),
     };
-    let draft = draft.ip(&format!("203.0.113.{}", device % 250)).ua("u");
-    if device % 5 == 0 { draft.of_app_y() } else { draft }
+    let draft = draft.ip(&format!("203.0.113.{}", device % 250)).ua("u").model("X1");
+    if device.is_multiple_of(5) { draft.of_app_y() } else { draft }
 }
 
 /// The damage is found under this name; repaired, the store is as it was.

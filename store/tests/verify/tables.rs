@@ -8,10 +8,8 @@ use attribution::event::{Family, SpreadId};
 use attribution::ledger::{ActivationHome, Home};
 use attribution::row::{EventType, Status};
 
-use super::bed::{Bed, Raw, check_left, check_repaired};
+use super::bed::{Bed, Entry, Raw, check_left, check_repaired};
 use super::support::rules::X;
-
-type Entry = (Box<[u8]>, Box<[u8]>);
 
 /// The last row by time that is so: it can still be decided afresh.
 fn row(raw: &Raw, is: impl Fn(&RowView<'_>) -> bool) -> Entry {
@@ -58,7 +56,7 @@ fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationHome) {
                 _ => None,
             }
         });
-    let found = if is_newest { homes.last() } else { homes.next() };
+    let found = if is_newest { homes.next_back() } else { homes.next() };
     found.expect("an activation")
 }
 
@@ -115,7 +113,7 @@ fn an_event_has_a_second_row_under_another_campaign() {
 
 #[test]
 fn a_row_stands_in_a_partition_of_another_app() {
-    check_repaired(&[Problem::RowMissing], |raw| {
+    check_repaired(&[Problem::RowMissing, Problem::RowMisplaced], |raw| {
         let (key, value) = row(raw, is_credited);
         let key = RowKey::decode(&key).expect("a key");
         let other = RowKey { partition: (key.partition + 1) % 8, ..key };

@@ -1,0 +1,166 @@
+//! `adtrail verify`: whether the store is whole.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use store::verify::{Check, Options, Problem, Progress, Remedy, Report, repair, verify};
+
+use super::{load, require_apps};
+use crate::cli::Verify;
+use crate::telemetry;
+
+/// Of each problem so many are named.
+const EXAMPLES_MAX: usize = 10;
+const BAR: &str = "{msg} {wide_bar} {human_pos} of about {human_len}, {eta} left";
+
+pub fn run(options: &Verify) -> anyhow::Result<()> {
+    let config = load(&options.settings)?;
+    require_apps(&config, &options.settings)?;
+    let asked = Options {
+        examples_max: if options.all { usize::MAX } else { EXAMPLES_MAX },
+        have_settings_changed: options.settings_changed,
+    };
+    let bar = bar();
+    let mut watch = |Progress { check, done, total }: Progress| {
+        bar.set_length(total);
+        bar.set_position(done);
+        bar.set_message(check.name());
+    };
+    let look = if options.repair { repair } else { verify };
+    let report = look(&config.store, &config.policy, &asked, &mut watch);
+    bar.finish_and_clear();
+    let report = report?;
+    let shown = if options.json { format!("{:#}\n", json(&report)) } else { text(&report) };
+    let mut out = std::io::stdout().lock();
+    out.write_all(shown.as_bytes())
+        .and_then(|()| out.flush())
+        .context("what was found can not be written")?;
+    judge(&report, options)
+}
+
+/// On a terminal's standard error, nothing elsewhere.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template(BAR);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    telemetry::log_above(&bar);
+    bar
+}
+
+fn judge(report: &Report, options: &Verify) -> anyhow::Result<()> {
+    let is_left = match options.repair {
+        true => !report.is_repaired(),
+        false => !report.is_whole(),
+    };
+    if !is_left {
+        return Ok(());
+    }
+    let lost = |problem: &&Problem| problem.remedy() == Remedy::Restore;
+    bail!(match (report.found.keys().find(lost).is_some(), options.repair) {
+        (true, _) => "the store is damaged; some of it can not be derived: restore a backup",
+        (false, true) => "the store is damaged, and not all of it could be made right",
+        (false, false) if report.found.is_empty() => "not all of the store could be checked",
+        (false, false) =>
+            "the store is damaged; adtrail verify --repair, with the service stopped, makes it right",
+    })
+}
+
+/// A line for each kind of check, then what is wrong.
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let [check, looked_at, wrong] = ["check", "looked at", "wrong"];
+    let _ = writeln!(out, "{check:<10} {looked_at:>12} {wrong:>8}");
+    for check in Check::ALL {
+        let (looked_at, wrong) = (report.looked_at(check), report.wrong(check));
+        let _ = write!(out, "{:<10} {looked_at:>12} {wrong:>8}", check.name());
+        let _ = match report.repaired(check) {
+            0 => writeln!(out),
+            repaired => writeln!(out, "  {repaired} made right"),
+        };
+    }
+    for (count, what) in notes(report) {
+        if count > 0 {
+            let _ = writeln!(out, "{count} {what}");
+        }
+    }
+    for (problem, times) in &report.found {
+        let _ = writeln!(out, "\n{}: {}, {}", problem.text(), times.found, advice(*problem));
+        let examples = report.examples.iter().filter(|example| example.problem == *problem);
+        let mut shown = 0;
+        for example in examples {
+            shown += 1;
+            let mark = if example.is_repaired { ", made right" } else { "" };
+            let _ = writeln!(out, "  {}{mark}", example.at);
+        }
+        if shown < times.found {
+            let _ = writeln!(out, "  and {} more; --all names them", times.found - shown);
+        }
+    }
+    out
+}
+
+/// What is no damage, and worth knowing.
+fn notes(report: &Report) -> [(u64, &'static str); 5] {
+    [
+        (report.finals, "decisions are final; they were held against their rows alone"),
+        (report.otherwise, "events would be decided otherwise by the settings of now"),
+        (report.stale, "index entries are of facts that were replaced, and mean nothing"),
+        (
+            report.without_place,
+            "facts are not found by their place: they came while probabilistic was off",
+        ),
+        (report.unchecked, "could not be checked because of other damage"),
+    ]
+}
+
+fn advice(problem: Problem) -> &'static str {
+    match (problem, problem.remedy()) {
+        (Problem::DecisionDiffers, _) => {
+            "unless settings of attribution have changed (--settings-changed); --repair decides anew"
+        }
+        (Problem::LogDamaged, _) => "--repair cuts it there; the rest is read again from Kafka",
+        (Problem::PositionUnreadable, _) => {
+            "--repair removes it; the partition is read again from its beginning"
+        }
+        (_, Remedy::Repair) => "--repair derives it",
+        (_, Remedy::Restore) => "nothing tells what it was: restore a backup",
+    }
+}
+
+fn json(report: &Report) -> Value {
+    let checks = Check::ALL.map(|check| {
+        json!({
+            "check": check.name(),
+            "looked_at": report.looked_at(check),
+            "wrong": report.wrong(check),
+            "repaired": report.repaired(check),
+        })
+    });
+    let problems = report.found.iter().map(|(problem, times)| {
+        let examples = report.examples.iter().filter(|example| example.problem == *problem);
+        let examples = examples.map(|one| json!({"at": one.at, "repaired": one.is_repaired}));
+        json!({
+            "problem": problem.name(),
+            "text": problem.text(),
+            "check": problem.check().name(),
+            "found": times.found,
+            "repaired": times.repaired,
+            "can_be_derived": problem.remedy() == Remedy::Repair,
+            "examples": examples.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "whole": report.is_whole(),
+        "repaired": report.is_repaired(),
+        "checks": checks,
+        "problems": problems.collect::<Vec<_>>(),
+        "final_decisions": report.finals,
+        "decided_otherwise": report.otherwise,
+        "stale_index_entries": report.stale,
+        "not_found_by_place": report.without_place,
+        "unchecked": report.unchecked,
+    })
+}
