@@ -207,6 +207,26 @@ fn an_index_entry_is_deleted() {
 }
 
 #[test]
+fn a_mark_is_deleted() {
+    for table in ["touches", "activations"] {
+        let bed = Bed::new();
+        bed.damage(|raw| {
+            let marks = raw.entries(table).into_iter().filter_map(|(key, value)| {
+                match key::decode_fact(&key)? {
+                    FactPlace::Index { time, .. } if *value == [0; 8] => Some((time, key)),
+                    _ => None,
+                }
+            });
+            let (_, key) = marks.max_by_key(|(time, _)| *time).expect("a mark");
+            raw.delete(table, &key);
+        });
+        assert!(bed.verify().found.contains_key(&Problem::MarkMissing), "{table}");
+        assert!(bed.repair().is_repaired());
+        assert!(bed.verify().is_whole());
+    }
+}
+
+#[test]
 fn an_index_entry_leads_to_nowhere() {
     check_repaired(&[Problem::EntryToNowhere], |raw| {
         let (key, value) = index_entry(raw, "touches");
