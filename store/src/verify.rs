@@ -14,6 +14,7 @@ mod index;
 mod meta;
 mod present;
 mod report;
+mod right;
 mod row;
 mod rows;
 mod walk;

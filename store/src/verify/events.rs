@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use attribution::event::Family;
 use attribution::expiry::changeable_from;
-use attribution::ledger::{DecisionWrite, FactKey, Home, Present, RowPlace};
+use attribution::ledger::{DecisionWrite, FactKey, Home, Present};
 use attribution::row::{EventType, seq};
 use attribution::worker::{Afresh, decide_afresh, decide_afresh_with_followers};
-use attribution::{compose, matching};
-use rocksdb::WriteBatch;
+use attribution::{ids, matching};
 
 use super::present::Present as PresentFacts;
+use super::right::Right;
 use super::row::{self, digest, digest_of, is_written_so};
 use super::rows::row_key;
 use super::walk::{Entry, Found};
@@ -20,31 +20,21 @@ use crate::app::App;
 use crate::codec;
 use crate::codec::row::RowView;
 use crate::embedded::tables::Tables;
-use crate::expiry::Expiry;
-use crate::key::{self, FactPlace, KEY_BYTES, Key, RowKey};
+use crate::key::{self, FactPlace, KEY_BYTES, RowKey};
 use crate::scan::EVENTS;
 
 /// Events that are decided on together.
 const TOGETHER: usize = 512;
 
 /// An activation or effect as it is kept.
-struct Event {
-    fact: FactKey,
-    home: Home,
-    app: App,
+pub struct Event {
+    pub fact: FactKey,
+    pub home: Home,
+    pub app: App,
     /// Where its row is; none if it can not be anywhere.
-    row: Option<RowKey>,
+    pub row: Option<RowKey>,
     /// What would be decided now, if that is not final.
-    afresh: Option<Afresh>,
-}
-
-/// What is to stand of an event.
-struct Right {
-    fact: FactKey,
-    home: Home,
-    row: attribution::row::Row,
-    replaced: Option<RowKey>,
-    app: App,
+    pub afresh: Option<Afresh>,
 }
 
 impl Checker<'_> {
@@ -70,12 +60,15 @@ impl Checker<'_> {
             if decision.is_none() && row.is_none() {
                 continue;
             }
-            let is_open = event.afresh.is_some() && decision.is_some();
+            let is_held = decision == Some(Problem::DecisionDiffers) && self.is_loss(&event)?;
+            let is_open = event.afresh.is_some() && decision.is_some() && !is_held;
             let right = if is_open { None } else { self.right(&event, found) };
             let right = right.as_ref().map(|right| self.written(right));
             let can_repair = is_open || right.is_some();
             let named = self.named(&event.fact, &event.home);
-            for problem in decision.into_iter().chain(row) {
+            let problems = decision.map(|problem| (problem, can_repair && !is_held));
+            for (problem, can_repair) in problems.into_iter().chain(row.map(|of| (of, can_repair)))
+            {
                 match can_repair {
                     true => self.find_and(problem, || named.clone(), |_, _| ()),
                     false => self.find(problem, || named.clone()),
@@ -198,53 +191,27 @@ impl Checker<'_> {
         (!is_its).then_some(Problem::RowDiffers)
     }
 
-    /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
-    fn right(&self, event: &Event, found: &Found) -> Option<Right> {
-        let present = event.home.present().copied()?;
-        let of_row = || match (found, event.row) {
-            (Found::Value(value), Some(key)) => row::row(&key, &RowView::decode(value).ok()?),
+    /// Whether a decision may differ because a fact is lost: then the one that stands is the better.
+    fn is_loss(&mut self, event: &Event) -> Result<bool, StoreError> {
+        let credited = match &event.home {
+            Home::Activation(home) => {
+                home.decision.as_ref().and_then(|of| of.credit.touch.as_ref())
+            }
             _ => None,
         };
-        let mut home = event.home.clone();
-        let row = match &mut home {
-            Home::Touch(_) => None,
-            Home::Activation(kept) => {
-                if !is_of_itself(&event.home, &present) {
-                    let row = of_row()?;
-                    let kept_original = kept.decision.as_ref().and_then(|d| d.original.clone());
-                    let installs =
-                        kept.walks.walks.iter().map(|walk| Some(walk.install.id.clone()));
-                    let mut originals = [None, kept_original].into_iter().chain(installs);
-                    let is_its =
-                        |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
-                    let original = originals.find(is_its)?;
-                    kept.decision = row::decision(row, original);
-                }
-                let row = kept.decision.as_ref().map(|of| compose::activation_row(&kept.fact, of));
-                row.filter(|_| is_of_itself(&home, &present))
+        if let Some(touch) = credited.filter(|touch| !touch.click_id.is_empty()) {
+            let pid = event.fact.pid;
+            let id = ids::click_id(&touch.click_id).unwrap_or_default();
+            let key = key::home(&matching::fact_key(Family::Touch, pid, id));
+            let touches = self.look_up(Tables::name_of(Family::Touch), vec![key])?;
+            if matches!(touches.of(&key), Found::Nothing) {
+                let named = self.named(&event.fact, &event.home);
+                self.find(Problem::TouchMissing, || named);
+                return Ok(true);
             }
-            Home::Effect(_) => self.effect_row(event, &present),
-        };
-        let mut row = row?;
-        row.revision = present.revision;
-        Some(Right { fact: event.fact, home, row, replaced: event.row, app: event.app })
-    }
-
-    /// The row of an effect whose activations are kept still, if it is the one that was decided.
-    fn effect_row(&self, event: &Event, present: &Present) -> Option<attribution::row::Row> {
-        let afresh = match event.afresh.clone() {
-            Some(afresh) => Some(afresh),
-            None => {
-                // Also from what has expired and is still there; the digest tells whether it is all.
-                let expiry = Expiry::default();
-                let mut all = PresentFacts { tables: self.tables.clone(), expiry };
-                decide_afresh(&mut all, self.policy, &[event.fact])
-                    .ok()
-                    .and_then(|mut all| all.pop())
-            }
-        };
-        let row = afresh.map(|afresh| afresh.write.row);
-        row.filter(|row| digest(row, None) == present.digest)
+        }
+        let losses = [Problem::FactUnreadable, Problem::FactMisplaced, Problem::EntryToNowhere];
+        Ok(losses.iter().any(|loss| self.report.found.contains_key(loss)))
     }
 
     /// Decides on wrong ones again, with what follows from it, and writes that.
@@ -253,7 +220,12 @@ impl Checker<'_> {
             return Ok(());
         }
         self.write_fixes()?;
-        let decided = decide_afresh_with_followers(&mut self.facts(), self.policy, wrong)?;
+        let Ok(decided) = decide_afresh_with_followers(&mut self.facts(), self.policy, wrong)
+        else {
+            // Something that they need is damaged itself.
+            self.report.unchecked += wrong.len() as u64;
+            return Ok(());
+        };
         for Afresh { write: DecisionWrite { key, home, row, replaced }, .. } in decided {
             let base = || key::partition("", self.settings.partitions);
             let app = self.app(key.pid).unwrap_or_else(|| App::new(base()));
@@ -267,62 +239,10 @@ impl Checker<'_> {
         }
         self.write_fixes()
     }
-
-    /// As bytes. A row that is the same again stays where it was.
-    fn written(&self, right: &Right) -> Written {
-        let Right { fact, home, row, replaced, app } = right;
-        let is_same = replaced
-            .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
-        let fan_bits = home.present().map_or(0, |present| present.place.fan_bits);
-        let fan_bits =
-            if is_same && fan_bits <= app.fan_bits_max { fan_bits } else { app.fan_bits };
-        let new = RowKey {
-            partition: key::row_partition(app.base, row.seq, fan_bits, self.settings.partitions),
-            pid: row.pid,
-            event_time: row.event_time,
-            spreadid: row.spreadid,
-            seq: row.seq,
-        };
-        let mut value = Vec::with_capacity(384);
-        codec::row::encode(row, &mut value);
-        let mut home = home.clone();
-        if let Some(present) = home.present_mut() {
-            present.place = RowPlace { fan_bits, bytes: (KEY_BYTES + value.len()) as u32 };
-        }
-        let mut home_value = Vec::with_capacity(512);
-        codec::home::encode(&home, &mut home_value);
-        let is_shown = row.event_time >= app.oldest;
-        Written {
-            family: fact.family,
-            home: (key::home(fact), home_value),
-            row: is_shown.then(|| (new.encode(), value)),
-            gone: replaced.filter(|old| *old != new).map(|old| old.encode()),
-        }
-    }
-}
-
-/// A home and its row.
-struct Written {
-    family: Family,
-    home: (Key, Vec<u8>),
-    row: Option<(Key, Vec<u8>)>,
-    gone: Option<Key>,
-}
-
-impl Written {
-    fn put(&self, batch: &mut WriteBatch, tables: &Tables) {
-        if let Some(gone) = &self.gone {
-            batch.delete_cf(tables.events(), gone);
-        }
-        if let Some((key, value)) = &self.row {
-            batch.put_cf(tables.events(), key, value);
-        }
-        batch.put_cf(tables.facts(self.family), self.home.0, &self.home.1);
-    }
 }
 
 /// Whether what is kept of a decision agrees with itself.
-fn is_of_itself(home: &Home, present: &Present) -> bool {
+pub fn is_of_itself(home: &Home, present: &Present) -> bool {
     if present.event_time != home.time() {
         return false;
     }

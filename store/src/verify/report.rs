@@ -25,6 +25,7 @@ pub enum Problem {
     PositionUnreadable,
     FactUnreadable,
     FactMisplaced,
+    TouchMissing,
     EntryUnreadable,
     EntryToNowhere,
     EntryOfAnother,
@@ -87,7 +88,7 @@ impl Problem {
                 Check::Files
             }
             Self::AppUnreadable | Self::PositionUnreadable => Check::Meta,
-            Self::FactUnreadable | Self::FactMisplaced => Check::Facts,
+            Self::FactUnreadable | Self::FactMisplaced | Self::TouchMissing => Check::Facts,
             Self::EntryUnreadable
             | Self::EntryToNowhere
             | Self::EntryOfAnother
@@ -120,6 +121,7 @@ impl Problem {
             Self::PositionUnreadable => "position_unreadable",
             Self::FactUnreadable => "fact_unreadable",
             Self::FactMisplaced => "fact_misplaced",
+            Self::TouchMissing => "touch_missing",
             Self::EntryUnreadable => "entry_unreadable",
             Self::EntryToNowhere => "entry_to_nowhere",
             Self::EntryOfAnother => "entry_of_another",
@@ -153,6 +155,7 @@ impl Problem {
             Self::PositionUnreadable => "a Kafka position can not be read",
             Self::FactUnreadable => "a fact can not be read",
             Self::FactMisplaced => "a fact does not stand under its identity",
+            Self::TouchMissing => "the touch that an activation is credited to is missing",
             Self::EntryUnreadable => "an index entry can not be read",
             Self::EntryToNowhere => "an index entry leads to no fact",
             Self::EntryOfAnother => "an index entry is not of the fact that it leads to",
@@ -183,6 +186,7 @@ impl Problem {
             | Self::FileDamaged
             | Self::FactUnreadable
             | Self::FactMisplaced
+            | Self::TouchMissing
             | Self::RowWithoutFact => Remedy::Restore,
             _ => Remedy::Repair,
         }

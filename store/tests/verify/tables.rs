@@ -6,6 +6,7 @@ use adtrail_store::key::{self, FactPlace, RowKey};
 use adtrail_store::verify::Problem;
 use attribution::event::{Family, SpreadId};
 use attribution::ledger::{ActivationHome, Home};
+use attribution::matching;
 use attribution::row::{EventType, Status};
 
 use super::bed::{Bed, Entry, Raw, check_left, check_repaired};
@@ -150,6 +151,26 @@ fn a_home_is_deleted() {
     });
     let named = report.examples.iter().any(|one| one.at.contains(" activation a"));
     assert!(named, "{:?}", report.examples);
+}
+
+/// The decision is better than one without the click: it stays until somebody asks again.
+#[test]
+fn a_click_is_lost_and_keeps_its_credit() {
+    let bed = Bed::new();
+    let before = bed.export();
+    bed.damage(|raw| {
+        let (_, home) = credited(raw, true);
+        let touch = home.decision.and_then(|decision| decision.credit.touch).expect("a touch");
+        let click = matching::fact_key(Family::Touch, home.fact.pid, &touch.click_id);
+        raw.get("touches", &key::home(&click));
+        raw.delete("touches", &key::home(&click));
+    });
+    let found = bed.verify().found;
+    for problem in [Problem::TouchMissing, Problem::EntryToNowhere, Problem::DecisionDiffers] {
+        assert!(found.contains_key(&problem), "{found:?}");
+    }
+    assert!(!bed.repair().is_repaired());
+    assert!(before == bed.export(), "the export is another one");
 }
 
 #[test]
