@@ -61,12 +61,15 @@ impl Event {
     }
 }
 
+/// From a key to another, exclusive.
+type Range = (Vec<u8>, Vec<u8>);
+
 /// A way to lay out the key of a row, and how an app's rows of a time are found by it.
 struct Layout {
     name: &'static str,
     key: fn(&Event, &mut Vec<u8>),
     /// The ranges to read for an app from one time to another.
-    ranges: fn(u32, u64, u64) -> Vec<(Vec<u8>, Vec<u8>)>,
+    ranges: fn(u32, u64, u64) -> Vec<Range>,
     /// Where in the key the pid and the time stand, if what is read has others among it.
     filter: Option<usize>,
 }

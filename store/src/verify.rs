@@ -70,7 +70,7 @@ pub fn verify(
     watch: Watch<'_>,
 ) -> Result<Report, StoreError> {
     let mut report = Report::new(options.examples_max);
-    let Some((tables, files)) = files::open(&settings.path, &mut report)? else {
+    let Some((tables, files)) = files::open(settings, &mut report)? else {
         return Ok(report);
     };
     let mut checker = Checker::new(tables, (settings, policy, options), (report, files), watch);
@@ -92,13 +92,13 @@ pub fn repair(
     watch: Watch<'_>,
 ) -> Result<Report, StoreError> {
     let mut report = Report::new(options.examples_max);
-    let before = files::open(&settings.path, &mut report)?;
+    let before = files::open(settings, &mut report)?;
     let is_log_alone = report.found.keys().all(|problem| *problem == Problem::LogDamaged);
     if before.is_none() || !is_log_alone {
         return Ok(report);
     }
     drop(before);
-    let tables = Tables::open_for_repair(&settings.path)?;
+    let tables = Tables::open_for_repair(&settings.path, settings.memory_bytes)?;
     report.repaired_log();
     let files = Files::of(&tables)?;
     let parts = (settings, policy, options);

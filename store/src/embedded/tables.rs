@@ -91,31 +91,34 @@ impl Tables {
 
     /// For whoever looks for damage: where `is_lenient`, a file that is missing or damaged is told
     /// of when it is read and not on opening.
-    pub fn open_for_checking(path: &Path, is_lenient: bool) -> Result<Self, StoreError> {
+    pub fn open_for_checking(
+        path: &Path,
+        memory_bytes: u64,
+        is_lenient: bool,
+    ) -> Result<Self, StoreError> {
         refuse_foreign(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
-        let mut engine = options::engine();
-        engine.create_if_missing(false);
-        engine.create_missing_column_families(false);
+        let mut engine = options::reading_engine();
         engine.set_paranoid_checks(!is_lenient);
         if !is_lenient {
             // The end of the log may be half written, by a process that was killed or that runs.
             engine.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
         }
-        let tables = descriptors(&options::cache(), &Limits::none());
+        let budget = Budget::reading(memory_bytes);
+        let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
         let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
             .map_err(|error| opening(path, error))?;
-        Ok(Self { db: Arc::new(db) })
+        Ok(Self { db: Arc::new(db), options: Arc::new(engine) })
     }
 
     /// For whoever repairs what is derived: nothing expires meanwhile.
-    pub fn open_for_repair(path: &Path) -> Result<Self, StoreError> {
+    pub fn open_for_repair(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
-        Self::open(path, &Limits::none())
+        Self::open(path, memory_bytes, &Limits::none())
     }
 
     pub fn events(&self) -> &ColumnFamily {

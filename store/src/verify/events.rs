@@ -89,7 +89,7 @@ impl Checker<'_> {
     fn events(&mut self, family: Family, part: &[Entry]) -> Vec<Event> {
         let mut events = Vec::new();
         for (key, value) in part {
-            let Some(FactPlace::Home { pid }) = key::decode_fact(key) else { continue };
+            let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { continue };
             let Ok(home) = codec::home::decode(family, pid, value) else { continue };
             let fact = matching::fact_key(family, pid, home.id());
             if key::home(&fact)[..] != **key {

@@ -22,11 +22,15 @@ pub struct Files {
 const ATTEMPTS: usize = 5;
 
 /// Opens a store as far as it can be; `None` if it can not at all, which is then in the report.
-pub fn open(path: &Path, report: &mut Report) -> Result<Option<(Tables, Files)>, StoreError> {
+pub fn open(
+    settings: &config::Store,
+    report: &mut Report,
+) -> Result<Option<(Tables, Files)>, StoreError> {
+    let (path, memory_bytes) = (&*settings.path, settings.memory_bytes);
     let mut attempts = 0;
     let failure = loop {
         attempts += 1;
-        match Tables::open_for_checking(path, false) {
+        match Tables::open_for_checking(path, memory_bytes, false) {
             Ok(tables) => {
                 let files = Files::of(&tables)?;
                 return Ok(Some((tables, files)));
@@ -36,7 +40,7 @@ pub fn open(path: &Path, report: &mut Report) -> Result<Option<(Tables, Files)>,
             Err(_) => sleep(Duration::from_millis(50)),
         }
     };
-    let Ok(tables) = Tables::open_for_checking(path, true) else {
+    let Ok(tables) = Tables::open_for_checking(path, memory_bytes, true) else {
         let name = named_file(&failure).unwrap_or(failure);
         report.find(Problem::FileDamaged, false, || name);
         return Ok(None);

@@ -36,7 +36,7 @@ impl Checker<'_> {
         let table = Tables::name_of(family);
         let mut expected: Vec<(FactKey, Home, Entries)> = Vec::new();
         for (key, value) in chunk {
-            let Some(FactPlace::Home { pid }) = key::decode_fact(key) else { continue };
+            let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { continue };
             self.report.looked(Check::Facts, 1);
             let Ok(home) = codec::home::decode(family, pid, value) else {
                 self.find(Problem::FactUnreadable, || at(table, key));

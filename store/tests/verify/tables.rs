@@ -36,7 +36,7 @@ fn is_credited(row: &RowView<'_>) -> bool {
 
 fn homes(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, Home)> {
     let of = |(key, value): Entry| match key::decode_fact(&key) {
-        Some(FactPlace::Home { pid }) => {
+        Some(FactPlace::Home { pid, .. }) => {
             Some((key, home::decode(family, pid, &value).expect("a home")))
         }
         _ => None,
