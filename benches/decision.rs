@@ -125,8 +125,7 @@ const SHAPES: [Shape; 8] = [
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut config = config::parse(SETTINGS).expect("the settings are valid");
-    config.store.path = folder.path().join("store");
-    config.store.retention_ms = None;
+    config.store = config.store.keeping_all(folder.path().join("store"));
     let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     let mut worker = Worker::new(store, config.policy.clone());
     let most = count("ADTRAIL_BENCH_TOUCHES", 1_000_000);

@@ -27,8 +27,7 @@ fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut config = config::parse(APP).expect("the settings are valid");
-    config.store.path = folder.path().join("store");
-    config.store.retention_ms = None;
+    config.store = config.store.keeping_all(folder.path().join("store"));
     let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
     let app = config.policy.app_by_key(APP_KEY).expect("the app");
 

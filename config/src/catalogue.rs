@@ -7,7 +7,7 @@ use attribution::policy::{AppPolicy, Campaign, Origin, Policy, Windows};
 
 use crate::error::{Place, Problem};
 use crate::section::Section;
-use crate::store::{self, AppStore, Store};
+use crate::store::{self, AppStore};
 use crate::{fraud, rules};
 
 pub(crate) struct Catalogue {
@@ -61,12 +61,12 @@ impl Apps {
     }
 }
 
-pub(crate) fn read(root: &mut Section<'_>, store: &Store) -> Catalogue {
+pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let (ids, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
     root.table("attribution", |table| rules::read_rules(table, &mut base, Origin::AllApps));
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
-    let (read, apps) = read_apps(root, (&base, store), &channels);
+    let (read, apps) = read_apps(root, (&base, partitions), &channels);
     let campaigns = read_campaigns(root, &apps, &channels);
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
@@ -89,7 +89,7 @@ fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
 
 fn read_apps(
     root: &mut Section<'_>,
-    base: (&AppPolicy, &Store),
+    base: (&AppPolicy, u16),
     channels: &Channels,
 ) -> (Vec<(AppPolicy, AppStore)>, Apps) {
     let (mut pids, mut keys) = (BTreeMap::new(), BTreeMap::new());
@@ -101,7 +101,7 @@ fn read_apps(
 
 fn read_app(
     app: &mut Section<'_>,
-    (base, store): (&AppPolicy, &Store),
+    (base, partitions): (&AppPolicy, u16),
     channels: &Channels,
     pids: &mut BTreeMap<u32, Place>,
     keys: &mut BTreeMap<Box<str>, Place>,
@@ -112,7 +112,7 @@ fn read_app(
     let mut policy = base.clone();
     app.table("attribution", |table| rules::read_rules(table, &mut policy, Origin::App));
     app.table("fraud", |table| fraud::read_rules(table, &mut policy.fraud, channels));
-    let stored = app.table("store", |table| store::read_app(table, store));
+    let stored = app.table("store", |table| store::read_app(table, partitions));
     app.require("pid", "the app's number");
     app.require("key", "the app's key, as events name it");
     // Each is looked at before either may be missing, so that both are reported.

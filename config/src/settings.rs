@@ -54,7 +54,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
-    let catalogue = catalogue::read(root, &store);
+    let catalogue = catalogue::read(root, store.partitions);
     store.apps = catalogue.stores;
     Config {
         kafka,

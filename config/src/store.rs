@@ -32,17 +32,22 @@ pub struct Store {
 /// What an app's settings say of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppStore {
-    /// `None`: kept for ever.
-    pub retention_ms: Option<u64>,
+    /// Instead of the store's; `Some(None)`: kept for ever.
+    pub retention_ms: Option<Option<u64>>,
     /// Over how many partitions new rows are spread, a power of two. `None`: one, and more as
     /// [`Store::fan_above`] says.
     pub fan: Option<u16>,
 }
 
 impl Store {
+    /// By the same settings, but elsewhere, and forgetting nothing.
+    pub fn keeping_all(&self, path: PathBuf) -> Self {
+        Self { path, retention_ms: None, apps: BTreeMap::new(), ..self.clone() }
+    }
+
     /// How long an app's rows are kept, by event time. `None`: for ever.
     pub fn retention_of(&self, pid: Pid) -> Option<u64> {
-        self.apps.get(&pid).map_or(self.retention_ms, |app| app.retention_ms)
+        self.apps.get(&pid).and_then(|app| app.retention_ms).unwrap_or(self.retention_ms)
     }
 }
 
@@ -70,12 +75,9 @@ pub(crate) fn read(store: &mut Section<'_>) -> Store {
 }
 
 /// `[apps.store]`, over `[store]`.
-pub(crate) fn read_app(app: &mut Section<'_>, store: &Store) -> AppStore {
+pub(crate) fn read_app(app: &mut Section<'_>, partitions: u16) -> AppStore {
     let retention_ms = app.text("retention", duration::parse_ms_or_off);
-    AppStore {
-        retention_ms: retention_ms.unwrap_or(store.retention_ms),
-        fan: read_fan(app, store.partitions),
-    }
+    AppStore { retention_ms, fan: read_fan(app, partitions) }
 }
 
 fn read_fan(app: &mut Section<'_>, partitions: u16) -> Option<u16> {

@@ -334,7 +334,10 @@ fn the_example_holds_the_defaults() {
     for text in [EXAMPLE, &whole_example()] {
         let mut example = parse(text).unwrap();
         for own in std::mem::take(&mut example.store.apps).values() {
-            assert_eq!(own.retention_ms, defaults.store.retention_ms);
+            assert_eq!(
+                own.retention_ms.unwrap_or(defaults.store.retention_ms),
+                defaults.store.retention_ms
+            );
             assert_eq!(own.fan.unwrap_or(1), 1);
         }
         assert_eq!((&example.ingest, &example.store), (&defaults.ingest, &defaults.store));

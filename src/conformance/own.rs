@@ -26,8 +26,7 @@ impl Own {
     /// Without any facts.
     pub fn open(mut config: Config) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder can be made")?;
-        config.store.path = folder.path().join("store");
-        config.store.retention_ms = None;
+        config.store = config.store.keeping_all(folder.path().join("store"));
         let embedded = Embedded::open(&config.store, &config.policy)?;
         let reader = embedded.reader();
         let worker = Worker::new(embedded, Arc::clone(&config.policy));

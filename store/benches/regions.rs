@@ -45,9 +45,6 @@ fn measure(rows: u64, fan: u16) {
     let mut config = config::parse(&text).expect("the settings are valid");
     config.store.path = folder.path().join("store");
     config.store.retention_ms = None;
-    for app in config.store.apps.values_mut() {
-        app.retention_ms = None;
-    }
     let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
     for first in (0..rows).step_by(BATCH as usize) {
         let batch = (first..rows.min(first + BATCH)).map(decision).collect();

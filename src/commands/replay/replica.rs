@@ -1,6 +1,5 @@
 //! An attribution of its own: a worker on a thread, over a store in a temporary folder.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -48,13 +47,7 @@ impl Replica {
     pub fn start(config: &Config) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder can be made")?;
         let leftover = Leftover::new(folder.path()).context("signals can not be listened for")?;
-        let path = folder.path().join("store");
-        let settings = config::Store {
-            path,
-            retention_ms: None,
-            apps: BTreeMap::new(),
-            ..config.store.clone()
-        };
+        let settings = config.store.keeping_all(folder.path().join("store"));
         let embedded = Embedded::open(&settings, &config.policy)?;
         let reader = embedded.reader();
         let worker = Worker::new(embedded, Arc::clone(&config.policy));

@@ -107,8 +107,7 @@ impl Bed {
         let bits_max = self.settings.partitions.ilog2() as u8;
         for (pid, bits) in [X, Y].into_iter().zip(fans) {
             let fan = bits.map(|bits| 1 << bits.min(bits_max));
-            let retention_ms = self.settings.retention_ms;
-            self.settings.apps.insert(pid, AppStore { retention_ms, fan });
+            self.settings.apps.insert(pid, AppStore { retention_ms: None, fan });
         }
         self.store();
     }
@@ -296,7 +295,7 @@ fn an_app_that_writes_much_is_spread_by_itself_and_one_with_a_fan_is_not() {
     let mut bed = Bed::new(64);
     bed.store = None;
     bed.settings.fan_above = Some(1);
-    let kept = AppStore { retention_ms: bed.settings.retention_ms, fan: Some(2) };
+    let kept = AppStore { retention_ms: None, fan: Some(2) };
     bed.settings.apps.insert(Y, kept);
     // A minute's mean: 200 rows are three a second, and 50 of app Y one.
     for _ in 0..3 {
@@ -335,7 +334,7 @@ fn a_longer_retention_counts_again_what_is_still_there() {
 fn an_app_keeps_its_rows_as_long_as_its_own_settings_say() {
     let mut bed = Bed::new(64);
     bed.store = None;
-    bed.settings.apps.insert(Y, AppStore { retention_ms: None, fan: None });
+    bed.settings.apps.insert(Y, AppStore { retention_ms: Some(None), fan: None });
     let events: Vec<_> = (0..=249).map(|n| (n, n % 72, 1, 10)).collect();
     bed.write(&events);
     let of_y = |(number, _): &(&u8, &(u64, u32, String))| is_of_y(**number);
