@@ -1,6 +1,6 @@
 //! How far a copy is: a bar on a terminal's standard error, nothing elsewhere.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use store::backup::Watcher;
 
 use crate::telemetry;
@@ -11,11 +11,7 @@ pub struct Progress(ProgressBar);
 
 impl Progress {
     pub fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template(TEMPLATE);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        telemetry::log_above(&bar);
-        Self(bar)
+        Self(telemetry::bar(Some(0), TEMPLATE))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use attribution::printable::printable;
-use indicatif::{ProgressBar, WeakProgressBar};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
@@ -36,9 +36,14 @@ pub fn start_logs(format: LogFormat) {
     }
 }
 
-/// From now on logs are written above this bar, as long as there is one.
-pub fn log_above(bar: &ProgressBar) {
+/// A bar on a terminal's standard error, nothing elsewhere; logs are written above it, as long as
+/// there is one. `None`: nobody knows yet how long it is.
+pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
+    bar
 }
 
 /// Tells people something on standard error. Whoever stops reading it must not stop the program.

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use anyhow::Context;
 use config::Kafka;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ingest::resend::{Report, Resend};
 use ingest::wire::ErrorCode;
 use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
@@ -22,7 +21,7 @@ pub fn run(options: &ReplayDlq) -> anyhow::Result<()> {
     let codes: Vec<_> = options.filter.iter().map(|name| code(name)).collect::<Result<_, _>>()?;
     let (topic, dry_run) = (&*options.topic, options.dry_run);
     let resend = Resend { kafka, topic, codes: &codes, dry_run };
-    let bar = bar();
+    let bar = telemetry::bar(None, BAR);
     let mut report = Report::default();
     let outcome = resend.run(&mut report, |extent| {
         bar.set_length(extent.total);
@@ -51,15 +50,6 @@ fn code(name: &str) -> Result<ErrorCode, WrongUse> {
         let known = ErrorCode::ALL.map(ErrorCode::name).join(", ");
         WrongUse(format!("--filter: expected one of {known}: {name:?}"))
     })
-}
-
-/// On a terminal's standard error, nothing elsewhere.
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template(BAR);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    telemetry::log_above(&bar);
-    bar
 }
 
 fn write(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<()> {

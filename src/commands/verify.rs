@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use store::verify::{Check, Options, Problem, Progress, Remedy, Report, repair, verify};
 
@@ -23,7 +22,7 @@ pub fn run(options: &Verify) -> anyhow::Result<()> {
         examples_max: if options.all { usize::MAX } else { EXAMPLES_MAX },
         have_settings_changed: options.settings_changed,
     };
-    let bar = bar();
+    let bar = telemetry::bar(None, BAR);
     let mut watch = |Progress { check, done, total }: Progress| {
         bar.set_length(total);
         bar.set_position(done);
@@ -39,15 +38,6 @@ pub fn run(options: &Verify) -> anyhow::Result<()> {
         .and_then(|()| out.flush())
         .context("what was found can not be written")?;
     judge(&report, options)
-}
-
-/// On a terminal's standard error, nothing elsewhere.
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template(BAR);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    telemetry::log_above(&bar);
-    bar
 }
 
 fn judge(report: &Report, options: &Verify) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar};
 
 use crate::telemetry;
 use crate::telemetry::tell;
@@ -17,10 +17,7 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(total: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos} of {human_len}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        telemetry::log_above(&bar);
+        let bar = telemetry::bar(Some(total), "{msg} {wide_bar} {human_pos} of {human_len}");
         let started = Instant::now();
         Self { bar, started, line_at: started }
     }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use indicatif::{HumanCount, ProgressBar, ProgressBarIter, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressBarIter};
 
 use crate::telemetry;
 
@@ -23,10 +23,7 @@ impl Progress {
     pub fn over(paths: &[PathBuf]) -> Self {
         let total = paths.iter().map(|path| bytes(path)).sum::<Option<u64>>();
         let template = if total.is_some() { OF_KNOWN_SIZE } else { OF_ANY_SIZE };
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template(template);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        telemetry::log_above(&bar);
+        let bar = telemetry::bar(total, template);
         let mut progress = Self { bar, started: Instant::now(), events: 0 };
         progress.done(0);
         progress
