@@ -112,8 +112,13 @@ fn counted(count: usize, one: &str) -> String {
 
 /// One line of JSON on standard output.
 fn write_line(line: &serde_json::Value) -> anyhow::Result<()> {
+    print(format!("{line}\n").as_bytes())
+}
+
+/// Puts all of it on standard output.
+fn print(shown: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("can not write")
+    out.write_all(shown).and_then(|()| out.flush()).context("standard output can not be written")
 }
 
 /// Where a command's data goes. A file is written beside its place and moved there once it is

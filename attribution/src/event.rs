@@ -20,6 +20,10 @@ pub enum Family {
     Effect,
 }
 
+impl Family {
+    pub const ALL: [Self; 3] = [Self::Touch, Self::Activation, Self::Effect];
+}
+
 /// The numeric id of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid(pub u32);

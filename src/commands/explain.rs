@@ -1,10 +1,9 @@
 //! `adtrail explain`: why an activation is credited as it is, in the store of the service or
 //! among the events of files.
 
-use std::io::Write;
 use std::ops::ControlFlow;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use attribution::event::{Effect, Family, TouchKind};
 use attribution::ledger::{Facts, Home};
 use attribution::matching::fact_key;
@@ -18,7 +17,7 @@ use store::embedded::open_for_reading;
 use store::scan::Reader;
 
 use super::replay::Replica;
-use super::{known_app, load};
+use super::{known_app, load, print};
 use crate::cli::Explain;
 
 pub fn run(options: &Explain) -> anyhow::Result<()> {
@@ -43,7 +42,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     } else {
         export::explain::text(&explanation, &config.policy)
     };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("can not write")
+    print(text.as_bytes())
 }
 
 /// What else has this id, for whoever took it for an activation's; empty if nothing has.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::Context;
 use attribution::event::{EventTime, Pid};
 use attribution::policy::Policy;
 use config::Config;
@@ -16,7 +15,7 @@ use store::app::App;
 use store::key::RowKey;
 use store::region::{Region, Regions as Table};
 
-use super::load;
+use super::{load, print};
 use crate::cli::Regions;
 
 /// Empties a terminal and goes to its top.
@@ -26,12 +25,10 @@ pub fn run(options: &Regions) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     loop {
         let mut shown = look(&config, options.json)?;
-        let mut out = io::stdout().lock();
-        if options.watch.is_some() && out.is_terminal() {
+        if options.watch.is_some() && io::stdout().is_terminal() {
             shown.insert_str(0, CLEAR);
         }
-        out.write_all(shown.as_bytes()).context("the regions can not be shown")?;
-        out.flush().context("the regions can not be shown")?;
+        print(shown.as_bytes())?;
         let Some(seconds) = options.watch else { return Ok(()) };
         sleep(Duration::from_secs(seconds));
     }

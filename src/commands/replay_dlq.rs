@@ -1,14 +1,12 @@
 //! `adtrail replay-dlq`: dead letters sent again, each once.
 
-use std::io::Write;
-
 use anyhow::Context;
 use config::Kafka;
 use ingest::resend::{Report, Resend};
 use ingest::wire::ErrorCode;
 use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
 
-use super::{WrongUse, load_for_kafka};
+use super::{WrongUse, load_for_kafka, print};
 use crate::cli::ReplayDlq;
 use crate::telemetry;
 
@@ -53,9 +51,7 @@ fn code(name: &str) -> Result<ErrorCode, WrongUse> {
 }
 
 fn write(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<()> {
-    table(report, names, dry_run)
-        .and_then(|table| Ok(std::io::stdout().lock().write_all(&table)?))
-        .context("what was done can not be written")
+    print(&table(report, names, dry_run)?)
 }
 
 fn table(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<Vec<u8>> {

@@ -1,13 +1,12 @@
 //! `adtrail verify`: whether the store is whole.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
 use store::verify::{Check, Options, Problem, Progress, Remedy, Report, repair, verify};
 
-use super::{load, require_apps};
+use super::{load, print, require_apps};
 use crate::cli::Verify;
 use crate::telemetry;
 
@@ -33,10 +32,7 @@ pub fn run(options: &Verify) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let report = report?;
     let shown = if options.json { format!("{:#}\n", json(&report)) } else { text(&report) };
-    let mut out = std::io::stdout().lock();
-    out.write_all(shown.as_bytes())
-        .and_then(|()| out.flush())
-        .context("what was found can not be written")?;
+    print(shown.as_bytes())?;
     judge(&report, options)
 }
 

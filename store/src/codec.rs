@@ -3,6 +3,7 @@
 //! Drawn in `docs/format.md`. Reading checks everything: damaged bytes are an error, never a
 //! panic and never a wrong value that could have been told.
 
+pub mod fact;
 pub mod home;
 pub mod row;
 
@@ -240,6 +241,14 @@ pub(crate) fn choose<T: Copy>(table: &[T], number: u8) -> Result<T, StoreError> 
 pub(crate) fn code<T: PartialEq>(table: &[T], value: Option<&T>) -> u8 {
     let place = value.and_then(|value| table.iter().position(|entry| entry == value));
     place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or(0)
+}
+
+/// What `code` wrote of a value that is never absent.
+pub(crate) fn chosen<T: Copy>(table: &[T], input: &mut Input<'_>) -> Result<T, StoreError> {
+    match input.byte()? {
+        0 => Err(StoreError::corrupt("a missing code")),
+        number => choose(table, number - 1),
+    }
 }
 
 #[inline]

@@ -154,6 +154,8 @@ impl Rows<'_> {
     #[inline]
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
         if let Some(failure) = self.failure.take() {
+            // Nothing follows it.
+            self.parts.clear();
             return Err(failure);
         }
         let Some(part) = self.parts.peek() else { return Ok(None) };

@@ -21,7 +21,7 @@ mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::event::Pid;
+use attribution::event::{Family, Pid};
 use attribution::ledger::{FactKey, Home};
 use attribution::policy::Policy;
 use rocksdb::WriteBatch;
@@ -200,8 +200,8 @@ impl<'a> Checker<'a> {
     /// Entries that all checks together go through, about.
     fn work(&self) -> Result<u64, StoreError> {
         let mut total = 0;
-        for family in entries::FAMILIES {
-            let times = if family == attribution::event::Family::Touch { 1 } else { 2 };
+        for family in Family::ALL {
+            let times = if family == Family::Touch { 1 } else { 2 };
             total += times * self.estimate(Tables::name_of(family))?;
         }
         Ok(total + 2 * self.estimate(EVENTS)?)

@@ -24,6 +24,8 @@ use tempfile::TempDir;
 const LAYOUTS: [u32; 5] = [1, 2, 3, 4, 5];
 /// Since this one, how far everything is consumed is kept.
 const CONSUMED_SINCE: u32 = 3;
+/// Those before are made anew; the old one is left beside.
+const WALKS_SINCE: u32 = 3;
 
 fn device(number: i64) -> String {
     format!("{number:08x}-1111-4222-8333-444444444444")
@@ -128,8 +130,11 @@ fn a_store_of_each_layout_opens_and_goes_on() {
         drop(worker);
         let beside = open_for_reading(&settings(&path)).expect("the store opens");
         assert_eq!(read(&beside), rows_later, "layout {layout}");
-        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
-        assert_eq!(left.len(), 1, "nothing is left beside it: {left:?}");
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+        left.retain(|entry| entry.as_ref().unwrap().file_name() != "store");
+        let old = layout < WALKS_SINCE;
+        assert_eq!(left.len(), usize::from(old), "{left:?}");
+        assert_eq!(dir.path().join("store-old-layout/CURRENT").exists(), old, "layout {layout}");
     }
 }
 
@@ -156,9 +161,22 @@ fn a_store_that_is_made_anew_keeps_its_place_until_it_is_whole() {
     assert_eq!(rows.len(), 68);
     // Between the two moves.
     std::fs::rename(&path, &new).unwrap();
-    std::fs::create_dir(&old).unwrap();
     assert_eq!(open(&path, &rules()).shown(), rows);
-    assert!(!new.exists() && !old.exists());
+    assert!(!new.exists() && old.exists());
+}
+
+#[test]
+fn what_stands_where_the_old_one_goes_is_left_alone() {
+    let dir = kept(1);
+    let old = dir.path().join("store-old-layout");
+    std::fs::create_dir(&old).unwrap();
+    std::fs::write(old.join("mine"), "of somebody").unwrap();
+    let path = dir.path().join("store");
+    let error = Embedded::open(&settings(&path), &rules()).expect_err("something is there");
+    assert!(error.to_string().contains("store-old-layout: it is there already"), "{error}");
+    assert_eq!(std::fs::read(old.join("mine")).unwrap(), b"of somebody");
+    std::fs::remove_dir_all(&old).unwrap();
+    assert_eq!(open(&path, &rules()).shown().len(), 68, "nothing was changed");
 }
 
 #[test]

@@ -5,9 +5,7 @@
 
 use attribution::attribute::{Credit, Decision};
 use attribution::classify::{Member, Walk, Walks};
-use attribution::event::{
-    Activation, Device, Effect, EventTime, Fact, Family, Pid, Purpose, SpreadId, Touch,
-};
+use attribution::event::{Family, Pid, SpreadId};
 use attribution::ledger::{
     ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present, RowPlace,
 };
@@ -15,7 +13,7 @@ use attribution::matching::MatchKey;
 use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status};
 
 use super::{
-    Input, TOUCH_KINDS, choose, choose_option, code, put_pairs, put_text, put_time, put_varint,
+    Input, TOUCH_KINDS, choose_option, chosen, code, fact, put_text, put_time, put_varint,
 };
 use crate::StoreError;
 
@@ -27,17 +25,14 @@ const CAUSES_SINCE: u8 = 3;
 /// Those before are of stores that are made anew from their facts.
 const OLDEST: u8 = 2;
 
-const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];
-const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
-
 /// Appends a home's value; the app and the family are in its key.
 pub fn encode(home: &Home, out: &mut Vec<u8>) {
     out.push(VERSION);
     put_time(out, Some(home.time()));
     match home {
-        Home::Touch(touch) => put_touch(out, touch),
+        Home::Touch(touch) => fact::put_touch(out, touch),
         Home::Activation(home) => {
-            put_activation(out, &home.fact);
+            fact::put_activation(out, &home.fact);
             put_walks(out, &home.walks, &Member::of(&home.fact));
             put_present(out, home.present.as_ref());
             put_decision(out, home.decision.as_ref());
@@ -47,7 +42,7 @@ pub fn encode(home: &Home, out: &mut Vec<u8>) {
             }
         }
         Home::Effect(home) => {
-            put_effect(out, &home.fact);
+            fact::put_effect(out, &home.fact);
             put_present(out, home.present.as_ref());
         }
     }
@@ -62,9 +57,9 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
     }
     let time = input.some_time()?;
     let home = match family {
-        Family::Touch => Home::Touch(Box::new(touch(&mut input, pid, time)?)),
+        Family::Touch => Home::Touch(Box::new(fact::touch(&mut input, pid, time)?)),
         Family::Activation => {
-            let fact = activation(&mut input, pid, time)?;
+            let fact = fact::activation(&mut input, pid, time)?;
             let mut home = ActivationHome {
                 walks: walks(&mut input, &Member::of(&fact))?,
                 fact,
@@ -79,150 +74,12 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
             Home::Activation(Box::new(home))
         }
         Family::Effect => Home::Effect(Box::new(EffectHome {
-            fact: effect(&mut input, pid, time)?,
+            fact: fact::effect(&mut input, pid, time)?,
             present: present(&mut input, version)?,
         })),
     };
     input.end()?;
     Ok(home)
-}
-
-/// The fact of a home of any layout that ever was: it stands before all that was decided.
-pub fn decode_fact(family: Family, pid: Pid, bytes: &[u8]) -> Result<Fact, StoreError> {
-    let mut input = Input::new(bytes);
-    let _version = input.byte()?;
-    let time = input.some_time()?;
-    Ok(match family {
-        Family::Touch => Fact::Touch(Box::new(touch(&mut input, pid, time)?)),
-        Family::Activation => Fact::Activation(Box::new(activation(&mut input, pid, time)?)),
-        Family::Effect => Fact::Effect(Box::new(effect(&mut input, pid, time)?)),
-    })
-}
-
-/// The time and the lookback of a fact, without reading on.
-pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), StoreError> {
-    let mut input = Input::new(bytes);
-    let _version = input.byte()?;
-    let time = input.some_time()?;
-    if family != Family::Touch {
-        return Ok((time, None));
-    }
-    id(&mut input)?;
-    let (_kind, _purpose, _spreadid) = (input.byte()?, input.byte()?, input.varint()?);
-    Ok((time, input.varint()?.checked_sub(1)))
-}
-
-fn put_touch(out: &mut Vec<u8>, touch: &Touch) {
-    put_id(out, &touch.id, &touch.click_id);
-    out.push(code(&TOUCH_KINDS, Some(&touch.kind)));
-    out.push(code(&PURPOSES, Some(&touch.purpose)));
-    put_varint(out, u64::from(touch.spreadid.0));
-    put_varint(out, touch.lookback_ms.map_or(0, |ms| ms.saturating_add(1)));
-    put_pairs(out, &touch.ids);
-    put_device(out, &touch.device);
-    put_text(out, &touch.site);
-    put_pairs(out, &touch.params);
-}
-
-fn touch(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<Touch, StoreError> {
-    let (id, click_id) = id(input)?;
-    Ok(Touch {
-        pid,
-        id,
-        click_id,
-        kind: chosen(&TOUCH_KINDS, input)?,
-        purpose: chosen(&PURPOSES, input)?,
-        spreadid: SpreadId(input.varint_u32()?),
-        time,
-        lookback_ms: input.varint()?.checked_sub(1),
-        ids: input.pairs()?,
-        device: device(input)?,
-        site: input.boxed()?,
-        params: input.pairs()?,
-    })
-}
-
-/// A touch's id is nearly always its click id to the letter: then it is written once.
-fn put_id(out: &mut Vec<u8>, id: &str, click_id: &str) {
-    put_text(out, id);
-    if id == click_id {
-        out.push(1);
-    } else {
-        out.push(0);
-        put_text(out, click_id);
-    }
-}
-
-fn id(input: &mut Input<'_>) -> Result<(Box<str>, Box<str>), StoreError> {
-    let id = input.boxed()?;
-    let click_id = if input.byte()? == 1 { id.clone() } else { input.boxed()? };
-    Ok((id, click_id))
-}
-
-fn put_activation(out: &mut Vec<u8>, activation: &Activation) {
-    put_text(out, &activation.id);
-    put_time(out, activation.install_begin_time);
-    put_text(out, &activation.click_id);
-    put_pairs(out, &activation.ids);
-    put_device(out, &activation.device);
-    put_text(out, &activation.app_version);
-    put_pairs(out, &activation.props);
-}
-
-fn activation(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<Activation, StoreError> {
-    Ok(Activation {
-        pid,
-        id: input.boxed()?,
-        time,
-        install_begin_time: input.time()?,
-        click_id: input.boxed()?,
-        ids: input.pairs()?,
-        device: device(input)?,
-        app_version: input.boxed()?,
-        props: input.pairs()?,
-    })
-}
-
-fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
-    put_text(out, &effect.id);
-    put_text(out, &effect.name);
-    put_pairs(out, &effect.ids);
-    put_device(out, &effect.device);
-    put_text(out, &effect.app_version);
-    put_text(out, &effect.revenue);
-    put_text(out, &effect.currency);
-    put_pairs(out, &effect.props);
-}
-
-fn effect(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<Effect, StoreError> {
-    Ok(Effect {
-        pid,
-        id: input.boxed()?,
-        name: input.boxed()?,
-        time,
-        ids: input.pairs()?,
-        device: device(input)?,
-        app_version: input.boxed()?,
-        revenue: input.boxed()?,
-        currency: input.boxed()?,
-        props: input.pairs()?,
-    })
-}
-
-fn put_device(out: &mut Vec<u8>, device: &Device) {
-    for text in [&device.ip, &device.ua, &device.model, &device.os, &device.os_version] {
-        put_text(out, text);
-    }
-}
-
-fn device(input: &mut Input<'_>) -> Result<Device, StoreError> {
-    Ok(Device {
-        ip: input.boxed()?,
-        ua: input.boxed()?,
-        model: input.boxed()?,
-        os: input.boxed()?,
-        os_version: input.boxed()?,
-    })
 }
 
 /// The activation itself is the end of its walk and most often all of it, so it is not repeated.
@@ -343,7 +200,7 @@ fn put_causes(out: &mut Vec<u8>, Causes { facts, has_more }: &Causes) {
     out.push(u8::from(*has_more));
     put_varint(out, facts.len() as u64);
     for Cause { fact, time, again } in facts {
-        out.push(code(&FAMILIES, Some(&fact.family)));
+        out.push(code(&Family::ALL, Some(&fact.family)));
         out.push(u8::from(*again));
         out.extend_from_slice(&fact.id.0.to_be_bytes());
         put_varint(out, fact.tag);
@@ -354,18 +211,10 @@ fn put_causes(out: &mut Vec<u8>, Causes { facts, has_more }: &Causes) {
 fn causes(input: &mut Input<'_>, pid: Pid) -> Result<Causes, StoreError> {
     let mut causes = Causes { has_more: input.byte()? != 0, facts: Vec::new() };
     for _ in 0..input.varint()? {
-        let family = chosen(&FAMILIES, input)?;
+        let family = chosen(&Family::ALL, input)?;
         let again = input.byte()? != 0;
         let fact = FactKey { family, pid, id: MatchKey(input.u64()?), tag: input.varint()? };
         causes.facts.push(Cause { fact, time: input.some_time()?, again });
     }
     Ok(causes)
-}
-
-/// What `code` wrote of a value that is never absent.
-fn chosen<T: Copy>(table: &[T], input: &mut Input<'_>) -> Result<T, StoreError> {
-    match input.byte()? {
-        0 => Err(StoreError::corrupt("a missing code")),
-        number => choose(table, number - 1),
-    }
 }

@@ -15,7 +15,7 @@ pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> 
     let pid = place.pid();
     let oldest = |lookback_ms| expiry.oldest(pid, family, lookback_ms);
     match place {
-        FactPlace::Home { .. } => codec::home::times(family, value)
+        FactPlace::Home { .. } => codec::fact::times(family, value)
             .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_home(pid, family, lookback_ms)),
         FactPlace::Index { time, .. } if time >= oldest(None) => false,
         FactPlace::Index { time, tag, .. } => match codec::index_value(value) {

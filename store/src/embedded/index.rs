@@ -16,7 +16,7 @@ pub fn scan(
     scans: &[Scan],
 ) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
     let mut pages = vec![Vec::new(); scans.len()];
-    for family in [Family::Touch, Family::Activation, Family::Effect] {
+    for family in Family::ALL {
         let mut order: Vec<usize> =
             (0..scans.len()).filter(|place| scans[*place].family == family).collect();
         if order.is_empty() {

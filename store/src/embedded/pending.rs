@@ -81,7 +81,7 @@ impl Pending {
 
     /// Moves everything into the batch.
     pub fn drain_into(&mut self, batch: &mut WriteBatch, tables: &Tables) {
-        for family in [Family::Touch, Family::Activation, Family::Effect] {
+        for family in Family::ALL {
             let table = tables.facts(family);
             for entry in &self.tables[family as usize] {
                 match self.value(entry) {

@@ -167,7 +167,7 @@ impl Tables {
         missing: &[(usize, FactKey)],
         homes: &mut [Option<Home>],
     ) -> Result<(), StoreError> {
-        for family in [Family::Touch, Family::Activation, Family::Effect] {
+        for family in Family::ALL {
             let wanted: Vec<_> = missing.iter().filter(|(_, fact)| fact.family == family).collect();
             if wanted.is_empty() {
                 continue;

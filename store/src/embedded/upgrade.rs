@@ -6,7 +6,8 @@
 //! | 3, 4 | counts by cell, regions, where apps are | counted from the rows |
 //!
 //! A store is made anew beside its place and moved there when it is whole; a process that ends
-//! midway leaves the old one, and the next one begins again.
+//! midway leaves the old one, and the next one begins again. The old one stays beside it, under a
+//! name that says so: deleting it is for whoever has seen that all is well.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,6 @@ use crate::key::{self, FactPlace};
 /// Before it, decisions were kept without what later ones go on from.
 const WALKS_SINCE: u32 = 3;
 const FACTS: usize = 5_000;
-const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];
 
 /// Whether the store is to be made anew.
 pub fn is_to_be_made_anew(meta: &Meta) -> bool {
@@ -38,17 +38,21 @@ pub fn is_to_be_made_anew(meta: &Meta) -> bool {
 /// Makes the store anew from its facts, and takes its place. Nothing else may have it open.
 pub fn anew(tables: Tables, settings: &config::Store, policy: &Policy) -> Result<(), StoreError> {
     let path = &settings.path;
-    let aside = beside(path, NEW);
+    let (aside, old) = (beside(path, NEW), beside(path, OLD));
+    if old.exists() {
+        let reason = "it is there already, and the store of a past layout goes there; move it away";
+        return Err(StoreError::Unwritable { path: old, reason: reason.into() });
+    }
     remove(&aside)?;
     let fresh = config::Store { path: aside.clone(), ..settings.clone() };
     let mut worker = Worker::new(Embedded::open(&fresh, policy)?, Arc::new(policy.clone()));
     let mut facts = Vec::new();
-    for family in FAMILIES {
+    for family in Family::ALL {
         each_home(&tables, family, |key, value| {
             if policy.app(key.pid).is_none() {
                 return Err(StoreError::UnknownApp { path: path.clone(), pid: key.pid.0 });
             }
-            facts.push(codec::home::decode_fact(family, key.pid, value)?);
+            facts.push(codec::fact::decode(family, key.pid, value)?);
             if facts.len() == FACTS {
                 give(&mut worker, std::mem::take(&mut facts))?;
             }
@@ -60,9 +64,8 @@ pub fn anew(tables: Tables, settings: &config::Store, policy: &Policy) -> Result
     worker.process(Batch { facts: Vec::new(), progress })?;
     worker.ledger().flush()?;
     drop((worker, tables));
-    rename(path, &beside(path, OLD))?;
-    rename(&aside, path)?;
-    remove(&beside(path, OLD))
+    rename(path, &old)?;
+    rename(&aside, path)
 }
 
 fn give(worker: &mut Worker<Embedded>, facts: Vec<Fact>) -> Result<(), StoreError> {
@@ -72,10 +75,7 @@ fn give(worker: &mut Worker<Embedded>, facts: Vec<Fact>) -> Result<(), StoreErro
 /// Ends what a process left between the two moves.
 pub fn finish(path: &Path) -> Result<(), StoreError> {
     let (new, old) = (beside(path, NEW), beside(path, OLD));
-    if !path.exists() && old.exists() && new.exists() {
-        rename(&new, path)?;
-    }
-    if path.exists() { remove(&old) } else { Ok(()) }
+    if !path.exists() && old.exists() && new.exists() { rename(&new, path) } else { Ok(()) }
 }
 
 const NEW: &str = "-new-layout";

@@ -1,6 +1,5 @@
 //! The index entries that a fact has to have.
 
-use attribution::event::Family;
 use attribution::ids::DeviceIds;
 use attribution::ledger::{FactKey, Home};
 use attribution::matching::{self, MatchKey};
@@ -57,6 +56,3 @@ pub fn mark_value() -> Vec<u8> {
     codec::put_index_value(&mut value, 0, None);
     value
 }
-
-/// Families by their tables.
-pub const FAMILIES: [Family; 3] = [Family::Touch, Family::Activation, Family::Effect];

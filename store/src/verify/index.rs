@@ -5,7 +5,7 @@ use attribution::ledger::{FactKey, Home};
 use attribution::matching::{self, MARK_MS};
 use attribution::policy::DAY_MS;
 
-use super::entries::{Entries, FAMILIES, entries, mark_value};
+use super::entries::{Entries, entries, mark_value};
 use super::walk::{Entry, Found, LookedUp};
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
@@ -15,7 +15,7 @@ use crate::key::{self, FactPlace, Key};
 
 impl Checker<'_> {
     pub fn check_index(&mut self) -> Result<(), StoreError> {
-        for family in FAMILIES {
+        for family in Family::ALL {
             let table = Tables::name_of(family);
             if self.fixes.is_none() {
                 self.walk(Check::Index, table, |checker, chunk| {

@@ -72,7 +72,7 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
 }
 
 fn add(sum: &mut Admitted, report: &Report) {
-    for family in [Family::Touch, Family::Activation, Family::Effect] {
+    for family in Family::ALL {
         let admitted = report.admitted(family);
         sum.accepted += admitted.accepted;
         sum.redelivered += admitted.redelivered;
