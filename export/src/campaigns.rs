@@ -1,9 +1,11 @@
-//! The cells of campaigns: names of the catalogue, looked up and quoted once for many rows.
+//! The cells of apps and campaigns: names of the catalogue, looked up and quoted once for many
+//! rows.
 
 use attribution::event::{Pid, SpreadId};
 use attribution::policy::Policy;
 
-use crate::csv::{channel_name, write_text};
+use crate::cell::Cell;
+use crate::csv::channel_name;
 
 /// Campaigns whose cells are kept, each at the place of its number, modulo.
 const CAMPAIGNS_KEPT: usize = 256;
@@ -11,50 +13,79 @@ const CAMPAIGNS_KEPT: usize = 256;
 #[derive(Debug)]
 pub(crate) struct CampaignCells<'a> {
     policy: &'a Policy,
-    kept: Vec<Kept>,
+    kept: Vec<(Option<(Pid, SpreadId)>, CampaignCell)>,
 }
 
-/// The cells of one campaign of an app, or of none yet.
+/// The cells of one campaign of an app.
 #[derive(Debug, Clone, Default)]
-struct Kept {
-    campaign: Option<(Pid, SpreadId)>,
-    name: Vec<u8>,
-    channel: Vec<u8>,
+pub(crate) struct CampaignCell {
+    pub spreadid: Cell,
+    pub name: Cell,
+    pub channel: Cell,
 }
 
 impl<'a> CampaignCells<'a> {
     pub fn new(policy: &'a Policy) -> Self {
-        Self { policy, kept: vec![Kept::default(); CAMPAIGNS_KEPT] }
+        Self { policy, kept: vec![Default::default(); CAMPAIGNS_KEPT] }
     }
 
     #[inline]
-    pub fn name(&mut self, pid: Pid, spreadid: SpreadId) -> &[u8] {
-        &self.of(pid, spreadid).name
-    }
-
-    #[inline]
-    pub fn channel(&mut self, pid: Pid, spreadid: SpreadId) -> &[u8] {
-        &self.of(pid, spreadid).channel
-    }
-
-    #[inline]
-    fn of(&mut self, pid: Pid, spreadid: SpreadId) -> &Kept {
-        let kept = &mut self.kept[spreadid.0 as usize % CAMPAIGNS_KEPT];
-        if kept.campaign != Some((pid, spreadid)) {
-            kept.set(self.policy, pid, spreadid);
+    pub fn of(&mut self, pid: Pid, spreadid: SpreadId) -> &CampaignCell {
+        let (campaign, cells) = &mut self.kept[spreadid.0 as usize % CAMPAIGNS_KEPT];
+        if *campaign != Some((pid, spreadid)) {
+            *campaign = Some((pid, spreadid));
+            *cells = CampaignCell::new(self.policy, pid, spreadid);
         }
-        kept
+        cells
     }
 }
 
-impl Kept {
-    fn set(&mut self, policy: &Policy, pid: Pid, spreadid: SpreadId) {
-        self.campaign = Some((pid, spreadid));
-        self.name.clear();
-        self.channel.clear();
+impl CampaignCell {
+    #[cold]
+    fn new(policy: &Policy, pid: Pid, spreadid: SpreadId) -> Self {
         let name = policy.campaign(pid, spreadid).map_or("", |campaign| &campaign.name);
-        write_text(name, &mut self.name);
-        write_text(channel_name(policy, pid, spreadid), &mut self.channel);
+        Self {
+            spreadid: Cell::new(&spreadid.0.to_string()),
+            name: Cell::new(name),
+            channel: Cell::new(channel_name(policy, pid, spreadid)),
+        }
+    }
+}
+
+/// The cells of the app whose rows are being written.
+#[derive(Debug)]
+pub(crate) struct AppCells<'a> {
+    policy: &'a Policy,
+    kept: (Option<Pid>, AppCell),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct AppCell {
+    pub key: Cell,
+    pub pid: Cell,
+}
+
+impl<'a> AppCells<'a> {
+    pub fn new(policy: &'a Policy) -> Self {
+        Self { policy, kept: Default::default() }
+    }
+
+    #[inline]
+    pub fn of(&mut self, pid: Pid) -> &AppCell {
+        let (app, cells) = &mut self.kept;
+        if *app != Some(pid) {
+            *app = Some(pid);
+            *cells = AppCell::new(self.policy, pid);
+        }
+        cells
+    }
+}
+
+impl AppCell {
+    #[cold]
+    fn new(policy: &Policy, pid: Pid) -> Self {
+        let key = policy.app(pid).map_or("", |app| &app.key);
+        Self { key: Cell::new(key), pid: Cell::new(&pid.0.to_string()) }
     }
 }
 
@@ -82,8 +113,12 @@ mod tests {
         let mut cells = CampaignCells::new(&policy);
         let mut check = |pid, spreadid, name: &str, channel: &str| {
             let (pid, spreadid) = (Pid(pid), SpreadId(spreadid));
-            assert_eq!(cells.name(pid, spreadid), name.as_bytes());
-            assert_eq!(cells.channel(pid, spreadid), channel.as_bytes());
+            let (mut line, cells) = (Vec::new(), cells.of(pid, spreadid));
+            for cell in [&cells.spreadid, &cells.name, &cells.channel] {
+                cell.write(&mut line);
+                line.push(b' ');
+            }
+            assert_eq!(line, format!("{} {name} {channel} ", spreadid.0).as_bytes());
         };
         for _ in 0..2 {
             check(1, 7, "Spring", "\"a,b\"");

@@ -67,6 +67,12 @@ pub enum ContributorPart {
     MatchType,
 }
 
+impl ContributorPart {
+    /// All, in order.
+    pub const ALL: [Self; 5] =
+        [Self::SpreadId, Self::Channel, Self::TouchType, Self::TouchTime, Self::MatchType];
+}
+
 /// All columns by name, in the order in which a row has them.
 const NATIVE: [(&str, Column); 50] = [
     ("event_type", Column::EventType),

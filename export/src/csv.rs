@@ -7,19 +7,22 @@ use attribution::row::{Contributor, touch_kind_name};
 use store::codec::row::{RowView, TextCell};
 use store::key::RowKey;
 
-use crate::campaigns::CampaignCells;
+use crate::campaigns::{AppCells, CampaignCells};
+use crate::cell::{write_bytes, write_commas, write_quoted, write_text};
 use crate::column::{Column, ContributorPart, Field};
 use crate::prop::prop;
 use crate::query::ExportQuery;
+use crate::step::{Step, steps};
 use crate::zone::{TimeWriter, Zone};
 
 /// Writes the rows of any app of the policy; names of campaigns and channels are its present ones.
 #[derive(Debug)]
 pub struct CsvWriter<'a> {
     fields: &'a [Field],
+    steps: Vec<Step>,
     times: TimeWriter,
     campaigns: CampaignCells<'a>,
-    policy: &'a Policy,
+    apps: AppCells<'a>,
 }
 
 /// The channel of a campaign that is not in the catalogue.
@@ -36,8 +39,13 @@ impl<'a> CsvWriter<'a> {
     }
 
     fn of(fields: &'a [Field], zone: &Zone, policy: &'a Policy) -> Self {
-        let campaigns = CampaignCells::new(policy);
-        Self { fields, times: TimeWriter::new(zone), campaigns, policy }
+        Self {
+            fields,
+            steps: steps(fields),
+            times: TimeWriter::new(zone),
+            campaigns: CampaignCells::new(policy),
+            apps: AppCells::new(policy),
+        }
     }
 
     /// Appends the line of names.
@@ -54,12 +62,8 @@ impl<'a> CsvWriter<'a> {
     /// Appends the line of a row.
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        for field in self.fields {
-            match field {
-                Field::Column(column) => self.cell(*column, key, row, out),
-                Field::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
-            }
-            out.push(b',');
+        for place in 0..self.steps.len() {
+            self.step(place, key, row, out);
         }
         // None is after the last.
         out.pop();
@@ -70,6 +74,28 @@ impl<'a> CsvWriter<'a> {
         out.push(b'\n');
     }
 
+    /// Appends the cells of a step, a comma behind each.
+    #[inline]
+    fn step(&mut self, place: usize, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
+        match &self.steps[place] {
+            Step::Column(column) => self.cell(*column, key, row, out),
+            Step::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
+            Step::Texts(first, last) => return write_texts(row, *first, *last, out),
+            Step::Contributor(place) => match row.contributor(*place) {
+                None => return write_commas(ContributorPart::ALL.len(), out),
+                Some(contributor) => {
+                    for (place, part) in ContributorPart::ALL.into_iter().enumerate() {
+                        if place > 0 {
+                            out.push(b',');
+                        }
+                        self.contributor(key.pid, contributor, part, out);
+                    }
+                }
+            },
+        }
+        out.push(b',');
+    }
+
     /// Appends one cell of a row.
     #[inline]
     pub fn cell(&mut self, column: Column, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
@@ -77,15 +103,13 @@ impl<'a> CsvWriter<'a> {
             Column::Text(cell) => write_stored(row, cell, out),
             Column::EventType => write_name(row.event_type.name(), out),
             Column::EventTime => self.times.write(key.event_time, out),
-            Column::App => write_text(self.policy.app(key.pid).map_or("", |app| &app.key), out),
-            Column::Pid => write_number(key.pid.0, out),
+            Column::App => self.apps.of(key.pid).key.write(out),
+            Column::Pid => self.apps.of(key.pid).pid.write(out),
             Column::Status => write_name(row.status.name(), out),
             Column::InstallType => write_name(row.install_type.map_or("", |kind| kind.name()), out),
-            Column::SpreadId => write_number(key.spreadid.0, out),
-            Column::Campaign => {
-                out.extend_from_slice(self.campaigns.name(key.pid, key.spreadid));
-            }
-            Column::Channel => self.channel(key.pid, key.spreadid, out),
+            Column::SpreadId => self.campaigns.of(key.pid, key.spreadid).spreadid.write(out),
+            Column::Campaign => self.campaigns.of(key.pid, key.spreadid).name.write(out),
+            Column::Channel => self.campaigns.of(key.pid, key.spreadid).channel.write(out),
             Column::MatchType => write_name(row.match_type.map_or("", |kind| kind.name()), out),
             Column::TouchType => write_name(row.touch_kind.map_or("", touch_kind_name), out),
             Column::TouchTime => {
@@ -112,18 +136,14 @@ impl<'a> CsvWriter<'a> {
         part: ContributorPart,
         out: &mut Vec<u8>,
     ) {
+        let campaign = self.campaigns.of(pid, contributor.spreadid);
         match part {
-            ContributorPart::SpreadId => write_number(contributor.spreadid.0, out),
-            ContributorPart::Channel => self.channel(pid, contributor.spreadid, out),
+            ContributorPart::SpreadId => campaign.spreadid.write(out),
+            ContributorPart::Channel => campaign.channel.write(out),
             ContributorPart::TouchType => write_name(touch_kind_name(contributor.kind), out),
             ContributorPart::TouchTime => self.times.write(contributor.time, out),
             ContributorPart::MatchType => write_name(contributor.match_type.name(), out),
         }
-    }
-
-    #[inline]
-    fn channel(&mut self, pid: Pid, spreadid: SpreadId, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.campaigns.channel(pid, spreadid));
     }
 }
 
@@ -144,54 +164,24 @@ fn write_name(name: &'static str, out: &mut Vec<u8>) {
 /// A text that says whether it needs quotes.
 #[inline]
 fn write_stored(row: &RowView<'_>, cell: TextCell, out: &mut Vec<u8>) {
-    let text = row.text(cell);
-    // Most rows have no use for most cells.
-    if text.is_empty() {
-        return;
-    }
+    let (bytes, len) = row.bytes(cell);
     if row.must_quote(cell) {
-        write_quoted(text, out);
+        write_quoted(bytes.get(..len).unwrap_or_default(), out);
     } else {
-        out.extend_from_slice(text.as_bytes());
+        write_bytes(bytes, len, out);
     }
 }
 
-pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
-    if text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
-        write_quoted(text, out);
-    } else {
-        out.extend_from_slice(text.as_bytes());
+/// Texts that stand in a line as they are stored, a comma behind each.
+#[inline]
+fn write_texts(row: &RowView<'_>, first: TextCell, last: TextCell, out: &mut Vec<u8>) {
+    let mut ended = first as usize;
+    for cell in row.texts_between(first, last) {
+        write_commas(cell as usize - ended, out);
+        write_stored(row, cell, out);
+        ended = cell as usize;
     }
-}
-
-fn write_quoted(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    if text.contains('"') {
-        for part in text.as_bytes().split_inclusive(|byte| *byte == b'"') {
-            out.extend_from_slice(part);
-            if part.ends_with(b"\"") {
-                out.push(b'"');
-            }
-        }
-    } else {
-        // Mostly a user agent, which has a comma.
-        out.extend_from_slice(text.as_bytes());
-    }
-    out.push(b'"');
-}
-
-fn write_number(mut number: u32, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; 10];
-    let mut first = digits.len() - 1;
-    for (place, digit) in digits.iter_mut().enumerate().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        first = place;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[first..]);
+    write_commas(last as usize + 1 - ended, out);
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 
 pub mod admin;
 mod campaigns;
+mod cell;
 mod column;
 mod csv;
 mod differences;
@@ -28,6 +29,7 @@ mod prop;
 mod query;
 mod routes;
 mod rows;
+mod step;
 mod zone;
 
 #[cfg(test)]

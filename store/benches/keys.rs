@@ -370,8 +370,6 @@ fn options(block_bytes: usize, prefix: Option<usize>) -> Options {
     options.increase_parallelism(2);
     if let Some(prefix) = prefix {
         options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix));
-    } else {
-        options.set_bottommost_compression_type(DBCompressionType::Zstd);
     }
     options
 }

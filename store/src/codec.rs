@@ -109,10 +109,26 @@ impl<'a> Input<'a> {
 
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, StoreError> {
-        let len = usize::try_from(self.varint()?).map_err(|_| truncated())?;
-        let (text, rest) = self.rest.split_at_checked(len).ok_or_else(truncated)?;
+        let len = self.len()?;
+        utf8(self.take(len)?)
+    }
+
+    #[inline]
+    pub fn len(&mut self) -> Result<usize, StoreError> {
+        usize::try_from(self.varint()?).map_err(|_| truncated())
+    }
+
+    #[inline]
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], StoreError> {
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(truncated)?;
         self.rest = rest;
-        std::str::from_utf8(text).map_err(|_| StoreError::corrupt("text that is not UTF-8"))
+        Ok(bytes)
+    }
+
+    /// What has not been read.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     pub fn boxed(&mut self) -> Result<Box<str>, StoreError> {
@@ -144,12 +160,6 @@ impl<'a> Input<'a> {
         self.time()?.ok_or_else(|| StoreError::corrupt("a missing time"))
     }
 
-    /// Texts, and nothing after them.
-    pub fn texts(self) -> Texts<'a> {
-        let checked = utf8_prefix(self.rest);
-        Texts { bytes: self.rest, checked, checked_end: checked.len() }
-    }
-
     /// All must have been read.
     pub fn end(self) -> Result<(), StoreError> {
         if self.rest.is_empty() {
@@ -160,51 +170,9 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Reads texts that stand one after the other. A length below 128 is itself UTF-8, so one check
-/// covers all texts up to a longer one, where checking each short text would cost the most of all.
-pub(crate) struct Texts<'a> {
-    bytes: &'a [u8],
-    /// What comes next and is known to be UTF-8.
-    checked: &'a str,
-    /// Where that ends in `bytes`.
-    checked_end: usize,
-}
-
-impl<'a> Texts<'a> {
-    #[inline]
-    pub fn text(&mut self) -> Result<&'a str, StoreError> {
-        if let Some((len, rest)) = self.checked.split_at_checked(1)
-            && let Some((text, rest)) = rest.split_at_checked(usize::from(len.as_bytes()[0]))
-        {
-            self.checked = rest;
-            return Ok(text);
-        }
-        self.text_beyond()
-    }
-
-    /// A text that is not within what has been checked.
-    fn text_beyond(&mut self) -> Result<&'a str, StoreError> {
-        let mut input = self.rest();
-        let text = input.text()?;
-        *self = input.texts();
-        Ok(text)
-    }
-
-    fn rest(&self) -> Input<'a> {
-        Input::new(&self.bytes[self.checked_end - self.checked.len()..])
-    }
-
-    /// All must have been read.
-    pub fn end(self) -> Result<(), StoreError> {
-        self.rest().end()
-    }
-}
-
-/// As much from the first byte on as is UTF-8.
-fn utf8_prefix(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_else(|error| {
-        std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
-    })
+#[inline]
+fn utf8(bytes: &[u8]) -> Result<&str, StoreError> {
+    std::str::from_utf8(bytes).map_err(|_| StoreError::corrupt("text that is not UTF-8"))
 }
 
 /// Appends the value of an index entry: the hash under which its fact has its home and, of a touch

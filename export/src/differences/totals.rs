@@ -10,7 +10,8 @@ use store::codec::row::RowView;
 use store::key::RowKey;
 
 use super::ComparedApp;
-use crate::csv::{channel_name, write_text};
+use crate::cell::write_text;
+use crate::csv::channel_name;
 
 const HEADER: &str = "app,spreadid,campaign,channel,old_activations,new_activations,old_effects,\
                       new_effects\n";

@@ -17,27 +17,28 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::{facts, settle};
 
-/// Microseconds to the index entry, and to the touch itself, of devices at random. All files have
-/// been read through before, and as many devices looked up: files are in the system's memory then,
-/// and blocks in the store's cache or not.
+/// Microseconds to the index entry, and to the touch itself, of devices at random, with all files
+/// in the system's memory: of devices that were looked up a while ago, whose blocks the store still
+/// has in its cache, and before that of the same for the first time.
 pub fn warm(
     reader: &mut Reader,
     config: &Config,
     (written, of): (u64, u64),
     count: u64,
-) -> (Vec<f64>, Vec<f64>) {
+) -> [(Vec<f64>, Vec<f64>); 2] {
     remember_files(&config.store.path);
-    let devices = facts::devices(of).min(written);
-    let mut measured = (Vec::new(), Vec::new());
-    for round in 0..2 * count {
-        let device = fastrand::u64(0..devices);
-        let (index, whole) = look_up(reader, &config.policy, device);
-        if round >= count {
-            measured.0.push(index);
-            measured.1.push(whole);
-        }
-    }
-    measured
+    let among = facts::devices(of).min(written);
+    // What is looked up first finds the least in the processor's own caches.
+    (0..count).for_each(|_| {
+        look_up(reader, &config.policy, fastrand::u64(0..among));
+    });
+    let mut devices: Vec<u64> = (0..count).map(|_| fastrand::u64(0..among)).collect();
+    let mut look = |devices: &[u64]| {
+        devices.iter().map(|device| look_up(reader, &config.policy, *device)).unzip()
+    };
+    let first = look(&devices);
+    fastrand::shuffle(&mut devices);
+    [look(&devices), first]
 }
 
 /// Microseconds to the index entry. Before each look-up the system is told to forget the files of

@@ -5,7 +5,9 @@ use attribution::row::{
     CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType, RejectReason, Row, Status,
 };
 
-use super::{Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint};
+use super::{
+    Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint, utf8,
+};
 use crate::StoreError;
 
 const VERSION: u8 = 1;
@@ -38,6 +40,40 @@ pub enum TextCell {
 
 pub const TEXT_CELLS: usize = TextCell::Props as usize + 1;
 
+impl TextCell {
+    /// As they are stored.
+    pub const ALL: [Self; TEXT_CELLS] = [
+        Self::EventName,
+        Self::EventId,
+        Self::ClickId,
+        Self::ActivationId,
+        Self::Oaid,
+        Self::Gaid,
+        Self::Idfa,
+        Self::Caid,
+        Self::Idfv,
+        Self::Imei,
+        Self::AndroidId,
+        Self::Mac,
+        Self::Ip,
+        Self::Ua,
+        Self::DeviceModel,
+        Self::Os,
+        Self::OsVersion,
+        Self::AppVersion,
+        Self::Revenue,
+        Self::Currency,
+        Self::Props,
+    ];
+}
+
+/// Where a text of a row begins, and its length.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    start: usize,
+    len: usize,
+}
+
 /// A stored row. Its key holds the rest: app, event time, campaign and seq.
 #[derive(Debug, Clone)]
 pub struct RowView<'a> {
@@ -51,9 +87,13 @@ pub struct RowView<'a> {
     pub activation_time: Option<EventTime>,
     pub reject_reason: Option<RejectReason>,
     contributors: [Option<Contributor>; CONTRIBUTORS_MAX],
-    text: [&'a str; TEXT_CELLS],
-    /// A bit per text cell, by [`TextCell`]: whether CSV must quote it.
-    pub needs_quotes: u32,
+    /// All texts and their lengths. Every text has been found to be UTF-8.
+    texts: &'a [u8],
+    spans: [Span; TEXT_CELLS],
+    /// A bit per text cell, by [`TextCell`]: whether there is one.
+    present: u32,
+    /// The same: whether CSV must quote it.
+    needs_quotes: u32,
 }
 
 impl<'a> RowView<'a> {
@@ -78,7 +118,9 @@ impl<'a> RowView<'a> {
             touch_time: input.time()?,
             activation_time: input.time()?,
             contributors: [const { None }; CONTRIBUTORS_MAX],
-            text: [""; TEXT_CELLS],
+            texts: &[],
+            spans: [Span::default(); TEXT_CELLS],
+            present: 0,
             needs_quotes: 0,
         };
         let count = usize::from(input.byte()?);
@@ -95,21 +137,58 @@ impl<'a> RowView<'a> {
             });
         }
         row.needs_quotes = input.varint_u32()?;
-        let mut present = input.varint_u32()?;
-        let mut texts = input.texts();
-        while present != 0 {
-            let cell = row.text.get_mut(present.trailing_zeros() as usize);
-            *cell.ok_or_else(|| StoreError::corrupt("a row with unknown cells"))? = texts.text()?;
-            present &= present - 1;
+        row.present = input.varint_u32()?;
+        if row.present >> TEXT_CELLS != 0 {
+            return Err(StoreError::corrupt("a row with unknown cells"));
         }
-        texts.end()?;
+        row.texts = input.rest();
+        row.find_texts()?;
         Ok(row)
+    }
+
+    fn find_texts(&mut self) -> Result<(), StoreError> {
+        let mut input = Input::new(self.texts);
+        // Then all lengths are of one byte, and no text has to be looked at by itself.
+        let is_ascii = self.texts.is_ascii();
+        let mut missing = self.present;
+        while missing != 0 {
+            let len = if is_ascii { usize::from(input.byte()?) } else { input.len()? };
+            let start = self.texts.len() - input.rest().len();
+            let text = input.take(len)?;
+            if !is_ascii {
+                utf8(text)?;
+            }
+            self.spans[missing.trailing_zeros() as usize] = Span { start, len };
+            missing &= missing - 1;
+        }
+        input.end()
     }
 
     /// Empty where there is nothing.
     #[inline]
     pub fn text(&self, cell: TextCell) -> &'a str {
-        self.text[cell as usize]
+        let (bytes, len) = self.bytes(cell);
+        bytes.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+    }
+
+    /// A text, the first so many of these bytes, and what follows it, for whoever copies faster
+    /// what has a fixed length.
+    #[inline]
+    pub fn bytes(&self, cell: TextCell) -> (&'a [u8], usize) {
+        let Span { start, len } = self.spans[cell as usize];
+        (self.texts.get(start..).unwrap_or_default(), len)
+    }
+
+    /// Those that there are, from one up to another.
+    #[inline]
+    pub fn texts_between(&self, first: TextCell, last: TextCell) -> impl Iterator<Item = TextCell> {
+        let up_to_last = u32::MAX >> (u32::BITS - 1 - last as u32);
+        let mut present = self.present & up_to_last & (u32::MAX << first as u32);
+        std::iter::from_fn(move || {
+            let next = TextCell::ALL.get(present.trailing_zeros() as usize)?;
+            present &= present - 1;
+            Some(*next)
+        })
     }
 
     #[inline]

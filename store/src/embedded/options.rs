@@ -48,8 +48,6 @@ pub fn reading_engine() -> Options {
 /// Options of the tables of facts: looked up by whole key or by prefix.
 pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) -> Options {
     let mut options = table(budget, cache, 8 * 1024);
-    // Facts live for weeks and rows for a year: what zstd saves on facts costs a tenth of all CPU.
-    options.set_bottommost_compression_type(DBCompressionType::Lz4);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
     options.set_memtable_prefix_bloom_ratio(0.1);
     options.set_memtable_whole_key_filtering(false);
@@ -87,9 +85,10 @@ pub fn cells() -> Options {
     options
 }
 
-/// Shared by all tables, index and filter blocks included.
+/// Shared by all tables, index and filter blocks included. This kind takes no lock to find a block.
 pub fn cache(budget: &Budget) -> Cache {
-    Cache::new_lru_cache(budget.cache_bytes)
+    // 0: it finds out by itself how large entries are.
+    Cache::new_hyper_clock_cache(budget.cache_bytes, 0)
 }
 
 fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {
@@ -107,7 +106,7 @@ fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {
     options.set_max_bytes_for_level_base(budget.level_bytes);
     options.set_target_file_size_base(budget.file_bytes);
     options.set_level_compaction_dynamic_level_bytes(true);
+    // zstd takes a third less of the disk and a quarter more of an export's time.
     options.set_compression_type(DBCompressionType::Lz4);
-    options.set_bottommost_compression_type(DBCompressionType::Zstd);
     options
 }

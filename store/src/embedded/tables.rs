@@ -173,8 +173,12 @@ impl Tables {
                 continue;
             }
             let keys: Vec<_> = wanted.iter().map(|(_, fact)| key::home(fact)).collect();
-            let is_sorted = keys.is_sorted();
-            let values = self.db.batched_multi_get_cf(self.facts(family), &keys, is_sorted);
+            let table = self.facts(family);
+            // One alone costs less by itself.
+            let values = match &keys[..] {
+                [key] => vec![self.db.get_pinned_cf(table, key)],
+                _ => self.db.batched_multi_get_cf(table, &keys, keys.is_sorted()),
+            };
             for ((place, fact), value) in wanted.into_iter().zip(values) {
                 if let Some(value) = value? {
                     homes[*place] = Some(codec::home::decode(family, fact.pid, &value)?);
