@@ -20,10 +20,16 @@ pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
     let mut whole = row.clone();
     whole.revision = 0;
     let RowKey { pid, event_time, spreadid, seq, .. } = key;
+    let texts = TextCell::ALL.map(|cell| row.text(cell));
     Shown {
         short: short(row),
         decision: decision(key, row),
-        whole: format!("{} {} {} {seq} {whole:?}", pid.0, event_time.millis(), spreadid.0),
+        whole: format!(
+            "{} {} {} {seq} {texts:?} {whole:?}",
+            pid.0,
+            event_time.millis(),
+            spreadid.0
+        ),
     }
 }
 
