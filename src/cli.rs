@@ -32,8 +32,8 @@ pub enum Command {
     Run(Settings),
     /// Show all of it with made-up traffic: broker, attribution and CSV in one process
     Demo(Demo),
-    /// Write an app's rows as CSV, without the service or beside it
-    Download(Download),
+    /// Write an app's rows as CSV or JSON lines, without the service or beside it
+    Download(Box<Download>),
     /// Tell why an activation is credited as it is, without the service or beside it
     ///
     /// Each reason names its section of the attribution contract, which is docs/contract.md in the
@@ -147,13 +147,55 @@ pub struct Download {
     #[arg(long = "type", value_name = "all|activation|effect", default_value = "all")]
     pub event_type: String,
 
+    /// Only events of these names; activations are called activation
+    #[arg(long = "event_name", alias = "event-name", value_name = "NAME,…")]
+    pub event_name: Vec<String>,
+
+    /// Only rows of these: attributed, organic, unattributed, rejected, duplicate, orphan
+    #[arg(long, value_name = "STATUS,…")]
+    pub status: Vec<String>,
+
+    /// Only rows that these channels are credited with
+    #[arg(long, value_name = "CHANNEL,…")]
+    pub channel: Vec<String>,
+
+    /// Only rows that these campaigns are credited with; 0: no campaign
+    #[arg(long, value_name = "SPREADID,…")]
+    pub spreadid: Vec<String>,
+
+    /// Only rows of these: install, reinstall, duplicate
+    #[arg(long = "install_type", alias = "install-type", value_name = "TYPE,…")]
+    pub install_type: Vec<String>,
+
     /// Columns to write, in this order; without it all
     #[arg(long, value_name = "COLUMN,…")]
     pub fields: Option<String>,
 
+    /// CSV with a line of names, or a line of JSON for each row
+    #[arg(long, value_name = "csv|ndjson", default_value = "csv")]
+    pub format: Format,
+
+    /// CSV for programs, or for Excel and LibreOffice
+    #[arg(long, value_name = "data|excel", default_value = "data")]
+    pub dialect: String,
+
+    /// Rows to write at most
+    #[arg(long, value_name = "ROWS")]
+    pub limit: Option<String>,
+
+    /// Where a page before ended, from the Link of the API's answer
+    #[arg(long, value_name = "CURSOR")]
+    pub after: Option<String>,
+
     /// File to write; without it standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Format {
+    Csv,
+    Ndjson,
 }
 
 #[derive(Debug, Args)]

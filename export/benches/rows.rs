@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use adtrail_export::{ExportQuery, write_rows};
+use adtrail_export::{ExportQuery, Format, write_rows};
 use attribution::canonical;
 use attribution::event::{
     Activation, Device, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let app = config.policy.app(Pid(1)).ok_or("the app is configured")?;
     for zone in ["UTC", "Europe/Berlin"] {
         let range = [("from", "2026-03-10"), ("to", "2026-04-10"), ("timezone", zone)];
-        let query = ExportQuery::parse(range)?;
+        let query = ExportQuery::parse(Format::Csv, range)?;
         for _ in 0..ROUNDS {
             let start_ns = cpu_ns()?;
             let mut bytes = 0;

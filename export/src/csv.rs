@@ -193,6 +193,7 @@ mod tests {
     use store::codec;
 
     use super::*;
+    use crate::query::Format;
 
     fn at(millis: i64) -> EventTime {
         EventTime::from_millis(millis).unwrap()
@@ -237,7 +238,7 @@ mod tests {
     /// The header and the row of these fields.
     fn written(policy: &Policy, fields: &str, row: &Row) -> String {
         let parameters = [("from", "1970-01-01"), ("to", "1970-01-01"), ("fields", fields)];
-        let query = ExportQuery::parse(parameters).unwrap();
+        let query = ExportQuery::parse(Format::Csv, parameters).unwrap();
         let mut writer = CsvWriter::new(&query, policy);
         let (mut value, mut out) = (Vec::new(), Vec::new());
         writer.header(&mut out);

@@ -20,9 +20,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::ExportError;
+use crate::cursor::Cursor;
 use crate::metrics::{Active, Metrics};
 use crate::query::ExportQuery;
-use crate::rows::write_rows;
+use crate::rows::Wanted;
 
 /// Chunks that wait for a client that reads slowly.
 const CHUNKS_WAITING_MAX: usize = 4;
@@ -42,10 +43,19 @@ pub(crate) struct Scan {
 }
 
 enum Piece {
+    /// The first one: where the page ends, if it is not the last.
+    Begin(Option<Cursor>),
     Chunk(Bytes),
     /// There are no more rows.
     End,
     Failed(ExportError),
+}
+
+/// A download that has begun.
+pub(crate) struct Started {
+    /// Where the next page begins, if there is one.
+    pub next: Option<Cursor>,
+    pub body: Body,
 }
 
 /// Starts the scan and waits for its first chunk, so that what fails at once is an answer of its
@@ -53,18 +63,24 @@ enum Piece {
 ///
 /// # Errors
 /// The scan's, before its first chunk.
-pub(crate) async fn start(scan: Scan) -> Result<Body, ExportError> {
+pub(crate) async fn start(scan: Scan) -> Result<Started, ExportError> {
     let active = scan.metrics.download_started();
     let (scanned, scans) = mpsc::channel(1);
     let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
     tokio::task::spawn_blocking(move || scan.run(&scanned));
     tokio::spawn(forward(scans, forwarded));
+    let next = match pieces.recv().await {
+        Some(Piece::Begin(next)) => next,
+        Some(Piece::Failed(error)) => return Err(error),
+        _ => return Err(ExportError::BrokenOff),
+    };
     match pieces.recv().await {
         Some(Piece::Chunk(first)) => {
-            Ok(Body::new(Download { first: Some(first), pieces, active: Some(active) }))
+            let download = Download { first: Some(first), pieces, active: Some(active) };
+            Ok(Started { next, body: Body::new(download) })
         }
         Some(Piece::Failed(error)) => Err(error),
-        Some(Piece::End) | None => Err(ExportError::BrokenOff),
+        _ => Err(ExportError::BrokenOff),
     }
 }
 
@@ -84,7 +100,14 @@ impl Scan {
             };
             if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let last = match write_rows(&self.reader, &[app], &self.query, &self.policy, sink) {
+        let view = self.reader.view();
+        let wanted = Wanted { view: &view, app, query: &self.query, policy: &self.policy };
+        let written = wanted.page_end().and_then(|next| {
+            // Where the client has gone, the first chunk finds out.
+            let _ = pieces.blocking_send(Piece::Begin(next));
+            wanted.write(sink)
+        });
+        let last = match written {
             Ok(rows) => {
                 self.metrics.rows_written(rows);
                 Piece::End
@@ -147,7 +170,9 @@ impl http_body::Body for Download {
             (Some(Piece::Failed(error)), _) => Some(Err(error)),
             // The end has been said.
             (None, None) => None,
-            (Some(Piece::Chunk(_)), None) | (None, Some(_)) => Some(Err(ExportError::BrokenOff)),
+            (Some(Piece::Begin(_) | Piece::Chunk(_)), None)
+            | (Some(Piece::Begin(_)), _)
+            | (None, Some(_)) => Some(Err(ExportError::BrokenOff)),
         })
     }
 }

@@ -1,16 +1,21 @@
 //! What a request asks for.
 
-use std::borrow::Cow;
-
 use attribution::event::EventTime;
+use attribution::policy::{AppPolicy, Policy};
 use attribution::row::EventType;
 
 use crate::ExportError;
 use crate::column::{Column, Field};
+use crate::cursor::Cursor;
+use crate::filter::{Filter, GivenFilter};
 use crate::moment::{self, Moment};
+use crate::parameter::{
+    AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT, SPREADID, STATUS,
+    TIMEZONE, TO, TYPE, bad, one_of,
+};
 use crate::zone::Zone;
 
-/// Which rows of an app, and which of their columns.
+/// Which rows of an app, which of their columns, and how they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportQuery {
     pub from: EventTime,
@@ -18,45 +23,70 @@ pub struct ExportQuery {
     pub to: EventTime,
     /// In which times are written.
     pub zone: Zone,
-    /// `None`: both.
-    pub event_type: Option<EventType>,
+    pub filter: Filter,
     pub fields: Vec<Field>,
+    pub format: Format,
+    pub dialect: Dialect,
+    /// Rows at most.
+    pub limit: Option<u64>,
+    /// Rows up to this one are left out.
+    pub after: Option<Cursor>,
     /// As asked, for the file's name.
     from_text: Box<str>,
     to_text: Box<str>,
 }
 
-const FROM: &str = "from";
-const TO: &str = "to";
-const TIMEZONE: &str = "timezone";
-const TYPE: &str = "type";
-const FIELDS: &str = "fields";
+/// What a file is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A line of names, then a line for each row.
+    Csv,
+    /// A JSON object for each row, a line each.
+    Ndjson,
+}
 
+/// How a CSV file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// For programs: UTF-8 without a byte order mark, lines that end with LF, RFC 3339.
+    #[default]
+    Data,
+    /// For Excel and LibreOffice: a byte order mark, lines that end with CRLF, times as they read
+    /// them, and texts that stay texts.
+    Excel,
+}
+
+const DIALECTS: [(&str, Dialect); 2] = [("data", Dialect::Data), ("excel", Dialect::Excel)];
 const TYPES: [(&str, Option<EventType>); 3] = [
     ("all", None),
     ("activation", Some(EventType::Activation)),
     ("effect", Some(EventType::Effect)),
 ];
 
-/// The values of the parameters, as they came.
-#[derive(Default)]
-struct Given<'a> {
-    from: Option<&'a str>,
-    to: Option<&'a str>,
-    timezone: Option<&'a str>,
-    event_type: Option<&'a str>,
-    fields: Vec<&'a str>,
-}
-
 impl ExportQuery {
     /// The parameters that there are.
-    pub const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, TYPE, FIELDS];
+    pub const PARAMETERS: &[&str] = &[
+        FROM,
+        TO,
+        TIMEZONE,
+        TYPE,
+        EVENT_NAME,
+        STATUS,
+        CHANNEL,
+        SPREADID,
+        INSTALL_TYPE,
+        FIELDS,
+        DIALECT,
+        LIMIT,
+        AFTER,
+    ];
 
-    /// Names with their values, decoded; `fields` may be repeated, the others not.
+    /// Names with their values, decoded. Filters and `fields` may be repeated, the others not.
     ///
     /// # Errors
     /// The first parameter that is wrong, in the order given, or missing.
     pub fn parse<'a>(
+        format: Format,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
         let given = Given::sort(parameters)?;
@@ -72,12 +102,17 @@ impl ExportQuery {
             let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
             return Err(bad(TO, problem, to_text, moment::FORMS.to_vec()));
         }
+        let event_type = given.event_type.map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?;
         Ok(Self {
             from,
             to,
             zone,
-            event_type: given.event_type.map_or(Ok(None), parse_type)?,
+            filter: given.filter.parse(event_type)?,
             fields: parse_fields(&given.fields)?,
+            format,
+            dialect: given.dialect.map_or(Ok(Dialect::Data), |name| parse_dialect(name, format))?,
+            limit: given.limit.map(parse_limit).transpose()?,
+            after: given.after.map(Cursor::parse).transpose()?,
             from_text: from_text.into(),
             to_text: to_text.into(),
         })
@@ -89,11 +124,24 @@ impl ExportQuery {
             from: EventTime::default(),
             to: EventTime::END,
             zone: Zone::utc(),
-            event_type: None,
+            filter: Filter::default(),
             fields: all_columns(),
+            format: Format::Csv,
+            dialect: Dialect::Data,
+            limit: None,
+            after: None,
             from_text: "".into(),
             to_text: "".into(),
         }
+    }
+
+    /// What can only be told with the settings at hand.
+    ///
+    /// # Errors
+    /// A channel that the app does not have; a cursor of another query.
+    pub fn check(&self, app: &AppPolicy, policy: &Policy) -> Result<(), ExportError> {
+        self.filter.check(app.pid, policy)?;
+        self.after.map_or(Ok(()), |cursor| cursor.check(app.pid, self))
     }
 
     /// A name for the file, of characters that no file system and no shell minds.
@@ -103,33 +151,72 @@ impl ExportQuery {
             part.chars().map(|c| if is_safe(c) { c } else { '-' }).collect()
         };
         let parts = [app_key, &self.from_text, &self.to_text, self.zone.name()];
-        format!("{}.csv", parts.map(safe).join("_"))
+        let ending = match self.format {
+            Format::Csv => "csv",
+            Format::Ndjson => "ndjson",
+        };
+        format!("{}.{ending}", parts.map(safe).join("_"))
     }
+}
+
+/// The values of the parameters, as they came.
+#[derive(Default)]
+struct Given<'a> {
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    timezone: Option<&'a str>,
+    event_type: Option<&'a str>,
+    dialect: Option<&'a str>,
+    limit: Option<&'a str>,
+    after: Option<&'a str>,
+    fields: Vec<&'a str>,
+    filter: GivenFilter<'a>,
 }
 
 impl<'a> Given<'a> {
     fn sort(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ExportError> {
         let mut given = Self::default();
         for (name, value) in parameters {
-            let (parameter, place) = match name {
-                FROM => (FROM, &mut given.from),
-                TO => (TO, &mut given.to),
-                TIMEZONE => (TIMEZONE, &mut given.timezone),
-                TYPE => (TYPE, &mut given.event_type),
-                FIELDS => {
-                    given.fields.push(value);
-                    continue;
-                }
-                _ => {
-                    let known = ExportQuery::PARAMETERS;
-                    return Err(ExportError::UnknownParameter { parameter: name.into(), known });
-                }
+            if let Some(list) = given.list(name) {
+                list.push(value);
+                continue;
+            }
+            let Some((parameter, place)) = given.single(name) else {
+                let known = ExportQuery::PARAMETERS;
+                return Err(ExportError::UnknownParameter { parameter: name.into(), known });
             };
             if place.replace(value).is_some() {
                 return Err(ExportError::RepeatedParameter { parameter });
             }
         }
         Ok(given)
+    }
+
+    /// The place of a parameter that may be repeated.
+    fn list(&mut self, name: &str) -> Option<&mut Vec<&'a str>> {
+        Some(match name {
+            FIELDS => &mut self.fields,
+            EVENT_NAME => &mut self.filter.event_names,
+            STATUS => &mut self.filter.statuses,
+            CHANNEL => &mut self.filter.channels,
+            SPREADID => &mut self.filter.spreadids,
+            INSTALL_TYPE => &mut self.filter.install_types,
+            _ => return None,
+        })
+    }
+
+    /// The name and the place of one that may not.
+    fn single(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'a str>)> {
+        Some(match name {
+            FROM => (FROM, &mut self.from),
+            TO => (TO, &mut self.to),
+            TIMEZONE => (TIMEZONE, &mut self.timezone),
+            TYPE => (TYPE, &mut self.event_type),
+            DIALECT => (DIALECT, &mut self.dialect),
+            LIMIT => (LIMIT, &mut self.limit),
+            AFTER => (AFTER, &mut self.after),
+            _ => return None,
+        })
     }
 }
 
@@ -163,12 +250,18 @@ fn parse_zone(name: &str) -> Result<Zone, ExportError> {
     })
 }
 
-fn parse_type(name: &str) -> Result<Option<EventType>, ExportError> {
-    let found = TYPES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, event_type)| *event_type).ok_or_else(|| {
-        let allowed = TYPES.map(|(known, _)| known);
-        bad(TYPE, format!("expected {}", allowed.join(", or ")), name, allowed.to_vec())
-    })
+fn parse_dialect(name: &str, format: Format) -> Result<Dialect, ExportError> {
+    match format {
+        Format::Csv => one_of(DIALECT, name, &DIALECTS),
+        Format::Ndjson => one_of(DIALECT, name, &DIALECTS[..1]),
+    }
+}
+
+fn parse_limit(text: &str) -> Result<u64, ExportError> {
+    const ALLOWED: &str = "a number of rows, 1 or more";
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = text.parse().ok().filter(|limit| is_number && *limit > 0);
+    limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
 }
 
 /// All columns where none are named.
@@ -193,15 +286,6 @@ fn all_columns() -> Vec<Field> {
     Column::all().map(Field::Column).collect()
 }
 
-fn bad(
-    parameter: &'static str,
-    problem: impl Into<Cow<'static, str>>,
-    value: &str,
-    allowed: Vec<&'static str>,
-) -> ExportError {
-    ExportError::BadParameter { parameter, problem: problem.into(), value: value.into(), allowed }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,12 +293,12 @@ mod tests {
     const DAY: [(&str, &str); 2] = [("from", "2026-03-10"), ("to", "2026-03-10")];
 
     fn parse(more: &[(&'static str, &'static str)]) -> Result<ExportQuery, ExportError> {
-        ExportQuery::parse(DAY.iter().chain(more).copied())
+        ExportQuery::parse(Format::Csv, DAY.iter().chain(more).copied())
     }
 
     #[track_caller]
     fn check_error(parameters: &[(&str, &str)], expected: &str) {
-        let error = ExportQuery::parse(parameters.iter().copied()).unwrap_err();
+        let error = ExportQuery::parse(Format::Csv, parameters.iter().copied()).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 
@@ -228,7 +312,7 @@ mod tests {
         let query = parse(&[("timezone", "Asia/Shanghai")]).unwrap();
         assert_eq!(query.from.millis(), 1_773_072_000_000);
         assert_eq!(query.to.since(query.from), Some(86_400_000));
-        assert_eq!(query.event_type, None);
+        assert_eq!(query.filter.event_type, None);
         assert_eq!(query.fields, all_columns());
     }
 
@@ -236,23 +320,27 @@ mod tests {
     fn types_and_columns_are_as_asked() {
         let query =
             parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
-        assert_eq!(query.event_type, Some(EventType::Effect));
+        assert_eq!(query.filter.event_type, Some(EventType::Effect));
         let names: Vec<_> = query.fields.iter().map(Field::name).collect();
         assert_eq!(names, ["revenue", "app", "pid"]);
-        assert_eq!(parse(&[("type", "all")]).unwrap().event_type, None);
+        assert_eq!(parse(&[("type", "all")]).unwrap().filter.event_type, None);
     }
 
     #[test]
     fn a_range_may_be_empty() {
         let query =
-            ExportQuery::parse([("from", "2026-03-10"), ("to", "2026-03-10T00:00")]).unwrap();
+            ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", "2026-03-10T00:00")])
+                .unwrap();
         assert_eq!(query.from, query.to);
     }
 
     #[track_caller]
     fn check_name(from: &str, to: &str, zone: &str, expected: &str) {
         let parameters = [("from", from), ("to", to), ("timezone", zone)];
-        assert_eq!(ExportQuery::parse(parameters).unwrap().file_name("a/\"b\"_é"), expected);
+        assert_eq!(
+            ExportQuery::parse(Format::Csv, parameters).unwrap().file_name("a/\"b\"_é"),
+            expected
+        );
     }
 
     #[test]
@@ -308,12 +396,34 @@ mod tests {
         check_more(("fields", ""), "fields: unknown column, the nearest is \"ip\": \"\"");
         check_more(("fields", "app,pid,app"), "fields: this column is named twice: \"app\"");
         check_more(("to", "2026-03-11"), "to is given more than once");
-        let unknown = ["event_name", "status", "channel", "spreadid", "install_type"];
-        for name in unknown.into_iter().chain(["preset", "dialect", "limit", "after", "From", ""]) {
+        for name in ["preset", "From", "from ", ""] {
+            let known = ExportQuery::PARAMETERS.join(", ");
+            check_more((name, "x"), &format!("unknown parameter, known are {known}: {name:?}"));
+        }
+        check_more(
+            ("status", "attributed,lost"),
+            "status: expected attributed, or organic, or unattributed, or rejected, or duplicate, \
+             or orphan: \"lost\"",
+        );
+        check_more(("event_name", "a,"), "event_name: expected a name: \"\"");
+        for spreadid in ["", "-1", "+1", "4294967296", "x"] {
+            let expected =
+                format!("spreadid: expected a number from 0 to 4294967295: {spreadid:?}");
+            check_more(("spreadid", spreadid), &expected);
+        }
+        for limit in ["", "0", "-1", "+1", "1e3", "18446744073709551616"] {
             check_more(
-                (name, "x"),
-                &format!("unknown parameter, known are from, to, timezone, type, fields: {name:?}"),
+                ("limit", limit),
+                &format!("limit: expected a number of rows, 1 or more: {limit:?}"),
             );
         }
+        check_more(("dialect", "tsv"), "dialect: expected data, or excel: \"tsv\"");
+        check_more(
+            ("after", "AQ"),
+            "after: expected the after of a Link of the same app, range and filters: \"AQ\"",
+        );
+        let ndjson =
+            ExportQuery::parse(Format::Ndjson, DAY.into_iter().chain([("dialect", "excel")]));
+        assert_eq!(ndjson.unwrap_err().to_string(), "dialect: expected data: \"excel\"");
     }
 }

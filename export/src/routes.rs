@@ -18,11 +18,13 @@ use store::scan::Reader;
 use tokio::sync::Semaphore;
 
 use crate::ExportError;
-use crate::download::{self, Scan};
+use crate::cursor::Cursor;
+use crate::download::{self, Scan, Started};
 use crate::metrics::Metrics;
 use crate::page;
+use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
-use crate::query::ExportQuery;
+use crate::query::{ExportQuery, Format};
 use crate::zone::{TimeWriter, Zone};
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
@@ -55,6 +57,7 @@ pub fn router(state: ExportState) -> Router {
         .route("/", get(index))
         .route("/v1/apps", get(apps))
         .route("/v1/apps/{app}/events.csv", get(events_csv))
+        .route("/v1/apps/{app}/events.ndjson", get(events_ndjson))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .layer(middleware::from_fn_with_state(Arc::clone(&state.metrics), count))
@@ -98,21 +101,41 @@ async fn apps(State(state): State<ExportState>, uri: Uri) -> Result<Response, Pr
     Ok(Json(entries).into_response())
 }
 
+type AppPath = Result<Path<String>, PathRejection>;
+
 async fn events_csv(
-    State(state): State<ExportState>,
-    app: Result<Path<String>, PathRejection>,
+    state: State<ExportState>,
+    app: AppPath,
     request: Request,
+) -> Result<Response, Problem> {
+    events(state, app, request, Format::Csv).await
+}
+
+async fn events_ndjson(
+    state: State<ExportState>,
+    app: AppPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    events(state, app, request, Format::Ndjson).await
+}
+
+async fn events(
+    State(state): State<ExportState>,
+    app: AppPath,
+    request: Request,
+    format: Format,
 ) -> Result<Response, Problem> {
     let Path(app_key) = app.map_err(|_| Problem::path_not_found(request.uri().path()))?;
     let app = state.policy.app_by_key(&app_key);
     let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
     let parameters = parameters(request.uri())?;
     let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let query = ExportQuery::parse(pairs)?;
+    let query = ExportQuery::parse(format, pairs)?;
+    query.check(app, &state.policy)?;
     if request.version() < Version::HTTP_11 {
         return Err(Problem::http_version());
     }
-    let headers = headers(app, &query);
+    let mut headers = headers(app, &query);
     if request.method() == Method::HEAD {
         return Ok((headers, download::unread()).into_response());
     }
@@ -125,7 +148,23 @@ async fn events_csv(
         query,
         metrics: Arc::clone(&state.metrics),
     };
-    Ok((headers, download::start(scan).await?).into_response())
+    let Started { next, body } = download::start(scan).await?;
+    headers.extend(next.and_then(|cursor| next_page(request.uri(), &parameters, cursor)));
+    Ok((headers, body).into_response())
+}
+
+/// Where the next page is: the same address, after another row.
+fn next_page(
+    uri: &Uri,
+    parameters: &[(String, String)],
+    cursor: Cursor,
+) -> Option<(HeaderName, HeaderValue)> {
+    let cursor = cursor.to_string();
+    let same = parameters.iter().filter(|(name, _)| name != AFTER);
+    let same = same.map(|(name, value)| (name.as_str(), value.as_str()));
+    let query = serde_urlencoded::to_string(same.chain([(AFTER, &*cursor)]).collect::<Vec<_>>());
+    let link = format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?);
+    Some((header::LINK, HeaderValue::try_from(link).ok()?))
 }
 
 /// Names and values of the query, decoded.
@@ -136,8 +175,11 @@ fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
 
 fn headers(app: &AppPolicy, query: &ExportQuery) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let media_type = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
-    headers.insert(header::CONTENT_TYPE, media_type);
+    let media_type = match query.format {
+        Format::Csv => "text/csv; charset=utf-8; header=present",
+        Format::Ndjson => "application/x-ndjson",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let file_name = query.file_name(&app.key);

@@ -1,14 +1,16 @@
-//! From the store to CSV, chunk by chunk: the one way for every export.
+//! From the store to a file's bytes, chunk by chunk: the one way for every export.
 
 use std::ops::ControlFlow;
 
 use attribution::policy::{AppPolicy, Policy};
 use store::codec::row::RowView;
-use store::scan::Reader;
+use store::key::RowKey;
+use store::scan::{Reader, View};
 
 use crate::ExportError;
-use crate::csv::CsvWriter;
+use crate::cursor::Cursor;
 use crate::query::ExportQuery;
+use crate::writer::RowWriter;
 
 /// A chunk is handed on once it is as long as this.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -17,9 +19,9 @@ const CHUNK_ROOM_BYTES: usize = CHUNK_BYTES + (8 << 10);
 /// A chunk is handed on after so many rows of the range, asked for or not.
 const SCANNED_MAX: u32 = 65_536;
 
-/// Writes the line of names, then the rows of the apps, one app after the other, in key order.
-/// An app's rows are all of one moment. `sink` takes the chunks; it may break off, and gets one
-/// now and then even if it is empty, so that it can.
+/// Writes what stands before the rows, then the rows of the apps, one app after the other, in key
+/// order. An app's rows are all of one moment. `sink` takes the chunks; it may break off, and gets
+/// one now and then even if it is empty, so that it can.
 ///
 /// Gives the number of rows in the chunks that were handed on.
 ///
@@ -32,28 +34,110 @@ pub fn write_rows(
     policy: &Policy,
     sink: impl FnMut(Vec<u8>) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
-    let mut chunks = Chunks::new(sink);
-    let mut csv = CsvWriter::new(query, policy);
-    csv.header(&mut chunks.chunk);
+    let mut file = File::new(query, policy, sink);
     for app in apps {
-        let mut outcome = Ok(ControlFlow::Continue(()));
-        reader.scan_rows(app, query.from, query.to, |key, value| {
-            outcome = RowView::decode(value).map(|row| {
-                if query.event_type.is_none_or(|event_type| event_type == row.event_type) {
-                    csv.row(key, &row, &mut chunks.chunk);
-                    chunks.rows += 1;
-                }
-                chunks.scanned()
-            });
-            outcome.as_ref().map_or(ControlFlow::Break(()), |flow| *flow)
-        })?;
-        if outcome?.is_break() {
-            return Ok(chunks.rows);
+        let view = reader.view();
+        let wanted = Wanted { view: &view, app, query, policy };
+        if file.write(&wanted)?.is_break() {
+            return Ok(file.chunks.rows);
         }
     }
-    // Nobody is left to hear of a break.
-    let _ = chunks.hand_on();
-    Ok(chunks.rows)
+    Ok(file.finish())
+}
+
+/// The rows of an app that are asked for, as of the moment of a view.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub view: &'a View<'a>,
+    pub app: &'a AppPolicy,
+    pub query: &'a ExportQuery,
+    pub policy: &'a Policy,
+}
+
+impl Wanted<'_> {
+    /// Writes them; as [`write_rows`].
+    pub fn write(&self, sink: impl FnMut(Vec<u8>) -> ControlFlow<()>) -> Result<u64, ExportError> {
+        let mut file = File::new(self.query, self.policy, sink);
+        match file.write(self)? {
+            ControlFlow::Break(()) => Ok(file.chunks.rows),
+            ControlFlow::Continue(()) => Ok(file.finish()),
+        }
+    }
+
+    /// Where the page ends, if there are more rows than the query's limit.
+    pub fn page_end(&self) -> Result<Option<Cursor>, ExportError> {
+        let Some(limit) = self.query.limit else { return Ok(None) };
+        let (mut left, mut last, mut has_more) = (limit, None, false);
+        self.each(|row| {
+            let Some((key, _)) = row else { return ControlFlow::Continue(()) };
+            if left == 0 {
+                has_more = true;
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            last = Some(*key);
+            ControlFlow::Continue(())
+        })?;
+        Ok(last.filter(|_| has_more).map(|key| Cursor::after(&key, self.query)))
+    }
+
+    /// Calls `visit` with each row that is asked for, and with `None` for each that is not, whatever
+    /// the limit.
+    fn each(
+        &self,
+        mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>) -> ControlFlow<()>,
+    ) -> Result<(), ExportError> {
+        let Self { query, policy, app, .. } = self;
+        let after = query.after.map(|cursor| cursor.row(app.pid));
+        let mut rows = self.view.rows(app, (query.from, query.to), after)?;
+        while let Some((key, value)) = rows.current()? {
+            let row = match query.filter.has_key(&key, policy) {
+                true => Some(RowView::decode(value)?).filter(|row| query.filter.has_row(row)),
+                false => None,
+            };
+            if visit(row.as_ref().map(|row| (&key, row))).is_break() {
+                break;
+            }
+            rows.advance();
+        }
+        Ok(())
+    }
+}
+
+/// A file that is being written.
+struct File<'a, Sink> {
+    chunks: Chunks<Sink>,
+    writer: RowWriter<'a>,
+    limit: u64,
+}
+
+impl<'a, Sink: FnMut(Vec<u8>) -> ControlFlow<()>> File<'a, Sink> {
+    fn new(query: &'a ExportQuery, policy: &'a Policy, sink: Sink) -> Self {
+        let mut chunks = Chunks::new(sink);
+        let writer = RowWriter::new(query, policy);
+        writer.header(&mut chunks.chunk);
+        Self { chunks, writer, limit: query.limit.unwrap_or(u64::MAX) }
+    }
+
+    fn write(&mut self, wanted: &Wanted<'_>) -> Result<ControlFlow<()>, ExportError> {
+        let mut is_gone = false;
+        wanted.each(|row| {
+            if let Some((key, row)) = row {
+                self.writer.row(key, row, &mut self.chunks.chunk);
+                self.chunks.rows += 1;
+            }
+            is_gone = self.chunks.scanned().is_break();
+            let is_full = self.chunks.rows == self.limit;
+            if is_gone || is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    fn finish(mut self) -> u64 {
+        // Nobody is left to hear of a break.
+        let _ = self.chunks.hand_on();
+        self.chunks.rows
+    }
 }
 
 /// The chunk that is being filled, and where chunks go.
@@ -72,6 +156,7 @@ impl<Sink: FnMut(Vec<u8>) -> ControlFlow<()>> Chunks<Sink> {
     }
 
     /// One more row was looked at, and written or not.
+    #[inline]
     pub(crate) fn scanned(&mut self) -> ControlFlow<()> {
         self.scanned += 1;
         if self.chunk.len() < CHUNK_BYTES && self.scanned < SCANNED_MAX {

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use attribution::event::{Fact, Pid};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::routes::SCANS_MAX;
-use crate::{ExportQuery, write_rows};
+use crate::{ExportQuery, Format, write_rows};
 use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
@@ -100,6 +100,129 @@ fn types_fields_times_and_zones_are_as_asked() {
     assert_eq!(other.text(), "app,event_id\napp y,b-1\n");
 }
 
+#[test]
+fn rows_are_those_that_the_filters_have() {
+    let bed = bed();
+    let check = |filters: &str, expected: &[&str]| {
+        let answer = bed.get(&format!("{EVENTS}&fields=event_id&{filters}"));
+        assert_eq!((answer.status, answer.is_ended), (200, true), "{filters}");
+        let lines: Vec<_> = answer.text().lines().skip(1).collect();
+        assert_eq!(lines, expected, "{filters}");
+    };
+    check("status=attributed", &["a-1", "e-1"]);
+    check("status=organic,orphan", &["a-2", "e-2"]);
+    check("status=organic&status=orphan", &["a-2", "e-2"]);
+    check("status=rejected", &[]);
+    check("install_type=install", &["a-1", "e-1", "a-2"]);
+    check("install_type=reinstall,duplicate", &[]);
+    check("spreadid=7", &["a-1", "e-1"]);
+    check("spreadid=0,9", &["a-2", "e-2"]);
+    check("event_name=purchase,activation", &["a-1", "e-1", "a-2"]);
+    check("event_name=Purchase", &[]);
+    check("event_name=%22a,%0d%0a%22%22b%22%22%20%C3%BC%22", &["e-2"]);
+    check("channel=%22tou,tiao%22", &["a-1", "e-1"]);
+    check("channel=unknown", &[]);
+    check("type=effect&status=attributed,orphan&spreadid=7", &["e-1"]);
+    // As many as a request has room for.
+    let ids: Vec<_> = (1..10_000).map(|id: u32| id.to_string()).collect();
+    check(&format!("spreadid={}", ids.join(",")), &["a-1", "e-1"]);
+}
+
+#[test]
+fn json_lines_have_the_same_rows() {
+    let bed = bed();
+    let target = EVENTS.replace(".csv", ".ndjson");
+    let answer = bed.get(&format!("{target}&timezone=Asia/Shanghai"));
+    check_headers(
+        &answer,
+        &[
+            ("content-type", Some("application/x-ndjson")),
+            (
+                "content-disposition",
+                Some("attachment; filename=\"app-x_2026-03-10_2026-03-10_Asia-Shanghai.ndjson\""),
+            ),
+        ],
+    );
+    let lines: Vec<Value> =
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // Midnight there is before the first event here.
+    assert_eq!(lines.len(), 4);
+    let first = &lines[0];
+    assert_eq!(first.as_object().map(serde_json::Map::len), Some(50));
+    assert_eq!(first["event_time"], "2026-03-10T08:01:00.000+08:00");
+    assert_eq!((&first["pid"], &first["spreadid"]), (&json!(1), &json!(7)));
+    assert_eq!((&first["campaign"], &first["channel"]), (&json!("Say \"hi\""), &json!("tou,tiao")));
+    assert_eq!((&first["contributor1_spreadid"], &first["gaid"]), (&json!(9), &Value::Null));
+    assert_eq!(
+        (&lines[1]["revenue"], &lines[1]["props"]),
+        (&json!("9.99"), &json!({"level": "3"}))
+    );
+    assert_eq!(lines[3]["event_name"], "a,\r\n\"b\" ü");
+    let few = bed.get(&format!("{target}&fields=props.level,pid&type=effect"));
+    let line = "{\"props.level\":\"3\",\"pid\":1}\n";
+    assert_eq!(few.text(), line.repeat(2));
+}
+
+#[test]
+fn excel_reads_what_was_sent() {
+    let bed = bed();
+    let fields = "event_time,event_name,app_version,campaign,channel,pid,revenue";
+    let answer = bed.get(&format!("{EVENTS}&dialect=excel&timezone=Asia/Shanghai&fields={fields}"));
+    let lines = [
+        format!("\u{feff}{fields}"),
+        "2026-03-10 08:01:00,activation,\"=\"\"1.2\"\"\",\"Say \"\"hi\"\"\",\"tou,tiao\",1,".into(),
+        "2026-03-10 08:02:00,purchase,,\"Say \"\"hi\"\"\",\"tou,tiao\",1,9.99".into(),
+        "2026-03-10 08:03:00,activation,\"=\"\"1.2\"\"\",,,1,".into(),
+        "2026-03-10 08:04:00,\"a,\r\n\"\"b\"\" ü\",,,,1,9.99".into(),
+    ];
+    assert_eq!(answer.text(), lines.join("\r\n") + "\r\n");
+}
+
+#[test]
+fn pages_are_the_whole() {
+    let bed = Bed::new(many_activations(250));
+    let whole = bed.get(&format!("{EVENTS}&fields=event_id")).text().to_owned();
+    for limit in [1, 7, 249, 250, 251] {
+        let mut target = format!("{EVENTS}&fields=event_id&limit={limit}");
+        let mut rows = String::from("event_id\n");
+        loop {
+            let page = bed.get(&target);
+            let lines = page.text().strip_prefix("event_id\n").unwrap();
+            assert!(lines.lines().count() <= limit, "{target}");
+            rows.push_str(lines);
+            let Some(link) = page.header("link") else { break };
+            assert_eq!(lines.lines().count(), limit, "only the last page has fewer");
+            target = link.strip_prefix('<').unwrap().split_once('>').unwrap().0.to_owned();
+            assert!(link.ends_with("; rel=\"next\""), "{link}");
+        }
+        assert_eq!(rows, whole, "{limit}");
+    }
+}
+
+#[test]
+fn a_cursor_is_of_its_query() {
+    let bed = Bed::new(many_activations(10));
+    let link = bed.get(&format!("{EVENTS}&limit=4")).header("link").unwrap().to_owned();
+    let cursor = link.split_once("after=").unwrap().1.split_once('>').unwrap().0;
+    let get = |more: &str| bed.get(&format!("{EVENTS}&after={cursor}{more}"));
+    assert_eq!(get("&fields=event_id").text().lines().count(), 7);
+    assert_eq!(get("&fields=pid&dialect=excel&limit=2").text().lines().count(), 3);
+    for other in ["&status=organic", "&type=activation", "&spreadid=0"] {
+        check_problem(&get(other), 400, "bad-parameter", Some("after"));
+    }
+    let day = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-11";
+    check_problem(&bed.get(&format!("{day}&after={cursor}")), 400, "bad-parameter", Some("after"));
+    let app = EVENTS.replace("app-x", "app%20y");
+    check_problem(&bed.get(&format!("{app}&after={cursor}")), 400, "bad-parameter", Some("after"));
+    for place in 0..cursor.len() {
+        let mut tampered = cursor.to_owned();
+        let other = if tampered.as_bytes()[place] == b'A' { "B" } else { "A" };
+        tampered.replace_range(place..=place, other);
+        let answer = bed.get(&format!("{EVENTS}&after={tampered}"));
+        check_problem(&answer, 400, "bad-parameter", Some("after"));
+    }
+}
+
 #[track_caller]
 fn check_headers(answer: &Answer, expected: &[(&str, Option<&str>)]) {
     for (name, value) in expected {
@@ -157,12 +280,16 @@ fn what_is_wrong_is_told() {
     check(&format!("{EVENTS}&fields=nope"), 400, "bad-parameter", Some("fields"));
     check(&format!("{EVENTS}&timezone=Mars/Base"), 400, "bad-parameter", Some("timezone"));
     check(&format!("{EVENTS}&type=%ff"), 400, "bad-parameter", Some("type"));
-    for name in ["event_name", "status", "channel", "spreadid", "install_type", "preset", "dialect"]
-    {
-        check(&format!("{EVENTS}&{name}=x"), 400, "unknown-parameter", Some(name));
+    check(&format!("{EVENTS}&preset=x"), 400, "unknown-parameter", Some("preset"));
+    for name in ["status", "channel", "spreadid", "install_type", "dialect", "limit", "after"] {
+        check(&format!("{EVENTS}&{name}=x"), 400, "bad-parameter", Some(name));
     }
-    let problem = bed.get(&format!("{EVENTS}&limit=5")).json();
-    assert_eq!(problem["allowed"], json!(["from", "to", "timezone", "type", "fields"]));
+    let problem = bed.get(&format!("{EVENTS}&limt=5")).json();
+    assert_eq!(problem["allowed"], json!(ExportQuery::PARAMETERS));
+    let problem = bed.get(&format!("{EVENTS}&channel=toutiao")).json();
+    let detail = "channel: no campaign of the app is of this channel, the nearest is \"tou,tiao\": \
+                  \"toutiao\"";
+    assert_eq!(problem["detail"], detail);
     let problem = bed.get(&format!("{EVENTS}&fields=chanel")).json();
     assert_eq!(problem["allowed"].as_array().map(Vec::len), Some(51));
 }
@@ -199,7 +326,8 @@ fn a_download_is_what_is_written() {
     let bed = Bed::new(many_activations(30_000));
     let answer = bed.get(EVENTS);
     assert!(answer.is_ended);
-    let query = ExportQuery::parse([("from", "2026-03-10"), ("to", "2026-03-10")]).unwrap();
+    let query =
+        ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", "2026-03-10")]).unwrap();
     let policy = &bed.config.policy;
     let app = policy.app(Pid(1)).unwrap();
     let mut chunks = Vec::new();

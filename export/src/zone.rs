@@ -31,9 +31,19 @@ static PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
+/// How times are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeForm {
+    /// `2026-03-10T12:00:00.000Z`, or with the offset of the zone.
+    Rfc3339,
+    /// `2026-03-10 12:00:00`, of the zone and without saying so.
+    Plain,
+}
+
 /// Writes times in one zone, remembering where its offset changes, and the dates of days.
 #[derive(Debug)]
 pub struct TimeWriter {
+    form: TimeForm,
     /// `None`: UTC.
     zone: Option<TimeZone>,
     kept: [Interval; INTERVALS_KEPT],
@@ -96,8 +106,13 @@ impl Zone {
 
 impl TimeWriter {
     pub fn new(zone: &Zone) -> Self {
+        Self::in_form(zone, TimeForm::Rfc3339)
+    }
+
+    pub(crate) fn in_form(zone: &Zone, form: TimeForm) -> Self {
         let is_utc = zone.zone == TimeZone::UTC;
         Self {
+            form,
             zone: (!is_utc).then(|| zone.zone.clone()),
             kept: [EMPTY; INTERVALS_KEPT],
             next: 0,
@@ -105,11 +120,17 @@ impl TimeWriter {
         }
     }
 
-    /// Appends the time as `2026-03-10T12:00:00.000Z`, or with the offset of the zone.
+    /// Appends the time.
     #[inline]
     pub fn write(&mut self, time: EventTime, out: &mut Vec<u8>) {
         let utc_ms = time.millis().cast_signed();
         match self.interval(utc_ms) {
+            interval if self.form == TimeForm::Plain => {
+                let offset_minutes = interval.map_or(0, |interval| interval.offset_minutes);
+                let local_ms = utc_ms + i64::from(offset_minutes) * 60_000;
+                // The last hours of the year 9999 have no date east of London.
+                self.dates.write_plain(local_ms.min(EventTime::MAX.millis().cast_signed()), out);
+            }
             None => self.dates.write_utc(utc_ms, out),
             Some(interval) => self.write_within(interval, utc_ms, out),
         }
@@ -171,6 +192,12 @@ impl Dates {
         let mut text = *b"0000-00-00T00:00:00.000Z";
         self.put_local(&mut text, utc_ms);
         out.extend_from_slice(&text);
+    }
+
+    fn write_plain(&mut self, local_ms: i64, out: &mut Vec<u8>) {
+        let mut text = *b"0000-00-00 00:00:00.000";
+        self.put_local(&mut text, local_ms);
+        out.extend_from_slice(&text[..19]);
     }
 
     /// Fills in all digits up to the milliseconds.

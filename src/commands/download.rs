@@ -3,13 +3,18 @@
 use export::ExportQuery;
 
 use super::{Output, WrongUse, known_app, load};
-use crate::cli::Download;
+use crate::cli::{self, Download};
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     let app = known_app(&config, &options.settings, &options.app)?;
-    let query =
-        ExportQuery::parse(parameters(options)).map_err(|error| WrongUse(format!("--{error}")))?;
+    let format = match options.format {
+        cli::Format::Csv => export::Format::Csv,
+        cli::Format::Ndjson => export::Format::Ndjson,
+    };
+    let wrong = |error| WrongUse(format!("--{error}"));
+    let query = ExportQuery::parse(format, parameters(options)).map_err(wrong)?;
+    query.check(app, &config.policy).map_err(wrong)?;
     let reader = store::embedded::open_for_reading(&config.store)?;
     let out = Output::new(options.out.as_deref())?;
     out.fill(|sink| export::write_rows(&reader, &[app], &query, &config.policy, sink))?;
@@ -23,7 +28,19 @@ fn parameters(options: &Download) -> impl Iterator<Item = (&str, &str)> {
         ("to", &options.to),
         ("timezone", &options.timezone),
         ("type", &options.event_type),
+        ("dialect", &options.dialect),
     ];
-    let fields = options.fields.iter().map(|fields| ("fields", fields));
-    given.into_iter().chain(fields).map(|(name, value)| (name, value.as_str()))
+    let optional =
+        [("fields", &options.fields), ("limit", &options.limit), ("after", &options.after)];
+    let lists = [
+        ("event_name", &options.event_name),
+        ("status", &options.status),
+        ("channel", &options.channel),
+        ("spreadid", &options.spreadid),
+        ("install_type", &options.install_type),
+    ];
+    let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let lists =
+        lists.into_iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+    given.into_iter().chain(optional).chain(lists).map(|(name, value)| (name, value.as_str()))
 }

@@ -81,6 +81,18 @@ pub fn row_from(partition: u16, pid: Pid, event_time: EventTime) -> Key {
     RowKey { partition, pid, event_time, spreadid: SpreadId(0), seq: 0 }.encode()
 }
 
+/// The least key after this one; `None` after the greatest.
+pub fn next(key: &Key) -> Option<Key> {
+    let mut next = *key;
+    for byte in next.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(next);
+        }
+    }
+    None
+}
+
 /// A fact's home: id u64 · pid u32 · 0 u48 · tag u48. No inverted time is 0.
 pub fn home(fact: &FactKey) -> Key {
     fact_key(fact.id, fact.pid, 0, fact.tag)

@@ -67,7 +67,7 @@ impl Reader {
         mut visit: impl FnMut(&RowKey, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let view = self.view();
-        let mut rows = view.rows(app, from, to)?;
+        let mut rows = view.rows(app, (from, to), None)?;
         while let Some((key, value)) = rows.current()? {
             if visit(&key, value).is_break() {
                 return Ok(());
@@ -90,32 +90,32 @@ pub struct View<'r> {
 }
 
 impl View<'_> {
-    /// As [`Reader::scan_rows`], for a caller that goes at its own pace.
+    /// As [`Reader::scan_rows`], for a caller that goes at its own pace. Rows up to `after`, whatever
+    /// its partition, are left out.
     pub fn rows(
         &self,
         app: &AppPolicy,
-        from: EventTime,
-        to: EventTime,
+        (from, to): (EventTime, EventTime),
+        after: Option<RowKey>,
     ) -> Result<Rows<'_>, StoreError> {
         let reader = self.reader;
         let from = from.max(reader.retention.oldest(app.pid));
         let mut rows = Rows { parts: BinaryHeap::new(), failure: None, regions: &reader.regions };
         for partition in reader.app(app).partitions(reader.partitions) {
-            let part = self.part(partition, app.pid, (from, to))?;
-            rows.parts.extend(part);
+            let mut first = key::row_from(partition, app.pid, from);
+            if let Some(after) = after {
+                let after = RowKey { partition, pid: app.pid, ..after }.encode();
+                let Some(next) = key::next(&after) else { continue };
+                first = first.max(next);
+            }
+            let end = key::row_from(partition, app.pid, to);
+            rows.parts.extend(self.part(first, end)?);
         }
         Ok(rows)
     }
 
     /// The rows of one partition, unless there are none.
-    fn part(
-        &self,
-        partition: u16,
-        pid: Pid,
-        (from, to): (EventTime, EventTime),
-    ) -> Result<Option<Part<'_>>, StoreError> {
-        let first = key::row_from(partition, pid, from);
-        let end = key::row_from(partition, pid, to);
+    fn part(&self, first: Key, end: Key) -> Result<Option<Part<'_>>, StoreError> {
         if end <= first {
             return Ok(None);
         }

@@ -27,8 +27,9 @@ pub struct Pair<'a> {
 
 impl<'r> Walk<'r> {
     pub fn over(view: &'r View<'_>, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
-        let rows =
-            app.map(|app| view.rows(app, EventTime::default(), EventTime::END)).transpose()?;
+        let rows = app
+            .map(|app| view.rows(app, (EventTime::default(), EventTime::END), None))
+            .transpose()?;
         Ok(Self { rows, keys: Vec::new(), values: Vec::new() })
     }
 

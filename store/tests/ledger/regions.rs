@@ -269,7 +269,8 @@ fn an_export_under_way_is_of_its_moment_while_its_app_is_spread_further() {
     let before = bed.expected();
     let reader = bed.store().reader();
     let view = reader.view();
-    let mut rows = view.rows(&apps()[0], EventTime::default(), EventTime::END).expect("a scan");
+    let mut rows =
+        view.rows(&apps()[0], (EventTime::default(), EventTime::END), None).expect("a scan");
     let mut seen = Vec::new();
     let mut fans = Vec::new();
     while let Some((key, _)) = rows.current().expect("a row") {

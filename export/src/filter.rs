@@ -1,0 +1,191 @@
+//! Which rows of a range are wanted, by what is in them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use attribution::event::{Pid, SpreadId};
+use attribution::policy::Policy;
+use attribution::row::{EventType, InstallType, Status};
+use store::codec::row::{RowView, TextCell};
+use store::key::RowKey;
+
+use crate::ExportError;
+use crate::csv::UNKNOWN_CHANNEL;
+use crate::nearest::nearest;
+use crate::parameter::{CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, bad, one_of};
+
+/// A row is wanted if each of these has it; one that is `None` has every row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub event_type: Option<EventType>,
+    pub event_names: Option<HashSet<Box<str>>>,
+    pub statuses: Option<Vec<Status>>,
+    pub install_types: Option<Vec<InstallType>>,
+    pub spreadids: Option<HashSet<SpreadId>>,
+    pub channels: Option<HashSet<Box<str>>>,
+}
+
+/// The values of the parameters, as they came.
+#[derive(Debug, Default)]
+pub(crate) struct GivenFilter<'a> {
+    pub event_names: Vec<&'a str>,
+    pub statuses: Vec<&'a str>,
+    pub install_types: Vec<&'a str>,
+    pub spreadids: Vec<&'a str>,
+    pub channels: Vec<&'a str>,
+}
+
+impl GivenFilter<'_> {
+    pub fn parse(&self, event_type: Option<EventType>) -> Result<Filter, ExportError> {
+        let statuses = Status::ALL.map(|status| (status.name(), status));
+        let install_types = InstallType::ALL.map(|kind| (kind.name(), kind));
+        Ok(Filter {
+            event_type,
+            event_names: texts(EVENT_NAME, &self.event_names)?,
+            statuses: chosen(STATUS, &self.statuses, &statuses)?,
+            install_types: chosen(INSTALL_TYPE, &self.install_types, &install_types)?,
+            spreadids: listed(&self.spreadids, parse_spreadid)?,
+            channels: texts(CHANNEL, &self.channels)?,
+        })
+    }
+}
+
+impl Filter {
+    /// # Errors
+    /// A channel that no campaign of the app has: a name that is misspelt would give a file
+    /// without rows, and nobody would know why.
+    pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
+        let known: HashSet<&str> = policy
+            .campaigns()
+            .filter(|campaign| campaign.pid == pid)
+            .map(|campaign| &*campaign.channel)
+            .chain([UNKNOWN_CHANNEL])
+            .collect();
+        let mut channels = self.channels.iter().flatten();
+        let Some(channel) = channels.find(|channel| !known.contains(&***channel)) else {
+            return Ok(());
+        };
+        let mut known: Vec<&str> = known.into_iter().collect();
+        known.sort_unstable();
+        let nearest = nearest(channel, known.into_iter()).unwrap_or_default();
+        let problem =
+            format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
+        Err(bad(CHANNEL, problem, channel, vec!["a channel of a campaign of the app, or unknown"]))
+    }
+
+    /// What it says, in one order however it was asked for.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let mut texts: Vec<String> = Vec::new();
+        let mut add = |parameter: &str, value: &str| texts.push(format!("{parameter}={value}"));
+        self.event_type.iter().for_each(|wanted| add(TYPE, wanted.name()));
+        self.event_names.iter().flatten().for_each(|name| add(EVENT_NAME, name));
+        self.statuses.iter().flatten().for_each(|status| add(STATUS, status.name()));
+        self.install_types.iter().flatten().for_each(|kind| add(INSTALL_TYPE, kind.name()));
+        self.spreadids.iter().flatten().for_each(|id| add(SPREADID, &id.0.to_string()));
+        self.channels.iter().flatten().for_each(|channel| add(CHANNEL, channel));
+        texts.sort_unstable();
+        texts.dedup();
+        texts
+    }
+
+    /// Whether a row can be wanted, by its key alone.
+    #[inline]
+    pub(crate) fn has_key(&self, key: &RowKey, policy: &Policy) -> bool {
+        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(&key.spreadid))
+            && self.channels.as_ref().is_none_or(|wanted| {
+                let channel = crate::csv::channel_name(policy, key.pid, key.spreadid);
+                wanted.contains(channel)
+            })
+    }
+
+    /// Whether a row is wanted whose key can be.
+    #[inline]
+    pub(crate) fn has_row(&self, row: &RowView<'_>) -> bool {
+        self.event_type.is_none_or(|wanted| wanted == row.event_type)
+            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&row.status))
+            && self.install_types.as_ref().is_none_or(|wanted| {
+                row.install_type.is_some_and(|install_type| wanted.contains(&install_type))
+            })
+            && self
+                .event_names
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(row.text(TextCell::EventName)))
+    }
+}
+
+/// All values, `None` where none are given: commas part them, and a parameter may be repeated. A
+/// value in quotes may have commas, and quotes twice, as a cell of CSV.
+fn listed<T, Set: FromIterator<T>>(
+    given: &[&str],
+    parse: impl Fn(&str) -> Result<T, ExportError>,
+) -> Result<Option<Set>, ExportError> {
+    let values = given.iter().flat_map(|values| parts(values)).map(|value| parse(&value));
+    (!given.is_empty()).then(|| values.collect()).transpose()
+}
+
+fn parts(values: &str) -> Vec<Cow<'_, str>> {
+    if !values.contains('"') {
+        return values.split(',').map(Cow::from).collect();
+    }
+    let mut parts = vec![String::new()];
+    let (mut is_quoted, mut before) = (false, ',');
+    for character in values.chars() {
+        let last = parts.len() - 1;
+        match character {
+            '"' if is_quoted || before == ',' => is_quoted = !is_quoted,
+            ',' if !is_quoted => parts.push(String::new()),
+            '"' if before == '"' => {
+                parts[last].push('"');
+                is_quoted = true;
+            }
+            _ => parts[last].push(character),
+        }
+        before = character;
+    }
+    parts.into_iter().map(Cow::from).collect()
+}
+
+fn texts(
+    parameter: &'static str,
+    given: &[&str],
+) -> Result<Option<HashSet<Box<str>>>, ExportError> {
+    listed(given, |text| match text {
+        "" => Err(bad(parameter, "expected a name", text, vec!["names, with commas between"])),
+        _ => Ok(text.into()),
+    })
+}
+
+fn chosen<T: Copy>(
+    parameter: &'static str,
+    given: &[&str],
+    names: &[(&'static str, T)],
+) -> Result<Option<Vec<T>>, ExportError> {
+    listed(given, |name| one_of(parameter, name, names))
+}
+
+fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {
+    const ALLOWED: &str = "a number from 0 to 4294967295";
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number);
+    number
+        .map(SpreadId)
+        .ok_or_else(|| bad(SPREADID, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_commas_are_quoted() {
+        let check = |values, expected: &[&str]| assert_eq!(parts(values), expected, "{values}");
+        check("a,b c", &["a", "b c"]);
+        check("", &[""]);
+        check("a,,b", &["a", "", "b"]);
+        check(r#""a,b",c"#, &["a,b", "c"]);
+        check(r#"c,"a""b,""#, &["c", r#"a"b,"#]);
+        check(r#"a"b,c"#, &[r#"a"b"#, "c"]);
+        check(r#""""#, &[""]);
+        check(r#""a,b"#, &["a,b"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The names of a request's parameters, and what is said of a wrong one.
+
+use std::borrow::Cow;
+
+use crate::ExportError;
+
+pub(crate) const FROM: &str = "from";
+pub(crate) const TO: &str = "to";
+pub(crate) const TIMEZONE: &str = "timezone";
+pub(crate) const TYPE: &str = "type";
+pub(crate) const EVENT_NAME: &str = "event_name";
+pub(crate) const STATUS: &str = "status";
+pub(crate) const CHANNEL: &str = "channel";
+pub(crate) const SPREADID: &str = "spreadid";
+pub(crate) const INSTALL_TYPE: &str = "install_type";
+pub(crate) const FIELDS: &str = "fields";
+pub(crate) const DIALECT: &str = "dialect";
+pub(crate) const LIMIT: &str = "limit";
+pub(crate) const AFTER: &str = "after";
+
+pub(crate) fn bad(
+    parameter: &'static str,
+    problem: impl Into<Cow<'static, str>>,
+    value: &str,
+    allowed: Vec<&'static str>,
+) -> ExportError {
+    // A client that sends a book gets its beginning back.
+    const SHOWN_MAX: usize = 200;
+    let end = value.char_indices().nth(SHOWN_MAX).map_or(value.len(), |(end, _)| end);
+    let value = value.get(..end).unwrap_or_default().into();
+    ExportError::BadParameter { parameter, problem: problem.into(), value, allowed }
+}
+
+/// The value of a name.
+pub(crate) fn one_of<T: Copy>(
+    parameter: &'static str,
+    name: &str,
+    names: &[(&'static str, T)],
+) -> Result<T, ExportError> {
+    let found = names.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let allowed: Vec<_> = names.iter().map(|(known, _)| *known).collect();
+        bad(parameter, format!("expected {}", allowed.join(", or ")), name, allowed)
+    })
+}
