@@ -242,8 +242,8 @@ impl Reader {
 
     /// Empty if a broker does not answer: then fetching finds out.
     fn find_extents(&self) -> Extents {
-        let found = assignment::find_extents(&self.consumer, &self.names, &self.counts);
-        self.health.take_extents(found)
+        let find = || assignment::find_extents(&self.consumer, &self.names, &self.counts);
+        self.health.take_extents(find)
     }
 
     fn assign(&mut self) -> Result<(), IngestError> {
@@ -395,9 +395,14 @@ impl Reader {
             });
         }
         self.health.set_read_until(self.sorter.consumed().of_partitions());
+        for ((topic, partition), until) in self.sorter.consumed().of_partitions() {
+            if let Some(next_offset) = self.offsets.next(topic, partition) {
+                self.health.await_commit((topic, partition), next_offset, until.millis());
+            }
+        }
         let (consumer, names, counts) = (&self.consumer, &self.names, &self.counts);
         let look = || {
-            self.health.take_extents(assignment::find_extents(consumer, names, counts));
+            self.health.take_extents(|| assignment::find_extents(consumer, names, counts));
         };
         let mut stall = Stall::new(consumer, &mut self.commits, &look);
         let mut stop_at = None;

@@ -1,6 +1,6 @@
 //! What the service shows of its intake while it runs: whether it reads, and how far behind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,6 +12,8 @@ use crate::assignment::Extents;
 use crate::offsets::Offsets;
 use crate::topic::TopicKind;
 
+/// Places that wait to be committed, of a partition; more are taken together.
+const WAITING_MAX: usize = 8;
 /// A reading thread that says nothing for so long hangs.
 const SILENT_AFTER_MS: u64 = 60_000;
 
@@ -38,13 +40,17 @@ pub struct Extent {
     pub high: i64,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Partition {
     extent: Option<Extent>,
     committed: Option<i64>,
     /// The broker time up to which it is read, or the last moment when nothing was left; 0: not
     /// known yet.
     until_ms: u64,
+    /// All that the broker received before this is committed; 0: not known yet.
+    complete_ms: u64,
+    /// Next offsets, ascending, with what `complete_ms` is once they are committed.
+    waiting: VecDeque<(i64, u64)>,
 }
 
 impl Health {
@@ -100,6 +106,14 @@ impl Health {
         of_topic.map(|(_, partition)| partition.lag_ms(now_ms)).max().unwrap_or(0)
     }
 
+    /// All that Kafka received before this is committed: the least over all partitions. `None`
+    /// while that is not known of one of them.
+    pub fn complete_until(&self) -> Option<EventTime> {
+        let partitions = self.partitions();
+        let least_ms = partitions.values().map(|partition| partition.complete_ms).min()?;
+        (least_ms > 0).then(|| EventTime::default().plus(least_ms))
+    }
+
     pub(crate) fn set_connected(&self, connected: bool) {
         self.connected.store(connected, Ordering::Relaxed);
     }
@@ -136,16 +150,30 @@ impl Health {
         }
     }
 
+    /// Once all before this offset is committed, all that came before this time is.
+    pub(crate) fn await_commit(
+        &self,
+        (topic, partition): (TopicKind, i32),
+        next_offset: i64,
+        until_ms: u64,
+    ) {
+        let mut partitions = self.partitions();
+        let partition = partitions.entry((topic, partition)).or_default();
+        partition.await_commit(next_offset, until_ms);
+    }
+
     pub(crate) fn set_extent(&self, topic: TopicKind, partition: i32, extent: Extent) {
         self.partitions().entry((topic, partition)).or_default().extent = Some(extent);
     }
 
     /// What the brokers say of every partition, or nothing if they do not: then fetching finds out.
-    pub(crate) fn take_extents(&self, found: KafkaResult<Extents>) -> Extents {
-        match found {
+    pub(crate) fn take_extents(&self, find: impl FnOnce() -> KafkaResult<Extents>) -> Extents {
+        let asked_ms = now_ms();
+        match find() {
             Ok(extents) => {
                 for ((topic, partition), extent) in &extents {
                     self.set_extent(*topic, *partition, *extent);
+                    self.await_commit((*topic, *partition), extent.high, asked_ms);
                 }
                 self.has_told();
                 extents
@@ -160,7 +188,9 @@ impl Health {
     pub(crate) fn set_committed(&self, offsets: &Offsets) {
         let mut partitions = self.partitions();
         for (topic, partition, next_offset) in offsets.iter() {
-            partitions.entry((topic, partition)).or_default().committed = Some(next_offset);
+            let partition = partitions.entry((topic, partition)).or_default();
+            partition.committed = Some(next_offset);
+            partition.complete();
         }
     }
 
@@ -171,6 +201,24 @@ impl Health {
 }
 
 impl Partition {
+    fn await_commit(&mut self, next_offset: i64, until_ms: u64) {
+        if self.waiting.len() == WAITING_MAX {
+            self.waiting.pop_back();
+        }
+        // Offsets ascend, but for what was asked of the broker before it was read.
+        let place = self.waiting.partition_point(|(before, _)| *before <= next_offset);
+        self.waiting.insert(place, (next_offset, until_ms));
+        self.complete();
+    }
+
+    fn complete(&mut self) {
+        let low = self.extent.map_or(0, |extent| extent.low);
+        let next = self.committed.unwrap_or(low).max(low);
+        let reached = self.waiting.partition_point(|(offset, _)| *offset <= next);
+        let until_ms = self.waiting.drain(..reached).map(|(_, until_ms)| until_ms).max();
+        self.complete_ms = self.complete_ms.max(until_ms.unwrap_or(0));
+    }
+
     fn lag_messages(&self) -> u64 {
         let Some(Extent { low, high }) = self.extent else { return 0 };
         let next = self.committed.unwrap_or(low).max(low);
@@ -221,6 +269,39 @@ mod tests {
         health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 1 });
         assert_eq!(lag_ms(15_000), 2_000, "since there was nothing left");
         assert_eq!(lag_ms(1_000), 0, "a clock that was set back");
+    }
+
+    #[test]
+    fn what_is_complete_is_committed() {
+        let health = Health::default();
+        let complete_ms = || health.complete_until().map(|until| until.millis());
+        assert_eq!(complete_ms(), None);
+        let commit = |next_offset| {
+            let mut committed = Offsets::default();
+            committed.advance(TopicKind::Clicks, 0, next_offset);
+            health.set_committed(&committed);
+        };
+        let [first, empty] = [(TopicKind::Clicks, 0), (TopicKind::Effects, 0)];
+        health.await_commit(first, 5, 1_000);
+        health.await_commit(empty, 0, 2_000);
+        assert_eq!(complete_ms(), None, "five records are left");
+        commit(4);
+        assert_eq!(complete_ms(), None);
+        commit(5);
+        assert_eq!(complete_ms(), Some(1_000));
+        health.await_commit(first, 5, 3_000);
+        assert_eq!(complete_ms(), Some(2_000), "the least of both");
+        // Far behind: what was asked first is reached first, however often one asks.
+        for asked in 0..100 {
+            health.await_commit(first, 100 + asked, 4_000 + u64::try_from(asked).unwrap());
+            health.await_commit(empty, 0, 9_000);
+        }
+        commit(99);
+        assert_eq!(complete_ms(), Some(3_000));
+        commit(100);
+        assert_eq!(complete_ms(), Some(4_000));
+        commit(1_000);
+        assert_eq!(complete_ms(), Some(4_099));
     }
 
     #[test]
