@@ -50,7 +50,7 @@ fn main() {
         let (wall, cpu) = (Instant::now(), cpu_nanos());
         let mut bytes = 0_u64;
         let count = export::write_rows(&reader, &[app], &query, &config.policy, |chunk| {
-            bytes += chunk.len() as u64;
+            bytes += chunk.bytes.len() as u64;
             ControlFlow::Continue(())
         })
         .expect("an export");

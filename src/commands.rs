@@ -151,11 +151,11 @@ impl Output {
     /// Takes all chunks that `write` hands to its sink, and is then whole.
     fn fill<T, E: Into<anyhow::Error>>(
         mut self,
-        write: impl FnOnce(&mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) -> Result<T, E>,
+        write: impl FnOnce(&mut dyn FnMut(export::Chunk) -> ControlFlow<()>) -> Result<T, E>,
     ) -> anyhow::Result<T> {
         let mut written = Ok(());
         let outcome = write(&mut |chunk| {
-            written = self.write(&chunk);
+            written = self.write(&chunk.bytes);
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         let outcome = outcome.map_err(Into::into)?;

@@ -49,7 +49,9 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
     let control = control::start(&config.store.path, checkpoints, shutdown)?;
 
-    let export = ExportState::new(reader.clone(), Arc::clone(&config.policy));
+    let intake_state = Arc::clone(&health);
+    let complete_until = Arc::new(move || intake_state.complete_until());
+    let export = ExportState::new(reader.clone(), Arc::clone(&config.policy), complete_until);
     let admin = admin((metrics, recorder), (engine, reader), health);
     tracing::info!(
         export = %config.export_listen,

@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let start_ns = cpu_ns()?;
             let mut bytes = 0;
             let rows = write_rows(&reader, &[app], &query, &config.policy, |chunk| {
-                bytes += black_box(chunk).len();
+                bytes += black_box(chunk.bytes).len();
                 ControlFlow::Continue(())
             })?;
             let seconds = (cpu_ns()? - start_ns) as f64 / 1e9;

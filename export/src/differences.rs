@@ -18,7 +18,7 @@ use store::scan::Reader;
 use crate::ExportError;
 use crate::column::Column;
 use crate::csv::CsvWriter;
-use crate::rows::Chunks;
+use crate::rows::{Chunk, Chunks};
 use moment::Walk;
 use totals::{Side, Totals};
 
@@ -69,7 +69,7 @@ pub fn write_differences(
     old: Compared<'_>,
     new: Compared<'_>,
     apps: &[ComparedApp],
-    sink: impl FnMut(Vec<u8>) -> ControlFlow<()>,
+    sink: impl FnMut(Chunk) -> ControlFlow<()>,
 ) -> Result<Totals, ExportError> {
     let mut chunks = Chunks::new(sink);
     let mut lines = Lines {

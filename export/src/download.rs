@@ -13,6 +13,7 @@ use std::time::Duration;
 use attribution::event::Pid;
 use attribution::policy::Policy;
 use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use http_body::Frame;
 use store::scan::Reader;
@@ -21,15 +22,20 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::ExportError;
 use crate::cursor::Cursor;
-use crate::metrics::{Active, Metrics};
+use crate::exports::{Running, Sums};
+use crate::metrics::Metrics;
 use crate::query::ExportQuery;
-use crate::rows::Wanted;
+use crate::rows::{Chunk, Wanted};
 
 /// Chunks that wait for a client that reads slowly.
 const CHUNKS_WAITING_MAX: usize = 4;
 /// A client that takes nothing for so long has gone, whatever its connection says: a scan keeps
 /// the store's old files from being removed.
 const STALLED_MAX: Duration = Duration::from_secs(600);
+
+/// Trailers: what a client checks a complete file by.
+pub(crate) const ROWS: HeaderName = HeaderName::from_static("adtrail-rows");
+pub(crate) const SHA256: HeaderName = HeaderName::from_static("adtrail-sha256");
 
 /// What is to be read, and what it needs.
 pub(crate) struct Scan {
@@ -45,7 +51,7 @@ pub(crate) struct Scan {
 enum Piece {
     /// The first one: where the page ends, if it is not the last.
     Begin(Option<Cursor>),
-    Chunk(Bytes),
+    Chunk(Chunk),
     /// There are no more rows.
     End,
     Failed(ExportError),
@@ -63,40 +69,45 @@ pub(crate) struct Started {
 ///
 /// # Errors
 /// The scan's, before its first chunk.
-pub(crate) async fn start(scan: Scan) -> Result<Started, ExportError> {
-    let active = scan.metrics.download_started();
+pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, ExportError> {
     let (scanned, scans) = mpsc::channel(1);
     let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
     tokio::task::spawn_blocking(move || scan.run(&scanned));
     tokio::spawn(forward(scans, forwarded));
     let next = match pieces.recv().await {
         Some(Piece::Begin(next)) => next,
-        Some(Piece::Failed(error)) => return Err(error),
-        _ => return Err(ExportError::BrokenOff),
+        piece => return Err(failure(piece, running)),
     };
     match pieces.recv().await {
         Some(Piece::Chunk(first)) => {
-            let download = Download { first: Some(first), pieces, active: Some(active) };
+            let download = Download { first: Some(first), pieces, running: Some(running) };
             Ok(Started { next, body: Body::new(download) })
         }
-        Some(Piece::Failed(error)) => Err(error),
-        _ => Err(ExportError::BrokenOff),
+        piece => Err(failure(piece, running)),
+    }
+}
+
+fn failure(piece: Option<Piece>, running: Running) -> ExportError {
+    running.fail();
+    match piece {
+        Some(Piece::Failed(error)) => error,
+        _ => ExportError::BrokenOff,
     }
 }
 
 /// A body of unknown length that nobody reads, for the headers' sake.
 pub(crate) fn unread() -> Body {
-    Body::new(Download { first: None, pieces: mpsc::channel(1).1, active: None })
+    Body::new(Download { first: None, pieces: mpsc::channel(1).1, running: None })
 }
 
 impl Scan {
     fn run(self, pieces: &Sender<Piece>) {
         let Some(app) = self.policy.app(self.pid) else { return };
-        let sink = |chunk: Vec<u8>| {
-            let is_gone = if chunk.is_empty() {
+        let sink = |chunk: Chunk| {
+            let is_gone = if chunk.bytes.is_empty() {
                 pieces.is_closed()
             } else {
-                pieces.blocking_send(Piece::Chunk(chunk.into())).is_err()
+                pieces.blocking_send(Piece::Chunk(chunk)).is_err()
             };
             if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
@@ -139,10 +150,10 @@ async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
 
 /// The body.
 struct Download {
-    first: Option<Bytes>,
+    first: Option<Chunk>,
     pieces: Receiver<Piece>,
-    /// `None` once it is complete.
-    active: Option<Active>,
+    /// `None` once its end has been said.
+    running: Option<Running>,
 }
 
 impl http_body::Body for Download {
@@ -153,28 +164,33 @@ impl http_body::Body for Download {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ExportError>>> {
-        let first = self.first.take().map(Piece::Chunk);
-        let piece = match first {
-            Some(first) => Some(first),
+        let piece = match self.first.take() {
+            Some(first) => Some(Piece::Chunk(first)),
             None => ready!(self.pieces.poll_recv(context)),
         };
-        Poll::Ready(match (piece, &self.active) {
-            (Some(Piece::Chunk(chunk)), Some(active)) => {
-                active.sent(chunk.len());
-                Some(Ok(Frame::data(chunk)))
+        Poll::Ready(match (piece, self.running.take()) {
+            (Some(Piece::Chunk(chunk)), Some(mut running)) => {
+                running.sent(&chunk);
+                self.running = Some(running);
+                Some(Ok(Frame::data(chunk.bytes.into())))
             }
-            (Some(Piece::End), _) => {
-                self.active.take().into_iter().for_each(Active::complete);
-                None
+            (Some(Piece::End), Some(running)) => Some(Ok(trailers(&running.complete()))),
+            (Some(Piece::Failed(error)), Some(running)) => {
+                running.fail();
+                Some(Err(error))
             }
-            (Some(Piece::Failed(error)), _) => Some(Err(error)),
             // The end has been said.
             (None, None) => None,
-            (Some(Piece::Begin(_) | Piece::Chunk(_)), None)
-            | (Some(Piece::Begin(_)), _)
-            | (None, Some(_)) => Some(Err(ExportError::BrokenOff)),
+            _ => Some(Err(ExportError::BrokenOff)),
         })
     }
+}
+
+fn trailers(sums: &Sums) -> Frame<Bytes> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert(ROWS, sums.rows.into());
+    trailers.extend(HeaderValue::try_from(&sums.sha256).map(|sha256| (SHA256, sha256)));
+    Frame::trailers(trailers)
 }
 
 #[cfg(test)]
@@ -183,46 +199,58 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::exports::Exports;
 
     /// What a body of these pieces gives: chunks, then `end` or the error.
     fn read(pieces: impl IntoIterator<Item = Piece>) -> Vec<String> {
         let (sender, receiver) = mpsc::channel(9);
         pieces.into_iter().for_each(|piece| assert!(sender.try_send(piece).is_ok()));
         drop(sender);
-        let active = Some(Arc::new(Metrics::new()).download_started());
-        let mut body = Box::pin(Download { first: Some("first".into()), pieces: receiver, active });
+        let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
+        let running = exports.start(&metrics, "app-x", "/x", "x.csv");
+        let id = running.id();
+        let first = Some(Chunk { bytes: b"first".to_vec(), rows: 2 });
+        let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = Vec::new();
         loop {
             match body.as_mut().poll_frame(&mut context) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    read.push(String::from_utf8_lossy(frame.data_ref().unwrap()).into_owned());
-                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => read.push(String::from_utf8_lossy(&data).into_owned()),
+                    Err(trailers) => {
+                        let trailers = trailers.into_trailers().unwrap();
+                        read.push(format!("{} rows", trailers[ROWS].to_str().unwrap()));
+                    }
+                },
                 Poll::Ready(Some(Err(error))) => {
                     read.push(error.to_string());
-                    return read;
+                    drop(body);
+                    break;
                 }
                 Poll::Ready(None) => {
                     read.push("end".into());
-                    return read;
+                    break;
                 }
                 Poll::Pending => panic!("all pieces are there"),
             }
         }
+        let export = exports.find(&id).unwrap();
+        read.push(format!("{:?} {} {}", export.state, export.rows, export.bytes));
+        read
     }
 
     fn chunk(text: &'static str) -> Piece {
-        Piece::Chunk(text.into())
+        Piece::Chunk(Chunk { bytes: text.into(), rows: 1 })
     }
 
     #[test]
     fn a_body_ends_only_with_the_scan() {
-        assert_eq!(read([chunk("b"), Piece::End]), ["first", "b", "end"]);
-        assert_eq!(read([chunk("b")]), ["first", "b", "the download broke off"]);
-        assert_eq!(read([]), ["first", "the download broke off"]);
+        assert_eq!(read([chunk("b"), Piece::End]), ["first", "b", "3 rows", "end", "Complete 3 6"]);
+        assert_eq!(read([chunk("b")]), ["first", "b", "the download broke off", "Aborted 3 6"]);
+        assert_eq!(read([]), ["first", "the download broke off", "Aborted 2 5"]);
         assert_eq!(
             read([chunk("b"), Piece::Failed(ExportError::UnknownApp("x".into()))]),
-            ["first", "b", "no app has this key: \"x\""]
+            ["first", "b", "no app has this key: \"x\"", "Failed 3 6"]
         );
     }
 

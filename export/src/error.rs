@@ -27,6 +27,10 @@ pub enum ExportError {
     #[error("no app has this key: {0:?}")]
     UnknownApp(Box<str>),
 
+    /// Only the last ones are kept, until the service ends.
+    #[error("no export has this id, or not any more: {0:?}")]
+    UnknownExport(Box<str>),
+
     /// Try again later.
     #[error("too many downloads are under way, the most are {scans_max}")]
     Busy { scans_max: usize },

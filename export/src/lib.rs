@@ -22,6 +22,7 @@ mod download;
 mod error;
 mod excel;
 pub mod explain;
+mod exports;
 mod filter;
 mod metrics;
 mod moment;
@@ -56,8 +57,8 @@ pub use differences::{Compared, ComparedApp, write_differences};
 pub use error::ExportError;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
 pub use query::{Dialect, ExportQuery, Format};
-pub use routes::{ExportState, router};
-pub use rows::write_rows;
+pub use routes::{CompleteUntil, ExportState, router};
+pub use rows::{Chunk, write_rows};
 pub use zone::Zone;
 
 /// Serves users until `shutdown`, then until the downloads that are under way have ended: how

@@ -128,6 +128,12 @@ impl From<ExportError> for Problem {
             ExportError::UnknownApp(_) => {
                 Self::new(StatusCode::NOT_FOUND, "/problems/unknown-app", "Unknown app", detail)
             }
+            ExportError::UnknownExport(_) => Self::new(
+                StatusCode::NOT_FOUND,
+                "/problems/unknown-export",
+                "Unknown export",
+                detail,
+            ),
             ExportError::Busy { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy", detail)
             }

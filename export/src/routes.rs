@@ -16,16 +16,19 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use store::scan::Reader;
 use tokio::sync::Semaphore;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
 
 use crate::ExportError;
 use crate::cursor::Cursor;
 use crate::download::{self, Scan, Started};
+use crate::exports::Exports;
 use crate::metrics::Metrics;
 use crate::page;
 use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
 use crate::query::{ExportQuery, Format};
-use crate::zone::{TimeWriter, Zone};
+use crate::zone::in_utc;
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
 /// runtime has for them.
@@ -33,6 +36,8 @@ pub(crate) const SCANS_MAX: usize = 64;
 
 const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
 const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
+const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
+const COMPLETE_UNTIL: HeaderName = HeaderName::from_static("adtrail-complete-until");
 
 /// What answers need; cheap to clone.
 #[derive(Clone)]
@@ -40,24 +45,40 @@ pub struct ExportState {
     reader: Reader,
     policy: Arc<Policy>,
     metrics: Arc<Metrics>,
+    exports: Arc<Exports>,
+    complete_until: CompleteUntil,
     pub(crate) scans: Arc<Semaphore>,
 }
 
+/// Up to when all that Kafka received is in the store, if that is known.
+pub type CompleteUntil = Arc<dyn Fn() -> Option<EventTime> + Send + Sync>;
+
 impl ExportState {
     /// Registers the metrics with the recorder that is installed.
-    pub fn new(reader: Reader, policy: Arc<Policy>) -> Self {
-        let metrics = Arc::new(Metrics::new());
-        Self { reader, policy, metrics, scans: Arc::new(Semaphore::new(SCANS_MAX)) }
+    pub fn new(reader: Reader, policy: Arc<Policy>, complete_until: CompleteUntil) -> Self {
+        Self {
+            reader,
+            policy,
+            metrics: Arc::new(Metrics::new()),
+            exports: Arc::default(),
+            complete_until,
+            scans: Arc::new(Semaphore::new(SCANS_MAX)),
+        }
     }
 }
 
 /// All routes of the users' listener.
 pub fn router(state: ExportState) -> Router {
+    let events = Router::new()
+        .route("/v1/apps/{app}/events.csv", get(events_csv))
+        .route("/v1/apps/{app}/events.ndjson", get(events_ndjson))
+        // By the tasks of connections, beside the threads that scan.
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
     Router::new()
         .route("/", get(index))
         .route("/v1/apps", get(apps))
-        .route("/v1/apps/{app}/events.csv", get(events_csv))
-        .route("/v1/apps/{app}/events.ndjson", get(events_ndjson))
+        .merge(events)
+        .route("/v1/exports/{id}", get(export))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .layer(middleware::from_fn_with_state(Arc::clone(&state.metrics), count))
@@ -135,11 +156,19 @@ async fn events(
     if request.version() < Version::HTTP_11 {
         return Err(Problem::http_version());
     }
-    let mut headers = headers(app, &query);
+    let mut headers = headers(app, &query, (state.complete_until)());
     if request.method() == Method::HEAD {
         return Ok((headers, download::unread()).into_response());
     }
     let permit = Arc::clone(&state.scans).try_acquire_owned();
+    let running = state.exports.start(
+        &state.metrics,
+        &app.key,
+        request.uri().path_and_query().map_or("", |address| address.as_str()),
+        &query.file_name(&app.key),
+    );
+    headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
+    headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
     let scan = Scan {
         permit: permit.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?,
         reader: state.reader.clone(),
@@ -148,9 +177,19 @@ async fn events(
         query,
         metrics: Arc::clone(&state.metrics),
     };
-    let Started { next, body } = download::start(scan).await?;
+    let Started { next, body } = download::start(scan, running).await?;
     headers.extend(next.and_then(|cursor| next_page(request.uri(), &parameters, cursor)));
     Ok((headers, body).into_response())
+}
+
+async fn export(
+    State(state): State<ExportState>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
+    let export = state.exports.find(&id).ok_or(ExportError::UnknownExport(id.into()))?;
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(export)).into_response())
 }
 
 /// Where the next page is: the same address, after another row.
@@ -173,7 +212,7 @@ fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
     Ok(parameters)
 }
 
-fn headers(app: &AppPolicy, query: &ExportQuery) -> HeaderMap {
+fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTime>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let media_type = match query.format {
         Format::Csv => "text/csv; charset=utf-8; header=present",
@@ -192,15 +231,10 @@ fn headers(app: &AppPolicy, query: &ExportQuery) -> HeaderMap {
     headers.extend(
         texts
             .into_iter()
+            .chain(complete_until.map(|until| (COMPLETE_UNTIL, in_utc(until))))
             .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))),
     );
     headers
-}
-
-fn in_utc(time: EventTime) -> String {
-    let mut text = Vec::new();
-    TimeWriter::new(&Zone::utc()).write(time, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn sorted(policy: &Policy) -> Vec<&AppPolicy> {

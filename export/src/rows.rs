@@ -32,7 +32,7 @@ pub fn write_rows(
     apps: &[&AppPolicy],
     query: &ExportQuery,
     policy: &Policy,
-    sink: impl FnMut(Vec<u8>) -> ControlFlow<()>,
+    sink: impl FnMut(Chunk) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
     let mut file = File::new(query, policy, sink);
     for app in apps {
@@ -43,6 +43,14 @@ pub fn write_rows(
         }
     }
     Ok(file.finish())
+}
+
+/// The next bytes of a file.
+#[derive(Debug)]
+pub struct Chunk {
+    pub bytes: Vec<u8>,
+    /// Those that end in it.
+    pub rows: u64,
 }
 
 /// The rows of an app that are asked for, as of the moment of a view.
@@ -56,7 +64,7 @@ pub(crate) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Writes them; as [`write_rows`].
-    pub fn write(&self, sink: impl FnMut(Vec<u8>) -> ControlFlow<()>) -> Result<u64, ExportError> {
+    pub fn write(&self, sink: impl FnMut(Chunk) -> ControlFlow<()>) -> Result<u64, ExportError> {
         let mut file = File::new(self.query, self.policy, sink);
         match file.write(self)? {
             ControlFlow::Break(()) => Ok(file.chunks.rows),
@@ -111,7 +119,7 @@ struct File<'a, Sink> {
     limit: u64,
 }
 
-impl<'a, Sink: FnMut(Vec<u8>) -> ControlFlow<()>> File<'a, Sink> {
+impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
     fn new(query: &'a ExportQuery, policy: &'a Policy, sink: Sink) -> Self {
         let mut chunks = Chunks::new(sink);
         let writer = RowWriter::new(query, policy);
@@ -147,12 +155,20 @@ pub(crate) struct Chunks<Sink> {
     scanned: u32,
     /// Rows written.
     pub(crate) rows: u64,
+    /// Of these, in chunks that were handed on.
+    handed_on: u64,
     sink: Sink,
 }
 
-impl<Sink: FnMut(Vec<u8>) -> ControlFlow<()>> Chunks<Sink> {
+impl<Sink: FnMut(Chunk) -> ControlFlow<()>> Chunks<Sink> {
     pub(crate) fn new(sink: Sink) -> Self {
-        Self { chunk: Vec::with_capacity(CHUNK_ROOM_BYTES), scanned: 0, rows: 0, sink }
+        Self {
+            chunk: Vec::with_capacity(CHUNK_ROOM_BYTES),
+            scanned: 0,
+            rows: 0,
+            handed_on: 0,
+            sink,
+        }
     }
 
     /// One more row was looked at, and written or not.
@@ -167,6 +183,9 @@ impl<Sink: FnMut(Vec<u8>) -> ControlFlow<()>> Chunks<Sink> {
 
     pub(crate) fn hand_on(&mut self) -> ControlFlow<()> {
         self.scanned = 0;
-        (self.sink)(std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_ROOM_BYTES)))
+        let bytes = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_ROOM_BYTES));
+        let rows = self.rows - self.handed_on;
+        self.handed_on = self.rows;
+        (self.sink)(Chunk { bytes, rows })
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod bed;
 
 use std::io::Read;
 use std::ops::ControlFlow;
+use std::process::Command;
 use std::time::Duration;
 
 use attribution::event::{Fact, Pid};
@@ -242,6 +243,7 @@ fn head_has_the_headers_of_get() {
         ),
         ("adtrail-range-from", Some("2026-03-09T16:00:00.000Z")),
         ("adtrail-range-to", Some("2026-03-10T16:00:00.000Z")),
+        ("adtrail-complete-until", Some("2026-03-10T00:00:00.001Z")),
         ("content-length", None),
     ];
     check_headers(&bed.get(&target), &expected);
@@ -336,7 +338,9 @@ fn a_download_is_what_is_written() {
         ControlFlow::Continue(())
     });
     assert_eq!(rows.unwrap(), 30_000);
-    assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk.len() < 160 << 10));
+    assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk.bytes.len() < 160 << 10));
+    assert_eq!(chunks.iter().map(|chunk| chunk.rows).sum::<u64>(), 30_000);
+    let chunks: Vec<_> = chunks.into_iter().map(|chunk| chunk.bytes).collect();
     assert!(answer.body == chunks.concat());
     assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 30_001);
 
@@ -347,6 +351,89 @@ fn a_download_is_what_is_written() {
     });
     assert_eq!(taken, 2);
     assert!(rows.unwrap() < 30_000);
+}
+
+/// As `sha256sum` has it.
+fn sha256(bytes: &[u8]) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let sum = Command::new("sha256sum").arg(file.path()).output().unwrap();
+    String::from_utf8(sum.stdout).unwrap().split(' ').next().unwrap().into()
+}
+
+#[test]
+fn a_download_can_be_checked() {
+    let bed = Bed::new(many_activations(30_000));
+    let answer = bed.send_with(&format!("GET {EVENTS} HTTP/1.1"), &["TE: trailers"]);
+    let sum = sha256(&answer.body);
+    let expected = [("adtrail-rows", "30000"), ("adtrail-sha256", &*sum)];
+    assert_eq!(answer.trailers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let id = answer.header("adtrail-export-id").unwrap();
+    let export = bed.get(&format!("/v1/exports/{id}")).json();
+    let file = "app-x_2026-03-10_2026-03-10_UTC.csv";
+    for (name, value) in [
+        ("id", json!(id)),
+        ("app", json!("app-x")),
+        ("request", json!(EVENTS)),
+        ("file", json!(file)),
+        ("state", json!("complete")),
+        ("rows", json!(30_000)),
+        ("bytes", json!(answer.body.len())),
+        ("sha256", json!(sum)),
+    ] {
+        assert_eq!(export[name], value, "{name}");
+    }
+    assert!(export["started"].as_str() <= export["ended"].as_str(), "{export}");
+
+    // Who does not say that it takes trailers gets none.
+    let plain = bed.get(EVENTS);
+    assert!(plain.is_ended && plain.trailers.is_empty() && plain.body == answer.body);
+    for unknown in ["0", "", "x", &id.to_uppercase(), "18446744073709551616"] {
+        let answer = bed.get(&format!("/v1/exports/{unknown}"));
+        assert_eq!(answer.status, 404, "{unknown}");
+    }
+}
+
+#[test]
+fn what_became_of_a_download_is_kept() {
+    let bed = Bed::new(many_activations(60_000));
+    let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    let mut head = [0; 4096];
+    gone.read_exact(&mut head).unwrap();
+    let id = Answer::parse(&head).header("adtrail-export-id").unwrap().to_owned();
+    let export = || bed.get(&format!("/v1/exports/{id}")).json();
+    assert_eq!(export()["state"], "running");
+    drop(gone);
+    let export = loop {
+        let export = export();
+        if export["state"] != "running" {
+            break export;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!((&export["state"], &export["sha256"]), (&json!("aborted"), &Value::Null));
+    assert!(export["rows"].as_u64().unwrap() < 60_000 && export["ended"].is_string(), "{export}");
+}
+
+#[test]
+fn a_download_is_compressed_as_asked() {
+    let bed = Bed::new(many_activations(30_000));
+    let plain = bed.get(EVENTS);
+    check_headers(&plain, &[("content-encoding", None), ("vary", Some("accept-encoding"))]);
+    for (encoding, command) in [("gzip", ["gzip", "-d"]), ("zstd", ["zstd", "-d"])] {
+        let header = format!("Accept-Encoding: {encoding}");
+        let answer = bed.send_with(&format!("GET {EVENTS} HTTP/1.1"), &[&header, "TE: trailers"]);
+        check_headers(&answer, &[("content-encoding", Some(encoding))]);
+        assert!(answer.is_ended && answer.body.len() * 4 < plain.body.len());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, &answer.body).unwrap();
+        let [program, option] = command;
+        let input = std::fs::File::open(file.path()).unwrap();
+        let whole = Command::new(program).arg(option).stdin(input).output().unwrap();
+        assert!(whole.stdout == plain.body, "{encoding}");
+        let sum = ("adtrail-sha256".to_owned(), sha256(&plain.body));
+        assert!(answer.trailers.contains(&sum), "of what it is before: {:?}", answer.trailers);
+    }
 }
 
 /// Writes zeros over a page in the middle of every file of the engine's tables.
@@ -380,6 +467,11 @@ fn a_damaged_store_aborts_the_download() {
     assert_eq!(answer.status, 200);
     assert!(answer.body.len() > 1 << 20, "it began: {}", answer.body.len());
     assert!(!answer.is_ended);
+    let id = answer.header("adtrail-export-id").unwrap();
+    let export = bed.get(&format!("/v1/exports/{id}")).json();
+    assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
+    let lines = answer.body.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(export["rows"], json!(lines - 1), "that is how many came");
     // From the damage on there is nothing, and nothing is said of where it is.
     let late = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10T04:10&to=2026-03-10T04:12");
     check_problem(&late, 500, "store", None);

@@ -167,6 +167,13 @@ impl TimeWriter {
     }
 }
 
+/// A time as RFC 3339 has it.
+pub(crate) fn in_utc(time: EventTime) -> String {
+    let mut text = Vec::new();
+    TimeWriter::new(&Zone::utc()).write(time, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 impl Interval {
     fn contains(&self, utc_ms: i64) -> bool {
         self.from_ms <= utc_ms && utc_ms < self.until_ms

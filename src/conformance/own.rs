@@ -59,7 +59,7 @@ impl Own {
         let mut csv = Vec::new();
         let query = ExportQuery::all_time();
         export::write_rows(&self.reader, &apps, &query, &self.config.policy, |chunk| {
-            csv.extend_from_slice(&chunk);
+            csv.extend_from_slice(&chunk.bytes);
             ControlFlow::Continue(())
         })?;
         Ok(csv)

@@ -25,6 +25,8 @@ use crate::{ExportState, serve};
 /// 2026-03-10T00:00:00Z.
 pub const DAY: u64 = 1_773_100_800_000;
 pub const MINUTE: u64 = 60_000;
+/// What all that Kafka had received before it is in.
+pub const COMPLETE_UNTIL: u64 = DAY + 1;
 
 const SETTINGS: &str = r#"
     [store]
@@ -159,7 +161,11 @@ impl Bed {
 
     pub fn over(dir: TempDir, config: Config, reader: Reader) -> Self {
         let runtime = Runtime::new().unwrap();
-        let state = ExportState::new(reader.clone(), Arc::clone(&config.policy));
+        let state = ExportState::new(
+            reader.clone(),
+            Arc::clone(&config.policy),
+            Arc::new(|| Some(at(COMPLETE_UNTIL))),
+        );
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -182,7 +188,12 @@ impl Bed {
     }
 
     pub fn send(&self, request_line: &str) -> Answer {
-        let mut stream = self.open(request_line);
+        self.send_with(request_line, &[])
+    }
+
+    pub fn send_with(&self, request_line: &str, headers: &[&str]) -> Answer {
+        let head = [&[request_line], headers].concat().join("\r\n");
+        let mut stream = self.open(&head);
         let mut bytes = Vec::new();
         // An aborted answer may end in a reset; what came before it counts.
         let _ = stream.read_to_end(&mut bytes);
@@ -215,6 +226,7 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    pub trailers: Vec<(String, String)>,
     /// Whether the mark of the end was there, in a chunked body.
     pub is_ended: bool,
 }
@@ -229,7 +241,7 @@ impl Answer {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
-        let mut answer = Self { status, headers, body: vec![], is_ended: false };
+        let mut answer = Self { status, headers, body: vec![], trailers: vec![], is_ended: false };
         let rest = &bytes[head_end + 4..];
         if answer.header("transfer-encoding") == Some("chunked") {
             answer.read_chunks(rest);
@@ -245,7 +257,11 @@ impl Answer {
             let size = usize::from_str_radix(size, 16).unwrap();
             rest = &rest[line_end + 2..];
             if size == 0 {
-                self.is_ended = rest == b"\r\n";
+                let rest = std::str::from_utf8(rest).unwrap();
+                self.is_ended = rest.ends_with("\r\n");
+                let trailers = rest.lines().filter_map(|line| line.split_once(": "));
+                self.trailers
+                    .extend(trailers.map(|(name, value)| (name.to_lowercase(), value.to_owned())));
                 return;
             }
             let chunk = rest.get(..size).unwrap_or(rest);
