@@ -118,10 +118,11 @@ fn set_mode(path: &Path, mode: u32) {
 fn unprivileged(command: &mut Command) -> Command {
     let is_root = support::run_ok(Command::new("id").arg("-u"), b"") == b"0\n";
     let mut lesser = if is_root {
-        // The binary and its folder may be closed to others: a copy is not.
+        // The binary and its folder may be closed to others: a copy is not. Another process makes
+        // it, as what this one writes can not be run while a thread of it starts something else.
         let dir = command.get_current_dir().unwrap();
         let copy = dir.join("adtrail");
-        fs::copy(command.get_program(), &copy).unwrap();
+        support::run_ok(Command::new("cp").arg(command.get_program()).arg(&copy), b"");
         set_mode(&copy, 0o755);
         let mut lesser = Command::new("setpriv");
         lesser.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
