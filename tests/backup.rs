@@ -382,7 +382,10 @@ fn what_can_not_be_is_told() {
     let dir = dir.to_str().unwrap();
     check(&site.run(&["restore", "backups"]), 1, &["new or empty directory", "store"]);
     check(&other.run(&["restore", "missing"]), 1, &["missing", "No such file"]);
-    check(&other.run(&["restore", "."]), 1, &["no adtrail backups"]);
+    check(&other.run(&["restore", "."]), 2, &["DIR", "apart from the store"]);
+    let within = format!("store.path={dir}/files/store");
+    let within = ["restore", dir, "--set", &within];
+    check(&other.run(&within), 2, &["DIR", "apart from the store"]);
     check(&other.run(&["restore", dir, "--backup", "9"]), 2, &["--backup", "9", "newest first: 1"]);
     let eight = ["restore", dir, "--set", "store.partitions=8"];
     check(&other.run(&eight), 1, &["store.partitions = 64", "8"]);

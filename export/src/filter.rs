@@ -1,6 +1,5 @@
 //! Which rows of a range are wanted, by what is in them.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use attribution::event::{Pid, SpreadId};
@@ -12,7 +11,9 @@ use store::key::RowKey;
 use crate::ExportError;
 use crate::csv::UNKNOWN_CHANNEL;
 use crate::nearest::nearest;
-use crate::parameter::{CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, bad, one_of};
+use crate::parameter::{
+    CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, bad, one_of, parts,
+};
 
 /// A row is wanted if each of these has it; one that is `None` has every row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -113,36 +114,13 @@ impl Filter {
     }
 }
 
-/// All values, `None` where none are given: commas part them, and a parameter may be repeated. A
-/// value in quotes may have commas, and quotes twice, as a cell of CSV.
+/// All values, `None` where none are given: commas part them, and a parameter may be repeated.
 fn listed<T, Set: FromIterator<T>>(
     given: &[&str],
     parse: impl Fn(&str) -> Result<T, ExportError>,
 ) -> Result<Option<Set>, ExportError> {
     let values = given.iter().flat_map(|values| parts(values)).map(|value| parse(&value));
     (!given.is_empty()).then(|| values.collect()).transpose()
-}
-
-fn parts(values: &str) -> Vec<Cow<'_, str>> {
-    if !values.contains('"') {
-        return values.split(',').map(Cow::from).collect();
-    }
-    let mut parts = vec![String::new()];
-    let (mut is_quoted, mut before) = (false, ',');
-    for character in values.chars() {
-        let last = parts.len() - 1;
-        match character {
-            '"' if is_quoted || before == ',' => is_quoted = !is_quoted,
-            ',' if !is_quoted => parts.push(String::new()),
-            '"' if before == '"' => {
-                parts[last].push('"');
-                is_quoted = true;
-            }
-            _ => parts[last].push(character),
-        }
-        before = character;
-    }
-    parts.into_iter().map(Cow::from).collect()
 }
 
 fn texts(
@@ -170,22 +148,4 @@ fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {
     number
         .map(SpreadId)
         .ok_or_else(|| bad(SPREADID, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_with_commas_are_quoted() {
-        let check = |values, expected: &[&str]| assert_eq!(parts(values), expected, "{values}");
-        check("a,b c", &["a", "b c"]);
-        check("", &[""]);
-        check("a,,b", &["a", "", "b"]);
-        check(r#""a,b",c"#, &["a,b", "c"]);
-        check(r#"c,"a""b,""#, &["c", r#"a"b,"#]);
-        check(r#"a"b,c"#, &[r#"a"b"#, "c"]);
-        check(r#""""#, &[""]);
-        check(r#""a,b"#, &["a,b"]);
-    }
 }

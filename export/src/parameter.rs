@@ -43,3 +43,45 @@ pub(crate) fn one_of<T: Copy>(
         bad(parameter, format!("expected {}", allowed.join(", or ")), name, allowed)
     })
 }
+
+/// The values of a list, with commas between. One in quotes may have commas, and quotes twice, as a
+/// cell of CSV.
+pub(crate) fn parts(values: &str) -> Vec<Cow<'_, str>> {
+    if !values.contains('"') {
+        return values.split(',').map(Cow::from).collect();
+    }
+    let mut parts = vec![String::new()];
+    let (mut is_quoted, mut before) = (false, ',');
+    for character in values.chars() {
+        let last = parts.len() - 1;
+        match character {
+            '"' if is_quoted || before == ',' => is_quoted = !is_quoted,
+            ',' if !is_quoted => parts.push(String::new()),
+            '"' if before == '"' => {
+                parts[last].push('"');
+                is_quoted = true;
+            }
+            _ => parts[last].push(character),
+        }
+        before = character;
+    }
+    parts.into_iter().map(Cow::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_commas_are_quoted() {
+        let check = |values, expected: &[&str]| assert_eq!(parts(values), expected, "{values}");
+        check("a,b c", &["a", "b c"]);
+        check("", &[""]);
+        check("a,,b", &["a", "", "b"]);
+        check(r#""a,b",c"#, &["a,b", "c"]);
+        check(r#"c,"a""b,""#, &["c", r#"a"b,"#]);
+        check(r#"a"b,c"#, &[r#"a"b"#, "c"]);
+        check(r#""""#, &[""]);
+        check(r#""a,b"#, &["a,b"]);
+    }
+}

@@ -11,7 +11,7 @@ use crate::filter::{Filter, GivenFilter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
     AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT, SPREADID, STATUS,
-    TIMEZONE, TO, TYPE, bad, one_of,
+    TIMEZONE, TO, TYPE, bad, one_of, parts,
 };
 use crate::zone::Zone;
 
@@ -267,12 +267,12 @@ fn parse_limit(text: &str) -> Result<u64, ExportError> {
 /// All columns where none are named.
 fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
     let mut fields = Vec::new();
-    for name in given.iter().flat_map(|names| names.split(',')) {
+    for name in given.iter().flat_map(|names| parts(names)) {
         let refused = |problem| {
             let allowed = Column::names().chain(["props. and the name of a prop"]).collect();
-            bad(FIELDS, problem, name, allowed)
+            bad(FIELDS, problem, &name, allowed)
         };
-        let field = Field::parse(name)
+        let field = Field::parse(&name)
             .map_err(|nearest| refused(format!("unknown column, the nearest is {nearest:?}")))?;
         if fields.contains(&field) {
             return Err(refused("this column is named twice".into()));
@@ -324,6 +324,8 @@ mod tests {
         let names: Vec<_> = query.fields.iter().map(Field::name).collect();
         assert_eq!(names, ["revenue", "app", "pid"]);
         assert_eq!(parse(&[("type", "all")]).unwrap().filter.event_type, None);
+        let query = parse(&[("fields", "pid,\"props.a,\"\"b\"")]).unwrap();
+        assert_eq!(query.fields[1], Field::Prop("a,\"b".into()));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use config::Config;
 use jiff::Timestamp;
 use store::StoreError;
 use store::backup::{Amount, Archive, Page};
-use store::embedded::Embedded;
 use store::embedded::checkpoint::{self, Moment};
+use store::embedded::{Embedded, open_for_reading};
 
 use super::{WrongUse, load};
 use crate::cli::Backup;
@@ -54,7 +54,8 @@ fn line(page: &Page, new: Amount) -> serde_json::Value {
 }
 
 /// Backups in the store's own directory would end with it, and the other way round.
-fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
+/// One within the other would become a part of it.
+pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
     let (Some(dir), Some(store)) = (settled(dir), settled(store)) else { return Ok(()) };
     if dir.starts_with(&store) || store.starts_with(&dir) {
         let (dir, store) = (dir.display(), store.display());
@@ -99,6 +100,11 @@ impl Taken {
         loop {
             if let Some(service) = control::request_checkpoint(store)? {
                 return Self::new(store, Some(service));
+            }
+            // Who writes would leave out what stands behind damage in the log: that is no backup.
+            match open_for_reading(&config.store) {
+                Ok(_) | Err(StoreError::OldVersion { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
             match Embedded::open(&config.store, &config.policy) {
                 Ok(embedded) => {

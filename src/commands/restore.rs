@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 use store::backup::{Archive, Page, Target};
 
+use super::backup::require_elsewhere;
 use super::{WrongUse, counted, load, write_line};
 use crate::cli::Restore;
 use crate::copying;
@@ -12,6 +13,7 @@ use crate::leftovers::Leftover;
 
 pub fn run(options: &Restore) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
+    require_elsewhere(&options.dir, &config.store.path)?;
     let archive = Archive::open(&options.dir)?;
     let backups = archive.backups()?;
     if options.list {

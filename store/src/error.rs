@@ -46,6 +46,10 @@ pub enum StoreError {
     #[error("store directory can not be written: {}: {reason}", .path.display())]
     Unwritable { path: PathBuf, reason: String },
 
+    /// Fix what the reason says: a file that is missing, permissions, space, the number of open files.
+    #[error("store can not be opened: {}: {reason}", .path.display())]
+    Unopened { path: PathBuf, reason: String },
+
     /// Restore from a backup: the bytes are not what was written.
     #[error("store is damaged: {what}")]
     Corrupt { what: String },

@@ -80,7 +80,8 @@ impl Flow {
     pub fn add(&mut self, rows: u64, now: EventTime) {
         self.per_second = self.per_second(now) + rows as f64 / (RATE_MS / 1e3);
         self.total += rows;
-        self.as_of = self.as_of.max(now);
+        // Where the clock was set back, as of then: what came before does not stay for ever.
+        self.as_of = now;
     }
 
     /// Rows a second, as of a time; it fades while nothing comes.
@@ -251,4 +252,22 @@ fn first_cuts(partitions: u16) -> impl Iterator<Item = Key> {
         start[..2].copy_from_slice(&partition.to_be_bytes());
         start
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_survives_a_clock_that_steps_back() {
+        let at = |seconds: u64| EventTime::default().plus(1_800_000_000_000 + seconds * 1_000);
+        let mut flow = Flow::default();
+        let write = |flow: &mut Flow, from: u64| {
+            (from..from + 600).for_each(|second| flow.add(20, at(second)));
+            flow.per_second(at(from + 600))
+        };
+        assert!((write(&mut flow, 10_000) - 20.0).abs() < 1.0);
+        assert!((write(&mut flow, 6_400) - 20.0).abs() < 1.0, "an hour back: {flow:?}");
+        assert!((write(&mut flow, 10_000) - 20.0).abs() < 1.0, "and on again: {flow:?}");
+    }
 }

@@ -35,8 +35,10 @@ pub struct Reader {
 /// The table of rows.
 pub(crate) const EVENTS: &str = "events";
 
-/// Bytes that RocksDB reads ahead of a scan.
+/// Bytes that RocksDB reads ahead of a scan, of all its parts together.
 const READ_AHEAD_BYTES: usize = 2 << 20;
+/// Of a part that has less RocksDB reads ahead as it sees fit.
+const READ_AHEAD_BYTES_MIN: usize = 64 << 10;
 /// Rows that are read before they are counted for their region.
 const COUNTED_ROWS: u64 = 4_096;
 
@@ -101,7 +103,9 @@ impl View<'_> {
         let reader = self.reader;
         let from = from.max(reader.retention.oldest(app.pid));
         let mut rows = Rows { parts: BinaryHeap::new(), failure: None, regions: &reader.regions };
-        for partition in reader.app(app).partitions(reader.partitions) {
+        let app_rows = reader.app(app);
+        let parts = app_rows.partitions(reader.partitions).count().max(1);
+        for partition in app_rows.partitions(reader.partitions) {
             let mut first = key::row_from(partition, app.pid, from);
             if let Some(after) = after {
                 let after = RowKey { partition, pid: app.pid, ..after }.encode();
@@ -109,19 +113,26 @@ impl View<'_> {
                 first = first.max(next);
             }
             let end = key::row_from(partition, app.pid, to);
-            rows.parts.extend(self.part(first, end)?);
+            rows.parts.extend(self.part(first, end, READ_AHEAD_BYTES / parts)?);
         }
         Ok(rows)
     }
 
     /// The rows of one partition, unless there are none.
-    fn part(&self, first: Key, end: Key) -> Result<Option<Part<'_>>, StoreError> {
+    fn part(
+        &self,
+        first: Key,
+        end: Key,
+        read_ahead_bytes: usize,
+    ) -> Result<Option<Part<'_>>, StoreError> {
         if end <= first {
             return Ok(None);
         }
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(end);
-        options.set_readahead_size(READ_AHEAD_BYTES);
+        if read_ahead_bytes >= READ_AHEAD_BYTES_MIN {
+            options.set_readahead_size(read_ahead_bytes);
+        }
         options.set_async_io(false);
         // Blocks of an export are read once: they would only push out what look-ups need.
         options.fill_cache(false);

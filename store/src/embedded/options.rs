@@ -2,8 +2,8 @@
 
 use attribution::event::Family;
 use rocksdb::{
-    BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, Options, SliceTransform,
-    WriteBufferManager, statistics::StatsLevel,
+    BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, DBRecoveryMode, Options,
+    SliceTransform, WriteBufferManager, statistics::StatsLevel,
 };
 
 use super::budget::Budget;
@@ -39,9 +39,14 @@ pub fn engine(budget: &Budget, cache: &Cache) -> Options {
 
 /// Options of an engine that reads beside the one that writes. All files are opened at once, as
 /// the writer may delete them at any time after.
+///
+/// Its log may end within a record, as that of a process that writes or was killed; damage before
+/// its end is an error here. Who writes goes on from there: its positions are from before the
+/// damage too, and Kafka has what comes after.
 pub fn reading_engine() -> Options {
     let mut options = Options::default();
     options.set_max_open_files(-1);
+    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     options
 }
 

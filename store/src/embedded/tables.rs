@@ -102,9 +102,8 @@ impl Tables {
         }
         let mut engine = options::reading_engine();
         engine.set_paranoid_checks(!is_lenient);
-        if !is_lenient {
-            // The end of the log may be half written, by a process that was killed or that runs.
-            engine.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+        if is_lenient {
+            engine.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
         }
         let budget = Budget::reading(memory_bytes);
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
@@ -254,7 +253,8 @@ fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
 /// Not so if it is empty: then making a store here was cut off.
 fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
     let found = DB::list_cf(&Options::default(), path)?;
-    if found.iter().any(|name| TABLES.contains(&&**name)) {
+    // The first tables of all, which stores of every layout have.
+    if [EVENTS, OFFSETS, META].iter().all(|table| found.iter().any(|name| name == table)) {
         return Ok(false);
     }
     let db = DB::open_cf_for_read_only(&Options::default(), path, &found, false)?;
@@ -269,7 +269,8 @@ fn opening(path: &Path, error: rocksdb::Error) -> StoreError {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::IOError if is_locked(&text) => StoreError::InUse { path: path.into() },
-        ErrorKind::IOError => unwritable(path, &text),
+        ErrorKind::IOError if is_of_writing(&text) => unwritable(path, &said_once(&text)),
+        ErrorKind::IOError => StoreError::Unopened { path: path.into(), reason: said_once(&text) },
         ErrorKind::Corruption => StoreError::corrupt(text),
         // Tables that this version does not know, or lacks.
         ErrorKind::InvalidArgument => {
@@ -282,6 +283,21 @@ fn opening(path: &Path, error: rocksdb::Error) -> StoreError {
 /// Held by another process, or by this one; a lock file that can not be opened is another matter.
 fn is_locked(text: &str) -> bool {
     text.contains("While lock file") || text.contains("lock hold by current process")
+}
+
+/// Whoever only reads has the same reasons not to, and needs no space.
+fn is_of_writing(text: &str) -> bool {
+    ["ermission denied", "o space left", "ead-only file system", "LOCK"]
+        .iter()
+        .any(|reason| text.contains(reason))
+}
+
+/// RocksDB says some reasons twice: `… : No such file or directory: No such file or directory`.
+fn said_once(text: &str) -> String {
+    match text.rsplit_once(": ") {
+        Some((rest, reason)) if rest.ends_with(reason) => rest.into(),
+        _ => text.into(),
+    }
 }
 
 fn unwritable(path: &Path, reason: &str) -> StoreError {

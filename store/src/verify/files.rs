@@ -61,7 +61,7 @@ pub fn open(
 fn is_damage(failure: &StoreError) -> bool {
     matches!(
         failure,
-        StoreError::Corrupt { .. } | StoreError::Engine(_) | StoreError::Unwritable { .. }
+        StoreError::Corrupt { .. } | StoreError::Engine(_) | StoreError::Unopened { .. }
     )
 }
 

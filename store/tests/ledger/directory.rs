@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, millis};
 use super::support::rules::rules;
-use super::support::run::{Shelf, fed, open, position, settings};
+use super::support::run::{Shelf, fed, open, position, read, settings};
 use super::{commit, home_of, record, scan, times, touch};
 
 fn folder() -> TempDir {
@@ -161,7 +161,8 @@ fn a_directory_of_something_else_is_left_alone() {
 
 #[test]
 fn a_rocksdb_of_something_else_is_left_alone() {
-    for table in ["default", "theirs"] {
+    // One of theirs may be called as one of ours.
+    for table in ["default", "theirs", "meta"] {
         let dir = folder();
         let mut options = Options::default();
         options.create_if_missing(true);
@@ -208,6 +209,31 @@ fn a_directory_that_can_not_be_written_is_not_one_in_use() {
     std::fs::create_dir(&lock).expect("a folder");
     let error = failure(dir.path());
     assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
+}
+
+/// Who reads beside a service, or after a crash, sees all that was committed or an error.
+#[test]
+fn a_damaged_log_is_not_read_as_if_it_were_whole() {
+    let dir = folder();
+    let path = dir.path();
+    fed(open(path, &rules()), &rules(), vec![identified([click("c1", A), activation("a", A)])]);
+    let files = std::fs::read_dir(path).expect("a folder").map(|file| file.expect("a file").path());
+    let is_log = |file: &std::path::PathBuf| file.extension().is_some_and(|end| end == "log");
+    let log = files.filter(is_log).max().expect("a log");
+    let whole = std::fs::read(&log).expect("a file");
+    assert_eq!(read(&open_for_reading(&settings(path)).expect("a store")).len(), 1);
+    for place in (0..whole.len()).step_by(97) {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x10;
+        std::fs::write(&log, damaged).expect("a write");
+        match open_for_reading(&settings(path)) {
+            Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error}"),
+            Ok(reader) => panic!("byte {place} of {}: {} rows", whole.len(), read(&reader).len()),
+        }
+    }
+    // A process that was killed may have written half of what it wrote last.
+    std::fs::write(&log, &whole[..whole.len() - 3]).expect("a write");
+    assert!(open_for_reading(&settings(path)).is_ok());
 }
 
 #[test]
