@@ -121,6 +121,25 @@ pub fn check(
     Ok(())
 }
 
+/// Records that the group was told of as committed and the store has lost since: of each partition
+/// those between its position and the group's.
+pub fn find_lost(
+    consumer: &Consumer,
+    names: &TopicNames,
+    counts: &PartitionCounts,
+    offsets: &Offsets,
+) -> KafkaResult<i64> {
+    let asked = list(names, counts, |_, _| Offset::Invalid)?;
+    let told = consumer.committed_offsets(asked, LOOK_TIMEOUT)?.to_topic_map();
+    let lost = partitions(counts).filter_map(|(topic, partition)| {
+        match told.get(&(names.of(topic).to_string(), partition)) {
+            Some(Offset::Offset(told)) => Some(told - offsets.next(topic, partition)?),
+            _ => None,
+        }
+    });
+    Ok(lost.filter(|lost| *lost > 0).sum())
+}
+
 /// Every partition of every topic.
 pub fn partitions(counts: &PartitionCounts) -> impl Iterator<Item = (TopicKind, i32)> {
     TopicKind::ALL

@@ -187,6 +187,7 @@ impl Reader {
         self.counts = counts;
         self.dead_letters.create_topics(&self.kafka, &self.consumer, &self.shutdown)?;
         self.check_positions()?;
+        self.tell_what_is_lost();
         self.assign()?;
         self.health.set_connected(true);
         self.health.set_assigned(true);
@@ -237,6 +238,21 @@ impl Reader {
                 }
                 outcome => return outcome,
             }
+        }
+    }
+
+    /// A store whose log was damaged, or that was restored, is of an earlier moment. What came after
+    /// it is read again, which nobody would see otherwise.
+    fn tell_what_is_lost(&self) {
+        let (consumer, names, counts) = (&self.consumer, &self.names, &self.counts);
+        match assignment::find_lost(consumer, names, counts, &self.offsets) {
+            Ok(0) => {}
+            Ok(records) => tracing::warn!(
+                records,
+                "the store is of an earlier moment than it was, by so many records: it was restored, or \
+                 its log was damaged or lost; they are read again from kafka"
+            ),
+            Err(error) => tracing::debug!(%error, "the group's positions are not known"),
         }
     }
 
