@@ -14,6 +14,8 @@ pub(crate) struct Catalogue {
     pub policy: Policy,
     pub channels: Vec<Box<str>>,
     pub stores: BTreeMap<Pid, AppStore>,
+    /// Whether every app could be read.
+    pub has_all_apps: bool,
 }
 
 /// The channels by id, with the windows that each gives.
@@ -70,7 +72,8 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let campaigns = read_campaigns(root, &apps, &channels);
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
-    Catalogue { policy: Policy::new(policies, campaigns), channels: ids, stores }
+    let policy = Policy::new(policies, campaigns);
+    Catalogue { policy, channels: ids, stores, has_all_apps: apps.complete }
 }
 
 fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {

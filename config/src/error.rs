@@ -112,4 +112,5 @@ pub(crate) fn is_private(key: &str) -> bool {
         || key.contains("fraud.block_devices")
         || key.starts_with("registry.urls")
         || matches!(key, "registry.password" | "registry.token")
+        || key.starts_with("tokens[") && key.ends_with(".sha256")
 }

@@ -25,6 +25,7 @@ mod section;
 mod settings;
 mod size;
 mod store;
+mod tokens;
 mod tree;
 
 use std::path::Path;
@@ -40,6 +41,10 @@ pub use secret::Secret;
 use section::Section;
 pub use settings::{Config, Ingest};
 pub use store::{AppStore, Store};
+pub use tokens::{
+    SECRET_CHARS, TOKEN_PREFIX, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id,
+    token_id,
+};
 use tree::Table;
 
 /// The file that is read where none is named, if it is there.

@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use crate::error::{ConfigError, Place, Problem, is_private};
 use crate::report::{Report, Unknown, without_indexes};
 use crate::secret::{self, Secret};
+use crate::tokens::TOKEN_PREFIX;
 use crate::tree::{Node, Table, Value};
 
 pub(crate) struct Section<'a> {
@@ -232,7 +233,9 @@ impl<'a> Section<'a> {
 
     /// Reports what is wrong with a value at any place.
     pub fn error(&mut self, key: String, place: Place, problem: Problem, shown: String) {
-        let value = if is_private(&key) { "(not shown)".into() } else { shown.into() };
+        // Whoever takes a token for something else has not meant to show it.
+        let is_secret = is_private(&key) || shown.contains(TOKEN_PREFIX);
+        let value = if is_secret { "(not shown)".into() } else { shown.into() };
         self.report.errors.push(ConfigError::Value { place, key: key.into(), problem, value });
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use attribution::policy::Policy;
+use jiff::Timestamp;
 
 use crate::kafka::Kafka;
 use crate::registry::Registry;
 use crate::section::Section;
 use crate::store::Store;
+use crate::tokens::{self, KnownApps, Token};
 use crate::{address, catalogue, duration, kafka, registry, store};
 
 /// Everything that a user can set.
@@ -20,8 +22,12 @@ pub struct Config {
     pub registry: Option<Registry>,
     pub ingest: Ingest,
     pub store: Store,
-    /// Of the users' listener: a loopback address.
+    /// Of the users' listener: a loopback address where there are no tokens.
     pub export_listen: SocketAddr,
+    /// Downloads of one token at a time; without tokens, of all together.
+    pub downloads_per_token_max: usize,
+    /// Whoever has one of these may read; with none, whoever reaches the listener.
+    pub tokens: Vec<Token>,
     /// Of the operators' listener.
     pub admin_listen: SocketAddr,
     /// From the signal to stop until the process ends, finished or not.
@@ -48,26 +54,43 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let ingest = root.table("ingest", read_ingest);
     let mut store = root.table("store", store::read);
     let registry = root.table("registry", |table| registry::read(table, &store.path));
-    let export_listen =
-        root.table("export", |export| export.text("listen", address::parse_loopback));
-    let export_listen = export_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));
+    let catalogue = catalogue::read(root, store.partitions);
+    store.apps = catalogue.stores;
+    let apps = KnownApps { policy: &catalogue.policy, complete: catalogue.has_all_apps };
+    let (tokens, has_all_tokens) = tokens::read(root, &apps, Timestamp::now());
+    let is_open = tokens.is_empty() && has_all_tokens;
+    let (export_listen, downloads_per_token_max) =
+        root.table("export", |export| read_export(export, is_open));
     let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
-    let catalogue = catalogue::read(root, store.partitions);
-    store.apps = catalogue.stores;
     Config {
         kafka,
         registry,
         ingest,
         store,
         export_listen,
+        downloads_per_token_max,
+        tokens,
         admin_listen,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
         policy: Arc::new(catalogue.policy),
         channels: catalogue.channels,
         warnings: Vec::new(),
     }
+}
+
+/// Where users are served, and how many downloads each may have. `is_open`: to all who come.
+fn read_export(export: &mut Section<'_>, is_open: bool) -> (SocketAddr, usize) {
+    let listen = export.text("listen", address::parse_listen);
+    let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));
+    if is_open && !listen.ip().is_loopback() {
+        let problem = "expected a loopback address such as \"127.0.0.1:8080\", because there are no \
+                       [[tokens]] and the network would be shown every app's rows; `adtrail token \
+                       new --app KEY` makes one";
+        export.reject("listen", problem, format!("\"{listen}\""));
+    }
+    (listen, export.integer("downloads_per_token_max", 1..=64).unwrap_or(16))
 }
 
 fn read_admin(admin: &mut Section<'_>, export_listen: SocketAddr) -> SocketAddr {

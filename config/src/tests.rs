@@ -2,6 +2,7 @@
 
 mod mistakes;
 mod registry;
+mod tokens;
 
 use std::path::Path;
 use std::time::Duration;
@@ -346,6 +347,7 @@ fn the_example_holds_the_defaults() {
         assert_eq!(example.kafka.group, defaults.kafka.group);
         assert_eq!(example.kafka.topics, defaults.kafka.topics);
         assert_eq!(example.export_listen, defaults.export_listen);
+        assert_eq!(example.downloads_per_token_max, defaults.downloads_per_token_max);
         assert_eq!(example.admin_listen, defaults.admin_listen);
         assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);
         assert_eq!(example.channels, ["toutiao".into()]);

@@ -58,7 +58,7 @@ fn unknown_keys_name_the_nearest_one_at_their_place() {
     check_wrong("[[campaign]]\nspreadid = 7", "1: campaign: unknown key, the nearest known one is: [[campaigns]]");
     check_wrong("[[channels]]\nid = \"unknown\"", "2: channels[0].id: expected another id: this one stands for campaigns that are not here: \"unknown\"");
     check_wrong("[channel]\nid = \"c\"", "1: channel: unknown key, the nearest known one is: [[channels]]");
-    check_wrong("[[tokens]]\nid = 1", "1: tokens: unknown key, the nearest known one is: store");
+    check_wrong("[[tokenz]]\nid = 1", "1: tokenz: unknown key, the nearest known one is: [[tokens]]");
     check_wrong_catalogue("[[apps]]\npid = 2\nkey = \"y\"\nnam = 1", "10: apps[1].nam: unknown key, the nearest known one is: name");
     check_wrong_catalogue("[channels.attribution]\nprobabilistic = true", "8: channels[0].attribution.probabilistic: unknown key, the nearest known one is: attribution.probabilistic");
     check_wrong("\"a b\\n\" = 1", r#"1: "a b\n": unknown key, the nearest known one is: [[apps]]"#);
@@ -125,7 +125,6 @@ fn wrong_service_settings() {
     check_wrong("[store]\nmemory = 448", r#"2: store.memory: no unit, expected one of KiB, MiB, GiB as in "448MiB": 448"#);
     check_wrong("[store]\nmemory = \"1GB\"", r#"2: store.memory: expected one whole number and a unit of KiB, MiB, GiB, such as "448MiB": "1GB""#);
     check_wrong("[store.hbase]\nservers = \"a:1\"", r#"2: store.hbase.servers: expected a list of texts, such as ["a", "b"]: "a:1""#);
-    check_wrong("[export]\nlisten = \"0.0.0.0:8080\"", "2: export.listen: expected a loopback address such as \"127.0.0.1:8080\", because this version has no tokens and would show every app's rows to the network: \"0.0.0.0:8080\"");
     check_wrong("[export]\nlisten = 8080", r#"2: export.listen: expected an IP address and a port, such as "127.0.0.1:8080": 8080"#);
     check_wrong("[admin]\nlisten = \"localhost\"", r#"2: admin.listen: expected an IP address and a port, such as "127.0.0.1:8080": "localhost""#);
     check_wrong("[run]\nshutdown_deadline = \"-30s\"", r#"2: run.shutdown_deadline: negative, expected a duration such as "7d": "-30s""#);

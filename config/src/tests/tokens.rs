@@ -1,0 +1,134 @@
+//! Who is let in by which settings, and what is wrong with those.
+
+use attribution::event::Pid;
+
+use super::mistakes::check_wrong;
+use super::{CATALOGUE, Config, parse, whole_example};
+use crate::{Token, TokenApps, TokenDigest};
+
+const HEX: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+/// The catalogue, then tokens from line 7 on.
+fn with(tokens: &str) -> String {
+    format!("{CATALOGUE}{}", tokens.replace("HEX", HEX))
+}
+
+#[track_caller]
+fn check(tokens: &str, expected: &str) {
+    check_wrong(&with(tokens), expected);
+}
+
+fn good(tokens: &str) -> Config {
+    parse(&with(tokens)).unwrap()
+}
+
+#[test]
+fn a_token_is_for_its_apps() {
+    let config = good(
+        "[[tokens]]\nid = \"a_1\"\nsha256 = \"HEX\"\napps = [\"app-x\"]\nexpires = \"2999-12-31\"\n\
+         [[tokens]]\nid = \"all\"\nsha256 = \"HEX\"\napps = [\"*\"]\n",
+    );
+    let digest = TokenDigest::of("abc");
+    let one = Token {
+        id: "a_1".into(),
+        digest: digest.clone(),
+        apps: TokenApps::These([Pid(1)].into()),
+        expires: Some("3000-01-01T00:00:00Z".parse().unwrap()),
+    };
+    let all = Token { id: "all".into(), digest, apps: TokenApps::All, expires: None };
+    assert_eq!(config.tokens, [one, all]);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let seen = |token: usize, pid| config.tokens[token].apps.has(Pid(pid));
+    assert_eq!([seen(0, 1), seen(0, 2), seen(1, 1), seen(1, 2)], [true, false, true, true]);
+    assert!(!format!("{config:?}").contains(&HEX[..8]));
+}
+
+#[test]
+fn without_tokens_the_network_sees_nothing() {
+    let expected = "2: export.listen: expected a loopback address such as \"127.0.0.1:8080\", because \
+                    there are no [[tokens]] and the network would be shown every app's rows; `adtrail \
+                    token new --app KEY` makes one: ";
+    for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:80"] {
+        let shown = format!("{expected}\"{listen}\"");
+        check_wrong(&format!("[export]\nlisten = \"{listen}\""), &shown);
+    }
+    for listen in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:8080"] {
+        assert!(parse(&format!("[export]\nlisten = \"{listen}\"")).is_ok(), "{listen}");
+    }
+    let token = "[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n";
+    let config = good(&format!("{token}[export]\nlisten = \"0.0.0.0:80\""));
+    assert_eq!(config.export_listen.to_string(), "0.0.0.0:80");
+    // A token that is mistaken is one that was meant to be there: it alone is to blame.
+    check(
+        "[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\nexpires = \"x\"\nid2 = 1\n[export]\nlisten = \"0.0.0.0:80\"",
+        "11: tokens[0].expires: expected an RFC 3339 instant such as \"2027-01-31T18:00:00+08:00\", or a \
+         date such as \"2027-01-31\", to whose end in UTC the token is good: \"x\"\n\
+         12: tokens[0].id2: unknown key, the nearest known one is: id",
+    );
+    check(
+        "[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\n[export]\nlisten = \"0.0.0.0:80\"",
+        "7: tokens[0].apps: missing, expected keys of [[apps]], or [\"*\"] for all",
+    );
+}
+
+#[test]
+#[rustfmt::skip]
+fn wrong_tokens() {
+    let of_id = |id: &str| format!("[[tokens]]\nid = {id}\nsha256 = \"HEX\"\napps = [\"*\"]");
+    for id in ["\"\"", "\"A\"", "\"a-b\"", "\"_a\"", "\"a_\"", "\"a b\""] {
+        check(&of_id(id), &format!("8: tokens[0].id: expected an id of 1 to 40 of a-z, 0-9 and, within, '_': {id}"));
+    }
+    check(&of_id("5"), "8: tokens[0].id: expected a text in quotes: 5");
+    let of_hash = |hash: &str| format!("[[tokens]]\nid = \"a\"\nsha256 = {hash}\napps = [\"*\"]");
+    let hash_wrong = "9: tokens[0].sha256: expected the SHA-256 of the whole token, 64 hexadecimal digits, as `adtrail token new` prints it: (not shown)";
+    for hash in ["\"\"", "\"xyz\"", "\"adt_a_0123456789abcdefABCDEFGHIJKLMNOP\""] {
+        check(&of_hash(hash), hash_wrong);
+    }
+    let of_apps = |apps: &str| format!("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = {apps}");
+    check(&of_apps("[]"), "10: tokens[0].apps: expected keys of [[apps]], or \"*\" alone for all: a list of 0");
+    check(&of_apps("[\"*\", \"app-x\"]"), "10: tokens[0].apps: expected keys of [[apps]], or \"*\" alone for all: a list of 2");
+    check(&of_apps("[\"app-y\"]"), "10: tokens[0].apps[0]: expected the key of one of the [[apps]], the nearest is \"app-x\": \"app-y\"");
+    check(&of_apps("\"app-x\""), "10: tokens[0].apps: expected a list of texts, such as [\"a\", \"b\"]: \"app-x\"");
+    check_wrong(&of_apps("[\"x\"]").replace("HEX", HEX), "4: tokens[0].apps[0]: expected the key of one of the [[apps]], of which there are none: \"x\"");
+    check("[[tokens]]\n", "7: tokens[0].id: missing, expected a name for the token, which logs show\n7: tokens[0].sha256: missing, expected the SHA-256 of the token, as `adtrail token new` prints it\n7: tokens[0].apps: missing, expected keys of [[apps]], or [\"*\"] for all");
+    check("[tokens]\nid = \"a\"", "7: tokens: expected tables [[tokens]], which only the file can hold: a table");
+    check("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]", "12: tokens[1].id: expected a value of its own, 8 has the same: \"a\"");
+    check("[export]\ndownloads_per_token_max = 0", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 0");
+    check("[export]\ndownloads_per_token_max = 65", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 65");
+    // An app that can not be read is not also unknown.
+    check_wrong(&format!("[[apps]]\nkey = \"x\"\n{}", of_apps("[\"x\"]").replace("HEX", HEX)), "1: apps[0].pid: missing, expected the app's number");
+}
+
+/// Whoever pastes the token itself, wherever, does not find it in a log.
+#[test]
+fn no_mistake_shows_a_token() {
+    const TOKEN: &str = "adt_a_0123456789abcdefABCDEFGHIJKLMNOP";
+    for line in [
+        format!("[[tokens]]\nid = \"{TOKEN}\""),
+        format!("[[tokens]]\nsha256 = \"{TOKEN}\""),
+        format!("[[tokens]]\napps = [\"{TOKEN}\"]"),
+        format!("[[tokens]]\napps = \"{TOKEN}\""),
+        format!("[[tokens]]\nexpires = \"{TOKEN}\""),
+        format!("[export]\nlisten = \"{TOKEN}\""),
+    ] {
+        let message = parse(&line).unwrap_err().to_string();
+        assert!(!message.contains("0123456789") && message.contains("(not shown)"), "{message}");
+    }
+}
+
+#[test]
+fn an_end_in_the_past_is_a_warning() {
+    let config =
+        good("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\nexpires = \"2020-02-29\"");
+    let expected = "adtrail.toml:11: tokens[0].expires: in the past, so that this token lets nobody in: \
+                    2020-03-01T00:00:00Z";
+    assert_eq!(config.warnings, [expected.into()]);
+    assert_eq!(config.tokens.len(), 1);
+}
+
+#[test]
+fn the_example_has_a_token() {
+    let config = parse(&whole_example()).unwrap();
+    assert_eq!((config.tokens.len(), &*config.tokens[0].id), (1, "partner"));
+    assert_eq!(config.tokens[0].apps, TokenApps::These([Pid(1)].into()));
+}
