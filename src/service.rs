@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::worker::Worker;
 use config::Config;
-use export::ExportState;
 use export::admin::Admin;
+use export::{Access, ExportState};
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::embedded::{Embedded, EngineMetrics};
@@ -49,9 +49,11 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
     let control = control::start(&config.store.path, checkpoints, shutdown)?;
 
+    let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);
     let complete_until = Arc::new(move || intake_state.complete_until());
-    let export = ExportState::new(reader.clone(), Arc::clone(&config.policy), complete_until);
+    let export =
+        ExportState::new(reader.clone(), Arc::clone(&config.policy), access, complete_until);
     let admin = admin((metrics, recorder), (engine, reader), health);
     tracing::info!(
         export = %config.export_listen,

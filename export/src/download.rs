@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use http_body::Frame;
 use store::scan::Reader;
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
@@ -44,8 +45,8 @@ pub(crate) struct Scan {
     pub pid: Pid,
     pub query: ExportQuery,
     pub metrics: Arc<Metrics>,
-    /// Given back when the scan has ended.
-    pub permit: OwnedSemaphorePermit,
+    /// The caller's and that of all, given back when the scan has ended.
+    pub permits: [OwnedSemaphorePermit; 2],
 }
 
 enum Piece {
@@ -128,9 +129,13 @@ impl Scan {
                 Piece::Failed(error)
             }
         };
+        let room = Handle::current().block_on(pieces.reserve());
+        // Whoever has read the end may begin another.
+        drop(self.permits);
         // Where the client has gone, nobody is left to tell.
-        let _ = pieces.blocking_send(last);
-        drop(self.permit);
+        if let Ok(room) = room {
+            room.send(last);
+        }
     }
 }
 

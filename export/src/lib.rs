@@ -5,12 +5,13 @@
 //! on the command line gets too: both go through [`write_rows`]. [`write_differences`] writes what
 //! two stores show differently of the same events.
 //!
-//! It decides nothing about attribution and writes nothing to the store; it has no tokens, so
-//! who may reach the listener may read everything.
+//! It decides nothing about attribution and writes nothing to the store. Who may see what is settled in
+//! `access`, before any route is asked.
 //!
 //! Start with `routes`; what a request may say is in `query`, what a row looks like in `column`
 //! and `csv`. The operators' listener is [`admin`].
 
+mod access;
 pub mod admin;
 mod campaigns;
 mod cell;
@@ -50,6 +51,7 @@ use axum::Router;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 
+pub use access::Access;
 pub use column::{Column, ContributorPart};
 pub use csv::CsvWriter;
 pub use differences::totals::{Counts, Totals, TotalsLine};

@@ -22,6 +22,9 @@ describe! {
     describe_counter REQUESTS = "adtrail_export_requests_total";
     /// Rows written into downloads, counted when their scan ends; of one that fails, none.
     describe_counter ROWS = "adtrail_export_rows_total";
+    /// Requests that were not let in, by reason: `no_token`, `bad_token` (unknown, or none that can
+    /// be), `expired`, `app` (of others than the token's) and `downloads` (too many at a time).
+    describe_counter REFUSED = "adtrail_export_refused_total";
     /// Bytes of CSV handed to clients' connections.
     describe_counter BYTES = "adtrail_export_bytes_total";
     /// Downloads that ended before they were complete.
@@ -37,19 +40,35 @@ pub const DURATION_BUCKETS_SECONDS: [f64; 10] =
     [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0];
 
 /// Those that are answered with.
-const STATUSES: [StatusCode; 7] = [
+const STATUSES: [StatusCode; 9] = [
     StatusCode::OK,
     StatusCode::BAD_REQUEST,
+    StatusCode::UNAUTHORIZED,
     StatusCode::NOT_FOUND,
     StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::TOO_MANY_REQUESTS,
     StatusCode::INTERNAL_SERVER_ERROR,
     StatusCode::SERVICE_UNAVAILABLE,
     StatusCode::HTTP_VERSION_NOT_SUPPORTED,
 ];
 
+/// Why a request was not let in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refused {
+    NoToken,
+    BadToken,
+    Expired,
+    App,
+    Downloads,
+}
+
+/// As labels, in the order of [`Refused`].
+const REASONS: [&str; 5] = ["no_token", "bad_token", "expired", "app", "downloads"];
+
 /// All metrics of the crate.
 pub struct Metrics {
     requests: [Counter; STATUSES.len()],
+    refused: [Counter; REASONS.len()],
     rows: Counter,
     bytes: Counter,
     aborted: Counter,
@@ -72,6 +91,7 @@ impl Metrics {
         let metrics = Self {
             requests: STATUSES
                 .map(|status| counter!(REQUESTS, "status" => status.as_u16().to_string())),
+            refused: REASONS.map(|reason| counter!(REFUSED, "reason" => reason)),
             rows: counter!(ROWS),
             bytes: counter!(BYTES),
             aborted: counter!(ABORTED),
@@ -81,7 +101,7 @@ impl Metrics {
         for counter in [&metrics.rows, &metrics.bytes, &metrics.aborted] {
             counter.increment(0);
         }
-        metrics.requests.iter().for_each(|counter| counter.increment(0));
+        metrics.requests.iter().chain(&metrics.refused).for_each(|counter| counter.increment(0));
         metrics.active.set(0.0);
         metrics
     }
@@ -92,6 +112,10 @@ impl Metrics {
             Some((_, counter)) => counter.increment(1),
             None => counter!(REQUESTS, "status" => status.as_u16().to_string()).increment(1),
         }
+    }
+
+    pub(crate) fn refused(&self, reason: Refused) {
+        self.refused[reason as usize].increment(1);
     }
 
     pub(crate) fn rows_written(&self, rows: u64) {
@@ -151,6 +175,9 @@ mod tests {
         for status in STATUSES {
             check(&scrape, &format!("{REQUESTS}{{status=\"{}\"}} 0", status.as_u16()));
         }
+        for reason in REASONS {
+            check(&scrape, &format!("{REFUSED}{{reason=\"{reason}\"}} 0"));
+        }
         for name in [ROWS, BYTES, ABORTED, ACTIVE] {
             check(&scrape, &format!("{name} 0"));
         }
@@ -169,6 +196,8 @@ mod tests {
             let _running = std::mem::ManuallyDrop::new(metrics.download_started());
             metrics.rows_written(3);
             metrics.answered(StatusCode::OK);
+            metrics.refused(Refused::NoToken);
+            metrics.refused(Refused::Downloads);
         });
         check(&scrape, &format!("{BYTES} 7"));
         check(&scrape, &format!("{ROWS} 3"));
@@ -176,5 +205,7 @@ mod tests {
         check(&scrape, &format!("{ACTIVE} 1"));
         check(&scrape, &format!("{DURATION}_count 2"));
         check(&scrape, &format!("{REQUESTS}{{status=\"200\"}} 1"));
+        check(&scrape, &format!("{REFUSED}{{reason=\"no_token\"}} 1"));
+        check(&scrape, &format!("{REFUSED}{{reason=\"downloads\"}} 1"));
     }
 }

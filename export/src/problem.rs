@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::ExportError;
+use crate::access::Refusal;
 
 /// A problem; `kind` is stable, the texts are for people.
 #[derive(Debug, Serialize)]
@@ -148,6 +149,25 @@ impl From<ExportError> for Problem {
     }
 }
 
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let (status, kind, title) = match refusal {
+            Refusal::NoToken | Refusal::Malformed | Refusal::Unknown => {
+                (StatusCode::UNAUTHORIZED, "/problems/unauthorized", "Unauthorized")
+            }
+            Refusal::Expired(_) => {
+                (StatusCode::UNAUTHORIZED, "/problems/token-expired", "Token expired")
+            }
+            Refusal::Downloads { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "/problems/too-many-downloads",
+                "Too many downloads",
+            ),
+        };
+        Self::new(status, kind, title, refusal.to_string())
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
@@ -156,8 +176,11 @@ impl IntoResponse for Problem {
         let media_type = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

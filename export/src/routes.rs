@@ -9,17 +9,18 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::routing::{MethodRouter, get};
+use axum::{Extension, Json, Router};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use store::scan::Reader;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use crate::ExportError;
+use crate::access::{Access, Caller, Gate};
 use crate::cursor::Cursor;
 use crate::download::{self, Scan, Started};
 use crate::exports::Exports;
@@ -47,6 +48,7 @@ pub struct ExportState {
     metrics: Arc<Metrics>,
     exports: Arc<Exports>,
     complete_until: CompleteUntil,
+    access: Arc<Access>,
     pub(crate) scans: Arc<Semaphore>,
 }
 
@@ -55,34 +57,65 @@ pub type CompleteUntil = Arc<dyn Fn() -> Option<EventTime> + Send + Sync>;
 
 impl ExportState {
     /// Registers the metrics with the recorder that is installed.
-    pub fn new(reader: Reader, policy: Arc<Policy>, complete_until: CompleteUntil) -> Self {
+    pub fn new(
+        reader: Reader,
+        policy: Arc<Policy>,
+        access: Access,
+        complete_until: CompleteUntil,
+    ) -> Self {
         Self {
             reader,
             policy,
             metrics: Arc::new(Metrics::new()),
             exports: Arc::default(),
+            access: Arc::new(access),
             complete_until,
             scans: Arc::new(Semaphore::new(SCANS_MAX)),
         }
     }
+
+    /// A place among the caller's downloads and one among all, until both are dropped.
+    fn start_download(&self, caller: &Caller) -> Result<[OwnedSemaphorePermit; 2], Problem> {
+        let own = caller.start_download().map_err(|refusal| self.gate().refuse(refusal))?;
+        let of_all = Arc::clone(&self.scans).try_acquire_owned();
+        Ok([own, of_all.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
+    }
+
+    fn gate(&self) -> Gate {
+        Gate {
+            access: Arc::clone(&self.access),
+            policy: Arc::clone(&self.policy),
+            metrics: Arc::clone(&self.metrics),
+        }
+    }
+}
+
+type Route = fn() -> MethodRouter<ExportState>;
+
+/// Every path with what answers there, for the router and for the test that goes through all of
+/// them with another app's token. Where `{app}` is in a path, the gate has looked at it.
+pub(crate) const ROUTES: &[(&str, Route)] = &[
+    ("/", || get(index)),
+    ("/v1/apps", || get(apps)),
+    ("/v1/apps/{app}/events.csv", || compressed(get(events_csv))),
+    ("/v1/apps/{app}/events.ndjson", || compressed(get(events_ndjson))),
+    ("/v1/exports/{id}", || get(export)),
+];
+
+/// By the tasks of connections, beside the threads that scan.
+fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
+    route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
 /// All routes of the users' listener.
 pub fn router(state: ExportState) -> Router {
-    let events = Router::new()
-        .route("/v1/apps/{app}/events.csv", get(events_csv))
-        .route("/v1/apps/{app}/events.ndjson", get(events_ndjson))
-        // By the tasks of connections, beside the threads that scan.
-        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
-    Router::new()
-        .route("/", get(index))
-        .route("/v1/apps", get(apps))
-        .merge(events)
-        .route("/v1/exports/{id}", get(export))
+    let (gate, metrics) = (state.gate(), Arc::clone(&state.metrics));
+    let routes = ROUTES.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
+    let routes = routes
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
-        .layer(middleware::from_fn_with_state(Arc::clone(&state.metrics), count))
-        .with_state(state)
+        .with_state(state);
+    gate.before(routes).layer(middleware::from_fn_with_state(metrics, count))
 }
 
 async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
@@ -91,14 +124,14 @@ async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next
     response
 }
 
-async fn index(State(state): State<ExportState>) -> Response {
+async fn index(State(state): State<ExportState>, Extension(caller): Extension<Caller>) -> Response {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, page::html(&sorted(&state.policy), today)).into_response()
+    (headers, page::html(&caller.apps(&state.policy), today)).into_response()
 }
 
 /// An app as listed.
@@ -109,12 +142,16 @@ struct AppEntry<'a> {
     name: &'a str,
 }
 
-async fn apps(State(state): State<ExportState>, uri: Uri) -> Result<Response, Problem> {
+async fn apps(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     if let Some((parameter, _)) = parameters(&uri)?.into_iter().next() {
         let parameter = parameter.into();
         return Err(ExportError::UnknownParameter { parameter, known: &[] }.into());
     }
-    let apps = sorted(&state.policy);
+    let apps = caller.apps(&state.policy);
     let entries: Vec<_> = apps
         .iter()
         .map(|app| AppEntry { key: &app.key, pid: app.pid.0, name: &app.name })
@@ -126,22 +163,25 @@ type AppPath = Result<Path<String>, PathRejection>;
 
 async fn events_csv(
     state: State<ExportState>,
+    caller: Extension<Caller>,
     app: AppPath,
     request: Request,
 ) -> Result<Response, Problem> {
-    events(state, app, request, Format::Csv).await
+    events(state, caller, app, request, Format::Csv).await
 }
 
 async fn events_ndjson(
     state: State<ExportState>,
+    caller: Extension<Caller>,
     app: AppPath,
     request: Request,
 ) -> Result<Response, Problem> {
-    events(state, app, request, Format::Ndjson).await
+    events(state, caller, app, request, Format::Ndjson).await
 }
 
 async fn events(
     State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
     app: AppPath,
     request: Request,
     format: Format,
@@ -160,7 +200,7 @@ async fn events(
     if request.method() == Method::HEAD {
         return Ok((headers, download::unread()).into_response());
     }
-    let permit = Arc::clone(&state.scans).try_acquire_owned();
+    let permits = state.start_download(&caller)?;
     let running = state.exports.start(
         &state.metrics,
         &app.key,
@@ -170,7 +210,7 @@ async fn events(
     headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
     headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
     let scan = Scan {
-        permit: permit.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?,
+        permits,
         reader: state.reader.clone(),
         policy: Arc::clone(&state.policy),
         pid: app.pid,
@@ -184,11 +224,14 @@ async fn events(
 
 async fn export(
     State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
-    let export = state.exports.find(&id).ok_or(ExportError::UnknownExport(id.into()))?;
+    let is_seen = |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.sees(app.pid));
+    let export = state.exports.find(&id).filter(|export| is_seen(&export.app));
+    let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(export)).into_response())
 }
 
@@ -235,10 +278,4 @@ fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTim
             .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))),
     );
     headers
-}
-
-fn sorted(policy: &Policy) -> Vec<&AppPolicy> {
-    let mut apps: Vec<_> = policy.apps().collect();
-    apps.sort_by_key(|app| app.pid);
-    apps
 }

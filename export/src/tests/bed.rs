@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::{ExportState, serve};
+use crate::{Access, ExportState, serve};
 
 /// 2026-03-10T00:00:00Z.
 pub const DAY: u64 = 1_773_100_800_000;
@@ -161,9 +161,11 @@ impl Bed {
 
     pub fn over(dir: TempDir, config: Config, reader: Reader) -> Self {
         let runtime = Runtime::new().unwrap();
+        let access = Access::new(&config.tokens, config.downloads_per_token_max);
         let state = ExportState::new(
             reader.clone(),
             Arc::clone(&config.policy),
+            access,
             Arc::new(|| Some(at(COMPLETE_UNTIL))),
         );
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
