@@ -204,6 +204,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::audit::Asked;
     use crate::exports::Exports;
 
     /// What a body of these pieces gives: chunks, then `end` or the error.
@@ -212,7 +213,7 @@ mod tests {
         pieces.into_iter().for_each(|piece| assert!(sender.try_send(piece).is_ok()));
         drop(sender);
         let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
-        let running = exports.start(&metrics, "app-x", "/x", "x.csv");
+        let running = exports.start(&metrics, Asked::of_a_test(), "/x", "x.csv");
         let id = running.id();
         let first = Some(Chunk { bytes: b"first".to_vec(), rows: 2 });
         let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });

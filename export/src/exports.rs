@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use attribution::event::EventTime;
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use crate::audit::{self, Asked, Ended};
 use crate::metrics::{Active, Metrics};
 use crate::rows::Chunk;
 
@@ -54,10 +55,23 @@ pub(crate) enum State {
     Failed,
 }
 
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// An export that is under way; one that is dropped has been aborted.
 pub(crate) struct Running {
     exports: Arc<Exports>,
     active: Option<Active>,
+    asked: Asked,
+    since: Instant,
     export: Export,
     hasher: Sha256,
 }
@@ -73,13 +87,13 @@ impl Exports {
     pub fn start(
         self: &Arc<Self>,
         metrics: &Arc<Metrics>,
-        app: &str,
+        asked: Asked,
         request: &str,
         file: &str,
     ) -> Running {
         let export = Export {
             id: self.next_id(),
-            app: app.into(),
+            app: asked.app.clone(),
             request: request.into(),
             file: file.into(),
             started: now_text(),
@@ -91,7 +105,8 @@ impl Exports {
         };
         self.keep(export.clone());
         let active = Some(metrics.download_started());
-        Running { exports: Arc::clone(self), active, export, hasher: Sha256::new() }
+        let (exports, since, hasher) = (Arc::clone(self), Instant::now(), Sha256::new());
+        Running { exports, active, asked, since, export, hasher }
     }
 
     /// The one with this id, as it was told to the client.
@@ -161,6 +176,14 @@ impl Drop for Running {
             self.export.state = State::Aborted;
         }
         self.export.ended = Some(now_text());
+        let Export { rows, bytes, state, .. } = self.export;
+        audit::write(&Ended {
+            asked: &self.asked,
+            rows,
+            bytes,
+            state,
+            duration: self.since.elapsed(),
+        });
         self.exports.keep(self.export.clone());
     }
 }

@@ -74,6 +74,19 @@ impl Filter {
         Err(bad(CHANNEL, problem, channel, vec!["a channel of a campaign of the app, or unknown"]))
     }
 
+    /// The parameters that narrow.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let narrows = [
+            (TYPE, self.event_type.is_some()),
+            (EVENT_NAME, self.event_names.is_some()),
+            (STATUS, self.statuses.is_some()),
+            (CHANNEL, self.channels.is_some()),
+            (SPREADID, self.spreadids.is_some()),
+            (INSTALL_TYPE, self.install_types.is_some()),
+        ];
+        narrows.into_iter().filter_map(|(name, narrows)| narrows.then_some(name)).collect()
+    }
+
     /// What it says, in one order however it was asked for.
     pub(crate) fn texts(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();

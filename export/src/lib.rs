@@ -13,6 +13,7 @@
 
 mod access;
 pub mod admin;
+mod audit;
 mod campaigns;
 mod cell;
 mod column;

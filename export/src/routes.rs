@@ -21,6 +21,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::ExportError;
 use crate::access::{Access, Caller, Gate};
+use crate::audit::Asked;
 use crate::cursor::Cursor;
 use crate::download::{self, Scan, Started};
 use crate::exports::Exports;
@@ -203,7 +204,7 @@ async fn events(
     let permits = state.start_download(&caller)?;
     let running = state.exports.start(
         &state.metrics,
-        &app.key,
+        Asked::new(caller.name(), &app.key, &query),
         request.uri().path_and_query().map_or("", |address| address.as_str()),
         &query.file_name(&app.key),
     );
