@@ -31,7 +31,7 @@ pub async fn serve(
     admin: Admin,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    crate::serve_router(listener, router(admin), shutdown).await
+    crate::serve::serve(listener, router(admin), shutdown).await
 }
 
 /// All routes of the operators' listener.

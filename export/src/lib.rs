@@ -37,6 +37,7 @@ mod prop;
 mod query;
 mod routes;
 mod rows;
+mod serve;
 mod step;
 mod value;
 mod writer;
@@ -48,8 +49,6 @@ mod tests;
 use std::future::Future;
 use std::io;
 
-use axum::Router;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 
 pub use access::Access;
@@ -74,16 +73,5 @@ pub async fn serve(
     state: ExportState,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    serve_router(listener, router(state), shutdown).await
-}
-
-async fn serve_router(
-    listener: TcpListener,
-    router: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    // The last bytes of an answer should not wait for an acknowledgement; where the socket does
-    // not have the option, they do.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+    serve::serve(listener, router(state), shutdown).await
 }
