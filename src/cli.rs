@@ -96,6 +96,9 @@ pub enum Command {
     Verify(Verify),
     /// Check the settings, and name what is wrong with them
     CheckConfig(Settings),
+    /// Let somebody read apps over HTTP
+    #[command(subcommand)]
+    Token(Token),
     /// Run the cases of the attribution contract on adtrail or on any other engine
     ///
     /// Each case is run in four orders of arrival: as given, reversed, and each with all events
@@ -113,6 +116,39 @@ pub struct Settings {
     /// One setting, before file and environment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make a token, and the entry of the settings that lets it in
+    ///
+    /// On standard output is the token, an empty line, and the entry: [[tokens]] with the token's
+    /// hash, from which nobody can make the token. Nothing is kept and no setting is changed. Put the
+    /// entry into the settings and start the service anew; give the token to whoever is to send it,
+    /// as Authorization: Bearer TOKEN.
+    New(NewToken),
+}
+
+#[derive(Debug, Args)]
+pub struct NewToken {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Key of an app that the token shows; repeatable
+    #[arg(long, value_name = "KEY", required_unless_present = "all_apps")]
+    pub app: Vec<String>,
+
+    /// It shows every app, those of later settings too
+    #[arg(long, conflicts_with = "app")]
+    pub all_apps: bool,
+
+    /// When it ends: an RFC 3339 instant, or a date, to whose end in UTC it is good; without it never
+    #[arg(long, value_name = "DATE")]
+    pub expires: Option<String>,
+
+    /// Its name in the settings and in logs, of a-z, 0-9 and _; without it a random one
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ pub mod replay;
 pub mod replay_dlq;
 pub mod restore;
 pub mod run;
+pub mod token;
 pub mod verify;
 
 use std::fs::{OpenOptions, Permissions};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use adtrail::cli::{Cli, Command};
 use adtrail::commands::{
     backup, check_config, conformance, download, explain, peek, regions, replay, replay_dlq,
-    restore, run, verify,
+    restore, run, token, verify,
 };
 use adtrail::{demo, telemetry};
 use clap::Parser;
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Restore(options) => restore::run(options),
         Command::Verify(options) => verify::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
+        Command::Token(options) => token::run(options),
         Command::Conformance(options) => conformance::run(options),
     };
     match outcome {

@@ -24,6 +24,8 @@ use crate::pipeline::{self, PipelineMetrics};
 /// Batches that wait for the worker: one is being decided, two are ready.
 const BATCHES_WAITING: usize = 2;
 const SUPERVISION: Duration = Duration::from_millis(50);
+/// What downloads have to end in once they are cut off.
+const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 
 /// Runs until the wish to stop, then drains: what has been read is committed, downloads under
 /// way may end, and all is over by the deadline of the settings.
@@ -72,8 +74,9 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let outcome = end(intake, attribution, control, deadline);
     let left = deadline.saturating_duration_since(Instant::now());
     let served = runtime.block_on(async { tokio::time::timeout(left, servers).await });
-    // A download that is still under way is cut off here, and its client can tell.
-    runtime.shutdown_background();
+    // A download that is still under way is cut off here, and its client can tell. Its line in the
+    // log may be written yet.
+    runtime.shutdown_timeout(CUT_OFF_MAX);
     outcome?;
     if let Ok(served) = served {
         served.context("the listeners failed")?.context("the listeners failed")?;

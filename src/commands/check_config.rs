@@ -10,10 +10,11 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
         tracing::warn!("{problem}");
     }
     println!(
-        "settings are valid: {}, {}, {}",
+        "settings are valid: {}, {}, {}, {}",
         counted(config.policy.apps().count(), "app"),
         counted(config.channels.len(), "channel"),
-        counted(config.policy.campaigns().count(), "campaign")
+        counted(config.policy.campaigns().count(), "campaign"),
+        counted(config.tokens.len(), "token")
     );
     Ok(())
 }

@@ -1,0 +1,145 @@
+//! `adtrail token`.
+
+use anyhow::Context;
+use attribution::printable::printable;
+use config::{Config, SECRET_CHARS, TOKEN_PREFIX, TokenDigest, parse_expiry, parse_token_id};
+use jiff::Timestamp;
+use toml::Value;
+
+use super::{WrongUse, load, print};
+use crate::cli::{NewToken, Token};
+use crate::telemetry::tell;
+
+/// Characters of an id that nobody has chosen.
+const ID_CHARS: usize = 8;
+
+pub fn run(command: &Token) -> anyhow::Result<()> {
+    let Token::New(options) = command;
+    let expires = options.expires.as_deref();
+    expires.map_or(Ok(()), |expires| check_expires(expires, Timestamp::now()))?;
+    let id = match &options.id {
+        Some(id) => parse_token_id(id).map_err(|problem| wrong("--id", &problem, id))?,
+        None => random(b"abcdefghijklmnopqrstuvwxyz0123456789", ID_CHARS)?.into(),
+    };
+    compare(options, &id)?;
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let secret = random(alphabet, SECRET_CHARS)?;
+    let token = format!("{TOKEN_PREFIX}{id}_{secret}");
+    print(format!("{token}\n\n{}", entry(&id, &token, options)).as_bytes())?;
+    tell(format_args!(
+        "The first line is the token: it is shown this once, so hand it on and keep it secret. What \
+         follows goes into the settings; start the service anew then.\n"
+    ));
+    Ok(())
+}
+
+fn wrong(option: &str, problem: &str, value: &str) -> WrongUse {
+    WrongUse(format!("{option}: {problem}: {value:?}"))
+}
+
+/// A token that lets nobody in is not what was wanted.
+fn check_expires(text: &str, now: Timestamp) -> Result<(), WrongUse> {
+    let expires = parse_expiry(text).map_err(|problem| wrong("--expires", &problem, text))?;
+    if expires <= now { Err(wrong("--expires", "expected a time to come", text)) } else { Ok(()) }
+}
+
+/// Tells what would not go together with the settings at hand. They need not be there, and may be
+/// ones that only the token makes valid.
+fn compare(options: &NewToken, id: &str) -> Result<(), WrongUse> {
+    let config = match load(&options.settings) {
+        Ok(config) => config,
+        Err(WrongUse(problem)) => {
+            let problem = problem.lines().next().unwrap_or_default();
+            tracing::warn!("the settings can not be compared with the token: {problem}");
+            return Ok(());
+        }
+    };
+    if config.tokens.iter().any(|token| &*token.id == id) {
+        return Err(wrong(
+            "--id",
+            "expected another id, the settings have a token of this one",
+            id,
+        ));
+    }
+    for key in &options.app {
+        if config.policy.app_by_key(key).is_none() {
+            let known = known(&config);
+            let key = printable(key);
+            tracing::warn!("the settings at hand have no app of this key, {known}: {key}");
+        }
+    }
+    Ok(())
+}
+
+fn known(config: &Config) -> String {
+    let mut keys: Vec<_> = config.policy.apps().map(|app| &*app.key).collect();
+    keys.sort_unstable();
+    if keys.is_empty() { "nor any other".into() } else { format!("but {}", keys.join(", ")) }
+}
+
+/// The entry of the settings.
+fn entry(id: &str, token: &str, options: &NewToken) -> String {
+    let apps: Vec<&str> =
+        if options.all_apps { vec!["*"] } else { options.app.iter().map(String::as_str).collect() };
+    let text = |text: &str| Value::from(text).to_string();
+    let apps: Vec<_> = apps.into_iter().map(text).collect();
+    let mut entry = format!(
+        "[[tokens]]\nid = {}\nsha256 = {}\napps = [{}]\n",
+        text(id),
+        text(&TokenDigest::of(token).to_hex()),
+        apps.join(", ")
+    );
+    if let Some(expires) = &options.expires {
+        entry.push_str(&format!("expires = {}\n", text(expires)));
+    }
+    entry
+}
+
+/// So many characters of the alphabet, each as likely as any other.
+fn random(alphabet: &[u8], count: usize) -> anyhow::Result<String> {
+    // A byte beyond the last whole multiple would favour the first characters.
+    let fair = u8::MAX as usize / alphabet.len() * alphabet.len();
+    let mut text = String::with_capacity(count);
+    while text.len() < count {
+        let mut bytes = [0; 64];
+        getrandom::fill(&mut bytes).context("the system has no random numbers")?;
+        let fair = bytes.iter().map(|byte| usize::from(*byte)).filter(|byte| *byte < fair);
+        let chosen = fair.map(|byte| char::from(alphabet[byte % alphabet.len()]));
+        text.extend(chosen.take(count - text.len()));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_all_different_and_of_all_characters() {
+        let mut seen = BTreeSet::new();
+        let mut characters = BTreeSet::new();
+        for _ in 0..1_000 {
+            let secret = random(b"abcdefghijk", 32).unwrap();
+            assert_eq!(secret.len(), 32);
+            characters.extend(secret.chars());
+            assert!(seen.insert(secret));
+        }
+        assert_eq!(characters.into_iter().collect::<String>(), "abcdefghijk");
+    }
+
+    #[test]
+    fn a_token_ends_in_the_time_to_come() {
+        let now = "2026-03-10T12:00:00Z".parse().unwrap();
+        let check = |text: &str, expected: Option<&str>| {
+            let problem = check_expires(text, now).err().map(|problem| problem.to_string());
+            assert_eq!(problem.as_deref(), expected);
+        };
+        check("2026-03-10", None);
+        check("2026-03-10T12:00:01Z", None);
+        check("2026-03-09", Some("--expires: expected a time to come: \"2026-03-09\""));
+        let now = "2026-03-10T12:00:00Z";
+        check(now, Some(&*format!("--expires: expected a time to come: {now:?}")));
+    }
+}
