@@ -4,6 +4,8 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 
@@ -135,6 +137,53 @@ fn check_audit(log: &str) {
     expected.into_iter().for_each(|(name, value)| assert_eq!(first[name], value, "{first}"));
     assert_eq!((&first["rows"], &first["bytes"]), (&Value::from(1), &Value::from(13)), "{first}");
     assert!(first["seconds"].is_f64(), "{first}");
+}
+
+/// Opens a download and reads its first byte alone.
+fn begin(address: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(support::DEADLINE)).unwrap();
+    write!(stream, "GET {EVENTS} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    stream
+}
+
+#[test]
+fn a_download_that_is_left_or_cut_off_is_logged_as_such() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "tokens.aborted", 1, APPS)
+        .set("store.retention", "off")
+        .set("export.downloads_per_token_max", "1")
+        .set("run.shutdown_deadline", "1s");
+    // More than sockets take that nobody reads.
+    let level = "x".repeat(8_000);
+    let line = |n| {
+        let props = format!(r#"{{"level":"{level}"}}"#);
+        let time = "2025-03-10T12:00:00Z";
+        format!(r#"{{"app":"app-x","event_id":"a-{n}","time":"{time}","props":{props}}}"#)
+    };
+    let messages = (0..3_000).map(|n| Message::new("app-x", line(n)).at(1_741_608_000_000));
+    kafka.produce(&site.topics.activations, messages);
+    let adtrail = site.start();
+    adtrail.await_read(3_000);
+    let left = begin(&adtrail.export);
+    let refused = get(&adtrail.export, EVENTS, None);
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("10")));
+    drop(left);
+    let cut_off = support::eventually("the place is free", || {
+        let status = get(&adtrail.export, &format!("{EVENTS}&limit=1"), None).status;
+        if status == 200 { Ok(begin(&adtrail.export)) } else { Err(status) }
+    });
+    // Whether the rest ends in so short a time is not looked at here.
+    let (_, log) = adtrail.terminate();
+    drop(cut_off);
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("an export has ended")).collect();
+    let count = |outcome: &str| {
+        let outcome = format!("outcome=\"{outcome}\"");
+        lines.iter().filter(|line| line.contains(&outcome)).count()
+    };
+    assert_eq!((count("aborted"), count("complete"), lines.len()), (2, 1, 3), "{log}");
+    assert!(lines.iter().all(|line| line.contains("token=\"none\"")), "{log}");
 }
 
 /// What is in the entry beside the id.
