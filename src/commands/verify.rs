@@ -105,6 +105,10 @@ fn notes(report: &Report) -> [(u64, &'static str); 5] {
 fn advice(problem: Problem) -> &'static str {
     match (problem, problem.remedy()) {
         (Problem::DecisionDiffers, _) => {
+            "its row is as it was decided: restore a backup, or say --settings-changed if settings of \
+             attribution have changed"
+        }
+        (Problem::DecisionLost, _) => {
             "unless settings of attribution have changed (--settings-changed); --repair decides anew"
         }
         (Problem::LogDamaged, _) => "--repair cuts it there; the rest is read again from Kafka",

@@ -18,6 +18,7 @@ mod right;
 mod row;
 mod rows;
 mod walk;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,6 +132,8 @@ struct Checker<'a> {
     fixes: Option<WriteBatch>,
     /// Rows that are not what they should be and were told of with their events.
     told_rows: BTreeSet<Key>,
+    /// Events that were told of before their turn.
+    told_events: BTreeSet<FactKey>,
     must_recount: bool,
     done: u64,
     total: u64,
@@ -155,6 +158,7 @@ impl<'a> Checker<'a> {
             report,
             fixes: None,
             told_rows: BTreeSet::new(),
+            told_events: BTreeSet::new(),
             must_recount: false,
             done: 0,
             total: 0,

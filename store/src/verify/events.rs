@@ -14,6 +14,7 @@ use super::right::Right;
 use super::row::{self, digest, digest_of, is_written_so};
 use super::rows::row_key;
 use super::walk::{Entry, Found};
+use super::witness::Witness;
 use super::{Check, Checker, Problem};
 use crate::StoreError;
 use crate::app::App;
@@ -37,6 +38,13 @@ pub struct Event {
     pub afresh: Option<Afresh>,
 }
 
+impl Event {
+    /// Whether another row would be decided now.
+    fn has_other_row(&self) -> bool {
+        self.afresh.as_ref().is_some_and(Afresh::is_other_row)
+    }
+}
+
 impl Checker<'_> {
     pub fn check_events(&mut self) -> Result<(), StoreError> {
         for family in [Family::Activation, Family::Effect] {
@@ -55,14 +63,29 @@ impl Checker<'_> {
         let mut wrong: Vec<FactKey> = Vec::new();
         for event in events {
             let found = event.row.map_or(&Found::Nothing, |row| rows.of(&row.encode()));
-            let decision = self.judge_decision(&event);
+            let witness = Witness::of(&event, found);
+            let decision = self.judge_decision(&event, witness.as_ref());
             let row = self.judge_row(&event, found, decision);
             if decision.is_none() && row.is_none() {
                 continue;
             }
-            let is_held = decision == Some(Problem::DecisionDiffers) && self.is_loss(&event)?;
-            let is_open = event.afresh.is_some() && decision.is_some() && !is_held;
-            let right = if is_open { None } else { self.right(&event, found) };
+            let is_kept = witness.is_some() && event.has_other_row();
+            let is_held = match decision {
+                Some(Problem::FactAltered) => true,
+                Some(Problem::DecisionDiffers) => {
+                    self.is_loss(&event)?;
+                    true
+                }
+                Some(Problem::DecisionLost) => self.is_loss(&event)?,
+                _ => false,
+            };
+            let is_told = self.fixes.is_some() && is_kept && !self.told_events.insert(event.fact);
+            if is_told && row.is_none() && decision == Some(Problem::DecisionDiffers) {
+                continue;
+            }
+            let is_open = event.afresh.is_some() && decision.is_some() && !is_held && !is_kept;
+            let is_good = is_held && row.is_none();
+            let right = if is_open || is_good { None } else { self.right(&event, found) };
             let right = right.as_ref().map(|right| self.written(right));
             let can_repair = is_open || right.is_some();
             let named = self.named(&event.fact, &event.home);
@@ -73,6 +96,9 @@ impl Checker<'_> {
                     true => self.find_and(problem, || named.clone(), |_, _| ()),
                     false => self.find(problem, || named.clone()),
                 }
+            }
+            if is_kept && !is_told && decision == Some(Problem::DecisionAltered) {
+                self.find_other(|| named);
             }
             if let (Some(row), Some(_)) = (event.row, row) {
                 self.told_rows.insert(row.encode());
@@ -153,18 +179,34 @@ impl Checker<'_> {
         PresentFacts { tables: self.tables.clone(), expiry: self.expiry.clone() }
     }
 
-    fn judge_decision(&mut self, event: &Event) -> Option<Problem> {
+    fn judge_decision(&mut self, event: &Event, witness: Option<&Witness>) -> Option<Problem> {
         let Some(present) = event.home.present() else { return Some(Problem::Undecided) };
+        if witness.is_some_and(|witness| !witness.is_of(&event.home)) {
+            return Some(Problem::FactAltered);
+        }
+        let afresh = event.afresh.as_ref().filter(|afresh| afresh.is_other());
         if event.row.is_none() || !is_of_itself(&event.home, present) {
             return Some(Problem::DecisionAltered);
         }
-        let afresh = event.afresh.as_ref().filter(|afresh| afresh.is_other())?;
+        afresh?;
         if self.options.have_settings_changed {
             self.report.otherwise += 1;
             return None;
         }
-        let is_other_row = afresh.is_other_row();
-        Some(if is_other_row { Problem::DecisionDiffers } else { Problem::DecisionAltered })
+        Some(match (event.has_other_row(), witness) {
+            (false, _) => Problem::DecisionAltered,
+            (true, Some(_)) => Problem::DecisionDiffers,
+            (true, None) => Problem::DecisionLost,
+        })
+    }
+
+    /// A decision was altered, and its row, which is whole, is not what would be decided now.
+    fn find_other(&mut self, named: impl FnOnce() -> String) {
+        if self.options.have_settings_changed {
+            self.report.otherwise += 1;
+        } else {
+            self.find(Problem::DecisionDiffers, named);
+        }
     }
 
     fn judge_row(
@@ -186,7 +228,8 @@ impl Checker<'_> {
             Found::Value(value) => value,
         };
         let Ok(view) = RowView::decode(value) else { return Some(Problem::RowUnreadable) };
-        let is_altered = matches!(decision, Some(Problem::DecisionAltered));
+        let altered = [Some(Problem::DecisionAltered), Some(Problem::FactAltered)];
+        let is_altered = altered.contains(&decision);
         let is_its = is_altered || is_row_of(event, (&key, &view), value, present);
         (!is_its).then_some(Problem::RowDiffers)
     }
@@ -226,7 +269,11 @@ impl Checker<'_> {
             self.report.unchecked += wrong.len() as u64;
             return Ok(());
         };
-        for Afresh { write: DecisionWrite { key, home, row, replaced }, .. } in decided {
+        for afresh in decided {
+            if self.is_witnessed(&afresh)? {
+                continue;
+            }
+            let DecisionWrite { key, home, row, replaced } = afresh.write;
             let base = || key::partition("", self.settings.partitions);
             let app = self.app(key.pid).unwrap_or_else(|| App::new(base()));
             let replaced = replaced.and_then(|present| {
@@ -238,6 +285,30 @@ impl Checker<'_> {
             }
         }
         self.write_fixes()
+    }
+
+    /// Whether a decision that follows from a wrong one would take the place of a row that is as
+    /// it was decided. It is told of and left: that row says what was true.
+    fn is_witnessed(&mut self, afresh: &Afresh) -> Result<bool, StoreError> {
+        let Some(home) = afresh.standing.clone().filter(|_| afresh.is_other_row()) else {
+            return Ok(false);
+        };
+        let fact = afresh.write.key;
+        let (Some(app), Some(present)) = (self.app(fact.pid), home.present()) else {
+            return Ok(false);
+        };
+        let row = row_key(&app, (fact.pid, seq_of(&home)), present, self.settings.partitions);
+        let Some(row) = row else { return Ok(false) };
+        let rows = self.look_up(EVENTS, vec![row.encode()])?;
+        let event = Event { fact, home, app, row: Some(row), afresh: None };
+        if Witness::of(&event, rows.of(&row.encode())).is_none() {
+            return Ok(false);
+        }
+        if self.told_events.insert(fact) {
+            let named = self.named(&fact, &event.home);
+            self.find_other(|| named);
+        }
+        Ok(true)
     }
 }
 

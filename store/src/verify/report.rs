@@ -25,6 +25,7 @@ pub enum Problem {
     PositionUnreadable,
     FactUnreadable,
     FactMisplaced,
+    FactAltered,
     TouchMissing,
     EntryUnreadable,
     EntryToNowhere,
@@ -34,6 +35,7 @@ pub enum Problem {
     Undecided,
     DecisionAltered,
     DecisionDiffers,
+    DecisionLost,
     RowMissing,
     RowDiffers,
     RowKeyUnreadable,
@@ -88,13 +90,18 @@ impl Problem {
                 Check::Files
             }
             Self::AppUnreadable | Self::PositionUnreadable => Check::Meta,
-            Self::FactUnreadable | Self::FactMisplaced | Self::TouchMissing => Check::Facts,
+            Self::FactUnreadable | Self::FactMisplaced | Self::FactAltered | Self::TouchMissing => {
+                Check::Facts
+            }
             Self::EntryUnreadable
             | Self::EntryToNowhere
             | Self::EntryOfAnother
             | Self::EntryMissing
             | Self::MarkMissing => Check::Index,
-            Self::Undecided | Self::DecisionAltered | Self::DecisionDiffers => Check::Decisions,
+            Self::Undecided
+            | Self::DecisionAltered
+            | Self::DecisionDiffers
+            | Self::DecisionLost => Check::Decisions,
             Self::RowMissing
             | Self::RowDiffers
             | Self::RowKeyUnreadable
@@ -121,6 +128,7 @@ impl Problem {
             Self::PositionUnreadable => "position_unreadable",
             Self::FactUnreadable => "fact_unreadable",
             Self::FactMisplaced => "fact_misplaced",
+            Self::FactAltered => "fact_altered",
             Self::TouchMissing => "touch_missing",
             Self::EntryUnreadable => "entry_unreadable",
             Self::EntryToNowhere => "entry_to_nowhere",
@@ -130,6 +138,7 @@ impl Problem {
             Self::Undecided => "undecided",
             Self::DecisionAltered => "decision_altered",
             Self::DecisionDiffers => "decision_differs",
+            Self::DecisionLost => "decision_lost",
             Self::RowMissing => "row_missing",
             Self::RowDiffers => "row_differs",
             Self::RowKeyUnreadable => "row_key_unreadable",
@@ -155,6 +164,7 @@ impl Problem {
             Self::PositionUnreadable => "a Kafka position can not be read",
             Self::FactUnreadable => "a fact can not be read",
             Self::FactMisplaced => "a fact does not stand under its identity",
+            Self::FactAltered => "a fact is not what its row was made from",
             Self::TouchMissing => "the touch that an activation is credited to is missing",
             Self::EntryUnreadable => "an index entry can not be read",
             Self::EntryToNowhere => "an index entry leads to no fact",
@@ -164,6 +174,7 @@ impl Problem {
             Self::Undecided => "an event was never decided on",
             Self::DecisionAltered => "a decision is not the one that was made",
             Self::DecisionDiffers => "a decision differs from a fresh one",
+            Self::DecisionLost => "a decision differs from a fresh one, and its row is lost",
             Self::RowMissing => "the row of an event is missing",
             Self::RowDiffers => "a row is not what was decided",
             Self::RowKeyUnreadable => "a key of a row can not be read",
@@ -186,7 +197,9 @@ impl Problem {
             | Self::FileDamaged
             | Self::FactUnreadable
             | Self::FactMisplaced
+            | Self::FactAltered
             | Self::TouchMissing
+            | Self::DecisionDiffers
             | Self::RowWithoutFact => Remedy::Restore,
             _ => Remedy::Repair,
         }

@@ -12,9 +12,9 @@ use super::events::{Event, is_of_itself};
 use super::present::Present as PresentFacts;
 use super::row::{self, digest};
 use super::walk::Found;
+use super::witness::Witness;
 use crate::app::App;
 use crate::codec;
-use crate::codec::row::RowView;
 use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::key::{self, KEY_BYTES, Key, RowKey};
@@ -32,24 +32,14 @@ impl Checker<'_> {
     /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
     pub fn right(&self, event: &Event, found: &Found) -> Option<Right> {
         let present = event.home.present().copied()?;
-        let of_row = || match (found, event.row) {
-            (Found::Value(value), Some(key)) => row::row(&key, &RowView::decode(value).ok()?),
-            _ => None,
-        };
         let mut home = event.home.clone();
         let row = match &mut home {
             Home::Touch(_) => None,
             Home::Activation(kept) => {
                 if !is_of_itself(&event.home, &present) {
-                    let row = of_row()?;
-                    let kept_original = kept.decision.as_ref().and_then(|d| d.original.clone());
-                    let installs =
-                        kept.walks.walks.iter().map(|walk| Some(walk.install.id.clone()));
-                    let mut originals = [None, kept_original].into_iter().chain(installs);
-                    let is_its =
-                        |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
-                    let original = originals.find(is_its)?;
-                    kept.decision = row::decision(row, original);
+                    let witness = Witness::of(event, found)?;
+                    let original = witness.original.clone();
+                    kept.decision = row::decision(witness.into_row(), original);
                 }
                 let row = kept.decision.as_ref().map(|of| compose::activation_row(&kept.fact, of));
                 row.filter(|_| is_of_itself(&home, &present))

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod altered;
 mod bed;
 mod files;
 mod tables;

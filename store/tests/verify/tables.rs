@@ -34,7 +34,7 @@ fn is_credited(row: &RowView<'_>) -> bool {
     row.event_type == EventType::Activation && row.status == Status::Attributed
 }
 
-fn homes(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, Home)> {
+pub fn homes(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, Home)> {
     let of = |(key, value): Entry| match key::decode_fact(&key) {
         Some(FactPlace::Home { pid, .. }) => {
             Some((key, home::decode(family, pid, &value).expect("a home")))
@@ -47,7 +47,7 @@ fn homes(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, Home)> {
 }
 
 /// An activation that is credited: the newest, or the oldest.
-fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationHome) {
+pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationHome) {
     let mut homes =
         homes(raw, Family::Activation, "activations").into_iter().filter_map(|(key, home)| {
             match home {
@@ -153,7 +153,7 @@ fn a_home_is_deleted() {
     assert!(named, "{:?}", report.examples);
 }
 
-/// The decision is better than one without the click: it stays until somebody asks again.
+/// The decision is better than one without the click: it stays.
 #[test]
 fn a_click_is_lost_and_keeps_its_credit() {
     let bed = Bed::new();
@@ -169,8 +169,10 @@ fn a_click_is_lost_and_keeps_its_credit() {
     for problem in [Problem::TouchMissing, Problem::EntryToNowhere, Problem::DecisionDiffers] {
         assert!(found.contains_key(&problem), "{found:?}");
     }
-    assert!(!bed.repair().is_repaired());
-    assert!(before == bed.export(), "the export is another one");
+    for _ in 0..2 {
+        assert!(!bed.repair().is_repaired());
+        assert!(before == bed.export(), "the export is another one");
+    }
 }
 
 #[test]
