@@ -115,6 +115,9 @@ fn advice(problem: Problem) -> &'static str {
         (Problem::PositionUnreadable, _) => {
             "--repair removes it; the partition is read again from its beginning"
         }
+        (Problem::ConsumedUntilWrong, _) => {
+            "unless this machine's clock is wrong; --repair takes the time of the newest row"
+        }
         (_, Remedy::Repair) => "--repair derives it",
         (_, Remedy::Restore) => "nothing tells what it was: restore a backup",
     }

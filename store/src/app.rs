@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use attribution::event::{EventTime, Pid};
+use attribution::policy::DAY_MS;
 
 use crate::codec::Input;
 use crate::key;
+
+/// How far this machine's clock may have been ahead when a time was kept.
+pub const CLOCK_OFF_MS: u64 = DAY_MS;
 
 /// What a store keeps of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +37,17 @@ impl App {
         self.fan_bits_max = self.fan_bits_max.max(fan_bits);
     }
 
-    /// All partitions that may hold rows.
+    /// All partitions that may hold rows, each once.
     pub fn partitions(&self, of: u16) -> impl Iterator<Item = u16> {
-        key::spread(self.base, self.fan_bits_max, of)
+        key::spread(self.base, self.fan_bits_max.min(bits_max(of)), of)
+    }
+
+    /// Whether a store of so many partitions can have kept this, by now at the latest.
+    pub fn is_possible(&self, partitions: u16, now: EventTime) -> bool {
+        self.base < partitions
+            && self.fan_bits <= self.fan_bits_max
+            && self.fan_bits_max <= bits_max(partitions)
+            && self.oldest <= now.plus(CLOCK_OFF_MS)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -61,6 +73,11 @@ impl App {
     }
 }
 
+/// An app is spread over its partitions, and each holds a part of its own.
+pub fn bits_max(partitions: u16) -> u8 {
+    partitions.checked_ilog2().unwrap_or(0) as u8
+}
+
 /// The apps of an open store, shared by who writes and who reads.
 #[derive(Debug, Clone, Default)]
 pub struct Apps(Arc<RwLock<BTreeMap<Pid, App>>>);
@@ -76,5 +93,39 @@ impl Apps {
 
     pub fn put(&self, pid: Pid, app: App) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(pid, app);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: EventTime = EventTime::MAX;
+
+    #[test]
+    fn no_partition_comes_twice() {
+        for partitions in [1, 2, 3, 7, 8, 100, 256, 1_000] {
+            for fan_bits_max in 0..16 {
+                let app = App { fan_bits_max, ..App::new(partitions - 1) };
+                let mut found: Vec<_> = app.partitions(partitions).collect();
+                let count = found.len();
+                found.sort_unstable();
+                found.dedup();
+                assert_eq!(found.len(), count, "2^{fan_bits_max} of {partitions}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_not_be() {
+        let app = App::new(7);
+        assert!(app.is_possible(8, NOW));
+        assert!(!app.is_possible(7, NOW));
+        assert!(App { fan_bits_max: 3, ..app }.is_possible(8, NOW));
+        assert!(!App { fan_bits_max: 4, ..app }.is_possible(15, NOW));
+        assert!(!App { fan_bits: 1, ..app }.is_possible(8, NOW));
+        let oldest = EventTime::default().plus(CLOCK_OFF_MS);
+        assert!(App { oldest, ..app }.is_possible(8, EventTime::default()));
+        assert!(!App { oldest: oldest.plus(1), ..app }.is_possible(8, EventTime::default()));
     }
 }

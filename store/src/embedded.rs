@@ -254,7 +254,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> 
     }
     let until = ConsumedUntil::default();
     until.advance(meta.consumed_until);
-    let (apps, retention) = (meta::apps(&tables)?, Retention::default());
+    let (apps, retention) = (meta::apps(&tables, meta.partitions)?, Retention::default());
     let clock = retention::clock(now(), meta.consumed());
     retention.start(apps.all().iter().map(|(pid, app)| {
         let gone = retention::gone_before(settings.retention_of(*pid), clock);

@@ -173,7 +173,12 @@ impl<'a> Checker<'a> {
         if meta.layout < kept_meta::LAYOUT_VERSION {
             return Err(kept_meta::wrong_version(&settings.path, meta.layout));
         }
-        self.expiry.until().advance(meta.consumed_until);
+        let until = match kept_meta::consumed_until(&self.tables) {
+            // Told of with the rest of meta.
+            Err(StoreError::Corrupt { .. }) => self.derive_consumed_until()?,
+            until => until?,
+        };
+        self.expiry.until().advance(until);
         self.total = self.work()?;
         Ok(())
     }

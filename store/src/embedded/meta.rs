@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use attribution::event::{EventTime, Pid};
-use rocksdb::{DB, Options, WriteBatch};
+use rocksdb::{DB, Options, ReadOptions, WriteBatch};
 
+use super::regions::now;
 use super::tables::{META, Tables};
 use crate::StoreError;
-use crate::app::{App, Apps};
-use crate::cell::Cell;
+use crate::app::{App, Apps, CLOCK_OFF_MS};
+use crate::cell::{self, Cell, CellKey};
 
 /// The version of all layouts together.
 pub const LAYOUT_VERSION: u32 = 5;
@@ -17,7 +18,7 @@ pub const CELLS_SINCE: u32 = 5;
 
 const LAYOUT: &[u8] = b"layout";
 const PARTITIONS: &[u8] = b"partitions";
-const CONSUMED_UNTIL: &[u8] = b"consumed_until";
+pub const CONSUMED_UNTIL: &[u8] = b"consumed_until";
 const TOTALS: &[u8] = b"totals";
 pub const APP: &[u8] = b"app/";
 pub const REGION: &[u8] = b"region/";
@@ -52,10 +53,11 @@ impl Meta {
     pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
         let mut meta = Self::load_uncounted(tables, path, partitions)?;
         meta.totals = totals(tables)?.ok_or_else(|| StoreError::corrupt("the counts"))?;
+        meta.consumed_until = consumed_until(tables)?;
         Ok(meta)
     }
 
-    /// Without the totals, which can be counted again.
+    /// Without the totals, which can be counted again, and the time up to which all is consumed.
     pub fn load_uncounted(
         tables: &Tables,
         path: &Path,
@@ -76,9 +78,7 @@ impl Meta {
                 configured: partitions,
             });
         }
-        let stored = read(CONSUMED_UNTIL)?.unwrap_or_default();
-        let millis = stored.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0);
-        let consumed_until = EventTime::default().plus(millis);
+        let consumed_until = EventTime::default();
         Ok(Self { layout, partitions, consumed_until, totals: Cell::default() })
     }
 }
@@ -88,6 +88,27 @@ impl Meta {
     pub fn consumed(&self) -> Option<EventTime> {
         Some(self.consumed_until).filter(|until| *until > EventTime::default())
     }
+}
+
+/// 1970 if nobody has said yet. It is never later than the clock of the machine that it was kept
+/// on, and state expires by it: one that is later than that is not acted upon.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] where it can not be true.
+pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
+    let Some(stored) = tables.db.get_cf(tables.meta(), CONSUMED_UNTIL)? else {
+        return Ok(EventTime::default());
+    };
+    let millis = stored.as_slice().try_into().map(i64::from_be_bytes).unwrap_or(-1);
+    let until = EventTime::from_millis(millis)
+        .ok_or_else(|| StoreError::corrupt("the time up to which all is consumed"))?;
+    if until > now().plus(CLOCK_OFF_MS) {
+        return Err(StoreError::corrupt(
+            "the time up to which all is consumed is later than this machine's clock by more than \
+             a day",
+        ));
+    }
+    Ok(until)
 }
 
 /// What is kept of them; `None` if that is no count.
@@ -112,15 +133,56 @@ pub fn put_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid, app: &App) {
     batch.put_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat(), app.encode());
 }
 
+pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
+    batch.delete_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat());
+}
+
 /// All apps that the store has ever known.
-pub fn apps(tables: &Tables) -> Result<Apps, StoreError> {
-    let apps = Apps::default();
+///
+/// # Errors
+/// [`StoreError::Corrupt`] where what is kept of one can not be true.
+pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
+    let (apps, now) = (Apps::default(), now());
     for (pid, value) in tables.named(APP)? {
         let damage = || StoreError::corrupt("what is kept of an app");
         let pid = pid.as_slice().try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
-        apps.put(Pid(pid), App::decode(&value).ok_or_else(damage)?);
+        let app = App::decode(&value).filter(|app| app.is_possible(partitions, now));
+        let app = app.ok_or_else(damage)?;
+        if !counted_before(tables, (Pid(pid), &app), partitions)?.is_empty() {
+            return Err(damage());
+        }
+        apps.put(Pid(pid), app);
     }
     Ok(apps)
+}
+
+/// Cells of rows that an app says have gone, the first of each partition: none, as they are
+/// deleted with what says so.
+pub fn counted_before(
+    tables: &Tables,
+    (pid, app): (Pid, &App),
+    partitions: u16,
+) -> Result<Vec<CellKey>, StoreError> {
+    let mut found = Vec::new();
+    if app.oldest == EventTime::default() {
+        return Ok(found);
+    }
+    for partition in app.partitions(partitions) {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(cell::cell_from(partition, pid, app.oldest));
+        let mut cells = tables.db.raw_iterator_cf_opt(tables.cells(), options);
+        cells.seek(cell::cell_from(partition, pid, EventTime::default()));
+        while let (Some(key), Some(value)) = (cells.key(), cells.value()) {
+            let has_rows = Cell::decode(value).is_some_and(|cell| cell.rows() > 0);
+            if let Some(key) = CellKey::try_from(key).ok().filter(|_| has_rows) {
+                found.push(key);
+                break;
+            }
+            cells.next();
+        }
+        cells.status()?;
+    }
+    Ok(found)
 }
 
 /// Why a RocksDB that does not open with our tables is a store all the same, if it is one: it has

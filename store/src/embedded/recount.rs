@@ -35,7 +35,7 @@ pub fn rows(
 /// Counts all rows anew: cells, regions and totals, in place of what was kept of them. Apps that
 /// the store does not know yet begin where their rows are.
 pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError> {
-    let (mut found, apps) = (Changes::new(), meta::apps(tables)?);
+    let (mut found, apps) = (Changes::new(), meta::apps(tables, settings.partitions)?);
     let mut batch = WriteBatch::default();
     count(tables, ReadOptions::default(), &[], |key, cell| {
         let app = known(&apps, key);

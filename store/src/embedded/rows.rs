@@ -13,7 +13,7 @@ use super::meta::{self, Meta};
 use super::regions::{self, SharedRegions, now};
 use super::tables::Tables;
 use crate::StoreError;
-use crate::app::{App, Apps};
+use crate::app::{self, App, Apps};
 use crate::cell::{self, Cell, Changes};
 use crate::codec;
 use crate::key::{self, KEY_BYTES, Key, RowKey};
@@ -58,7 +58,7 @@ impl RowTable {
             false => Regions::of(settings.partitions, settings.region_bytes_max, kept)
                 .ok_or_else(|| StoreError::corrupt("the regions"))?,
         };
-        let apps = meta::apps(tables)?;
+        let apps = meta::apps(tables, settings.partitions)?;
         let mut rows = Self {
             settings: settings.clone(),
             own: apps.all().into_iter().collect(),
@@ -234,7 +234,7 @@ impl RowTable {
                 self.rates.entry(pid).or_default().add(change.written, now);
             }
         }
-        let bits_max = FAN_BITS_MAX.min(self.settings.partitions.ilog2() as u8);
+        let bits_max = FAN_BITS_MAX.min(app::bits_max(self.settings.partitions));
         for (pid, rate) in &mut self.rates {
             let Some(app) = self.own.get_mut(pid).filter(|app| app.fan_bits < bits_max) else {
                 continue;

@@ -130,7 +130,7 @@ impl Checker<'_> {
         })
     }
 
-    fn has_rows(&mut self, cell: &CellKey) -> Result<bool, StoreError> {
+    pub fn has_rows(&mut self, cell: &CellKey) -> Result<bool, StoreError> {
         let oldest = self.app(cell::pid(cell)).map_or(EventTime::default(), |app| app.oldest);
         let tables = self.tables.clone();
         let mut rows = tables.db.raw_iterator_cf_opt(tables.events(), ReadOptions::default());

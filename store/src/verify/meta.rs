@@ -9,9 +9,10 @@ use rocksdb::WriteBatch;
 use super::walk::Entry;
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
-use crate::app::App;
-use crate::cell::{self, CELL_KEY_BYTES, CellKey};
+use crate::app::{self, App};
+use crate::cell::{self, CELL_KEY_BYTES, Cell, CellKey};
 use crate::embedded::meta::{self, APP};
+use crate::embedded::regions::{self, now};
 use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
 use crate::key::{self, RowKey};
 
@@ -30,18 +31,94 @@ impl Checker<'_> {
             Ok(())
         })?;
         let with_rows = self.pids_of_rows()?;
-        unreadable.extend(with_rows.into_iter().filter(|pid| !self.apps.contains_key(pid)));
-        for pid in unreadable {
-            let named = self.app_name(pid);
+        unreadable.extend(with_rows.iter().filter(|pid| !self.apps.contains_key(pid)));
+        for pid in &unreadable {
+            let (pid, named) = (*pid, self.app_name(*pid));
             match self.derive_app(pid)? {
                 Some(app) => {
                     self.apps.insert(pid, app);
                     self.find_and(Problem::AppUnreadable, || named, put_app(pid, app));
                 }
-                None => self.find(Problem::AppUnreadable, || named),
+                None if with_rows.contains(&pid) => self.find(Problem::AppUnreadable, || named),
+                // Of no app of the settings, and without rows: it says nothing.
+                None => self.find_and(
+                    Problem::AppUnreadable,
+                    || named,
+                    |batch, tables| {
+                        meta::delete_app(batch, tables, pid);
+                    },
+                ),
             }
         }
+        let apps: Vec<Pid> = self.apps.keys().copied().collect();
+        apps.into_iter().try_for_each(|pid| self.check_oldest(pid))?;
+        self.check_consumed_until()?;
         self.write_fixes()
+    }
+
+    /// Where cells say that rows are there which are said to have gone, and they are, these go no
+    /// further than the first of them.
+    fn check_oldest(&mut self, pid: Pid) -> Result<(), StoreError> {
+        let Some(mut app) = self.app(pid) else { return Ok(()) };
+        let counted = meta::counted_before(&self.tables, (pid, &app), self.settings.partitions);
+        let counted = match counted {
+            Err(StoreError::Engine(failure)) => {
+                self.note_failure(failure)?;
+                return Ok(());
+            }
+            counted => counted?,
+        };
+        let start = |cell| RowKey::decode(&cell::first_row(cell)).map(|first| first.event_time);
+        let Some(oldest) = counted.iter().filter_map(start).min() else { return Ok(()) };
+        let kept = app;
+        app.oldest = oldest;
+        self.apps.insert(pid, app);
+        let mut are_there = false;
+        for cell in &counted {
+            are_there |= self.has_rows(cell)?;
+        }
+        if !are_there {
+            // The counts are wrong.
+            self.apps.insert(pid, kept);
+            return Ok(());
+        }
+        let named = self.app_name(pid);
+        self.find_and(Problem::AppAhead, || named, put_app(pid, app));
+        Ok(())
+    }
+
+    fn check_consumed_until(&mut self) -> Result<(), StoreError> {
+        match meta::consumed_until(&self.tables) {
+            Err(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
+            Err(StoreError::Corrupt { .. }) => {
+                let named = || at(META, meta::CONSUMED_UNTIL);
+                let until = self.expiry.until().get().unwrap_or_default();
+                self.find_and(Problem::ConsumedUntilWrong, named, |batch, tables| {
+                    meta::put_consumed_until(batch, tables, until);
+                });
+            }
+            known => drop(known?),
+        }
+        Ok(())
+    }
+
+    /// The hour of the newest row, or the last write where rows are of the future: rather too early,
+    /// by which state is kept for longer.
+    pub fn derive_consumed_until(&mut self) -> Result<EventTime, StoreError> {
+        let mut newest = EventTime::default();
+        self.walk(Check::Meta, CELLS, |_, chunk| {
+            for (key, value) in chunk {
+                let has_rows = Cell::decode(&value).is_some_and(|cell| cell.rows() > 0);
+                let cell = CellKey::try_from(&*key).ok().filter(|_| has_rows);
+                let first = cell.and_then(|cell| RowKey::decode(&cell::first_row(&cell)));
+                newest = newest.max(first.map_or(EventTime::default(), |first| first.event_time));
+            }
+            Ok(())
+        })?;
+        let regions = regions::load(&self.tables).unwrap_or_default();
+        let written = regions.iter().map(|region| region.writes.as_of()).max().unwrap_or_default();
+        let is_known = written > EventTime::default();
+        Ok(newest.min(now()).min(if is_known { written } else { newest }))
     }
 
     /// Takes what is kept of an app; its pid where that is damaged.
@@ -55,7 +132,7 @@ impl Checker<'_> {
             return None;
         };
         match App::decode(value) {
-            Some(app) if app.base < self.settings.partitions => {
+            Some(app) if app.is_possible(self.settings.partitions, now()) => {
                 self.apps.insert(pid, app);
                 None
             }
@@ -128,7 +205,7 @@ impl Checker<'_> {
         })?;
         let own = self.policy.app(pid).map(|app| key::partition(&app.key, partitions));
         let bases: Vec<u16> = own.into_iter().chain(found.iter().copied()).collect();
-        for bits in 0..16 {
+        for bits in 0..=app::bits_max(partitions) {
             for base in &bases {
                 let parts: BTreeSet<u16> = key::spread(*base, bits, partitions).collect();
                 if found.is_subset(&parts) {

@@ -22,6 +22,8 @@ pub enum Problem {
     FileDamaged,
     LogDamaged,
     AppUnreadable,
+    AppAhead,
+    ConsumedUntilWrong,
     PositionUnreadable,
     FactUnreadable,
     FactMisplaced,
@@ -89,7 +91,10 @@ impl Problem {
             Self::FileMissing | Self::FileCut | Self::FileDamaged | Self::LogDamaged => {
                 Check::Files
             }
-            Self::AppUnreadable | Self::PositionUnreadable => Check::Meta,
+            Self::AppUnreadable
+            | Self::AppAhead
+            | Self::ConsumedUntilWrong
+            | Self::PositionUnreadable => Check::Meta,
             Self::FactUnreadable | Self::FactMisplaced | Self::FactAltered | Self::TouchMissing => {
                 Check::Facts
             }
@@ -125,6 +130,8 @@ impl Problem {
             Self::FileDamaged => "file_damaged",
             Self::LogDamaged => "log_damaged",
             Self::AppUnreadable => "app_unreadable",
+            Self::AppAhead => "app_ahead",
+            Self::ConsumedUntilWrong => "consumed_until_wrong",
             Self::PositionUnreadable => "position_unreadable",
             Self::FactUnreadable => "fact_unreadable",
             Self::FactMisplaced => "fact_misplaced",
@@ -160,7 +167,9 @@ impl Problem {
             Self::FileCut => "a file has another length than it was written with",
             Self::FileDamaged => "a file is damaged: its bytes are not those that were written",
             Self::LogDamaged => "the log of what was written last is damaged",
-            Self::AppUnreadable => "what is kept of an app can not be read, or is missing",
+            Self::AppUnreadable => "what is kept of an app can not be true, or is missing",
+            Self::AppAhead => "rows of an app are said to have gone that are there and are counted",
+            Self::ConsumedUntilWrong => "the time up to which all is consumed can not be true",
             Self::PositionUnreadable => "a Kafka position can not be read",
             Self::FactUnreadable => "a fact can not be read",
             Self::FactMisplaced => "a fact does not stand under its identity",

@@ -7,5 +7,6 @@ mod support;
 mod altered;
 mod bed;
 mod files;
+mod kept;
 mod tables;
 mod whole;
