@@ -12,6 +12,7 @@ use crate::StoreError;
 use crate::app::App;
 use crate::cell::{self, CELL_KEY_BYTES, CellKey};
 use crate::embedded::meta::{self, APP};
+use crate::embedded::regions::now;
 use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
 use crate::key::{self, RowKey};
 
@@ -134,7 +135,8 @@ impl Checker<'_> {
                 if found.is_subset(&parts) {
                     let mut app = App::new(*base);
                     app.spread(bits);
-                    app.oldest = oldest.unwrap_or_default();
+                    app.begin_at(oldest.unwrap_or_default());
+                    app.reached = app.reached.max(now());
                     return Ok(Some(app));
                 }
             }
