@@ -12,6 +12,7 @@ mod model;
 mod reading;
 mod regions;
 mod rows;
+mod timeline;
 mod told;
 
 use adtrail_store::StoreError;
