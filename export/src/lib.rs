@@ -12,7 +12,9 @@
 //! and `csv`. The operators' listener is [`admin`].
 
 pub mod admin;
+mod answer;
 mod campaigns;
+mod catalogue;
 mod cell;
 mod column;
 mod csv;
@@ -35,6 +37,7 @@ mod query;
 mod routes;
 mod rows;
 mod step;
+mod summary;
 mod value;
 mod writer;
 mod zone;

@@ -18,6 +18,7 @@ use store::scan::Reader;
 use tokio::sync::Semaphore;
 
 use crate::ExportError;
+use crate::catalogue;
 use crate::cursor::Cursor;
 use crate::download::{self, Scan, Started};
 use crate::metrics::Metrics;
@@ -25,20 +26,21 @@ use crate::page;
 use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
 use crate::query::{ExportQuery, Format};
+use crate::summary;
 use crate::zone::{TimeWriter, Zone};
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
 /// runtime has for them.
 pub(crate) const SCANS_MAX: usize = 64;
 
-const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
-const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
+pub(crate) const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
+pub(crate) const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 
 /// What answers need; cheap to clone.
 #[derive(Clone)]
 pub struct ExportState {
-    reader: Reader,
-    policy: Arc<Policy>,
+    pub(crate) reader: Reader,
+    pub(crate) policy: Arc<Policy>,
     metrics: Arc<Metrics>,
     pub(crate) scans: Arc<Semaphore>,
 }
@@ -58,6 +60,9 @@ pub fn router(state: ExportState) -> Router {
         .route("/v1/apps", get(apps))
         .route("/v1/apps/{app}/events.csv", get(events_csv))
         .route("/v1/apps/{app}/events.ndjson", get(events_ndjson))
+        .route("/v1/apps/{app}/summary", get(summary::json))
+        .route("/v1/apps/{app}/summary.csv", get(summary::csv))
+        .route("/v1/apps/{app}/campaigns", get(catalogue::campaigns))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .layer(middleware::from_fn_with_state(Arc::clone(&state.metrics), count))
@@ -101,7 +106,7 @@ async fn apps(State(state): State<ExportState>, uri: Uri) -> Result<Response, Pr
     Ok(Json(entries).into_response())
 }
 
-type AppPath = Result<Path<String>, PathRejection>;
+pub(crate) type AppPath = Result<Path<String>, PathRejection>;
 
 async fn events_csv(
     state: State<ExportState>,
@@ -168,7 +173,7 @@ fn next_page(
 }
 
 /// Names and values of the query, decoded.
-fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
     let Query(parameters) = Query::try_from_uri(uri).map_err(|_| Problem::bad_query())?;
     Ok(parameters)
 }
@@ -197,7 +202,7 @@ fn headers(app: &AppPolicy, query: &ExportQuery) -> HeaderMap {
     headers
 }
 
-fn in_utc(time: EventTime) -> String {
+pub(crate) fn in_utc(time: EventTime) -> String {
     let mut text = Vec::new();
     TimeWriter::new(&Zone::utc()).write(time, &mut text);
     String::from_utf8_lossy(&text).into_owned()
