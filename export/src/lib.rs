@@ -13,6 +13,7 @@
 
 pub mod admin;
 mod answer;
+mod brought;
 mod campaigns;
 mod catalogue;
 mod cell;
@@ -38,6 +39,7 @@ mod routes;
 mod rows;
 mod step;
 mod summary;
+mod timeline;
 mod value;
 mod writer;
 mod zone;

@@ -18,8 +18,8 @@ use store::scan::Reader;
 use tokio::sync::Semaphore;
 
 use crate::ExportError;
+use crate::brought;
 use crate::catalogue;
-use crate::cursor::Cursor;
 use crate::download::{self, Scan, Started};
 use crate::metrics::Metrics;
 use crate::page;
@@ -27,6 +27,7 @@ use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
 use crate::query::{ExportQuery, Format};
 use crate::summary;
+use crate::timeline;
 use crate::zone::{TimeWriter, Zone};
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
@@ -63,6 +64,8 @@ pub fn router(state: ExportState) -> Router {
         .route("/v1/apps/{app}/summary", get(summary::json))
         .route("/v1/apps/{app}/summary.csv", get(summary::csv))
         .route("/v1/apps/{app}/campaigns", get(catalogue::campaigns))
+        .route("/v1/apps/{app}/campaigns/{spreadid}/devices", get(brought::devices))
+        .route("/v1/apps/{app}/devices/{kind}/{value}", get(timeline::device))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .layer(middleware::from_fn_with_state(Arc::clone(&state.metrics), count))
@@ -154,20 +157,20 @@ async fn events(
         metrics: Arc::clone(&state.metrics),
     };
     let Started { next, body } = download::start(scan).await?;
-    headers.extend(next.and_then(|cursor| next_page(request.uri(), &parameters, cursor)));
+    headers
+        .extend(next.and_then(|cursor| next_page(request.uri(), &parameters, &cursor.to_string())));
     Ok((headers, body).into_response())
 }
 
 /// Where the next page is: the same address, after another row.
-fn next_page(
+pub(crate) fn next_page(
     uri: &Uri,
     parameters: &[(String, String)],
-    cursor: Cursor,
+    cursor: &str,
 ) -> Option<(HeaderName, HeaderValue)> {
-    let cursor = cursor.to_string();
     let same = parameters.iter().filter(|(name, _)| name != AFTER);
     let same = same.map(|(name, value)| (name.as_str(), value.as_str()));
-    let query = serde_urlencoded::to_string(same.chain([(AFTER, &*cursor)]).collect::<Vec<_>>());
+    let query = serde_urlencoded::to_string(same.chain([(AFTER, cursor)]).collect::<Vec<_>>());
     let link = format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?);
     Some((header::LINK, HeaderValue::try_from(link).ok()?))
 }
