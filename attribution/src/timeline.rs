@@ -173,3 +173,25 @@ impl Places {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::DAY_MS;
+
+    #[test]
+    fn timelines_reach_as_far_back_as_facts_are_kept() {
+        let mut app = AppPolicy::new(Pid(1), "a");
+        let policy = Policy::new(vec![app.clone()], vec![]);
+        let now = EventTime::default().plus(1_000 * DAY_MS);
+        let from = now.minus(300 * DAY_MS);
+        let days = |app: &AppPolicy, until| {
+            complete_since(&policy, app, until, from).map(|time| time.millis().div_ceil(DAY_MS))
+        };
+        // Windows of 7 days for clicks, of 400 and 90 for effects and reinstalls, and the horizon.
+        assert_eq!(days(&app, Some(now)), [986, 503, 993]);
+        assert_eq!(days(&app, None), [0, 0, 0]);
+        app.correction_horizon_ms = None;
+        assert_eq!(days(&app, Some(now)), [700, 700, 700]);
+    }
+}

@@ -29,12 +29,16 @@ fn mixed(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
 
-/// Around each of the nights three days of clicks, activations and effects, some minutes apart.
+/// Around each of the nights three days of clicks, activations and effects, half of them within the
+/// hours in which clocks change.
 fn facts() -> Vec<Fact> {
     let mut facts = Vec::new();
     for (place, (night, _)) in NIGHTS.into_iter().enumerate() {
-        for number in 0..400 {
-            let time = night - 36 * HOUR + mixed(number) % (72 * HOUR);
+        for number in 0..800 {
+            let time = match mixed(number * 3) % 2 {
+                0 => night + mixed(number) % (4 * HOUR),
+                _ => night - 36 * HOUR + mixed(number) % (72 * HOUR),
+            };
             let device = format!("d-{place}-{}", mixed(number * 7) % 60);
             let id = format!("{place}-{number}");
             match number % 5 {

@@ -7,7 +7,7 @@ use adtrail_store::memory::Memory;
 use attribution::event::Fact;
 use attribution::ids::DeviceIds;
 use attribution::ledger::{FactKey, IndexEntry};
-use attribution::matching::fact_key;
+use attribution::matching::{TouchClass, fact_key, touch_by_id};
 use attribution::timeline::{Found, timeline};
 use proptest::prelude::*;
 
@@ -15,6 +15,7 @@ use super::support::facts::{D, DAY, a_and, click, effect, identified, millis};
 use super::support::random::facts;
 use super::support::rules::{X, rules};
 use super::support::run::{Shelf, fed, on_disk};
+use super::{record, write};
 
 fn ids(name: &str, value: &str) -> DeviceIds {
     DeviceIds::new(&vec![(name.into(), value.into())])
@@ -94,7 +95,26 @@ proptest! {
     }
 }
 
-/// Stale entries are passed over, and what has expired is hidden though it is there still.
+/// Entries of a fact that was replaced, or of one that only has the hash of the device.
+#[test]
+fn an_entry_alone_is_no_fact_of_a_device() {
+    let ids = ids("oaid", D);
+    let keys: Vec<u64> = TouchClass::all()
+        .flat_map(|class| ids.iter().map(move |id| touch_by_id(class, id).0))
+        .collect();
+    let mut ledger = Memory::default();
+    record(&mut ledger, [write(click("c1", a_and(7)), &keys)]);
+    record(&mut ledger, [write(click("c1", a_and(6)), &keys)]);
+    record(&mut ledger, [write(click("c2", a_and(8)).only("oaid", "another"), &keys)]);
+    record(&mut ledger, [write(click("c3", a_and(5)), &keys)]);
+    for page in [1, 2, 10] {
+        let found = read(&mut ledger, &ids, page);
+        let times: Vec<_> = found.iter().map(|found| found.place.time).collect();
+        assert_eq!(times, [a_and(6), a_and(5)], "{page}");
+    }
+}
+
+/// What has expired is hidden though it is there still.
 #[test]
 fn what_was_replaced_or_has_expired_is_in_no_timeline() {
     let policy = rules();
