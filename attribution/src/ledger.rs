@@ -13,7 +13,7 @@ use crate::classify::Walks;
 use crate::event::{Activation, Effect, EventTime, Family, Pid, SpreadId, Touch};
 pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
-use crate::row::{Row, Status};
+use crate::row::{InstallType, Row, Status};
 
 /// The facts of a store, and how they are found.
 pub trait Facts {
@@ -171,7 +171,7 @@ pub struct Present {
     pub place: RowPlace,
 }
 
-/// What a ledger notes of where it wrote a row, when it commits it; the worker hands it back with
+/// What a ledger notes of a row, when it commits it, to take it back without reading it; the worker hands it back with
 /// the decision that replaces it, and knows nothing of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowPlace {
@@ -179,6 +179,9 @@ pub struct RowPlace {
     pub fan_bits: u8,
     /// Of key and value; 0 if it is not known.
     pub bytes: u32,
+    pub install_type: Option<InstallType>,
+    /// A hash of what is counted of the fact; 0 if it is not known.
+    pub fact_hash: u64,
 }
 
 /// A fact to make readable.

@@ -23,4 +23,5 @@ pub mod matching;
 pub mod policy;
 pub mod printable;
 pub mod row;
+pub mod timeline;
 pub mod worker;

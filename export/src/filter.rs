@@ -6,6 +6,7 @@ use attribution::event::{Pid, SpreadId};
 use attribution::policy::Policy;
 use attribution::row::{EventType, InstallType, Status};
 use store::codec::row::{RowView, TextCell};
+use store::count::Counted;
 use store::key::RowKey;
 
 use crate::ExportError;
@@ -110,6 +111,22 @@ impl Filter {
                 let channel = crate::csv::channel_name(policy, key.pid, key.spreadid);
                 wanted.contains(channel)
             })
+    }
+
+    /// Whether the rows of a count are wanted.
+    pub(crate) fn has_counted(&self, counted: &Counted<'_>, policy: &Policy) -> bool {
+        let Counted { pid, spreadid, what, .. } = counted;
+        let install_type = what.install_type;
+        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(spreadid))
+            && self.channels.as_ref().is_none_or(|wanted| {
+                wanted.contains(crate::csv::channel_name(policy, *pid, *spreadid))
+            })
+            && self.event_type.is_none_or(|wanted| wanted == what.event_type)
+            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&what.status))
+            && self.install_types.as_ref().is_none_or(|wanted| {
+                install_type.is_some_and(|install_type| wanted.contains(&install_type))
+            })
+            && self.event_names.as_ref().is_none_or(|wanted| wanted.contains(what.event_name))
     }
 
     /// Whether a row is wanted whose key can be.

@@ -13,8 +13,11 @@
 
 mod access;
 pub mod admin;
+mod answer;
 mod audit;
+mod brought;
 mod campaigns;
+mod catalogue;
 mod cell;
 mod column;
 mod csv;
@@ -39,6 +42,8 @@ mod routes;
 mod rows;
 mod serve;
 mod step;
+mod summary;
+mod timeline;
 mod value;
 mod writer;
 mod zone;

@@ -17,6 +17,7 @@ pub(crate) const FIELDS: &str = "fields";
 pub(crate) const DIALECT: &str = "dialect";
 pub(crate) const LIMIT: &str = "limit";
 pub(crate) const AFTER: &str = "after";
+pub(crate) const BY: &str = "by";
 
 pub(crate) fn bad(
     parameter: &'static str,

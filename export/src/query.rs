@@ -243,7 +243,7 @@ fn in_range(
     })
 }
 
-fn parse_zone(name: &str) -> Result<Zone, ExportError> {
+pub(crate) fn parse_zone(name: &str) -> Result<Zone, ExportError> {
     Zone::parse(name).map_err(|nearest| {
         let problem = format!("expected an IANA time zone name, the nearest is {nearest:?}");
         bad(TIMEZONE, problem, name, vec!["an IANA time zone name such as Asia/Shanghai"])
@@ -261,6 +261,17 @@ fn parse_limit(text: &str) -> Result<u64, ExportError> {
     const ALLOWED: &str = "a number of rows, 1 or more";
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let limit = text.parse().ok().filter(|limit| is_number && *limit > 0);
+    limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+}
+
+/// Of a page of a short answer, which is in memory until it is sent.
+pub(crate) fn parse_page_limit(given: Option<&str>) -> Result<usize, ExportError> {
+    const DEFAULT: usize = 100;
+    const MAX: usize = 1_000;
+    const ALLOWED: &str = "a number from 1 to 1000";
+    let Some(text) = given else { return Ok(DEFAULT) };
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = text.parse().ok().filter(|limit| is_number && (1..=MAX).contains(limit));
     limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
 }
 

@@ -22,7 +22,8 @@ use tower_http::compression::CompressionLayer;
 use crate::ExportError;
 use crate::access::{Access, Caller, Gate};
 use crate::audit::Asked;
-use crate::cursor::Cursor;
+use crate::brought;
+use crate::catalogue;
 use crate::download::{self, Scan, Started};
 use crate::exports::Exports;
 use crate::metrics::Metrics;
@@ -30,22 +31,24 @@ use crate::page;
 use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
 use crate::query::{ExportQuery, Format};
+use crate::summary;
+use crate::timeline;
 use crate::zone::in_utc;
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
 /// runtime has for them.
 pub(crate) const SCANS_MAX: usize = 64;
 
-const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
-const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
+pub(crate) const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
+pub(crate) const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
 const COMPLETE_UNTIL: HeaderName = HeaderName::from_static("adtrail-complete-until");
 
 /// What answers need; cheap to clone.
 #[derive(Clone)]
 pub struct ExportState {
-    reader: Reader,
-    policy: Arc<Policy>,
+    pub(crate) reader: Reader,
+    pub(crate) policy: Arc<Policy>,
     metrics: Arc<Metrics>,
     exports: Arc<Exports>,
     complete_until: CompleteUntil,
@@ -100,6 +103,11 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/apps", || get(apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events_csv))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events_ndjson))),
+    ("/v1/apps/{app}/summary", || get(summary::json)),
+    ("/v1/apps/{app}/summary.csv", || get(summary::csv)),
+    ("/v1/apps/{app}/campaigns", || get(catalogue::campaigns)),
+    ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(brought::devices)),
+    ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
     ("/v1/exports/{id}", || get(export)),
 ];
 
@@ -160,7 +168,7 @@ async fn apps(
     Ok(Json(entries).into_response())
 }
 
-type AppPath = Result<Path<String>, PathRejection>;
+pub(crate) type AppPath = Result<Path<String>, PathRejection>;
 
 async fn events_csv(
     state: State<ExportState>,
@@ -219,7 +227,8 @@ async fn events(
         metrics: Arc::clone(&state.metrics),
     };
     let Started { next, body } = download::start(scan, running).await?;
-    headers.extend(next.and_then(|cursor| next_page(request.uri(), &parameters, cursor)));
+    let next = next.map(|cursor| cursor.to_string());
+    headers.extend(next.and_then(|cursor| next_page(request.uri(), &parameters, &cursor)));
     Ok((headers, body).into_response())
 }
 
@@ -237,21 +246,20 @@ async fn export(
 }
 
 /// Where the next page is: the same address, after another row.
-fn next_page(
+pub(crate) fn next_page(
     uri: &Uri,
     parameters: &[(String, String)],
-    cursor: Cursor,
+    cursor: &str,
 ) -> Option<(HeaderName, HeaderValue)> {
-    let cursor = cursor.to_string();
     let same = parameters.iter().filter(|(name, _)| name != AFTER);
     let same = same.map(|(name, value)| (name.as_str(), value.as_str()));
-    let query = serde_urlencoded::to_string(same.chain([(AFTER, &*cursor)]).collect::<Vec<_>>());
+    let query = serde_urlencoded::to_string(same.chain([(AFTER, cursor)]).collect::<Vec<_>>());
     let link = format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?);
     Some((header::LINK, HeaderValue::try_from(link).ok()?))
 }
 
 /// Names and values of the query, decoded.
-fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
     let Query(parameters) = Query::try_from_uri(uri).map_err(|_| Problem::bad_query())?;
     Ok(parameters)
 }

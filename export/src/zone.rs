@@ -136,6 +136,19 @@ impl TimeWriter {
         }
     }
 
+    /// The day of the date that a time is written with, counted from 1970, and the offset in
+    /// minutes.
+    pub(crate) fn day(&mut self, time: EventTime) -> (i64, i32) {
+        let utc_ms = time.millis().cast_signed();
+        let offset_minutes = self.interval(utc_ms).map_or(0, |interval| interval.offset_minutes);
+        let local_ms = utc_ms + i64::from(offset_minutes) * 60_000;
+        match local_ms > EventTime::MAX.millis().cast_signed() {
+            // As it is written.
+            true => (utc_ms.div_euclid(DAY_MS), 0),
+            false => (local_ms.div_euclid(DAY_MS), offset_minutes),
+        }
+    }
+
     /// The one that the time is in; `None` for UTC.
     #[inline]
     fn interval(&mut self, utc_ms: i64) -> Option<Interval> {
@@ -233,7 +246,8 @@ impl Dates {
     }
 }
 
-fn date_text(day: i64) -> [u8; 10] {
+/// The date of a day counted from 1970.
+pub(crate) fn date_text(day: i64) -> [u8; 10] {
     let (year, month, day) = civil(day);
     let mut text = *b"0000-00-00";
     put_pair(&mut text, 0, year / 100);

@@ -24,11 +24,21 @@ pub struct App {
     pub fan_bits_max: u8,
     /// Rows before this are gone.
     pub oldest: EventTime,
+    /// The furthest that it ever was: where retention became longer since, rows before this may be
+    /// gone, and may be there.
+    pub reached: EventTime,
 }
 
 impl App {
     pub fn new(base: u16) -> Self {
-        Self { base, fan_bits: 0, fan_bits_max: 0, oldest: EventTime::default() }
+        let oldest = EventTime::default();
+        Self { base, fan_bits: 0, fan_bits_max: 0, oldest, reached: oldest }
+    }
+
+    /// From now on rows before a time are gone, or fewer than before.
+    pub fn begin_at(&mut self, oldest: EventTime) {
+        self.oldest = oldest;
+        self.reached = self.reached.max(oldest);
     }
 
     /// From now on rows are spread so far.
@@ -54,6 +64,7 @@ impl App {
         let mut value = self.base.to_be_bytes().to_vec();
         value.extend([self.fan_bits, self.fan_bits_max]);
         value.extend(self.oldest.millis().to_be_bytes());
+        value.extend(self.reached.millis().to_be_bytes());
         value
     }
 
@@ -62,13 +73,18 @@ impl App {
         let mut input = Input::new(value);
         let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
         let (fan_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
-        let oldest = i64::try_from(input.u64().ok()?).ok().and_then(EventTime::from_millis)?;
+        let time = |millis: u64| i64::try_from(millis).ok().and_then(EventTime::from_millis);
+        let oldest = time(input.u64().ok()?)?;
+        // Stores of before do not say; whoever counts them anew does.
+        let is_said = !input.rest().is_empty();
+        let reached = if is_said { time(input.u64().ok()?)? } else { oldest };
         input.end().ok()?;
         (fan_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
             base,
             fan_bits,
             fan_bits_max,
             oldest,
+            reached,
         })
     }
 }

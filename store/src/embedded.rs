@@ -18,6 +18,7 @@ pub(crate) mod regions;
 mod rows;
 pub(crate) mod tables;
 mod upgrade;
+pub(crate) mod views;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -67,7 +68,7 @@ impl Embedded {
             upgrade::anew(tables, settings, policy)?;
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
-        if meta.layout < meta::CELLS_SINCE {
+        if meta.layout < meta::LAYOUT_VERSION {
             meta.totals = recount::all(&tables, settings)?;
         }
         let Limits { retention, expiry } = limits;
@@ -249,7 +250,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> 
     let path: &Path = &settings.path;
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
-    if meta.layout < meta::CELLS_SINCE {
+    if meta.layout < meta::LAYOUT_VERSION {
         return Err(meta::wrong_version(path, meta.layout));
     }
     let until = ConsumedUntil::default();

@@ -2,13 +2,17 @@
 //!
 //! [`embedded`] keeps them in one RocksDB, [`memory`] in maps, for tests and measurements; both
 //! are a [`attribution::ledger::Ledger`]. [`key`] lays out the keys, [`codec`] the values, and
-//! [`scan`] reads an app's rows in key order, [`verify`] looks for damage, and [`backup`] keeps
-//! checkpoints of an embedded store. What a decision is, is not known here.
+//! [`scan`] reads an app's rows in key order, [`told`] what is told of them without reading them,
+//! [`verify`] looks for damage, and [`backup`] keeps checkpoints of an embedded store. What a decision
+//! is, is not known here.
 
+pub mod amount;
 pub mod app;
 pub mod backup;
+pub mod brought;
 pub mod cell;
 pub mod codec;
+pub mod count;
 pub mod embedded;
 mod error;
 mod expiry;
@@ -17,6 +21,7 @@ pub mod memory;
 pub mod region;
 mod retention;
 pub mod scan;
+pub mod told;
 pub mod verify;
 
 pub use error::StoreError;

@@ -87,8 +87,8 @@ impl Reader {
 
 /// The rows of one moment.
 pub struct View<'r> {
-    reader: &'r Reader,
-    snapshot: SnapshotWithThreadMode<'r, DB>,
+    pub(crate) reader: &'r Reader,
+    pub(crate) snapshot: SnapshotWithThreadMode<'r, DB>,
 }
 
 impl View<'_> {

@@ -17,6 +17,7 @@ mod report;
 mod right;
 mod row;
 mod rows;
+mod told;
 mod walk;
 mod witness;
 

@@ -7,12 +7,20 @@
 #[path = "support/mod.rs"]
 mod support;
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
 use adtrail_store::StoreError;
+use adtrail_store::brought::Brought;
+use adtrail_store::codec::row::{RowView, TextCell};
+use adtrail_store::count::{Count, Counted, What};
 use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::key::RowKey;
 use adtrail_store::memory::Memory;
+use adtrail_store::scan::Reader;
+use attribution::event::{EventTime, SpreadId};
 use attribution::ledger::{Facts, Ledger};
 use support::facts::{
     DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified, impression,
@@ -21,7 +29,7 @@ use support::rules::{Y, apps, rules};
 use support::run::{Shelf, fed, give, open, position, read, settings};
 use tempfile::TempDir;
 
-const LAYOUTS: [u32; 5] = [1, 2, 3, 4, 5];
+const LAYOUTS: [u32; 6] = [1, 2, 3, 4, 5, 6];
 /// Since this one, how far everything is consumed is kept.
 const CONSUMED_SINCE: u32 = 3;
 /// Those before are made anew; the old one is left beside.
@@ -102,6 +110,37 @@ fn figures(store: &Embedded) -> (u64, u64) {
     (rows, store.status_counts().values().sum())
 }
 
+/// What is told of rows is what they say.
+fn check_told(reader: &Reader, layout: u32) {
+    let all = (EventTime::default(), EventTime::END);
+    let view = reader.view();
+    for app in apps() {
+        let (mut counts, mut told) = (BTreeMap::new(), BTreeMap::new());
+        let (mut credited, mut brought) = (0, 0);
+        let visit = |key: &RowKey, value: &[u8]| {
+            let row = RowView::decode(value).expect("a row");
+            let of = Counted::new(key, What::of_view(&row)).encode();
+            let count: &mut Count = counts.entry(of).or_default();
+            count.add(&Count::row(row.text(TextCell::Revenue)));
+            credited += usize::from(Brought::has(row.event_type, row.status));
+            ControlFlow::Continue(())
+        };
+        reader.scan_rows(&app, all.0, all.1, visit).expect("a scan");
+        view.counts(app.pid, all, |counted, count| {
+            told.insert(counted.encode(), *count);
+            ControlFlow::Continue(())
+        })
+        .expect("counts");
+        assert_eq!(told, counts, "layout {layout}");
+        for spreadid in 0..1_000 {
+            let found = view.brought(app.pid, SpreadId(spreadid), all, None, 1_000);
+            brought += found.expect("what was brought").len();
+        }
+        assert_eq!(brought, credited, "layout {layout}");
+        assert!(!counts.is_empty());
+    }
+}
+
 #[test]
 fn a_store_of_each_layout_opens_and_goes_on() {
     let before = batches().map(identified);
@@ -117,6 +156,7 @@ fn a_store_of_each_layout_opens_and_goes_on() {
         let mut store = open(&path, &rules());
         assert_eq!(store.shown(), rows, "layout {layout}");
         assert_eq!(figures(&store), (68, 68), "layout {layout}");
+        check_told(&store.reader(), layout);
         assert_eq!(store.positions().unwrap(), [position("adtrail.clicks", 3, 102)]);
         let consumed = (layout >= CONSUMED_SINCE).then(|| a_and(-DAY + 2));
         assert_eq!(store.consumed_until(), consumed, "layout {layout}");
@@ -124,6 +164,7 @@ fn a_store_of_each_layout_opens_and_goes_on() {
         let mut worker = fed(open(&path, &rules()), &rules(), vec![identified(later())]);
         assert_eq!(worker.ledger().shown(), rows_later, "layout {layout}");
         assert_eq!(figures(worker.ledger()).0, rows_later.len() as u64, "layout {layout}");
+        check_told(&worker.ledger().reader(), layout);
         // Once more the same changes nothing.
         give(&mut worker, before.concat());
         assert_eq!(worker.ledger().shown(), rows_later, "layout {layout}");
@@ -140,7 +181,7 @@ fn a_store_of_each_layout_opens_and_goes_on() {
 
 #[test]
 fn a_store_of_a_past_layout_is_not_changed_by_who_only_reads() {
-    for layout in LAYOUTS.into_iter().filter(|layout| *layout < 5) {
+    for layout in LAYOUTS.into_iter().filter(|layout| *layout < 6) {
         let dir = kept(layout);
         let settings = settings(&dir.path().join("store"));
         let error = open_for_reading(&settings).expect_err("a store of a past layout");

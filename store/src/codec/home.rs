@@ -17,7 +17,9 @@ use super::{
 };
 use crate::StoreError;
 
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
+/// With how the present row was counted.
+const COUNTED_SINCE: u8 = 5;
 /// With the place of the present row.
 const PLACE_SINCE: u8 = 4;
 /// With the causes of a change.
@@ -121,6 +123,8 @@ fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
     out.extend_from_slice(&present.digest.to_be_bytes());
     out.push(present.place.fan_bits);
     put_varint(out, u64::from(present.place.bytes));
+    out.push(code(&InstallType::ALL, present.place.install_type.as_ref()));
+    out.extend_from_slice(&present.place.fact_hash.to_be_bytes());
 }
 
 fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreError> {
@@ -134,7 +138,12 @@ fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreE
         place: RowPlace::default(),
     };
     if version >= PLACE_SINCE {
-        present.place = RowPlace { fan_bits: input.byte()?, bytes: input.varint_u32()? };
+        present.place.fan_bits = input.byte()?;
+        present.place.bytes = input.varint_u32()?;
+    }
+    if version >= COUNTED_SINCE {
+        present.place.install_type = choose_option(&InstallType::ALL, input.byte()?)?;
+        present.place.fact_hash = input.u64()?;
     }
     Ok(Some(present))
 }

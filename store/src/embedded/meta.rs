@@ -12,9 +12,9 @@ use crate::app::{App, Apps, CLOCK_OFF_MS};
 use crate::cell::{self, Cell, CellKey};
 
 /// The version of all layouts together.
-pub const LAYOUT_VERSION: u32 = 5;
-/// Before it there were no counts by cell, and no regions.
-pub const CELLS_SINCE: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
+/// What has no counts of its own yet, or is being counted.
+pub const UNCOUNTED: u32 = 5;
 
 const LAYOUT: &[u8] = b"layout";
 const PARTITIONS: &[u8] = b"partitions";
@@ -42,7 +42,7 @@ impl Meta {
     ) -> Result<Self, StoreError> {
         if tables.db.get_cf(tables.meta(), LAYOUT)?.is_none() {
             let mut batch = WriteBatch::default();
-            put_layout(&mut batch, tables);
+            put_layout(&mut batch, tables, LAYOUT_VERSION);
             batch.put_cf(tables.meta(), PARTITIONS, partitions.to_be_bytes());
             tables.db.write(batch)?;
             tables.db.flush_wal(true)?;
@@ -117,8 +117,8 @@ pub fn totals(tables: &Tables) -> Result<Option<Cell>, StoreError> {
     Ok(totals.map_or(Some(Cell::default()), |totals| Cell::decode(&totals)))
 }
 
-pub fn put_layout(batch: &mut WriteBatch, tables: &Tables) {
-    batch.put_cf(tables.meta(), LAYOUT, LAYOUT_VERSION.to_be_bytes());
+pub fn put_layout(batch: &mut WriteBatch, tables: &Tables, layout: u32) {
+    batch.put_cf(tables.meta(), LAYOUT, layout.to_be_bytes());
 }
 
 pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventTime) {

@@ -8,7 +8,9 @@ use rocksdb::{
 
 use super::budget::Budget;
 use super::expired::is_expired;
+use crate::brought::Brought;
 use crate::cell;
+use crate::count::{self, Count, Counted};
 use crate::expiry::Expiry;
 use crate::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::retention::Retention;
@@ -78,12 +80,39 @@ pub fn events(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
     options
 }
 
+/// Options of the table of counts: scanned in key order. What adds up to nothing goes too.
+pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
+    let mut options = table(budget, cache, 16 * 1024);
+    options.set_merge_operator_associative("add", count::merge);
+    let retention = retention.clone();
+    options.set_compaction_filter("retention", move |_, key, value| {
+        let is_gone = |counted: Counted<'_>| counted.time < retention.oldest(counted.pid);
+        let is_nothing = || Count::decode(value).is_some_and(|count| count.is_zero());
+        match Counted::decode(key) {
+            Some(counted) if is_gone(counted) || is_nothing() => CompactionDecision::Remove,
+            _ => CompactionDecision::Keep,
+        }
+    });
+    options
+}
+
+/// Options of the table of what campaigns brought: scanned in key order.
+pub fn brought(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
+    let mut options = table(budget, cache, 16 * 1024);
+    let retention = retention.clone();
+    options.set_compaction_filter("retention", move |_, key, _| match Brought::decode(key) {
+        Some(one) if one.event_time < retention.oldest(one.pid) => CompactionDecision::Remove,
+        _ => CompactionDecision::Keep,
+    });
+    options
+}
+
 /// Options of the small tables: positions, meta.
 pub fn small() -> Options {
     Options::default()
 }
 
-/// Options of the table of counts.
+/// Options of the table of figures by hour.
 pub fn cells() -> Options {
     let mut options = Options::default();
     options.set_merge_operator_associative("add", cell::merge);

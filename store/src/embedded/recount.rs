@@ -7,6 +7,7 @@ use rocksdb::{ReadOptions, WriteBatch};
 use super::meta;
 use super::regions::{self, SharedRegions};
 use super::tables::Tables;
+use super::views::{self, Views};
 use crate::StoreError;
 use crate::app::{App, Apps};
 use crate::cell::{self, Cell, Change, Changes};
@@ -14,36 +15,55 @@ use crate::codec::row::RowView;
 use crate::key::{self, RowKey};
 use crate::region::Regions;
 
-/// The counts of an app's rows from a time to where they begin to be kept.
+/// Counts an app's rows once more that were too old, from a time to where they begin to be kept. What
+/// only tells of rows is written at once: nobody reads it while the app begins where it does.
 pub fn rows(
     tables: &Tables,
-    pid: Pid,
-    app: &App,
+    (pid, app): (Pid, &App),
     from: EventTime,
     settings: &config::Store,
 ) -> Result<Changes, StoreError> {
     let mut found = Changes::new();
+    views::clear_before(tables, pid, app.oldest)?;
+    let mut written = Written::new(tables);
     for partition in app.partitions(settings.partitions) {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(key::row_from(partition, pid, app.oldest));
         let from = key::row_from(partition, pid, from);
-        count(tables, options, &from, |key, cell| add(&mut found, key, cell))?;
+        each_row(tables, options, &from, |key, row, bytes| {
+            add(&mut found, key, Cell::row(row.event_type, row.status, bytes));
+            written.add(key, row)
+        })?;
     }
+    written.write()?;
     Ok(found)
 }
 
-/// Counts all rows anew: cells, regions and totals, in place of what was kept of them. Apps that
-/// the store does not know yet begin where their rows are.
+/// Counts all rows anew, in place of what was kept: what tells of rows, cells, regions and totals.
+/// Apps that the store does not know yet begin where their rows are. Until all is written the
+/// store is one that is to be counted.
 pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError> {
     let (mut found, apps) = (Changes::new(), meta::apps(tables, settings.partitions)?);
     let mut batch = WriteBatch::default();
-    count(tables, ReadOptions::default(), &[], |key, cell| {
+    views::clear(&mut batch, tables);
+    meta::put_layout(&mut batch, tables, meta::UNCOUNTED);
+    tables.db.write(batch)?;
+    let mut written = Written::new(tables);
+    each_row(tables, ReadOptions::default(), &[], |key, row, bytes| {
         let app = known(&apps, key);
-        if key.event_time >= app.oldest {
-            add(&mut found, key, cell);
+        if key.event_time < app.oldest {
+            return Ok(());
         }
+        add(&mut found, key, Cell::row(row.event_type, row.status, bytes));
+        written.add(key, row)
     })?;
-    apps.all().iter().for_each(|(pid, app)| meta::put_app(&mut batch, tables, *pid, app));
+    written.write()?;
+    let mut batch = WriteBatch::default();
+    for (pid, mut app) in apps.all() {
+        // Which rows are missing before now, nobody says.
+        app.reached = app.reached.max(regions::now());
+        meta::put_app(&mut batch, tables, pid, &app);
+    }
     batch.delete_range_cf(tables.cells(), &[][..], &[0xff; cell::CELL_KEY_BYTES + 1][..]);
     let mut totals = Cell::default();
     for (key, change) in &found {
@@ -55,10 +75,38 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     regions::replace(&fresh, &mut batch, tables)?;
     let regions = SharedRegions::new(fresh);
     let touched = regions.apply(&found, &mut batch, tables);
-    meta::put_layout(&mut batch, tables);
+    meta::put_layout(&mut batch, tables, meta::LAYOUT_VERSION);
     tables.db.write(batch)?;
     regions.adjust(&touched, tables)?;
     Ok(totals)
+}
+
+/// What tells of rows, on its way to the store, a part at a time.
+struct Written<'t> {
+    tables: &'t Tables,
+    views: Views,
+    batch: WriteBatch,
+}
+
+/// Counts that wait to be written.
+const COUNTS_MAX: usize = 50_000;
+
+impl<'t> Written<'t> {
+    fn new(tables: &'t Tables) -> Self {
+        Self { tables, views: Views::default(), batch: WriteBatch::default() }
+    }
+
+    fn add(&mut self, key: &RowKey, row: &RowView<'_>) -> Result<(), StoreError> {
+        self.views.add_stored(&mut self.batch, self.tables, (key, row));
+        let is_full =
+            self.views.len() >= COUNTS_MAX || self.batch.size_in_bytes() >= views::BATCH_BYTES;
+        if is_full { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        self.views.finish(&mut self.batch, self.tables);
+        Ok(self.tables.db.write(std::mem::take(&mut self.batch))?)
+    }
 }
 
 fn known(apps: &Apps, key: &RowKey) -> App {
@@ -74,11 +122,12 @@ fn add(found: &mut Changes, key: &RowKey, cell: Cell) {
     change.cell.add(&cell);
 }
 
-fn count(
+/// Calls `each` with the key, the row, and the bytes of both.
+fn each_row(
     tables: &Tables,
     mut options: ReadOptions,
     from: &[u8],
-    mut each: impl FnMut(&RowKey, Cell),
+    mut each: impl FnMut(&RowKey, &RowView<'_>, i64) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     options.fill_cache(false);
     options.set_readahead_size(4 << 20);
@@ -87,8 +136,7 @@ fn count(
     while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
         let bytes = (key.len() + value.len()) as i64;
         let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-        let row = RowView::decode(value)?;
-        each(&key, Cell::row(row.event_type, row.status, bytes));
+        each(&key, &RowView::decode(value)?, bytes)?;
         rows.next();
     }
     rows.status()?;

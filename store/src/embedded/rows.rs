@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use attribution::event::{EventTime, Pid};
-use attribution::ledger::{DecisionWrite, Present, RowPlace};
+use attribution::ledger::{DecisionWrite, Present};
 use attribution::policy::Policy;
 use attribution::row::Row;
 use foldhash::fast::FixedState;
@@ -12,6 +12,7 @@ use rocksdb::WriteBatch;
 use super::meta::{self, Meta};
 use super::regions::{self, SharedRegions, now};
 use super::tables::Tables;
+use super::views::{self, Views};
 use crate::StoreError;
 use crate::app::{self, App, Apps};
 use crate::cell::{self, Cell, Changes};
@@ -35,6 +36,7 @@ pub struct RowTable {
     pub totals: Cell,
     /// Of the batch that is being made.
     changes: Changes,
+    views: Views,
     /// Where regions begin that the batch changed.
     touched: Vec<Key>,
     /// Apps of which rows go with the batch.
@@ -67,6 +69,7 @@ impl RowTable {
             regions: SharedRegions::new(regions),
             totals: meta.totals,
             changes: Changes::default(),
+            views: Views::default(),
             touched: Vec::new(),
             swept: Vec::new(),
             rates: HashMap::default(),
@@ -105,9 +108,9 @@ impl RowTable {
             let gone = retention::gone_before(self.settings.retention_of(*pid), clock);
             if gone < app.oldest {
                 // Kept longer than before: what no compaction has left out counts again.
-                let found = super::recount::rows(tables, *pid, app, gone, &self.settings)?;
+                let found = super::recount::rows(tables, (*pid, app), gone, &self.settings)?;
                 self.changes.extend(found);
-                app.oldest = gone;
+                app.begin_at(gone);
             }
             if self.apps.of(*pid) != Some(*app) {
                 meta::put_app(&mut batch, tables, *pid, app);
@@ -142,7 +145,7 @@ impl RowTable {
                     self.changes.entry(key).or_default().cell.add(&cell.negated());
                 }
             }
-            app.oldest = gone;
+            app.begin_at(gone);
             meta::put_app(batch, tables, *pid, app);
             self.swept.push(*pid);
         }
@@ -170,16 +173,22 @@ impl RowTable {
         if let Some(old) = &write.replaced {
             let old_place = self.key(&app, row, (old.event_time, old.spreadid), old.place.fan_bits);
             let old_key = old_place.encode();
-            let bytes = old_bytes(old, &old_key, tables)?;
-            self.count(&app, &old_place, Cell::row(row.event_type, old.status, -bytes), 0);
+            if is_counted(&app, &old_place, &old_key, tables)? {
+                let bytes = old_bytes(old, &old_key, tables)?;
+                self.count(&app, &old_place, Cell::row(row.event_type, old.status, -bytes), 0);
+                self.views.take(batch, tables, (&old_place, old), row)?;
+            }
             if old_key != key {
                 batch.delete_cf(tables.events(), old_key);
             }
         }
         self.count(&app, &place, Cell::row(row.event_type, row.status, bytes as i64), 1);
+        if place.event_time >= app.oldest {
+            self.views.add(batch, tables, &place, row);
+        }
         batch.put_cf(tables.events(), key, value);
         if let Some(present) = write.home.present_mut() {
-            present.place = RowPlace { fan_bits: app.fan_bits, bytes: bytes as u32 };
+            present.place = views::row_place(row, app.fan_bits, bytes);
         }
         Ok(())
     }
@@ -191,6 +200,7 @@ impl RowTable {
             self.totals.add(&change.cell);
             batch.merge_cf(tables.cells(), key, change.cell.encode());
         }
+        self.views.finish(batch, tables);
         let is_changed = !(changes.is_empty() && self.swept.is_empty());
         if is_changed {
             meta::put_totals(batch, tables, &self.totals);
@@ -269,6 +279,15 @@ impl RowTable {
             change.written += written;
         }
     }
+}
+
+/// Whether a row is in the figures. One that had gone by its age, before retention became longer, is
+/// so only if no compaction had left it out.
+fn is_counted(app: &App, place: &RowKey, key: &Key, tables: &Tables) -> Result<bool, StoreError> {
+    if place.event_time >= app.reached || place.event_time < app.oldest {
+        return Ok(place.event_time >= app.oldest);
+    }
+    Ok(tables.db.get_pinned_cf(tables.events(), key)?.is_some())
 }
 
 /// Of key and value. Homes of older layouts do not say.

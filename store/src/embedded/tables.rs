@@ -25,8 +25,11 @@ const ACTIVATIONS: &str = "activations";
 const EFFECTS: &str = "effects";
 pub const OFFSETS: &str = "offsets";
 pub const CELLS: &str = "cells";
+pub const COUNTS: &str = "counts";
+pub const BROUGHT: &str = "brought";
 pub const META: &str = "meta";
-pub const TABLES: [&str; 7] = [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, META];
+pub const TABLES: [&str; 9] =
+    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, BROUGHT, META];
 
 /// What compactions leave out.
 pub struct Limits {
@@ -132,6 +135,14 @@ impl Tables {
         self.table(CELLS)
     }
 
+    pub fn counts(&self) -> &ColumnFamily {
+        self.table(COUNTS)
+    }
+
+    pub fn brought(&self) -> &ColumnFamily {
+        self.table(BROUGHT)
+    }
+
     pub fn meta(&self) -> &ColumnFamily {
         self.table(META)
     }
@@ -234,6 +245,8 @@ fn descriptors(
             ACTIVATIONS => facts(Family::Activation),
             EFFECTS => facts(Family::Effect),
             CELLS => options::cells(),
+            COUNTS => options::counts(budget, cache, &limits.retention),
+            BROUGHT => options::brought(budget, cache, &limits.retention),
             _ => options::small(),
         };
         ColumnFamilyDescriptor::new(name, options)

@@ -3,6 +3,7 @@
 use attribution::event::EventTime;
 use rocksdb::ReadOptions;
 
+use super::told::Told;
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::cell::{self, Cell, CellKey};
@@ -22,6 +23,7 @@ struct Sums {
     /// By region.
     figures: Vec<Figures>,
     totals: Cell,
+    told: Told,
 }
 
 impl Checker<'_> {
@@ -53,7 +55,7 @@ impl Checker<'_> {
             Err(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
             Err(failure) => return Err(failure),
         }
-        Ok(())
+        self.check_told(sums.told)
     }
 
     fn count(
@@ -75,6 +77,7 @@ impl Checker<'_> {
         let bytes = (key.len() + value.len()) as i64;
         let (_, cell) = sums.cell.get_or_insert((of, Cell::default()));
         cell.add(&Cell::row(view.event_type, view.status, bytes));
+        sums.told.add_row(&row, &view);
         Ok(())
     }
 
@@ -170,7 +173,7 @@ impl Checker<'_> {
     }
 
     /// All are counted again, if every row can be read.
-    fn find_count(&mut self, problem: Problem, named: impl FnOnce() -> String) {
+    pub fn find_count(&mut self, problem: Problem, named: impl FnOnce() -> String) {
         if self.can_recount() {
             self.must_recount |= self.fixes.is_some();
             self.find_and(problem, named, |_, _| ());

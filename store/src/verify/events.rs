@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use attribution::event::Family;
 use attribution::expiry::changeable_from;
-use attribution::ledger::{DecisionWrite, FactKey, Home, Present};
-use attribution::row::{EventType, seq};
+use attribution::ledger::{DecisionWrite, FactKey, Home, Present, RowPlace};
+use attribution::row::{EventType, Row, seq};
 use attribution::worker::{Afresh, decide_afresh, decide_afresh_with_followers};
 use attribution::{ids, matching};
 
@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::codec;
 use crate::codec::row::RowView;
 use crate::embedded::tables::Tables;
+use crate::embedded::views::row_place;
 use crate::key::{self, FactPlace, KEY_BYTES, RowKey};
 use crate::scan::EVENTS;
 
@@ -335,15 +336,21 @@ fn is_row_of(
         Home::Activation(home) => home.decision.as_ref().and_then(|of| of.original.as_deref()),
         _ => None,
     };
-    let bytes = (KEY_BYTES + value.len()) as u32;
-    let is_noted = present.place.bytes == 0 || present.place.bytes == bytes;
     row::row(key, view).is_some_and(|row| {
         row.revision == present.revision
             && row.status == present.status
-            && is_noted
+            && is_noted(&row, value, &present.place)
             && digest(&row, original) == present.digest
             && is_written_so(&row, value)
     })
+}
+
+/// Whether the home notes of the row what it is; homes of older layouts do not say.
+fn is_noted(row: &Row, value: &[u8], place: &RowPlace) -> bool {
+    let right = row_place(row, place.fan_bits, KEY_BYTES + value.len());
+    (place.bytes == 0 || place.bytes == right.bytes)
+        && (place.fact_hash == 0
+            || (place.fact_hash, place.install_type) == (right.fact_hash, right.install_type))
 }
 
 fn seq_of(home: &Home) -> u64 {

@@ -211,7 +211,8 @@ impl Checker<'_> {
                 if found.is_subset(&parts) {
                     let mut app = App::new(*base);
                     app.spread(bits);
-                    app.oldest = oldest.unwrap_or_default();
+                    app.begin_at(oldest.unwrap_or_default());
+                    app.reached = app.reached.max(now());
                     return Ok(Some(app));
                 }
             }

@@ -50,6 +50,10 @@ pub enum Problem {
     RegionsBroken,
     RegionDiffers,
     TotalsDiffer,
+    CountUnreadable,
+    CountDiffers,
+    BroughtUnreadable,
+    BroughtDiffers,
 }
 
 /// What can be done about a problem.
@@ -118,7 +122,11 @@ impl Problem {
             | Self::CellDiffers
             | Self::RegionsBroken
             | Self::RegionDiffers
-            | Self::TotalsDiffer => Check::Counts,
+            | Self::TotalsDiffer
+            | Self::CountUnreadable
+            | Self::CountDiffers
+            | Self::BroughtUnreadable
+            | Self::BroughtDiffers => Check::Counts,
         }
     }
 
@@ -158,6 +166,10 @@ impl Problem {
             Self::RegionsBroken => "regions_broken",
             Self::RegionDiffers => "region_differs",
             Self::TotalsDiffer => "totals_differ",
+            Self::CountUnreadable => "count_unreadable",
+            Self::CountDiffers => "count_differs",
+            Self::BroughtUnreadable => "brought_unreadable",
+            Self::BroughtDiffers => "brought_differ",
         }
     }
 
@@ -191,11 +203,15 @@ impl Problem {
             Self::RowMisplaced => "a row is in a partition in which its app has none",
             Self::RowWithoutFact => "the fact of a row is missing",
             Self::SecondRow => "an event has a second row",
-            Self::CellUnreadable => "a count of rows can not be read",
-            Self::CellDiffers => "a count of rows differs from the rows",
+            Self::CellUnreadable => "the figures of an hour can not be read",
+            Self::CellDiffers => "the figures of an hour differ from the rows",
             Self::RegionsBroken => "the regions do not cover the keys, or can not be read",
             Self::RegionDiffers => "the figures of a region differ from the rows",
             Self::TotalsDiffer => "the totals differ from the rows",
+            Self::CountUnreadable => "a count of a quarter of an hour can not be read",
+            Self::CountDiffers => "the counts of an app differ from its rows",
+            Self::BroughtUnreadable => "an activation that a campaign brought can not be read",
+            Self::BroughtDiffers => "what the campaigns of an app brought differs from its rows",
         }
     }
 

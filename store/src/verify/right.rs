@@ -2,7 +2,7 @@
 
 use attribution::compose;
 use attribution::event::Family;
-use attribution::ledger::{FactKey, Home, Present, RowPlace};
+use attribution::ledger::{FactKey, Home, Present};
 use attribution::row::Row;
 use attribution::worker::decide_afresh;
 use rocksdb::WriteBatch;
@@ -16,6 +16,7 @@ use super::witness::Witness;
 use crate::app::App;
 use crate::codec;
 use crate::embedded::tables::Tables;
+use crate::embedded::views::row_place;
 use crate::expiry::Expiry;
 use crate::key::{self, KEY_BYTES, Key, RowKey};
 
@@ -87,7 +88,7 @@ impl Checker<'_> {
         codec::row::encode(row, &mut value);
         let mut home = home.clone();
         if let Some(present) = home.present_mut() {
-            present.place = RowPlace { fan_bits, bytes: (KEY_BYTES + value.len()) as u32 };
+            present.place = row_place(row, fan_bits, KEY_BYTES + value.len());
         }
         let mut home_value = Vec::with_capacity(512);
         codec::home::encode(&home, &mut home_value);

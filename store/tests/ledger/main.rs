@@ -12,6 +12,8 @@ mod model;
 mod reading;
 mod regions;
 mod rows;
+mod timeline;
+mod told;
 
 use adtrail_store::StoreError;
 use attribution::classify::Walks;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use adtrail_store::cell;
+use adtrail_store::count;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::verify::{Check, Options, Problem, Report, repair, verify};
 use attribution::event::EventTime;
@@ -90,8 +91,10 @@ impl Raw {
         let names = DB::list_cf(&rocksdb::Options::default(), path).expect("a RocksDB");
         let tables = names.iter().map(|name| {
             let mut options = rocksdb::Options::default();
-            if name == "cells" {
-                options.set_merge_operator_associative("add", cell::merge);
+            match name.as_str() {
+                "cells" => options.set_merge_operator_associative("add", cell::merge),
+                "counts" => options.set_merge_operator_associative("add", count::merge),
+                _ => {}
             }
             ColumnFamilyDescriptor::new(name, options)
         });

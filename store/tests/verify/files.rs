@@ -61,8 +61,17 @@ fn check(problem: Problem, table: &str, damage: impl FnOnce(&Path)) {
     }
 }
 
-const TABLES: [&str; 7] =
-    ["events", "touches", "activations", "effects", "cells", "meta", "offsets"];
+const TABLES: [&str; 9] = [
+    "events",
+    "touches",
+    "activations",
+    "effects",
+    "cells",
+    "counts",
+    "brought",
+    "meta",
+    "offsets",
+];
 
 #[test]
 fn a_byte_is_flipped() {

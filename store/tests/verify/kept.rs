@@ -66,7 +66,7 @@ fn rows_are_said_to_have_gone_that_are_there() {
     let to = |later_ms: i64| {
         alter_app(move |app| {
             let first = a_and(later_ms).millis();
-            app[4..].copy_from_slice(&first.to_be_bytes());
+            app[4..12].copy_from_slice(&first.to_be_bytes());
         })
     };
     check(Problem::AppAhead, to(DAY));

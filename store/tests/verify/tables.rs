@@ -1,11 +1,13 @@
 //! Damages within tables.
 
+use adtrail_store::amount::Amount;
 use adtrail_store::codec::home;
 use adtrail_store::codec::row::{RowView, TextCell};
+use adtrail_store::count::Count;
 use adtrail_store::key::{self, FactPlace, RowKey};
 use adtrail_store::verify::Problem;
 use attribution::event::{Family, SpreadId};
-use attribution::ledger::{ActivationHome, Home};
+use attribution::ledger::{ActivationHome, Home, RowPlace};
 use attribution::matching;
 use attribution::row::{EventType, Status};
 
@@ -94,6 +96,7 @@ fn a_row_that_is_final_is_deleted() {
             Problem::CellDiffers,
             Problem::RegionDiffers,
             Problem::TotalsDiffer,
+            Problem::CountDiffers,
         ];
         check_repaired(&problems, |raw| {
             let (key, _) = old_row(raw, of);
@@ -298,6 +301,69 @@ fn counts_are_altered() {
         key[9] ^= 0xff;
         raw.put("cells", &key, &value);
     });
+}
+
+#[test]
+fn counts_of_quarters_are_altered() {
+    check_repaired(&[Problem::CountDiffers], |raw| {
+        let (key, value) = raw.entries("counts").swap_remove(7);
+        let mut count = Count::decode(&value).expect("a count");
+        count.rows += 1;
+        raw.put("counts", &key, &count.encode());
+    });
+    check_repaired(&[Problem::CountDiffers], |raw| {
+        let is = |(_, value): &Entry| !Count::decode(value).expect("a count").revenue.is_zero();
+        let (key, value) = raw.entries("counts").into_iter().find(is).expect("a purchase");
+        let mut count = Count::decode(&value).expect("a count");
+        count.revenue.add(&Amount::parse("0.000001").expect("an amount"));
+        raw.put("counts", &key, &count.encode());
+    });
+    check_repaired(&[Problem::CountDiffers], |raw| {
+        raw.delete("counts", &raw.entries("counts")[7].0);
+    });
+    check_repaired(&[Problem::CountDiffers], |raw| {
+        let (mut key, value) = raw.entries("counts").swap_remove(7);
+        raw.delete("counts", &key);
+        key[11] ^= 1;
+        raw.put("counts", &key, &value);
+    });
+    check_repaired(&[Problem::CountUnreadable, Problem::CountDiffers], |raw| {
+        raw.put("counts", &raw.entries("counts")[7].0, b"");
+    });
+    check_repaired(&[Problem::CountUnreadable], |raw| raw.put("counts", b"x", b"x"));
+}
+
+#[test]
+fn what_campaigns_brought_is_altered() {
+    check_repaired(&[Problem::BroughtDiffers], |raw| {
+        raw.delete("brought", &raw.entries("brought")[3].0);
+    });
+    check_repaired(&[Problem::BroughtDiffers], |raw| {
+        let (mut key, value) = raw.entries("brought").swap_remove(3);
+        key[21] ^= 1;
+        raw.put("brought", &key, &value);
+    });
+    check_repaired(&[Problem::BroughtDiffers], |raw| {
+        let (key, mut value) = raw.entries("brought").swap_remove(3);
+        value[1] ^= 1;
+        raw.put("brought", &key, &value);
+    });
+    check_repaired(&[Problem::BroughtUnreadable], |raw| raw.put("brought", b"x", b"x"));
+}
+
+/// A home that notes something else of its row would be taken from the counts as that.
+#[test]
+fn a_home_notes_that_its_row_was_counted_otherwise() {
+    for change in [
+        |place: &mut RowPlace| place.fact_hash ^= 2,
+        |place: &mut RowPlace| place.install_type = None,
+    ] {
+        check_repaired(&[Problem::RowDiffers], |raw| {
+            let (key, mut home) = credited(raw, true);
+            change(&mut home.present.as_mut().expect("a row").place);
+            put_home(raw, &key, Home::Activation(Box::new(home)));
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! What is known of a device: its touches, activations and effects, newest first.
+//!
+//! Read from the index entries by which facts find each other, a page of each at a time. It reaches
+//! as far back as these are kept, which is less than rows are.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use crate::event::{EventTime, Family, Pid};
+use crate::expiry::Needed;
+use crate::ids::DeviceIds;
+use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use crate::matching::{self, TouchClass};
+use crate::policy::{AppPolicy, Policy};
+
+/// A fact of a timeline, and where it stands in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub place: IndexEntry,
+    pub home: Home,
+}
+
+/// Part of a timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeline {
+    /// Newest first.
+    pub found: Vec<Found>,
+    pub has_more: bool,
+}
+
+/// By [`Family::ALL`], the time from which on all facts are there still; those before it may have
+/// gone. 1970 where none have.
+pub type CompleteSince = [EventTime; Family::ALL.len()];
+
+/// How far back timelines of an app reach. `rows_from` is where its rows begin: without a horizon
+/// facts are kept as long.
+pub fn complete_since(
+    policy: &Policy,
+    app: &AppPolicy,
+    consumed_until: Option<EventTime>,
+    rows_from: EventTime,
+) -> CompleteSince {
+    match app.correction_horizon_ms {
+        None => [rows_from; Family::ALL.len()],
+        Some(late_ms) => {
+            let needed = Needed::new(policy, app, late_ms);
+            let until = consumed_until.unwrap_or_default();
+            Family::ALL.map(|family| needed.oldest(family, None, until))
+        }
+    }
+}
+
+/// The facts with one of these ids, at most `limit`; those that stand after a place, if one is
+/// given.
+///
+/// # Errors
+/// The store's.
+pub fn timeline<F: Facts>(
+    facts: &mut F,
+    (policy, app): (&Policy, &AppPolicy),
+    ids: &DeviceIds,
+    after: Option<IndexEntry>,
+    limit: usize,
+) -> Result<Timeline, F::Error> {
+    let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
+    let until = facts.consumed_until();
+    let has_expired = |home: &Home| {
+        let (family, lookback_ms) = match home {
+            Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
+            Home::Activation(_) => (Family::Activation, None),
+            Home::Effect(_) => (Family::Effect, None),
+        };
+        let oldest = needed.zip(until).map(|(of, until)| of.oldest(family, lookback_ms, until));
+        oldest.is_some_and(|oldest| home.time() < oldest)
+    };
+    let mut places = Places::new(app.pid, ids, after, limit + 1);
+    let mut found: Vec<Found> = Vec::new();
+    while found.len() <= limit {
+        let page = places.next(facts, limit + 1 - found.len())?;
+        if page.is_empty() {
+            break;
+        }
+        let keys: Vec<FactKey> = page.iter().map(|place| place.fact).collect();
+        for (place, home) in page.into_iter().zip(facts.homes(&keys)?) {
+            // An entry whose time is another is of a fact that was replaced, and a hash only finds.
+            let is_its =
+                |home: &Home| home.time() == place.time && !has_expired(home) && has_any(home, ids);
+            found.extend(home.filter(is_its).map(|home| Found { place, home }));
+        }
+    }
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    Ok(Timeline { found, has_more })
+}
+
+fn has_any(home: &Home, ids: &DeviceIds) -> bool {
+    let own = match home {
+        Home::Touch(touch) => &touch.ids,
+        Home::Activation(home) => &home.fact.ids,
+        Home::Effect(home) => &home.fact.ids,
+    };
+    DeviceIds::new(own).iter().any(|id| ids.contains(id))
+}
+
+/// Where facts stand: newest first, then in an order that is always the same.
+fn order(place: &IndexEntry) -> impl Ord + use<> {
+    let FactKey { family, id, tag, .. } = place.fact;
+    (Reverse(place.time), family, tag, id)
+}
+
+/// The places of facts in the order of a timeline, each once, over all keys by which they are found.
+struct Places {
+    lanes: Vec<Lane>,
+    /// The last that was given.
+    last: Option<IndexEntry>,
+}
+
+/// The entries of one key.
+struct Lane {
+    scan: Scan,
+    read: VecDeque<IndexEntry>,
+    is_read: bool,
+}
+
+impl Places {
+    fn new(pid: Pid, ids: &DeviceIds, after: Option<IndexEntry>, page: usize) -> Self {
+        let newest = after.map_or(EventTime::MAX, |after| after.time);
+        let keys = ids.iter().flat_map(|id| {
+            let touches = TouchClass::all().map(|class| matching::touch_by_id(class, id));
+            let by_id = matching::by_id(id);
+            let others = [(Family::Activation, by_id), (Family::Effect, by_id)];
+            touches.map(|key| (Family::Touch, key)).chain(others)
+        });
+        let lanes = keys.map(|(family, key)| {
+            let oldest = EventTime::default();
+            let scan = Scan { family, key, pid, oldest, newest, after: None, limit: page };
+            Lane { scan, read: VecDeque::new(), is_read: false }
+        });
+        Self { lanes: lanes.collect(), last: after }
+    }
+
+    /// At most so many; none where there are no more.
+    fn next<F: Facts>(&mut self, facts: &mut F, count: usize) -> Result<Vec<IndexEntry>, F::Error> {
+        let mut places = Vec::new();
+        while places.len() < count {
+            self.read(facts)?;
+            let heads = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
+            let Some(lane) = heads.min_by_key(|lane| lane.read.front().map(order)) else { break };
+            let Some(place) = lane.read.pop_front() else { break };
+            // Found by another key too, or on the page before.
+            if self.last.is_some_and(|last| order(&place) <= order(&last)) {
+                continue;
+            }
+            self.last = Some(place);
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    /// So that every lane shows its next entry.
+    fn read<F: Facts>(&mut self, facts: &mut F) -> Result<(), F::Error> {
+        let is_wanted = |lane: &&mut Lane| lane.read.is_empty() && !lane.is_read;
+        let mut wanted: Vec<&mut Lane> = self.lanes.iter_mut().filter(is_wanted).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let scans: Vec<Scan> = wanted.iter().map(|lane| lane.scan).collect();
+        for (lane, page) in wanted.iter_mut().zip(facts.scan(&scans)?) {
+            lane.is_read = page.len() < lane.scan.limit;
+            lane.scan.after = page.last().copied();
+            lane.read.extend(page);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::DAY_MS;
+
+    #[test]
+    fn timelines_reach_as_far_back_as_facts_are_kept() {
+        let mut app = AppPolicy::new(Pid(1), "a");
+        let policy = Policy::new(vec![app.clone()], vec![]);
+        let now = EventTime::default().plus(1_000 * DAY_MS);
+        let from = now.minus(300 * DAY_MS);
+        let days = |app: &AppPolicy, until| {
+            complete_since(&policy, app, until, from).map(|time| time.millis().div_ceil(DAY_MS))
+        };
+        // Windows of 7 days for clicks, of 400 and 90 for effects and reinstalls, and the horizon.
+        assert_eq!(days(&app, Some(now)), [986, 503, 993]);
+        assert_eq!(days(&app, None), [0, 0, 0]);
+        app.correction_horizon_ms = None;
+        assert_eq!(days(&app, Some(now)), [700, 700, 700]);
+    }
+}

@@ -1,0 +1,148 @@
+//! What campaigns brought, over HTTP, against the facts that it was made of.
+
+use std::collections::BTreeMap;
+
+use attribution::event::Fact;
+use serde_json::Value;
+
+use crate::tests::bed::{Bed, DAY, MINUTE, activation, click, effect};
+
+const RANGE: &str = "from=2026-03-10&to=2026-03-10";
+const ACTIVATIONS: u64 = 90;
+
+/// Every third activation is of campaign 7, every third of campaign 9, the others of none; one a
+/// minute, each with an effect, and three in one millisecond.
+fn bed() -> Bed {
+    let mut facts = Vec::new();
+    for number in 0..ACTIVATIONS {
+        let (id, device) = (format!("a-{number}"), format!("d-{number}"));
+        let time = DAY + number / 3 * 3 * MINUTE;
+        if number % 3 != 2 {
+            let campaign = if number % 3 == 0 { 7 } else { 9 };
+            facts.push(click(campaign, &format!("c-{number}"), &device, time - MINUTE));
+        }
+        facts.push(Fact::Activation(activation(&id, &device, time)));
+        facts.push(Fact::Effect(effect(&format!("e-{number}"), "purchase", &device, time + 1)));
+    }
+    // Was the first of campaign 9, and is the second of campaign 7 since.
+    facts.push(click(7, "late", "d-1", DAY - 1));
+    Bed::new(facts)
+}
+
+fn numbers(answer: &Value) -> Vec<u64> {
+    let activations = answer["activations"].as_array().expect("activations");
+    let number = |one: &Value| one["event_id"].as_str().unwrap()[2..].parse().unwrap();
+    activations.iter().map(number).collect()
+}
+
+/// All pages of so many.
+fn pages(bed: &Bed, campaign: u32, range: &str, limit: usize) -> Vec<u64> {
+    let mut target = format!("/v1/apps/app-x/campaigns/{campaign}/devices?{range}&limit={limit}");
+    let mut all = Vec::new();
+    loop {
+        let answer = bed.get(&target);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        all.extend(numbers(&answer.json()));
+        let Some(link) = answer.header("link") else { return all };
+        assert_eq!(all.len() % limit, 0);
+        target = link.strip_prefix('<').unwrap().split_once('>').unwrap().0.into();
+    }
+}
+
+#[test]
+fn the_newest_come_first_page_by_page() {
+    let bed = bed();
+    let model = |campaign: u64, minutes: std::ops::Range<u64>| -> Vec<(u64, u64)> {
+        let of = |number: u64| match number {
+            1 => 7,
+            _ => [7, 9, 0][(number % 3) as usize],
+        };
+        let minute = |number: u64| number / 3 * 3;
+        let wanted = (0..ACTIVATIONS)
+            .filter(|number| of(*number) == campaign && minutes.contains(&minute(*number)));
+        wanted.map(|number| (minute(number), number)).collect()
+    };
+    let check = |campaign: u32, range: &str, minutes: std::ops::Range<u64>| {
+        let mut expected = model(campaign.into(), minutes);
+        expected.sort_unstable();
+        let whole = pages(&bed, campaign, range, 1_000);
+        let mut found: Vec<(u64, u64)> =
+            whole.iter().map(|number| (number / 3 * 3, *number)).collect();
+        assert!(found.windows(2).all(|pair| pair[0].0 >= pair[1].0), "newest first");
+        found.sort_unstable();
+        assert_eq!(found, expected, "{campaign} {range}");
+        for limit in [1, 7, 31] {
+            assert_eq!(pages(&bed, campaign, range, limit), whole, "{limit}");
+        }
+    };
+    check(7, RANGE, 0..1_000);
+    check(9, RANGE, 0..1_000);
+    check(8, RANGE, 0..0);
+    check(7, "from=2026-03-10T00:15&to=2026-03-10T00:45", 15..45);
+    check(7, "from=2026-03-10T00:15&to=2026-03-10T00:45:00.001", 15..46);
+    check(9, "from=2026-03-10T08:15&to=2026-03-10&timezone=Asia/Shanghai", 15..1_000);
+    check(9, "from=2026-03-11&to=2026-03-11", 0..0);
+}
+
+#[test]
+fn an_activation_is_as_its_row_has_it() {
+    let bed = bed();
+    let target = "/v1/apps/app-x/campaigns/7/devices?from=2026-03-10&to=2026-03-10T00:01";
+    let answer = bed.get(&format!("{target}&timezone=UTC"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("adtrail-range-to"), Some("2026-03-10T00:01:00.000Z"));
+    assert_eq!(answer.header("link"), None);
+    let document = answer.json();
+    assert_eq!(
+        (&document["campaign"], &document["channel"]),
+        (&"Say \"hi\"".into(), &"tou,tiao".into())
+    );
+    let by_id: BTreeMap<&str, &Value> = document["activations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["event_id"].as_str().unwrap(), one))
+        .collect();
+    assert_eq!(by_id.keys().copied().collect::<Vec<_>>(), ["a-0", "a-1"]);
+    let expected = serde_json::json!({
+        "event_id": "a-1", "event_time": "2026-03-10T00:00:00.000Z", "install_type": "install",
+        "ids": {"oaid": "d-1"}, "match_type": "oaid", "touch_type": "click",
+        "touch_time": "2026-03-09T23:59:59.999Z", "click_id": "late",
+    });
+    assert_eq!(by_id["a-1"], &expected);
+    let unknown =
+        bed.get("/v1/apps/app-x/campaigns/9/devices?from=2026-03-10&to=2026-03-10").json();
+    assert_eq!((&unknown["campaign"], &unknown["channel"]), (&Value::Null, &"unknown".into()));
+    let head = bed.send(&format!("HEAD {target} HTTP/1.1"));
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), None, "it is not read");
+    // Those of another app are another's.
+    let other = format!("/v1/apps/app%20y/campaigns/7/devices?{RANGE}");
+    assert_eq!(numbers(&bed.get(&other).json()), [] as [u64; 0]);
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let bed = bed();
+    let check = |path: &str, status: u16, parameter: Option<&str>| {
+        let answer = bed.get(&format!("/v1/apps/{path}"));
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.json()["parameter"].as_str(), parameter, "{path}");
+    };
+    check(&format!("nobody/campaigns/7/devices?{RANGE}"), 404, None);
+    for spreadid in ["x", "-1", "%2B7", "4294967296"] {
+        check(&format!("app-x/campaigns/{spreadid}/devices?{RANGE}"), 404, None);
+    }
+    check("app-x/campaigns/7/devices?from=2026-03-10", 400, Some("to"));
+    for limit in ["0", "1001", "x", "+1"] {
+        let limit = format!("app-x/campaigns/7/devices?{RANGE}&limit={limit}");
+        check(&limit, 400, Some("limit"));
+    }
+    check(&format!("app-x/campaigns/7/devices?{RANGE}&status=organic"), 400, Some("status"));
+    let page = bed.get(&format!("/v1/apps/app-x/campaigns/7/devices?{RANGE}&limit=2"));
+    let link = page.header("link").unwrap();
+    let (_, after) = link.split_once("after=").unwrap();
+    let after = after.split_once('>').unwrap().0;
+    check(&format!("app-x/campaigns/9/devices?{RANGE}&after={after}"), 400, Some("after"));
+    check(&format!("app-x/campaigns/7/devices?{RANGE}&after=x"), 400, Some("after"));
+}

@@ -1,0 +1,45 @@
+//! What the settings have of an app.
+
+use attribution::policy::Campaign;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use serde::Serialize;
+
+use crate::ExportError;
+use crate::answer;
+use crate::problem::Problem;
+use crate::routes::{AppPath, ExportState, parameters};
+
+/// A campaign as listed.
+#[derive(Serialize)]
+struct CampaignEntry<'a> {
+    spreadid: u32,
+    name: &'a str,
+    channel: &'a str,
+}
+
+/// The campaigns of an app, by their number.
+pub(crate) async fn campaigns(
+    State(state): State<ExportState>,
+    app: AppPath,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let app = answer::app(&state, app, &uri)?;
+    if let Some((parameter, _)) = parameters(&uri)?.into_iter().next() {
+        let parameter = parameter.into();
+        return Err(ExportError::UnknownParameter { parameter, known: &[] }.into());
+    }
+    let of_app = state.policy.campaigns().filter(|campaign| campaign.pid == app.pid);
+    let mut campaigns: Vec<&Campaign> = of_app.collect();
+    campaigns.sort_by_key(|campaign| campaign.spreadid);
+    let entries: Vec<CampaignEntry<'_>> = campaigns
+        .iter()
+        .map(|campaign| CampaignEntry {
+            spreadid: campaign.spreadid.0,
+            name: &campaign.name,
+            channel: &campaign.channel,
+        })
+        .collect();
+    Ok(answer::json(&entries))
+}

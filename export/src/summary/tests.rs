@@ -1,0 +1,333 @@
+//! Summaries against counting the export.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use store::amount::Amount;
+use store::scan::Reader;
+
+use super::*;
+use crate::tests::bed::{self, Bed, DAY, MINUTE, activation, click, effect};
+use crate::write_rows;
+
+const HOUR: u64 = 60 * MINUTE;
+/// The nights in which clocks change in Berlin and at St. John's, and a time when Monrovia was 44
+/// minutes behind.
+const NIGHTS: [(u64, &str); 3] = [
+    (1_774_742_400_000, "2026-03-29"),
+    (1_289_088_000_000, "2010-11-07"),
+    (34_128_000_000, "1971-01-31"),
+];
+
+/// Always the same.
+fn mixed(number: u64) -> u64 {
+    (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
+}
+
+/// Around each of the nights three days of clicks, activations and effects, half of them within the
+/// hours in which clocks change.
+fn facts() -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for (place, (night, _)) in NIGHTS.into_iter().enumerate() {
+        for number in 0..800 {
+            let time = match mixed(number * 3) % 2 {
+                0 => night + mixed(number) % (4 * HOUR),
+                _ => night - 36 * HOUR + mixed(number) % (72 * HOUR),
+            };
+            let device = format!("d-{place}-{}", mixed(number * 7) % 60);
+            let id = format!("{place}-{number}");
+            match number % 5 {
+                0 => facts.push(click([7, 9][number as usize % 2], &id, &device, time)),
+                1 | 2 => facts.push(Fact::Activation(activation(&id, &device, time))),
+                _ => {
+                    let name = ["purchase", "a,\"b\"\n", "activation"][number as usize % 3];
+                    let mut effect = effect(&id, name, &device, time);
+                    let revenue =
+                        ["9.99", "-0.0000000000000000000000001", "", "12345678901234567890"];
+                    effect.revenue = revenue[number as usize % 4].into();
+                    effect.currency = ["CNY", "", "U,SD"][number as usize % 3].into();
+                    facts.push(Fact::Effect(effect));
+                }
+            }
+        }
+    }
+    facts
+}
+
+struct Made {
+    _dir: tempfile::TempDir,
+    reader: Reader,
+    policy: std::sync::Arc<Policy>,
+}
+
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let config = bed::settings(dir.path());
+        let reader = bed::fill(&config, facts());
+        Made { _dir: dir, reader, policy: config.policy }
+    })
+}
+
+/// What a line is sorted by: numbers as such.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Number(u32),
+    Text(String),
+}
+
+/// The export of the same query, counted.
+fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
+    let Made { reader, policy, .. } = made();
+    let fields = "event_time,event_type,event_name,status,install_type,spreadid,campaign,channel,\
+                  currency,revenue";
+    let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
+    let query =
+        ExportQuery::parse(Format::Csv, pairs.chain([("fields", fields)])).expect("a query");
+    let mut file = Vec::new();
+    let app = policy.app_by_key("app-x").expect("the app");
+    let sink = |chunk: crate::Chunk| {
+        file.extend(chunk.bytes);
+        ControlFlow::Continue(())
+    };
+    write_rows(reader, &[app], &query, policy, sink).expect("an export");
+    let mut rows = csv::Reader::from_reader(&*file);
+    let names = rows.headers().expect("names").clone();
+    let mut sums: BTreeMap<(Vec<Key>, String), (u64, Amount)> = BTreeMap::new();
+    for row in rows.records().map(Result::unwrap) {
+        let cell = |name: &str| &row[names.iter().position(|known| known == name).unwrap()];
+        let key = |by: &&str| match *by {
+            "day" => Key::Text(cell("event_time")[..10].into()),
+            "spreadid" => Key::Number(cell("spreadid").parse().unwrap()),
+            by => Key::Text(cell(by).into()),
+        };
+        let keys = by.iter().map(key).collect();
+        let sum = sums.entry((keys, cell("currency").into())).or_default();
+        sum.0 += 1;
+        sum.1.add(&Amount::parse(cell("revenue")).unwrap());
+    }
+    if sums.is_empty() && by.is_empty() {
+        sums.insert(Default::default(), Default::default());
+    }
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(by.iter().chain(&["currency", "count", "revenue"])).unwrap();
+    for ((keys, currency), (count, revenue)) in sums {
+        let keys = keys.into_iter().map(|key| match key {
+            Key::Number(number) => number.to_string(),
+            Key::Text(text) => text,
+        });
+        let figures = [currency, count.to_string(), revenue.to_string()];
+        writer.write_record(keys.chain(figures)).unwrap();
+    }
+    String::from_utf8(writer.into_inner().unwrap()).unwrap()
+}
+
+fn summed(parameters: &[(&str, String)], by: &[&str]) -> String {
+    let Made { reader, policy, .. } = made();
+    let by = by.join(",");
+    let by = (!by.is_empty()).then_some((BY, by.as_str()));
+    let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
+    let query = SummaryQuery::parse(pairs.chain(by)).expect("a query");
+    let app = policy.app_by_key("app-x").expect("the app");
+    let mut out = Vec::new();
+    summarise(reader, app, &query, policy).expect("a summary").write_csv(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn parameters() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let zones = ["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Asia/Kathmandu"];
+    let night = select(NIGHTS.to_vec());
+    // Milliseconds, or quarters of an hour, and longer and shorter ranges.
+    let edge = || prop_oneof![0..72 * HOUR, (0..288u64).prop_map(|quarter| quarter * 15 * MINUTE)];
+    let range = (night, edge(), edge(), any::<u8>()).prop_map(|((night, date), a, b, how)| {
+        let text = |ms: u64| {
+            let ms = (night - 36 * HOUR + ms).cast_signed();
+            jiff::Timestamp::from_millisecond(ms).unwrap().to_string()
+        };
+        match how % 4 {
+            0 => (date.to_owned(), date.to_owned()),
+            1 => ("1971-01-02".to_owned(), "2030-01-01T00:00:00.001Z".to_owned()),
+            _ => (text(a.min(b)), text(a.max(b))),
+        }
+    });
+    let filters = vec![
+        (TYPE, "effect"),
+        (EVENT_NAME, "purchase,activation"),
+        (STATUS, "attributed,orphan"),
+        (CHANNEL, "\"tou,tiao\""),
+        (SPREADID, "0,9"),
+        (INSTALL_TYPE, "install,duplicate"),
+    ];
+    let filters = prop_oneof![2 => Just(vec![]), 3 => subsequence(filters, 1..3)];
+    (range, select(zones.to_vec()), filters).prop_map(|((from, to), zone, filters)| {
+        let filters = filters.into_iter().map(|(name, value)| (name, value.to_owned()));
+        let range = [(FROM, from), (TO, to), (TIMEZONE, zone.to_owned())];
+        range.into_iter().chain(filters).collect()
+    })
+}
+
+fn by() -> impl Strategy<Value = Vec<&'static str>> {
+    let all: Vec<_> = Dimension::names().collect();
+    subsequence(all, 0..=4).prop_shuffle()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_summary_is_what_counting_the_export_gives(parameters in parameters(), by in by()) {
+        prop_assert_eq!(summed(&parameters, &by), counted(&parameters, &by));
+    }
+}
+
+/// Rows that were read so far.
+fn reads(reader: &Reader) -> u64 {
+    reader.regions().iter().map(|region| region.reads.total).sum()
+}
+
+#[test]
+fn rows_are_read_only_at_the_edges() {
+    let rows = |hours: u64| -> Vec<Fact> {
+        let of_minute = |minute| {
+            let id = format!("a-{minute}");
+            Fact::Activation(activation(&id, &id, DAY + minute * MINUTE))
+        };
+        (0..hours * 60).map(of_minute).collect()
+    };
+    let check = |hours: u64, from: &str, zone: &str, expected: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        let config = bed::settings(dir.path());
+        let reader = bed::fill(&config, rows(hours));
+        let parameters = [(FROM, from), (TO, "2026-03-12"), (TIMEZONE, zone), (BY, "day,status")];
+        let query = SummaryQuery::parse(parameters).unwrap();
+        let app = config.policy.app_by_key("app-x").unwrap();
+        let before = reads(&reader);
+        summarise(&reader, app, &query, &config.policy).unwrap();
+        assert_eq!(reads(&reader) - before, expected, "{from} {hours}");
+    };
+    for hours in [2, 40] {
+        check(hours, "2026-03-10", "UTC", 0);
+        check(hours, "2026-03-09", "Asia/Kathmandu", 0);
+        check(hours, "2026-03-10T01:07Z", "UTC", 8);
+    }
+}
+
+fn bed() -> Bed {
+    let mut other = activation("b-1", "d9", DAY + MINUTE);
+    other.pid = attribution::event::Pid(2);
+    Bed::new(vec![
+        click(7, "c-1", "d1", DAY - MINUTE),
+        Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
+        Fact::Effect(effect("e-1", "purchase", "d1", DAY + 2 * MINUTE)),
+        Fact::Effect(effect("e-2", "purchase", "d1", DAY + 3 * MINUTE)),
+        Fact::Activation(activation("a-2", "d2", DAY + 20 * MINUTE)),
+        Fact::Activation(other),
+    ])
+}
+
+const SUMMARY: &str = "/v1/apps/app-x/summary?from=2026-03-10&to=2026-03-10";
+
+#[test]
+fn a_summary_is_json_or_csv() {
+    let bed = bed();
+    let answer = bed.get(&format!("{SUMMARY}&by=day,channel,event_name"));
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let expected = serde_json::json!({
+        "app": "app-x",
+        "from": "2026-03-10T00:00:00.000Z",
+        "to": "2026-03-11T00:00:00.000Z",
+        "timezone": "UTC",
+        "by": ["day", "channel", "event_name"],
+        "groups": [
+            {"day": "2026-03-10", "channel": null, "event_name": "activation", "count": 1, "revenue": {}},
+            {"day": "2026-03-10", "channel": "tou,tiao", "event_name": "activation", "count": 1, "revenue": {}},
+            {"day": "2026-03-10", "channel": "tou,tiao", "event_name": "purchase", "count": 2, "revenue": {"CNY": "19.98"}},
+        ],
+    });
+    assert_eq!(answer.json(), expected);
+    assert!(answer.text().contains(r#"{"day":"2026-03-10","channel":null,"event_name""#));
+
+    let csv =
+        bed.get(&format!("{}&by=spreadid,channel", SUMMARY.replace("summary", "summary.csv")));
+    let expected = "spreadid,channel,currency,count,revenue\n0,,,1,0\n7,\"tou,tiao\",,1,0\n\
+                    7,\"tou,tiao\",CNY,2,19.98\n";
+    assert_eq!(csv.text(), expected);
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8; header=present"));
+    let name = "attachment; filename=\"summary_app-x_2026-03-10_2026-03-10_UTC.csv\"";
+    assert_eq!(csv.header("content-disposition"), Some(name));
+    assert_eq!(csv.header("adtrail-range-to"), Some("2026-03-11T00:00:00.000Z"));
+
+    let head = bed.send(&format!("HEAD {SUMMARY} HTTP/1.1"));
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), None, "it is not read");
+    let total = bed.get(&format!("{SUMMARY}&status=rejected")).json();
+    assert_eq!(total["groups"], serde_json::json!([{"count": 0, "revenue": {}}]));
+    assert_eq!(
+        bed.get("/v1/apps/app%20y/summary?from=2026-03-10&to=2026-03-10").json()["groups"][0]["count"],
+        1
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_summary_is_told() {
+    let bed = bed();
+    let check = |target: &str, status: u16, kind: &str, parameter: Option<&str>| {
+        let answer = bed.get(target);
+        let problem = answer.json();
+        assert_eq!(answer.status, status, "{target}");
+        assert_eq!(problem["type"], format!("/problems/{kind}"), "{target}");
+        assert_eq!(problem["parameter"].as_str(), parameter, "{target}");
+    };
+    check("/v1/apps/nobody/summary?from=2026-03-10&to=2026-03-10", 404, "unknown-app", None);
+    check("/v1/apps/app-x/summary?from=2026-03-10", 400, "missing-parameter", Some("to"));
+    check(&format!("{SUMMARY}&by=dya"), 400, "bad-parameter", Some("by"));
+    check(&format!("{SUMMARY}&by=day&by=day"), 400, "bad-parameter", Some("by"));
+    check(&format!("{SUMMARY}&by="), 400, "bad-parameter", Some("by"));
+    check(&format!("{SUMMARY}&channel=x"), 400, "bad-parameter", Some("channel"));
+    for name in ["fields", "limit", "after", "dialect", "x"] {
+        check(&format!("{SUMMARY}&{name}=1"), 400, "unknown-parameter", Some(name));
+    }
+}
+
+#[test]
+fn campaigns_are_those_of_the_settings() {
+    let bed = bed();
+    let expected =
+        serde_json::json!([{"spreadid": 7, "name": "Say \"hi\"", "channel": "tou,tiao"}]);
+    assert_eq!(bed.get("/v1/apps/app-x/campaigns").json(), expected);
+    assert_eq!(bed.get("/v1/apps/app%20y/campaigns").json(), serde_json::json!([]));
+    assert_eq!(bed.get("/v1/apps/nobody/campaigns").status, 404);
+    assert_eq!(bed.get("/v1/apps/app-x/campaigns?x=1").status, 400);
+}
+
+#[test]
+fn there_are_not_too_many_groups() {
+    let by = [Dimension::EventName];
+    let policy = Policy::new(vec![], vec![]);
+    let mut groups = Groups::new(&by, &policy);
+    let mut add = |number: usize| {
+        let name = number.to_string();
+        let what = What {
+            event_type: attribution::row::EventType::Effect,
+            status: attribution::row::Status::Organic,
+            install_type: None,
+            event_name: &name,
+            currency: "",
+        };
+        let (pid, spreadid) = (attribution::event::Pid(1), attribution::event::SpreadId(0));
+        let counted = Counted { pid, time: EventTime::default(), spreadid, what };
+        groups.add(0, &counted, &Count::row(""))
+    };
+    assert!((0..groups::GROUPS_MAX).all(|number| add(number).is_ok()));
+    assert!(add(0).is_ok());
+    let error = add(groups::GROUPS_MAX).unwrap_err();
+    assert!(error.to_string().contains("more than 100000 groups"), "{error}");
+}

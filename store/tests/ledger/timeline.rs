@@ -1,0 +1,138 @@
+//! Timelines of devices against all facts that there are.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use adtrail_store::memory::Memory;
+use attribution::event::Fact;
+use attribution::ids::DeviceIds;
+use attribution::ledger::{FactKey, IndexEntry};
+use attribution::matching::{TouchClass, fact_key, touch_by_id};
+use attribution::timeline::{Found, timeline};
+use proptest::prelude::*;
+
+use super::support::facts::{D, DAY, a_and, click, effect, identified, millis};
+use super::support::random::facts;
+use super::support::rules::{X, rules};
+use super::support::run::{Shelf, fed, on_disk};
+use super::{record, write};
+
+fn ids(name: &str, value: &str) -> DeviceIds {
+    DeviceIds::new(&vec![(name.into(), value.into())])
+}
+
+/// Page after page.
+fn read(ledger: &mut impl Shelf, ids: &DeviceIds, page: usize) -> Vec<Found> {
+    let policy = rules();
+    let app = policy.app(X).expect("the app");
+    let mut all: Vec<Found> = Vec::new();
+    loop {
+        let after = all.last().map(|found| found.place);
+        let part = timeline(ledger, (&policy, app), ids, after, page).expect("a timeline");
+        assert!(part.found.len() == page || !part.has_more);
+        all.extend(part.found);
+        if !part.has_more {
+            return all;
+        }
+    }
+}
+
+/// All facts of app X with one of the ids that the ledger has, as a timeline has them.
+fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<Found> {
+    let of_x = given.iter().filter(|fact| fact.pid() == X);
+    let keys: BTreeSet<FactKey> = of_x.map(|fact| fact_key(fact.family(), X, fact.id())).collect();
+    let keys: Vec<FactKey> = keys.into_iter().collect();
+    let homes = ledger.homes(&keys).expect("homes");
+    let mut all: Vec<Found> = keys
+        .into_iter()
+        .zip(homes)
+        .filter_map(|(fact, home)| {
+            let home = home?;
+            let own = match &home {
+                attribution::ledger::Home::Touch(touch) => &touch.ids,
+                attribution::ledger::Home::Activation(home) => &home.fact.ids,
+                attribution::ledger::Home::Effect(home) => &home.fact.ids,
+            };
+            let has = DeviceIds::new(own).iter().any(|id| ids.contains(id));
+            has.then(|| Found { place: IndexEntry { time: home.time(), fact }, home })
+        })
+        .collect();
+    all.sort_by_key(|found| {
+        let FactKey { family, tag, id, .. } = found.place.fact;
+        (Reverse(found.place.time), family, tag, id)
+    });
+    all
+}
+
+fn check(ledger: impl Shelf, given: &[Fact], chunk: usize) -> Result<(), TestCaseError> {
+    let policy = rules();
+    let batches = given.chunks(chunk).map(<[Fact]>::to_vec).collect();
+    let mut worker = fed(ledger, &policy, batches);
+    let of_facts = given.iter().flat_map(|fact| match fact {
+        Fact::Touch(touch) => touch.ids.clone(),
+        Fact::Activation(activation) => activation.ids.clone(),
+        Fact::Effect(effect) => effect.ids.clone(),
+    });
+    let devices: BTreeSet<(Box<str>, Box<str>)> = of_facts.collect();
+    for (name, value) in devices.iter().take(12) {
+        let ids = ids(name, value);
+        let expected = expected(worker.ledger_mut(), given, &ids);
+        for page in [1, 3, 1_000] {
+            prop_assert_eq!(&read(worker.ledger_mut(), &ids, page), &expected, "{} {}", name, page);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_timeline_has_all_facts_of_a_device_newest_first(given in facts(40), chunk in 1..60usize) {
+        check(Memory::default(), &given.0, chunk)?;
+        let (store, _dir) = on_disk(&rules());
+        check(store, &given.0, chunk)?;
+    }
+}
+
+/// Entries of a fact that was replaced, or of one that only has the hash of the device.
+#[test]
+fn an_entry_alone_is_no_fact_of_a_device() {
+    let ids = ids("oaid", D);
+    let keys: Vec<u64> = TouchClass::all()
+        .flat_map(|class| ids.iter().map(move |id| touch_by_id(class, id).0))
+        .collect();
+    let mut ledger = Memory::default();
+    record(&mut ledger, [write(click("c1", a_and(7)), &keys)]);
+    record(&mut ledger, [write(click("c1", a_and(6)), &keys)]);
+    record(&mut ledger, [write(click("c2", a_and(8)).only("oaid", "another"), &keys)]);
+    record(&mut ledger, [write(click("c3", a_and(5)), &keys)]);
+    for page in [1, 2, 10] {
+        let found = read(&mut ledger, &ids, page);
+        let times: Vec<_> = found.iter().map(|found| found.place.time).collect();
+        assert_eq!(times, [a_and(6), a_and(5)], "{page}");
+    }
+}
+
+/// What has expired is hidden though it is there still.
+#[test]
+fn what_was_replaced_or_has_expired_is_in_no_timeline() {
+    let policy = rules();
+    let late = identified([click("c1", a_and(0)), effect("e1", a_and(0)), click("c2", a_and(5))]);
+    let early = identified([click("c1", a_and(-5)), effect("e1", a_and(-5)).name("a")]);
+    let mut worker = fed(Memory::with_expiry(&policy), &policy, vec![late, early]);
+    let ids = ids("oaid", D);
+    let times = |ledger: &mut Memory| -> Vec<u64> {
+        let found = read(ledger, &ids, 2);
+        found.iter().map(|found| found.place.time.millis()).collect()
+    };
+    let at = |ms| a_and(ms).millis();
+    assert_eq!(times(worker.ledger_mut()), [at(5), at(-5), at(-5)]);
+    let progress = attribution::ledger::Progress {
+        consumed_until: Some(millis(at(200 * DAY) as i64)),
+        ..Default::default()
+    };
+    attribution::ledger::Ledger::commit(worker.ledger_mut(), Vec::new(), &progress)
+        .expect("a commit");
+    assert_eq!(times(worker.ledger_mut()), [] as [u64; 0]);
+}
