@@ -16,6 +16,7 @@ pub(crate) mod pending;
 pub(crate) mod recount;
 pub(crate) mod regions;
 mod rows;
+mod space;
 pub(crate) mod tables;
 mod upgrade;
 pub(crate) mod views;

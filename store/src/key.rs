@@ -81,6 +81,20 @@ pub fn row_from(partition: u16, pid: Pid, event_time: EventTime) -> Key {
     RowKey { partition, pid, event_time, spreadid: SpreadId(0), seq: 0 }.encode()
 }
 
+/// The greatest key before this one; of the first it is itself.
+pub fn previous(key: &Key) -> Key {
+    let mut previous = *key;
+    if key.iter().any(|byte| *byte > 0) {
+        for byte in previous.iter_mut().rev() {
+            *byte = byte.wrapping_sub(1);
+            if *byte < u8::MAX {
+                break;
+            }
+        }
+    }
+    previous
+}
+
 /// The least key after this one; `None` after the greatest.
 pub fn next(key: &Key) -> Option<Key> {
     let mut next = *key;

@@ -20,6 +20,7 @@ const LAYOUT: &[u8] = b"layout";
 const PARTITIONS: &[u8] = b"partitions";
 pub const CONSUMED_UNTIL: &[u8] = b"consumed_until";
 const TOTALS: &[u8] = b"totals";
+const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
 pub const REGION: &[u8] = b"region/";
 
@@ -127,6 +128,17 @@ pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventT
 
 pub fn put_totals(batch: &mut WriteBatch, tables: &Tables, totals: &Cell) {
     batch.put_cf(tables.meta(), TOTALS, totals.encode());
+}
+
+/// Bytes of rows that retention has taken away and no compaction has left out yet. Where it is
+/// damaged space comes back later, or is looked for once too often.
+pub fn swept(tables: &Tables) -> Result<u64, StoreError> {
+    let swept = tables.db.get_cf(tables.meta(), SWEPT)?.unwrap_or_default();
+    Ok(swept.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0))
+}
+
+pub fn put_swept(batch: &mut WriteBatch, tables: &Tables, bytes: u64) {
+    batch.put_cf(tables.meta(), SWEPT, bytes.to_be_bytes());
 }
 
 pub fn put_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid, app: &App) {

@@ -11,6 +11,7 @@ use rocksdb::WriteBatch;
 
 use super::meta::{self, Meta};
 use super::regions::{self, SharedRegions, now};
+use super::space::Space;
 use super::tables::Tables;
 use super::views::{self, Views};
 use crate::StoreError;
@@ -34,6 +35,7 @@ pub struct RowTable {
     pub retention: Retention,
     pub regions: SharedRegions,
     pub totals: Cell,
+    space: Space,
     /// Of the batch that is being made.
     changes: Changes,
     views: Views,
@@ -68,6 +70,7 @@ impl RowTable {
             retention,
             regions: SharedRegions::new(regions),
             totals: meta.totals,
+            space: Space::open(tables)?,
             changes: Changes::default(),
             views: Views::default(),
             touched: Vec::new(),
@@ -109,6 +112,8 @@ impl RowTable {
             if gone < app.oldest {
                 // Kept longer than before: what no compaction has left out counts again.
                 let found = super::recount::rows(tables, (*pid, app), gone, &self.settings)?;
+                let bytes: i64 = found.values().map(|change| change.cell.bytes).sum();
+                self.space.sweep(-bytes, &mut batch, tables);
                 self.changes.extend(found);
                 app.begin_at(gone);
             }
@@ -152,6 +157,10 @@ impl RowTable {
         // These cells are deleted: what goes with them only changes the sums.
         let gone = std::mem::take(&mut self.changes);
         gone.values().for_each(|change| self.totals.add(&change.cell));
+        if !gone.is_empty() {
+            let bytes: i64 = gone.values().map(|change| change.cell.bytes).sum();
+            self.space.sweep(-bytes, batch, tables);
+        }
         self.touched = self.regions.apply(&gone, batch, tables);
         Ok(())
     }
@@ -225,6 +234,8 @@ impl RowTable {
                 self.retention.advance(pid, app.oldest);
             }
         }
+        let partitions = self.settings.partitions;
+        self.space.give_back(self.totals.bytes, tables, &self.apps, partitions);
         let touched = std::mem::take(&mut self.touched);
         if touched.is_empty() { Ok(()) } else { self.regions.adjust(&touched, tables) }
     }

@@ -12,6 +12,7 @@ mod model;
 mod reading;
 mod regions;
 mod rows;
+mod space;
 mod timeline;
 mod told;
 
