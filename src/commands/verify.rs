@@ -73,7 +73,8 @@ fn text(report: &Report) -> String {
         }
     }
     for (problem, times) in &report.found {
-        let _ = writeln!(out, "\n{}: {}, {}", problem.text(), times.found, advice(*problem));
+        let _ =
+            writeln!(out, "\n{}: {}, {}", problem.text(), times.found, advice(*problem, report));
         let examples = report.examples.iter().filter(|example| example.problem == *problem);
         let mut shown = 0;
         for example in examples {
@@ -102,8 +103,11 @@ fn notes(report: &Report) -> [(u64, &'static str); 5] {
     ]
 }
 
-fn advice(problem: Problem) -> &'static str {
+fn advice(problem: Problem, report: &Report) -> &'static str {
     match (problem, problem.remedy()) {
+        (_, Remedy::Repair) if report.is_file_damaged() => {
+            "with a file that is damaged nothing is repaired: restore a backup"
+        }
         (Problem::DecisionDiffers, _) => {
             "its row is as it was decided: restore a backup, or say --settings-changed if settings of \
              attribution have changed"
@@ -141,7 +145,7 @@ fn json(report: &Report) -> Value {
             "check": problem.check().name(),
             "found": times.found,
             "repaired": times.repaired,
-            "can_be_derived": problem.remedy() == Remedy::Repair,
+            "can_be_derived": problem.remedy() == Remedy::Repair && !report.is_file_damaged(),
             "examples": examples.collect::<Vec<_>>(),
         })
     });

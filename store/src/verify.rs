@@ -94,7 +94,8 @@ pub fn repair(
     watch: Watch<'_>,
 ) -> Result<Report, StoreError> {
     let mut report = Report::new(options.examples_max);
-    let before = files::open(settings, &mut report)?;
+    let mut before = files::open(settings, &mut report)?;
+    before.iter_mut().for_each(|(_, files)| files.note_failure(&mut report));
     let is_log_alone = report.found.keys().all(|problem| *problem == Problem::LogDamaged);
     if before.is_none() || !is_log_alone {
         return Ok(report);
@@ -203,6 +204,7 @@ impl<'a> Checker<'a> {
     }
 
     fn finish(mut self) -> Report {
+        self.files.note_failure(&mut self.report);
         self.report.looked(Check::Files, self.files.count());
         self.report
     }

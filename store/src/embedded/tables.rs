@@ -45,6 +45,16 @@ impl Limits {
     }
 }
 
+/// What damage does not keep a store from opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lenience {
+    None,
+    /// That of the log.
+    Log,
+    /// That of files, which is told of when they are read; and of the log.
+    Files,
+}
+
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
@@ -92,22 +102,24 @@ impl Tables {
         }
     }
 
-    /// For whoever looks for damage: where `is_lenient`, a file that is missing or damaged is told
-    /// of when it is read and not on opening.
+    /// For whoever looks for damage, and to find out where it is.
     pub fn open_for_checking(
         path: &Path,
         memory_bytes: u64,
-        is_lenient: bool,
+        lenience: Lenience,
     ) -> Result<Self, StoreError> {
         refuse_foreign(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
         let mut engine = options::reading_engine();
-        engine.set_paranoid_checks(!is_lenient);
-        if is_lenient {
-            engine.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-        }
+        engine.set_paranoid_checks(lenience != Lenience::Files);
+        engine.set_wal_recovery_mode(match lenience {
+            // The end of the log may be half written, by a process that was killed or that runs.
+            Lenience::None => DBRecoveryMode::TolerateCorruptedTailRecords,
+            Lenience::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
+            Lenience::Files => DBRecoveryMode::PointInTime,
+        });
         let budget = Budget::reading(memory_bytes);
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
         let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)

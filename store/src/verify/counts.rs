@@ -10,7 +10,7 @@ use crate::cell::{self, Cell, CellKey};
 use crate::codec::row::RowView;
 use crate::embedded::meta;
 use crate::embedded::regions;
-use crate::embedded::tables::{CELLS, META};
+use crate::embedded::tables::{BROUGHT, CELLS, COUNTS, META};
 use crate::key::RowKey;
 use crate::region::{Figures, Regions};
 use crate::scan::EVENTS;
@@ -174,7 +174,10 @@ impl Checker<'_> {
 
     /// All are counted again, if every row can be read.
     pub fn find_count(&mut self, problem: Problem, named: impl FnOnce() -> String) {
-        if self.can_recount() {
+        if self.files.has_damage_in(&[EVENTS, CELLS, COUNTS, BROUGHT, META]) {
+            // Not all rows can be counted, or not what was counted of them.
+            self.report.unchecked += 1;
+        } else if self.can_recount() {
             self.must_recount |= self.fixes.is_some();
             self.find_and(problem, named, |_, _| ());
         } else {

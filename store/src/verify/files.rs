@@ -9,15 +9,19 @@ use rocksdb::LiveFile;
 
 use super::report::{Problem, Report};
 use crate::StoreError;
-use crate::embedded::tables::Tables;
+use crate::embedded::tables::{Lenience, TABLES, Tables};
 
 /// Files that hold data, and those of them that are known to be damaged.
 #[derive(Default)]
 pub struct Files {
     live: Vec<LiveFile>,
     damaged: BTreeSet<String>,
+    /// Why the store does not open, though its log is whole: one of the files, named or not.
+    failure: Option<String>,
 }
 
+/// Of every table.
+const LEVELS: i32 = 7;
 /// A process that writes may delete a file between its listing and its opening.
 const ATTEMPTS: usize = 5;
 
@@ -30,7 +34,7 @@ pub fn open(
     let mut attempts = 0;
     let failure = loop {
         attempts += 1;
-        match Tables::open_for_checking(path, memory_bytes, false) {
+        match Tables::open_for_checking(path, memory_bytes, Lenience::None) {
             Ok(tables) => {
                 let files = Files::of(&tables)?;
                 return Ok(Some((tables, files)));
@@ -40,19 +44,22 @@ pub fn open(
             Err(_) => sleep(Duration::from_millis(50)),
         }
     };
-    let Ok(tables) = Tables::open_for_checking(path, memory_bytes, true) else {
+    let Ok(tables) = Tables::open_for_checking(path, memory_bytes, Lenience::Files) else {
         let name = named_file(&failure).unwrap_or(failure);
         report.find(Problem::FileDamaged, false, || name);
         return Ok(None);
     };
     let mut files = Files::of(&tables)?;
     files.compare(path, report);
-    match named_file(&failure) {
-        Some(name) if name.ends_with(".sst") => files.note(name, report),
-        _ if files.damaged.is_empty() => {
-            report.find(Problem::LogDamaged, false, || logs(path).join(" or "));
-        }
-        _ => {}
+    if let Some(name) = named_file(&failure).filter(|name| name.ends_with(".sst")) {
+        files.note(name, report);
+    }
+    // Only one is named, or none.
+    files.note_closed(&tables, report);
+    if Tables::open_for_checking(path, memory_bytes, Lenience::Log).is_ok() {
+        report.find(Problem::LogDamaged, false, || logs(path).join(" or "));
+    } else {
+        files.failure = Some(failure);
     }
     Ok(Some((tables, files)))
 }
@@ -67,7 +74,7 @@ fn is_damage(failure: &StoreError) -> bool {
 
 impl Files {
     pub fn of(tables: &Tables) -> Result<Self, StoreError> {
-        Ok(Self { live: tables.db.live_files()?, damaged: BTreeSet::new() })
+        Ok(Self { live: tables.db.live_files()?, ..Self::default() })
     }
 
     pub fn count(&self) -> usize {
@@ -97,6 +104,59 @@ impl Files {
             let of = of.map(|table| format!(" of table {table}")).unwrap_or_default();
             report.find(Problem::FileDamaged, false, || format!("{name}{of}"));
         }
+    }
+
+    /// What keeps the store from opening was in no file that was read.
+    pub fn note_failure(&mut self, report: &mut Report) {
+        if let Some(failure) = self.failure.take().filter(|_| self.damaged.is_empty()) {
+            self.note(failure, report);
+        }
+    }
+
+    /// Notes the files that can not be opened, because of what they say of themselves: the engine
+    /// does not name them.
+    pub fn note_closed(&mut self, tables: &Tables, report: &mut Report) -> bool {
+        let mut closed: Vec<String> = Vec::new();
+        for table in TABLES {
+            for level in 0..LEVELS {
+                // It opens all files of the level.
+                let property = format!("rocksdb.aggregated-table-properties-at-level{level}");
+                let properties = tables.db.property_value_cf(tables.table(table), &property);
+                if !matches!(properties, Ok(Some(_))) {
+                    closed.extend(self.closed_of(tables, table, level));
+                }
+            }
+        }
+        let is_any = !closed.is_empty();
+        closed.into_iter().for_each(|name| self.note(name, report));
+        is_any
+    }
+
+    /// Which files of a level can not be opened. Those of the first level are only opened together.
+    fn closed_of(&self, tables: &Tables, table: &str, level: i32) -> Vec<String> {
+        let of_level = |file: &&LiveFile| file.level == level && file.column_family_name == table;
+        let files = self.live.iter().filter(of_level);
+        let name = |file: &LiveFile| file.name.trim_start_matches('/').to_owned();
+        if level == 0 {
+            let names: Vec<_> = files.map(name).collect();
+            let is_known = names.iter().any(|name| self.damaged.contains(name));
+            return Some(names.join(" or ")).filter(|_| !is_known).into_iter().collect();
+        }
+        let is_closed = |file: &&LiveFile| {
+            let mut entries = tables.db.raw_iterator_cf(tables.table(table));
+            entries.seek(file.start_key.as_deref().unwrap_or_default());
+            entries.status().is_err()
+        };
+        files.filter(is_closed).map(name).collect()
+    }
+
+    /// Whether nothing tells what a table holds.
+    pub fn has_damage_in(&self, of: &[&str]) -> bool {
+        let is_of = |name: &String| {
+            let known = self.of_name(name);
+            known.is_none_or(|file| of.contains(&&*file.column_family_name))
+        };
+        self.damaged.iter().any(is_of)
     }
 
     /// The last key of a file.

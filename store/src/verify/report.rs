@@ -316,6 +316,12 @@ impl Report {
         self.found.iter().filter(move |(problem, _)| problem.check() == check).map(|(_, t)| t)
     }
 
+    /// Whether a file is damaged: then a repair writes nothing.
+    pub fn is_file_damaged(&self) -> bool {
+        let problems = [Problem::FileMissing, Problem::FileCut, Problem::FileDamaged];
+        problems.iter().any(|problem| self.found.contains_key(problem))
+    }
+
     pub fn is_whole(&self) -> bool {
         self.found.is_empty() && self.unchecked == 0
     }

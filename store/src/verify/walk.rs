@@ -102,7 +102,11 @@ impl Checker<'_> {
         }
         let text = failure.to_string();
         let name = named_file(&text);
-        self.files.note(name.clone().unwrap_or(text), &mut self.report);
+        match &name {
+            Some(name) => self.files.note(name.clone(), &mut self.report),
+            None if self.files.note_closed(&self.tables, &mut self.report) => {}
+            None => self.files.note(text, &mut self.report),
+        }
         Ok(name)
     }
 

@@ -170,3 +170,71 @@ fn a_log_that_ends_early_is_no_damage() {
     let report = bed.verify();
     assert!(report.is_whole(), "{:?}", report.examples);
 }
+
+/// What a file says of itself is at its end: it may not even open, and nothing else is to blame.
+#[test]
+fn a_byte_at_the_end_of_a_file_is_flipped() {
+    for table in ["events", "touches", "cells"] {
+        let bed = Bed::new();
+        let file = table_file(bed.path(), table);
+        let bytes = fs::read(&file).expect("a file");
+        let mut found = 0;
+        for from_end in (1..2_000).step_by(67).chain([9, 13, 20, 50]) {
+            flip(&file, |bytes| bytes - from_end);
+            let report = bed.verify();
+            fs::write(&file, &bytes).expect("a file");
+            if report.is_whole() {
+                continue;
+            }
+            found += 1;
+            let problems: Vec<_> = report.found.keys().copied().collect();
+            let told = &report.examples;
+            assert_eq!(
+                problems,
+                [Problem::FileDamaged],
+                "{table}, {from_end} from the end: {told:?}"
+            );
+            assert_eq!(told.len(), 1, "{table}, {from_end} from the end: {told:?}");
+            let at = format!("{} of table {table}", name(&file));
+            assert_eq!(told[0].at, at, "{from_end} from the end");
+        }
+        assert!(found > 5, "{table}: {found}");
+        assert!(bed.verify().is_whole());
+    }
+}
+
+/// Nothing is counted that can not be read, and nobody is told that a repair would count again.
+#[test]
+fn rows_that_can_not_be_read_are_not_missed_in_counts() {
+    let bed = Bed::new();
+    let file = table_file(bed.path(), "events");
+    flip(&file, |bytes| bytes / 3);
+    let report = bed.verify();
+    assert!(report.is_file_damaged() && report.unchecked > 0);
+    assert_eq!(report.wrong(Check::Counts), 0, "{:?}", report.examples);
+    assert_eq!(report.found.keys().collect::<Vec<_>>(), [&Problem::FileDamaged]);
+}
+
+/// Nothing that is served depends on them.
+#[test]
+fn other_files_are_no_damage() {
+    let whole = Bed::new().export();
+    for start in ["IDENTITY", "OPTIONS-", "LOCK", "LOG"] {
+        for is_removed in [true, false] {
+            let bed = Bed::new();
+            for file in files(bed.path(), |name| name.starts_with(start)) {
+                match is_removed {
+                    true => fs::remove_file(&file).expect("a file"),
+                    false if fs::metadata(&file).expect("a file").len() > 0 => {
+                        flip(&file, |bytes| bytes / 2);
+                    }
+                    false => fs::write(&file, "x").expect("a file"),
+                }
+            }
+            assert!(bed.verify().is_whole(), "{start}");
+            drop(bed.open());
+            assert!(whole == bed.export(), "{start}");
+            assert!(bed.verify().is_whole(), "{start}");
+        }
+    }
+}
