@@ -58,11 +58,14 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
         written.add(key, row)
     })?;
     written.write()?;
-    let mut batch = WriteBatch::default();
+    let (mut batch, now) = (WriteBatch::default(), regions::now());
     for (pid, mut app) in apps.all() {
-        // Which rows are missing before now, nobody says.
-        app.reached = app.reached.max(regions::now());
-        meta::put_app(&mut batch, tables, pid, &app);
+        // A row in a partition that there is not is none of an app.
+        if app.is_possible(settings.partitions, now) {
+            // Which rows are missing before now, nobody says.
+            app.reached = app.reached.max(now);
+            meta::put_app(&mut batch, tables, pid, &app);
+        }
     }
     batch.delete_range_cf(tables.cells(), &[][..], &[0xff; cell::CELL_KEY_BYTES + 1][..]);
     let mut totals = Cell::default();

@@ -2,7 +2,9 @@
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::key::RowKey;
 use adtrail_store::verify::Problem;
+use attribution::event::Pid;
 use attribution::ledger::Facts as _;
 
 use super::bed::{Bed, DAYS, Raw};
@@ -78,6 +80,22 @@ fn rows_are_said_to_have_gone_that_are_there() {
 fn an_app_that_there_is_not() {
     check(Problem::AppUnreadable, |raw| raw.put("meta", b"app/zzzz", &[0xff; 12]));
     check(Problem::AppUnreadable, |raw| raw.put("meta", b"app/zzzz", b"short"));
+}
+
+/// It has no fact, so it stays; what is kept of its app must not be what nobody opens.
+#[test]
+fn a_row_beyond_the_partitions_keeps_nobody_out() {
+    let bed = Bed::new();
+    let before = bed.export();
+    bed.damage(|raw| {
+        let (key, value) = raw.entries("events").swap_remove(0);
+        let mut key = RowKey::decode(&key).expect("a key");
+        (key.partition, key.pid) = (60_000, Pid(999));
+        raw.put("events", &key.encode(), &value);
+    });
+    assert!(!bed.repair().is_repaired());
+    drop(bed.open());
+    assert!(before == bed.export(), "the export is another one");
 }
 
 #[test]
