@@ -122,7 +122,7 @@ pub struct Settings {
 pub enum Token {
     /// Make a token, and the entry of the settings that lets it in
     ///
-    /// On standard output is the token, an empty line, and the entry: [[tokens]] with the token's
+    /// On standard output is the token, an empty line, and the entry for `tokens`, with the token's
     /// hash, from which nobody can make the token. Nothing is kept and no setting is changed. Put the
     /// entry into the settings and start the service anew; give the token to whoever is to send it,
     /// as Authorization: Bearer TOKEN.
