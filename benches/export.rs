@@ -10,18 +10,10 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use adtrail as _;
-use attribution::attribute::Credit;
-use attribution::event::{Activation, Device, Effect, EventTime, Family, SpreadId, TouchKind};
-use attribution::ids::IdKind;
-use attribution::inherit::Inheritance;
-use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
-use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status};
-use attribution::{compose, matching};
 use export::ExportQuery;
 use store::embedded::Embedded;
-use support::{APP, APP_KEY, START_MS, count, memory_mib};
-
-const BATCH: usize = 10_000;
+use support::stored::fill;
+use support::{APP, APP_KEY, count, memory_mib};
 
 fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
@@ -32,12 +24,7 @@ fn main() {
     let app = config.policy.app_by_key(APP_KEY).expect("the app");
 
     let started = Instant::now();
-    let mut written = 0;
-    while written < total {
-        let batch = (written..total.min(written + BATCH)).map(|n| effect(n as u64)).collect();
-        store.commit(batch, &Progress::default()).expect("a commit");
-        written += BATCH;
-    }
+    fill(&mut store, total, 1);
     println!("{total} rows written in {:.0} s", started.elapsed().as_secs_f64());
 
     let reader = store.reader();
@@ -63,67 +50,6 @@ fn main() {
             memory_mib(std::process::id()).0
         );
     }
-}
-
-/// A credited purchase, about 230 bytes as a row.
-fn effect(number: u64) -> DecisionWrite {
-    let time = |ms| EventTime::from_millis((START_MS + ms) as i64).expect("a time");
-    let app = attribution::event::Pid(1);
-    let device = Device {
-        ip: format!("203.0.113.{}", number % 250).into(),
-        ua: "Mozilla/5.0 (Linux; Android 14; V2) AppleWebKit/537.36 Mobile".into(),
-        model: format!("V{}", number % 97).into(),
-        os: "android".into(),
-        os_version: "14".into(),
-    };
-    let ids = vec![("oaid".into(), format!("{number:032x}").into())];
-    let activation = Activation {
-        pid: app,
-        id: format!("a-{}", number / 3).into(),
-        time: time(number * 10),
-        install_begin_time: None,
-        click_id: "".into(),
-        ids: vec![],
-        device: Device::default(),
-        app_version: "".into(),
-        props: vec![],
-    };
-    let effect = Effect {
-        pid: app,
-        id: format!("e-{number}").into(),
-        name: "purchase".into(),
-        time: time(number * 10 + 60_000),
-        ids,
-        device,
-        app_version: "1.2".into(),
-        revenue: "9.99".into(),
-        currency: "CNY".into(),
-        props: vec![("level".into(), "3".into())],
-    };
-    let touch = CreditedTouch {
-        kind: TouchKind::Click,
-        time: time(number * 10),
-        click_id: format!("c-{number}").into(),
-        match_type: MatchType::Device(IdKind::Oaid),
-    };
-    let contributor = Contributor {
-        spreadid: SpreadId(7),
-        kind: TouchKind::Impression,
-        time: time(number),
-        match_type: MatchType::IpUa,
-    };
-    let credit = Credit {
-        status: Status::Attributed,
-        spreadid: SpreadId(7),
-        touch: Some(touch),
-        reject_reason: None,
-        contributors: vec![contributor],
-    };
-    let inheritance = Inheritance { activation: Some((&activation, InstallType::Install)), credit };
-    let row = compose::effect_row(&effect, inheritance);
-    let key = matching::fact_key(Family::Effect, app, &effect.id);
-    let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
-    DecisionWrite { key, home, row, replaced: None }
 }
 
 /// CPU time of this thread so far.

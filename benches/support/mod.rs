@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
+pub mod stored;
+
 use std::fmt::Write;
 use std::fs;
 

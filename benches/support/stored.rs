@@ -1,0 +1,90 @@
+//! Rows of a store, made without attributing anything.
+
+use attribution::attribute::Credit;
+use attribution::event::{
+    Activation, Device, Effect, EventTime, Family, Pid, SpreadId, TouchKind,
+};
+use attribution::ids::IdKind;
+use attribution::inherit::Inheritance;
+use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
+use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status};
+use attribution::{compose, matching};
+use store::embedded::Embedded;
+
+use super::START_MS;
+
+const BATCH: usize = 10_000;
+
+/// Commits so many purchases, of `apps` apps in turns.
+pub fn fill(store: &mut Embedded, total: usize, apps: u32) {
+    let mut written = 0;
+    while written < total {
+        let upto = total.min(written + BATCH);
+        let batch = (written..upto).map(|n| purchase(n as u64, apps)).collect();
+        store.commit(batch, &Progress::default()).expect("a commit");
+        written = upto;
+    }
+}
+
+/// A credited purchase of one of so many apps, about 230 bytes as a row.
+fn purchase(number: u64, apps: u32) -> DecisionWrite {
+    let time = |ms| EventTime::from_millis((START_MS + ms) as i64).expect("a time");
+    let app = Pid(1 + (number % u64::from(apps)) as u32);
+    // Campaign 7 is of the first app.
+    let spreadid = SpreadId(6 + app.0);
+    let device = Device {
+        ip: format!("203.0.113.{}", number % 250).into(),
+        ua: "Mozilla/5.0 (Linux; Android 14; V2) AppleWebKit/537.36 Mobile".into(),
+        model: format!("V{}", number % 97).into(),
+        os: "android".into(),
+        os_version: "14".into(),
+    };
+    let ids = vec![("oaid".into(), format!("{number:032x}").into())];
+    let activation = Activation {
+        pid: app,
+        id: format!("a-{}", number / 3).into(),
+        time: time(number * 10),
+        install_begin_time: None,
+        click_id: "".into(),
+        ids: vec![],
+        device: Device::default(),
+        app_version: "".into(),
+        props: vec![],
+    };
+    let effect = Effect {
+        pid: app,
+        id: format!("e-{number}").into(),
+        name: "purchase".into(),
+        time: time(number * 10 + 60_000),
+        ids,
+        device,
+        app_version: "1.2".into(),
+        revenue: "9.99".into(),
+        currency: "CNY".into(),
+        props: vec![("level".into(), "3".into())],
+    };
+    let touch = CreditedTouch {
+        kind: TouchKind::Click,
+        time: time(number * 10),
+        click_id: format!("c-{number}").into(),
+        match_type: MatchType::Device(IdKind::Oaid),
+    };
+    let contributor = Contributor {
+        spreadid,
+        kind: TouchKind::Impression,
+        time: time(number),
+        match_type: MatchType::IpUa,
+    };
+    let credit = Credit {
+        status: Status::Attributed,
+        spreadid,
+        touch: Some(touch),
+        reject_reason: None,
+        contributors: vec![contributor],
+    };
+    let inheritance = Inheritance { activation: Some((&activation, InstallType::Install)), credit };
+    let row = compose::effect_row(&effect, inheritance);
+    let key = matching::fact_key(Family::Effect, app, &effect.id);
+    let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
+    DecisionWrite { key, home, row, replaced: None }
+}
