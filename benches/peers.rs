@@ -169,8 +169,7 @@ impl Bench {
             Access::new(&[], 16),
             Arc::new(|| None),
         );
-        let listener =
-            runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = listener.local_addr().expect("an address").to_string();
         runtime.spawn(export::serve(listener, state, std::future::pending()));
         let done = run(&address);

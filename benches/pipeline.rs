@@ -11,9 +11,8 @@ mod test_bed;
 
 use std::time::{Duration, Instant};
 
-use rdkafka::config::ClientConfig;
-use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
-use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
+use support::produce::produce;
+use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
 use test_bed::adtrail::Adtrail;
 use test_bed::kafka::Kafka;
 use test_bed::site::Site;
@@ -24,7 +23,7 @@ fn main() {
     let total = count("ADTRAIL_BENCH_EVENTS", 5_000_000);
     let kafka = Kafka::start();
     let site = Site::new(&kafka, "bench", PARTITIONS, APP);
-    let (bytes, seconds) = produce(&kafka, &site, total);
+    let (bytes, seconds) = produce(&kafka.brokers(), site.topics.all(), total);
     println!(
         "{total} events of {} bytes on average produced in {seconds:.0} s",
         bytes / total as u64
@@ -56,34 +55,6 @@ fn main() {
     let export = site.download(APP_KEY, "2026-03-01", "2027-01-01", &[]);
     let lines = export.iter().filter(|byte| **byte == b'\n').count() - 1;
     assert_eq!(lines as f64, rows, "the export has every row");
-}
-
-/// Produces with the app's key, as docs/events.md asks; returns bytes and seconds.
-fn produce(kafka: &Kafka, site: &Site, total: usize) -> (u64, f64) {
-    let producer: ThreadedProducer<_> = ClientConfig::new()
-        .set("bootstrap.servers", kafka.brokers())
-        .set("queue.buffering.max.messages", "1000000")
-        .set("linger.ms", "20")
-        .set("partitioner", "random")
-        .create()
-        .expect("a producer");
-    let started = Instant::now();
-    let mut bytes = 0;
-    for (topic, json) in Events::default().take(total) {
-        let topic = match topic {
-            "clicks" => &site.topics.clicks,
-            "activations" => &site.topics.activations,
-            _ => &site.topics.effects,
-        };
-        bytes += json.len() as u64;
-        let mut record: BaseRecord<'_, (), str> = BaseRecord::to(topic).payload(&json);
-        while let Err((_, returned)) = producer.send(record) {
-            record = returned;
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-    producer.flush(Duration::from_secs(120)).expect("all is acknowledged");
-    (bytes, started.elapsed().as_secs_f64())
 }
 
 /// Waits until the process uses nearly no CPU.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
+pub mod produce;
 pub mod stored;
 
 use std::fmt::Write;

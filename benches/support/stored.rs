@@ -1,9 +1,7 @@
 //! Rows of a store, made without attributing anything.
 
 use attribution::attribute::Credit;
-use attribution::event::{
-    Activation, Device, Effect, EventTime, Family, Pid, SpreadId, TouchKind,
-};
+use attribution::event::{Activation, Device, Effect, EventTime, Family, Pid, SpreadId, TouchKind};
 use attribution::ids::IdKind;
 use attribution::inherit::Inheritance;
 use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};

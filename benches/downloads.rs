@@ -1,0 +1,99 @@
+//! Ingest beside downloads: the events of a real Kafka are read by the real binary once alone and once
+//! while many clients download the app over and over, each time into a store that has rows already.
+//!
+//! `ADTRAIL_BENCH_EVENTS` sets the number of events (600,000), `ADTRAIL_BENCH_ROWS` that of rows
+//! (200,000), `ADTRAIL_BENCH_DOWNLOADS` that of clients (50).
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
+
+mod support;
+#[path = "../tests/support/mod.rs"]
+mod test_bed;
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use config::{Config, Sources};
+
+use store::embedded::Embedded;
+use support::produce::produce;
+use support::stored::fill;
+use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
+use test_bed::adtrail::Adtrail;
+use test_bed::kafka::Kafka;
+use test_bed::site::Site;
+
+const PARTITIONS: i32 = 4;
+
+fn main() {
+    let events = count("ADTRAIL_BENCH_EVENTS", 600_000);
+    let rows = count("ADTRAIL_BENCH_ROWS", 200_000);
+    let clients = count("ADTRAIL_BENCH_DOWNLOADS", 50);
+    let kafka = Kafka::start();
+    let alone = Site::new(&kafka, "bench", PARTITIONS, APP)
+        .set("export.downloads_per_token_max", &clients.to_string());
+    produce(&kafka.brokers(), alone.topics.all(), events);
+    let beside = alone.beside();
+    for site in [&alone, &beside] {
+        let config = settings(site);
+        let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
+        fill(&mut store, rows, 1);
+    }
+    let adtrail = alone.start();
+    let rate_alone = rate(&adtrail, events);
+    println!("alone: {rate_alone:.0} events/s, {:.1} CPU-s", cpu_seconds(adtrail.pid()));
+    drop(adtrail);
+    let adtrail = beside.start();
+    let (rate, downloaded) = beside_downloads(&adtrail, clients, || rate(&adtrail, events));
+    println!(
+        "beside {clients} clients that download {rows} rows each, over and over: {rate:.0} events/s, {:.2} of \
+         that; {downloaded} downloads, {:.1} CPU-s, at most {} MiB",
+        rate / rate_alone,
+        cpu_seconds(adtrail.pid()),
+        memory_mib(adtrail.pid()).1
+    );
+}
+
+fn settings(site: &Site) -> Config {
+    let path = site.config();
+    let sources = Sources { file: Some(&path), ..Sources::default() };
+    config::load(&sources).expect("the settings are valid")
+}
+
+/// Events a second, from the first tenth of them on.
+fn rate(adtrail: &Adtrail, events: usize) -> f64 {
+    let await_read = |records: f64| {
+        while adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0) < records {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Instant::now()
+    };
+    let all = events as f64;
+    let (first, last) = (await_read(all / 10.0), await_read(all));
+    all * 0.9 / (last - first).as_secs_f64()
+}
+
+/// What `run` gives while clients download, and how many downloads they began.
+fn beside_downloads(adtrail: &Adtrail, clients: usize, run: impl FnOnce() -> f64) -> (f64, u64) {
+    let (is_over, downloads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let url = format!(
+        "http://{}/v1/apps/{APP_KEY}/events.csv?from=2026-01-01&to=2030-01-01",
+        adtrail.export
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    // One that breaks off at the end of the bench is no failure.
+                    let mut curl = Command::new("curl");
+                    let _ = curl.args(["-s", "-o", "/dev/null", "-m", "60"]).arg(&url).status();
+                    downloads.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let rate = run();
+        is_over.store(true, Relaxed);
+        (rate, downloads.load(Relaxed))
+    })
+}

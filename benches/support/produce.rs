@@ -1,0 +1,36 @@
+//! Events into a Kafka.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::config::ClientConfig;
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+
+use super::Events;
+
+/// Produces so many events to the topics of clicks, activations and effects; returns bytes and seconds.
+pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
+    let producer: ThreadedProducer<_> = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("queue.buffering.max.messages", "1000000")
+        .set("linger.ms", "20")
+        .set("partitioner", "random")
+        .create()
+        .expect("a producer");
+    let started = Instant::now();
+    let mut bytes = 0;
+    for (kind, json) in Events::default().take(total) {
+        let topic = match kind {
+            "clicks" => topics[0],
+            "activations" => topics[1],
+            _ => topics[2],
+        };
+        bytes += json.len() as u64;
+        let mut record: BaseRecord<'_, (), str> = BaseRecord::to(topic).payload(&json);
+        while let Err((_, returned)) = producer.send(record) {
+            record = returned;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    producer.flush(Duration::from_secs(120)).expect("all is acknowledged");
+    (bytes, started.elapsed().as_secs_f64())
+}
