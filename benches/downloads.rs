@@ -6,6 +6,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
+#[path = "support/produce.rs"]
+mod produce;
+#[path = "support/stored.rs"]
+mod stored;
 mod support;
 #[path = "../tests/support/mod.rs"]
 mod test_bed;
@@ -15,10 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use config::{Config, Sources};
-
+use produce::produce;
 use store::embedded::Embedded;
-use support::produce::produce;
-use support::stored::fill;
+use stored::fill;
 use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
 use test_bed::adtrail::Adtrail;
 use test_bed::kafka::Kafka;

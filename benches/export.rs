@@ -4,6 +4,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
+#[path = "support/stored.rs"]
+mod stored;
 mod support;
 
 use std::ops::ControlFlow;
@@ -12,7 +14,7 @@ use std::time::Instant;
 use adtrail as _;
 use export::ExportQuery;
 use store::embedded::Embedded;
-use support::stored::fill;
+use stored::fill;
 use support::{APP, APP_KEY, count, memory_mib};
 
 fn main() {

@@ -7,6 +7,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
+#[path = "support/stored.rs"]
+mod stored;
 mod support;
 
 use std::fs::File;
@@ -22,7 +24,7 @@ use config::Config;
 use export::{Access, ExportQuery, ExportState, Format};
 use store::embedded::Embedded;
 use store::scan::Reader;
-use support::stored::fill;
+use stored::fill;
 use support::{APP, APP_KEY, count, cpu_seconds};
 use tokio::net::TcpListener;
 

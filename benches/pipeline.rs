@@ -5,13 +5,15 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
+#[path = "support/produce.rs"]
+mod produce;
 mod support;
 #[path = "../tests/support/mod.rs"]
 mod test_bed;
 
 use std::time::{Duration, Instant};
 
-use support::produce::produce;
+use produce::produce;
 use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
 use test_bed::adtrail::Adtrail;
 use test_bed::kafka::Kafka;

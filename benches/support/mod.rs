@@ -2,9 +2,6 @@
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
-pub mod produce;
-pub mod stored;
-
 use std::fmt::Write;
 use std::fs;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 
-use super::Events;
+use crate::support::Events;
 
 /// Produces so many events to the topics of clicks, activations and effects; returns bytes and seconds.
 pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {

@@ -9,7 +9,7 @@ use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Statu
 use attribution::{compose, matching};
 use store::embedded::Embedded;
 
-use super::START_MS;
+use crate::support::START_MS;
 
 const BATCH: usize = 10_000;
 
