@@ -27,6 +27,7 @@ use crate::exports::{Running, Sums};
 use crate::metrics::Metrics;
 use crate::query::ExportQuery;
 use crate::rows::{Chunk, Wanted};
+use crate::turns::Turns;
 
 /// Chunks that wait for a client that reads slowly.
 const CHUNKS_WAITING_MAX: usize = 4;
@@ -45,6 +46,7 @@ pub(crate) struct Scan {
     pub pid: Pid,
     pub query: ExportQuery,
     pub metrics: Arc<Metrics>,
+    pub turns: Turns,
     /// The caller's and that of all, given back when the scan has ended.
     pub permits: [OwnedSemaphorePermit; 2],
 }
@@ -104,21 +106,20 @@ pub(crate) fn unread() -> Body {
 impl Scan {
     fn run(self, pieces: &Sender<Piece>) {
         let Some(app) = self.policy.app(self.pid) else { return };
-        let sink = |chunk: Chunk| {
-            let is_gone = if chunk.bytes.is_empty() {
-                pieces.is_closed()
-            } else {
-                pieces.blocking_send(Piece::Chunk(chunk)).is_err()
-            };
-            if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
+        let mut turn = self.turns.wait();
         let view = self.reader.view();
         let wanted = Wanted { view: &view, app, query: &self.query, policy: &self.policy };
-        let written = wanted.page_end().and_then(|next| {
-            // Where the client has gone, the first chunk finds out.
-            let _ = pieces.blocking_send(Piece::Begin(next));
-            wanted.write(sink)
-        });
+        let written =
+            wanted.page_end(|| turn.pause(|| flow(pieces.is_closed()))).and_then(|next| {
+                // Where the client has gone, the first chunk finds out.
+                let _ = pieces.blocking_send(Piece::Begin(next));
+                wanted.write(|chunk: Chunk| {
+                    let is_empty = chunk.bytes.is_empty();
+                    let send = || !is_empty && pieces.blocking_send(Piece::Chunk(chunk)).is_err();
+                    flow(turn.pause(send) || pieces.is_closed())
+                })
+            });
+        drop(turn);
         let last = match written {
             Ok(rows) => {
                 self.metrics.rows_written(rows);
@@ -137,6 +138,10 @@ impl Scan {
             room.send(last);
         }
     }
+}
+
+fn flow(is_gone: bool) -> ControlFlow<()> {
+    if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Hands pieces on, until there are no more or nobody takes them.

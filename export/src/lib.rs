@@ -44,6 +44,7 @@ mod serve;
 mod step;
 mod summary;
 mod timeline;
+mod turns;
 mod value;
 mod writer;
 mod zone;

@@ -33,6 +33,7 @@ use crate::problem::{self, Problem};
 use crate::query::{ExportQuery, Format};
 use crate::summary;
 use crate::timeline;
+use crate::turns::Turns;
 use crate::zone::in_utc;
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
@@ -54,6 +55,7 @@ pub struct ExportState {
     complete_until: CompleteUntil,
     access: Arc<Access>,
     pub(crate) scans: Arc<Semaphore>,
+    turns: Turns,
 }
 
 /// Up to when all that Kafka received is in the store, if that is known.
@@ -75,6 +77,7 @@ impl ExportState {
             access: Arc::new(access),
             complete_until,
             scans: Arc::new(Semaphore::new(SCANS_MAX)),
+            turns: Turns::new(),
         }
     }
 
@@ -225,6 +228,7 @@ async fn events(
         pid: app.pid,
         query,
         metrics: Arc::clone(&state.metrics),
+        turns: state.turns.clone(),
     };
     let Started { next, body } = download::start(scan, running).await?;
     let next = next.map(|cursor| cursor.to_string());

@@ -72,11 +72,20 @@ impl Wanted<'_> {
         }
     }
 
-    /// Where the page ends, if there are more rows than the query's limit.
-    pub fn page_end(&self) -> Result<Option<Cursor>, ExportError> {
+    /// Where the page ends, if there are more rows than the query's limit. `pause` is called now and
+    /// then, and may break off.
+    pub fn page_end(
+        &self,
+        mut pause: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Cursor>, ExportError> {
         let Some(limit) = self.query.limit else { return Ok(None) };
         let (mut left, mut last, mut has_more) = (limit, None, false);
+        let mut scanned = 0;
         self.each(|row| {
+            scanned += 1;
+            if scanned % SCANNED_MAX == 0 {
+                pause()?;
+            }
             let Some((key, _)) = row else { return ControlFlow::Continue(()) };
             if left == 0 {
                 has_more = true;

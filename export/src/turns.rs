@@ -1,0 +1,73 @@
+//! Whose turn it is to read: downloads take turns, chunk by chunk, so that many of them leave
+//! processors to ingest, and each gets on.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Half of the processors read at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct Turns(Arc<Semaphore>);
+
+impl Turns {
+    pub fn new() -> Self {
+        let processors = available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new((processors / 2).max(1))))
+    }
+
+    /// Waits for a turn, behind those who wait already. On a thread that may block, of a runtime.
+    pub fn wait(&self) -> Turn {
+        let permit = Handle::current().block_on(Arc::clone(&self.0).acquire_owned());
+        // Nobody closes it.
+        Turn { turns: self.clone(), permit: permit.ok() }
+    }
+}
+
+/// Held while one reads.
+pub(crate) struct Turn {
+    turns: Turns,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    /// Lets others read while this one does something else, and waits for its turn again.
+    pub fn pause<T>(&mut self, meanwhile: impl FnOnce() -> T) -> T {
+        self.permit = None;
+        let done = meanwhile();
+        *self = self.turns.wait();
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// With one turn, whoever pauses goes on only after the one who waited has had it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_pauses_lets_the_next_one_read() {
+        let turns = Turns(Arc::new(Semaphore::new(1)));
+        let (said, says) = mpsc::channel();
+        let first = tokio::task::spawn_blocking({
+            let (turns, said) = (turns.clone(), said.clone());
+            move || {
+                let mut turn = turns.wait();
+                let other = tokio::task::spawn_blocking(move || {
+                    let _turn = turns.wait();
+                    said.send("second").unwrap();
+                });
+                turn.pause(|| {});
+                while turn.turns.0.available_permits() == 0 && !other.is_finished() {
+                    turn.pause(std::thread::yield_now);
+                }
+            }
+        });
+        first.await.unwrap();
+        drop(said);
+        assert_eq!(says.iter().collect::<Vec<_>>(), ["second"]);
+    }
+}
