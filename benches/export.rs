@@ -1,4 +1,4 @@
-//! The export from a warm store: rows per CPU-second from scan to CSV, on one thread.
+//! The export from a warm store: rows per CPU-second from scan to CSV, all threads.
 //!
 //! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000).
 
@@ -15,7 +15,7 @@ use adtrail as _;
 use export::ExportQuery;
 use store::embedded::Embedded;
 use stored::fill;
-use support::{APP, APP_KEY, count, memory_mib};
+use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
 
 fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
@@ -36,7 +36,7 @@ fn main() {
         "run", "rows", "wall s", "CPU s", "rows/CPU-second", "MB/s", "RSS MiB"
     );
     for run in 1..=5 {
-        let (wall, cpu) = (Instant::now(), cpu_nanos());
+        let (wall, cpu) = (Instant::now(), cpu_seconds(std::process::id()));
         let mut bytes = 0_u64;
         let count = export::write_rows(&reader, &[app], &query, &config.policy, |chunk| {
             bytes += chunk.bytes.len() as u64;
@@ -44,7 +44,7 @@ fn main() {
         })
         .expect("an export");
         assert_eq!(count, total as u64, "every row once");
-        let (wall, cpu) = (wall.elapsed().as_secs_f64(), (cpu_nanos() - cpu) as f64 / 1e9);
+        let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds(std::process::id()) - cpu);
         println!(
             "{run:>6} {count:>12} {wall:>8.2} {cpu:>8.2} {:>16.0} {:>8.0} {:>10}",
             count as f64 / cpu,
@@ -52,10 +52,4 @@ fn main() {
             memory_mib(std::process::id()).0
         );
     }
-}
-
-/// CPU time of this thread so far.
-fn cpu_nanos() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -26,6 +26,7 @@ use crate::cursor::Cursor;
 use crate::exports::{Running, Sums};
 use crate::metrics::Metrics;
 use crate::query::ExportQuery;
+use crate::routes::SCANS_MAX;
 use crate::rows::{Chunk, Wanted};
 use crate::turns::Turns;
 
@@ -108,7 +109,9 @@ impl Scan {
         let Some(app) = self.policy.app(self.pid) else { return };
         let mut turn = self.turns.wait();
         let view = self.reader.view();
-        let wanted = Wanted { view: &view, app, query: &self.query, policy: &self.policy };
+        let may_read_ahead = Turns::have_room(self.downloads());
+        let (query, policy) = (&self.query, &*self.policy);
+        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
         let written =
             wanted.page_end(|| turn.pause(|| flow(pieces.is_closed()))).and_then(|next| {
                 // Where the client has gone, the first chunk finds out.
@@ -137,6 +140,14 @@ impl Scan {
         if let Ok(room) = room {
             room.send(last);
         }
+    }
+}
+
+impl Scan {
+    /// Under way, this one with them.
+    fn downloads(&self) -> usize {
+        let [_, of_all] = &self.permits;
+        SCANS_MAX - of_all.semaphore().available_permits()
     }
 }
 

@@ -39,6 +39,10 @@ pub enum ExportError {
     #[error(transparent)]
     Store(#[from] StoreError),
 
+    /// Try again later.
+    #[error("no thread can be started to read the rows: {0}")]
+    NoThread(std::io::Error),
+
     /// The scan ended without saying so, or nobody took its rows for too long.
     #[error("the download broke off")]
     BrokenOff,

@@ -13,6 +13,7 @@
 
 mod access;
 pub mod admin;
+mod ahead;
 mod answer;
 mod audit;
 mod brought;

@@ -139,7 +139,7 @@ impl From<ExportError> for Problem {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy", detail)
             }
             // What is wrong inside is in the log.
-            ExportError::Store(_) | ExportError::BrokenOff => Self::new(
+            ExportError::Store(_) | ExportError::BrokenOff | ExportError::NoThread(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "/problems/store",
                 "Store failed",

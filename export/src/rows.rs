@@ -8,6 +8,7 @@ use store::key::RowKey;
 use store::scan::{Reader, View};
 
 use crate::ExportError;
+use crate::ahead;
 use crate::cursor::Cursor;
 use crate::query::ExportQuery;
 use crate::writer::RowWriter;
@@ -18,6 +19,8 @@ const CHUNK_BYTES: usize = 128 << 10;
 const CHUNK_ROOM_BYTES: usize = CHUNK_BYTES + (8 << 10);
 /// A chunk is handed on after so many rows of the range, asked for or not.
 const SCANNED_MAX: u32 = 65_536;
+/// So many rows are read and written before it is worth a thread to read what follows.
+const ROWS_HERE: u64 = 2048;
 
 /// Writes what stands before the rows, then the rows of the apps, one app after the other, in key
 /// order. An app's rows are all of one moment. `sink` takes the chunks; it may break off, and gets
@@ -37,7 +40,7 @@ pub fn write_rows(
     let mut file = File::new(query, policy, sink);
     for app in apps {
         let view = reader.view();
-        let wanted = Wanted { view: &view, app, query, policy };
+        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead: true };
         if file.write(&wanted)?.is_break() {
             return Ok(file.chunks.rows);
         }
@@ -60,6 +63,8 @@ pub(crate) struct Wanted<'a> {
     pub app: &'a AppPolicy,
     pub query: &'a ExportQuery,
     pub policy: &'a Policy,
+    /// Whether there is a processor for a thread that reads ahead.
+    pub may_read_ahead: bool,
 }
 
 impl Wanted<'_> {
@@ -107,12 +112,19 @@ impl Wanted<'_> {
         let Self { query, policy, app, .. } = self;
         let after = query.after.map(|cursor| cursor.row(app.pid));
         let mut rows = self.view.rows(app, (query.from, query.to), after)?;
+        let is_wanted = |key: &RowKey| query.filter.has_key(key, policy);
+        let mut visit = |key: &RowKey, value: Option<&[u8]>| {
+            let row = value.map(RowView::decode).transpose()?;
+            let row = row.filter(|row| query.filter.has_row(row));
+            Ok::<_, ExportError>(visit(row.as_ref().map(|row| (key, row))))
+        };
+        let mut rows_here = if self.may_read_ahead { ROWS_HERE } else { u64::MAX };
         while let Some((key, value)) = rows.current()? {
-            let row = match query.filter.has_key(&key, policy) {
-                true => Some(RowView::decode(value)?).filter(|row| query.filter.has_row(row)),
-                false => None,
-            };
-            if visit(row.as_ref().map(|row| (&key, row))).is_break() {
+            if rows_here == 0 {
+                return ahead::each(rows, is_wanted, visit);
+            }
+            rows_here -= 1;
+            if visit(&key, is_wanted(&key).then_some(value))?.is_break() {
                 break;
             }
             rows.advance();

@@ -11,7 +11,8 @@ use attribution::event::{Fact, Pid};
 use serde_json::{Value, json};
 
 use crate::routes::SCANS_MAX;
-use crate::{ExportQuery, Format, write_rows};
+use crate::rows::Wanted;
+use crate::{Chunk, ExportQuery, Format, write_rows};
 use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
@@ -351,6 +352,43 @@ fn a_download_is_what_is_written() {
     });
     assert_eq!(taken, 2);
     assert!(rows.unwrap() < 30_000);
+}
+
+/// With a thread that reads ahead and without one; over its first rows, its batches and their ends.
+#[test]
+fn rows_read_ahead_are_the_same() {
+    let mut facts = many_activations(30_000);
+    facts.extend((0..30_000).step_by(7).map(|n| click(7, "", &format!("device-{n}"), DAY + n - 9)));
+    let bed = Bed::new(facts);
+    let policy = &bed.config.policy;
+    let app = policy.app(Pid(1)).unwrap();
+    for (name, value) in [
+        ("type", "all"),
+        ("spreadid", "7"),
+        ("spreadid", "8"),
+        ("status", "attributed"),
+        ("limit", "2048"),
+        ("limit", "2049"),
+        ("limit", "29999"),
+        ("from", "2026-03-10T00:34:07"),
+        ("from", "2026-03-10T00:34:08"),
+    ] {
+        let range = [("from", "2026-03-10"), ("to", "2026-03-11")];
+        let query = range.into_iter().filter(|(known, _)| *known != name).chain([(name, value)]);
+        let query = ExportQuery::parse(Format::Csv, query).unwrap();
+        let [here, ahead] = [false, true].map(|may_read_ahead| {
+            let view = bed.reader.view();
+            let wanted = Wanted { view: &view, app, query: &query, policy, may_read_ahead };
+            let mut bytes = Vec::new();
+            let sink = |chunk: Chunk| {
+                bytes.extend(chunk.bytes);
+                ControlFlow::Continue(())
+            };
+            let rows = wanted.write(sink).unwrap();
+            (rows, bytes)
+        });
+        assert!(here == ahead, "{name}={value}: {} rows and {}", here.0, ahead.0);
+    }
 }
 
 /// As `sha256sum` has it.

@@ -11,10 +11,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug, Clone)]
 pub(crate) struct Turns(Arc<Semaphore>);
 
+fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
 impl Turns {
     pub fn new() -> Self {
-        let processors = available_parallelism().map_or(1, usize::from);
-        Self(Arc::new(Semaphore::new((processors / 2).max(1))))
+        Self(Arc::new(Semaphore::new((processors() / 2).max(1))))
+    }
+
+    /// Whether there are processors enough for so many downloads to have two each.
+    pub fn have_room(downloads: usize) -> bool {
+        2 * downloads <= processors()
     }
 
     /// Waits for a turn, behind those who wait already. On a thread that may block, of a runtime.
