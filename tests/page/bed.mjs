@@ -44,7 +44,8 @@ export async function open(browser, base, options = {}) {
 }
 
 export async function texts(page, selector) {
-  return (await page.locator(selector).allInnerTexts()).map((text) => text.trim());
+  const texts = await page.locator(selector).allInnerTexts();
+  return texts.map((text) => text.replace(/\s+/g, ' ').trim());
 }
 
 export async function has(page, selector, text) {

@@ -212,6 +212,25 @@ impl Choice {
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
+    /// What is wrong with days, for those who know no other times.
+    fn wrong_day(&self, error: &ExportError) -> Option<Wrong> {
+        let (field, message) = match error {
+            ExportError::BadParameter { parameter: FROM, value, .. } if value.is_empty() => {
+                (FROM, "Choose the first day.")
+            }
+            ExportError::BadParameter { parameter: TO, value, .. } if value.is_empty() => {
+                (TO, "Choose the last day.")
+            }
+            ExportError::BadParameter { parameter: TO, .. } => {
+                let day = |text: &str| text.parse::<Date>().ok();
+                let (first, last) = (day(&self.from)?, day(&self.to)?);
+                (last < first).then_some((TO, "This day is before the first one."))?
+            }
+            _ => return None,
+        };
+        Some(Wrong { field, message: message.into() })
+    }
+
     pub fn format(&self) -> Format {
         if self.form == "ndjson" { Format::Ndjson } else { Format::Csv }
     }
@@ -236,7 +255,7 @@ impl Choice {
                 Ok(query) => return Some(query),
                 Err(error) => error,
             };
-            let found = Wrong::new(&error)?;
+            let found = self.wrong_day(&error).or_else(|| Wrong::new(&error))?;
             let field = found.field;
             if wrong.iter().all(|known| known.field != field) {
                 wrong.push(found);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::choice::Choice;
+use super::choice::{Choice, OWN};
 use crate::column::Column;
 
 /// A group and its columns.
@@ -46,7 +46,7 @@ pub(super) fn column_groups(choice: &Choice) -> Vec<ColumnGroup> {
         if let Some((group, _)) = GROUPS.iter().find(|(_, first)| *first == name) {
             groups.push(ColumnGroup { name: group, columns: vec![] });
         }
-        let is_chosen = match choice.fields.is_empty() {
+        let is_chosen = match choice.preset != OWN {
             true => USUAL.contains(&name),
             false => choice.fields.iter().any(|field| field == name),
         };
