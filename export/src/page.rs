@@ -15,6 +15,7 @@ mod history;
 mod home;
 mod look;
 mod lookup;
+mod options;
 mod preview;
 mod shell;
 mod sign_in;

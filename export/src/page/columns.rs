@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::choice::{Choice, OWN};
+use super::choice::Choice;
+use super::options::OWN;
 use crate::column::Column;
 
 /// A group and its columns.

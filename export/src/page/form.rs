@@ -7,10 +7,9 @@ use attribution::policy::{AppPolicy, Policy};
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::choice::{
-    self, Choice, FILTERS, FORMS, OWN, PRESETS, RANGES, TYPES, Wrong, dates, props,
-};
+use super::choice::{Choice, Wrong, dates, props};
 use super::columns::{ColumnGroup, column_groups};
+use super::options::{FILTERS, FORMS, OWN, PRESETS, RANGES, TYPES};
 use super::shell::{AppChoice, choose};
 use super::words;
 use crate::Zone;
@@ -180,7 +179,7 @@ pub(super) fn told(choice: &Choice) -> Vec<String> {
     let mut told: Vec<String> = kind.map(|(_, name)| (*name).to_owned()).into_iter().collect();
     let filters = FILTERS.iter().zip(&choice.filters).filter(|(_, value)| !value.is_empty());
     told.extend(filters.map(|((_, label, _), value)| format!("{label}: {value}")));
-    if choice.preset == choice::OWN {
+    if choice.preset == OWN {
         let columns = choice.fields.len();
         told.push(format!("{columns} {}", if columns == 1 { "column" } else { "columns" }));
     }

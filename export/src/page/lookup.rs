@@ -10,8 +10,9 @@ use axum::response::Response;
 use minijinja::context;
 
 use super::answer::{self, value};
-use super::choice::{APP, Wrong};
+use super::choice::Wrong;
 use super::form::ZONES;
+use super::options::APP;
 use super::shell::{Shell, choose};
 use crate::ExportError;
 use crate::access::Caller;
