@@ -1,5 +1,8 @@
 //! Who may see what. Every request passes here before any route is asked: a [`Caller`] is known by
-//! its token, and a path that names an app it may not see leads nowhere, whatever is behind it.
+//! its token, and a path that names an app it may not see leads nowhere, whatever is behind it. A
+//! browser has its token in a cookie: see [`session`].
+
+pub(crate) mod session;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use attribution::event::Pid;
 use attribution::policy::{AppPolicy, Policy};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{RequestExt, Router};
@@ -93,11 +96,36 @@ impl Access {
         }
     }
 
-    fn admit(&self, headers: &HeaderMap, now: Timestamp) -> Result<&Caller, Refusal> {
-        if let Some(everybody) = &self.everybody {
-            return Ok(everybody);
+    /// Whether there are no tokens.
+    pub(crate) fn is_open(&self) -> bool {
+        self.everybody.is_some()
+    }
+
+    /// Who sends these headers, if it is somebody.
+    pub(crate) fn known(&self, headers: &HeaderMap) -> Option<Caller> {
+        self.admit(&Method::GET, headers, Timestamp::now()).ok().cloned()
+    }
+
+    fn admit(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<&Caller, Refusal> {
+        let token = match bearer(headers) {
+            // Nobody else's page sends what changes or tells something in a user's name.
+            Err(Refusal::NoToken) if method.is_safe() || session::is_same_origin(headers) => {
+                session::token(headers).ok_or(Refusal::NoToken)
+            }
+            given => given,
+        };
+        match &self.everybody {
+            Some(everybody) => Ok(everybody),
+            None => self.admit_token(token?, now),
         }
-        let token = bearer(headers)?;
+    }
+
+    pub(crate) fn admit_token(&self, token: &str, now: Timestamp) -> Result<&Caller, Refusal> {
         let id = token_id(token).ok_or(Refusal::Malformed)?;
         let digest = TokenDigest::of(token);
         let admitted = self.tokens.get(id);
@@ -127,6 +155,10 @@ impl Caller {
     /// The token's id, for logs.
     pub fn name(&self) -> &str {
         self.0.token.as_deref().unwrap_or("none")
+    }
+
+    pub fn token_id(&self) -> Option<&str> {
+        self.0.token.as_deref()
     }
 
     /// Whether it may see anything of this app, its name included.
@@ -177,7 +209,7 @@ impl Gate {
     }
 
     async fn check(&self, request: &mut Request) -> Result<Caller, Problem> {
-        let caller = self.access.admit(request.headers(), Timestamp::now());
+        let caller = self.access.admit(request.method(), request.headers(), Timestamp::now());
         let caller = caller.map_err(|refusal| self.refuse(refusal))?.clone();
         let parameters = match request.extract_parts::<RawPathParams>().await {
             Ok(parameters) => parameters,

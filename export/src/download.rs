@@ -83,7 +83,8 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
         piece => return Err(failure(piece, running)),
     };
     match pieces.recv().await {
-        Some(Piece::Chunk(first)) => {
+        // JSON lines without rows have no chunk.
+        Some(first @ (Piece::Chunk(_) | Piece::End)) => {
             let download = Download { first: Some(first), pieces, running: Some(running) };
             Ok(Started { next, body: Body::new(download) })
         }
@@ -171,7 +172,7 @@ async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
 
 /// The body.
 struct Download {
-    first: Option<Chunk>,
+    first: Option<Piece>,
     pieces: Receiver<Piece>,
     /// `None` once its end has been said.
     running: Option<Running>,
@@ -186,7 +187,7 @@ impl http_body::Body for Download {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ExportError>>> {
         let piece = match self.first.take() {
-            Some(first) => Some(Piece::Chunk(first)),
+            Some(first) => Some(first),
             None => ready!(self.pieces.poll_recv(context)),
         };
         Poll::Ready(match (piece, self.running.take()) {
@@ -229,9 +230,9 @@ mod tests {
         pieces.into_iter().for_each(|piece| assert!(sender.try_send(piece).is_ok()));
         drop(sender);
         let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
-        let running = exports.start(&metrics, Asked::of_a_test(), "/x", "x.csv");
+        let running = exports.start(&metrics, Asked::of_a_test(), None, "/x", "x.csv").unwrap();
         let id = running.id();
-        let first = Some(Chunk { bytes: b"first".to_vec(), rows: 2 });
+        let first = Some(Piece::Chunk(Chunk { bytes: b"first".to_vec(), rows: 2 }));
         let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = Vec::new();

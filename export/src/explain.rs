@@ -4,6 +4,7 @@ mod change;
 #[cfg(test)]
 mod tests;
 mod text;
+mod told;
 mod why;
 mod words;
 
@@ -20,6 +21,7 @@ use crate::csv::UNKNOWN_CHANNEL;
 use crate::zone::TimeWriter;
 
 pub use text::text;
+pub(crate) use told::{Told, told};
 
 /// An explanation with the values and, where there is one, the name of a column of the export.
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {

@@ -1,6 +1,6 @@
 //! The exports that were asked for over HTTP: what became of each.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,10 @@ use attribution::event::EventTime;
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use crate::ExportError;
 use crate::audit::{self, Asked, Ended};
 use crate::metrics::{Active, Metrics};
+use crate::parameter::{EXPORT_ID, bad};
 use crate::rows::Chunk;
 
 /// Ended ones are forgotten then, the oldest first.
@@ -20,16 +22,31 @@ const KEPT_MAX: usize = 10_000;
 /// The last exports of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
-    kept: Mutex<BTreeMap<u64, Export>>,
-    /// The greatest so far.
+    kept: Mutex<Kept>,
+    /// The greatest so far of those that are given here.
     last: AtomicU64,
 }
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_id: HashMap<u64, Export>,
+    /// All of them, the first that was started before the others.
+    ids: VecDeque<u64>,
+}
+
+/// An id that a client has chosen, to ask for the export before it knows the answer's headers: far
+/// above those that are given here, which count microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChosenId(u64);
 
 /// What became of an export. Bytes and checksum are of the file before any compression.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Export {
     #[serde(serialize_with = "serialize_id")]
     pub id: u64,
+    /// Whose it is: the id of the token, or `none`.
+    #[serde(skip)]
+    pub token: Box<str>,
     pub app: Box<str>,
     /// The address that it was asked for with.
     pub request: Box<str>,
@@ -83,16 +100,42 @@ pub(crate) struct Sums {
     pub sha256: String,
 }
 
+impl ChosenId {
+    const ALLOWED: &str = "16 hexadecimal digits in lower case, the first of them not 0";
+
+    /// Takes it out of a request's parameters.
+    ///
+    /// # Errors
+    /// It is of another form, or given twice.
+    pub fn take(parameters: &mut Vec<(String, String)>) -> Result<Option<Self>, ExportError> {
+        let is_id = |(name, _): &mut (String, String)| name == EXPORT_ID;
+        let mut given = parameters.extract_if(.., is_id);
+        let Some((_, text)) = given.next() else { return Ok(None) };
+        if given.next().is_some() {
+            return Err(ExportError::RepeatedParameter { parameter: EXPORT_ID });
+        }
+        let id = parse_id(&text).filter(|_| text.len() == 16);
+        id.map(|id| Some(Self(id))).ok_or_else(|| {
+            bad(EXPORT_ID, format!("expected {}", Self::ALLOWED), &text, vec![Self::ALLOWED])
+        })
+    }
+}
+
 impl Exports {
+    /// # Errors
+    /// Another export has the id that was chosen.
     pub fn start(
         self: &Arc<Self>,
         metrics: &Arc<Metrics>,
         asked: Asked,
+        chosen: Option<ChosenId>,
         request: &str,
         file: &str,
-    ) -> Running {
+    ) -> Result<Running, ExportError> {
+        let id = chosen.map_or_else(|| self.next_id(), |chosen| chosen.0);
         let export = Export {
-            id: self.next_id(),
+            id,
+            token: asked.token.clone(),
             app: asked.app.clone(),
             request: request.into(),
             file: file.into(),
@@ -103,15 +146,25 @@ impl Exports {
             bytes: 0,
             sha256: None,
         };
-        self.keep(export.clone());
+        if !self.kept().begin(export.clone()) {
+            const ALLOWED: &str = "an id that no export has";
+            return Err(bad(EXPORT_ID, "another export has this id", &id_text(id), vec![ALLOWED]));
+        }
         let active = Some(metrics.download_started());
         let (exports, since, hasher) = (Arc::clone(self), Instant::now(), Sha256::new());
-        Running { exports, active, asked, since, export, hasher }
+        Ok(Running { exports, active, asked, since, export, hasher })
     }
 
     /// The one with this id, as it was told to the client.
     pub fn find(&self, id: &str) -> Option<Export> {
-        self.kept().get(&parse_id(id)?).cloned()
+        self.kept().by_id.get(&parse_id(id)?).cloned()
+    }
+
+    /// Those that are wanted, the last that was started before the others.
+    pub fn latest(&self, max: usize, is_wanted: impl Fn(&Export) -> bool) -> Vec<Export> {
+        let kept = self.kept();
+        let exports = kept.ids.iter().rev().filter_map(|id| kept.by_id.get(id));
+        exports.filter(|export| is_wanted(export)).take(max).cloned().collect()
     }
 
     /// Ids ascend, also from one process to the next.
@@ -123,19 +176,29 @@ impl Exports {
         last.map_or(now_us, |last| now_us.max(last + 1))
     }
 
-    fn keep(&self, export: Export) {
-        let mut kept = self.kept();
-        kept.insert(export.id, export);
-        if kept.len() > KEPT_MAX {
-            let ended = kept.iter().find(|(_, export)| export.state != State::Running);
-            let ended = ended.map(|(id, _)| *id);
-            ended.map(|id| kept.remove(&id));
-        }
-    }
-
     /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Export>> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Whether its id was free.
+    fn begin(&mut self, export: Export) -> bool {
+        let id = export.id;
+        if self.by_id.contains_key(&id) {
+            return false;
+        }
+        self.by_id.insert(id, export);
+        self.ids.push_back(id);
+        if self.ids.len() > KEPT_MAX {
+            let is_running =
+                |id| self.by_id.get(id).is_some_and(|kept| kept.state == State::Running);
+            let ended = self.ids.iter().position(|id| !is_running(id));
+            let ended = ended.and_then(|place| self.ids.remove(place));
+            ended.map(|id| self.by_id.remove(&id));
+        }
+        true
     }
 }
 
@@ -152,7 +215,7 @@ impl Running {
         if let Some(active) = &self.active {
             active.sent(chunk.bytes.len());
         }
-        if let Some(kept) = self.exports.kept().get_mut(&self.export.id) {
+        if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
             (kept.rows, kept.bytes) = (self.export.rows, self.export.bytes);
         }
     }
@@ -184,7 +247,9 @@ impl Drop for Running {
             state,
             duration: self.since.elapsed(),
         });
-        self.exports.keep(self.export.clone());
+        if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
+            kept.clone_from(&self.export);
+        }
     }
 }
 
@@ -202,7 +267,7 @@ fn now_text() -> String {
     crate::zone::in_utc(EventTime::default().plus(millis))
 }
 
-fn id_text(id: u64) -> String {
+pub(crate) fn id_text(id: u64) -> String {
     format!("{id:x}")
 }
 

@@ -18,6 +18,7 @@ pub(crate) const DIALECT: &str = "dialect";
 pub(crate) const LIMIT: &str = "limit";
 pub(crate) const AFTER: &str = "after";
 pub(crate) const BY: &str = "by";
+pub(crate) const EXPORT_ID: &str = "export_id";
 
 pub(crate) fn bad(
     parameter: &'static str,

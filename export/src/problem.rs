@@ -59,6 +59,26 @@ impl Problem {
         )
     }
 
+    /// What a form of the page sends, and a form of another site does not.
+    pub fn bad_form() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "/problems/bad-form",
+            "Unreadable form",
+            "expected a form of this page, sent from it",
+        )
+    }
+
+    /// A page could not be made.
+    pub fn page() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "/problems/page",
+            "Page failed",
+            "the page could not be made; the service's log says why",
+        )
+    }
+
     /// A download in HTTP/1.0 has no end mark: one that failed would look complete.
     pub fn http_version() -> Self {
         Self::new(
@@ -168,10 +188,19 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// A problem as it is told on a page, among an answer's extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub title: &'static str,
+    pub detail: String,
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
+        let told = Told { title: self.title, detail: self.detail.clone() };
         let mut response = (status, Json(self)).into_response();
+        response.extensions_mut().insert(told);
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media_type);

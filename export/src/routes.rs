@@ -11,8 +11,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Extension, Json, Router};
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Serialize;
 use store::scan::Reader;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,7 +23,7 @@ use crate::audit::Asked;
 use crate::brought;
 use crate::catalogue;
 use crate::download::{self, Scan, Started};
-use crate::exports::Exports;
+use crate::exports::{ChosenId, Exports};
 use crate::metrics::Metrics;
 use crate::page;
 use crate::parameter::AFTER;
@@ -51,9 +49,9 @@ pub struct ExportState {
     pub(crate) reader: Reader,
     pub(crate) policy: Arc<Policy>,
     metrics: Arc<Metrics>,
-    exports: Arc<Exports>,
-    complete_until: CompleteUntil,
-    access: Arc<Access>,
+    pub(crate) exports: Arc<Exports>,
+    pub(crate) complete_until: CompleteUntil,
+    pub(crate) access: Arc<Access>,
     pub(crate) scans: Arc<Semaphore>,
     turns: Turns,
 }
@@ -88,7 +86,7 @@ impl ExportState {
         Ok([own, of_all.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
     }
 
-    fn gate(&self) -> Gate {
+    pub(crate) fn gate(&self) -> Gate {
         Gate {
             access: Arc::clone(&self.access),
             policy: Arc::clone(&self.policy),
@@ -102,7 +100,11 @@ type Route = fn() -> MethodRouter<ExportState>;
 /// Every path with what answers there, for the router and for the test that goes through all of
 /// them with another app's token. Where `{app}` is in a path, the gate has looked at it.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
-    ("/", || get(index)),
+    ("/", || compressed(get(page::home))),
+    ("/download", || get(page::download)),
+    ("/exports", || compressed(get(page::exports))),
+    ("/activations", || compressed(get(page::activation))),
+    ("/devices", || compressed(get(page::devices).post(page::device))),
     ("/v1/apps", || get(apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events_csv))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events_ndjson))),
@@ -126,24 +128,17 @@ pub fn router(state: ExportState) -> Router {
     let routes = routes
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
-        .with_state(state);
-    gate.before(routes).layer(middleware::from_fn_with_state(metrics, count))
+        .with_state(state.clone());
+    gate.before(routes)
+        .merge(page::open_routes(&state))
+        .layer(middleware::from_fn_with_state(state, page::tell))
+        .layer(middleware::from_fn_with_state(metrics, count))
 }
 
 async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     metrics.answered(response.status());
     response
-}
-
-async fn index(State(state): State<ExportState>, Extension(caller): Extension<Caller>) -> Response {
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, page::html(&caller.apps(&state.policy), today)).into_response()
 }
 
 /// An app as listed.
@@ -201,7 +196,8 @@ async fn events(
     let Path(app_key) = app.map_err(|_| Problem::path_not_found(request.uri().path()))?;
     let app = state.policy.app_by_key(&app_key);
     let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
-    let parameters = parameters(request.uri())?;
+    let mut parameters = parameters(request.uri())?;
+    let chosen = ChosenId::take(&mut parameters)?;
     let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let query = ExportQuery::parse(format, pairs)?;
     query.check(app, &state.policy)?;
@@ -216,9 +212,10 @@ async fn events(
     let running = state.exports.start(
         &state.metrics,
         Asked::new(caller.name(), &app.key, &query),
+        chosen,
         request.uri().path_and_query().map_or("", |address| address.as_str()),
         &query.file_name(&app.key),
-    );
+    )?;
     headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
     headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
     let scan = Scan {

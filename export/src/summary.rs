@@ -145,6 +145,42 @@ fn parse(uri: &Uri, app: &AppPolicy, policy: &Policy) -> Result<SummaryQuery, Pr
     Ok(query)
 }
 
+/// Rows of a channel on a day, which is counted from 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DayCount {
+    pub day: i64,
+    pub channel: Box<str>,
+    pub rows: u64,
+}
+
+/// The rows of an export, whatever its limit, by day and channel.
+///
+/// # Errors
+/// As [`summarise`].
+pub(crate) fn count_days(
+    reader: &Reader,
+    app: &AppPolicy,
+    rows: &ExportQuery,
+    policy: &Policy,
+) -> Result<Vec<DayCount>, ExportError> {
+    let query = SummaryQuery { rows: rows.clone(), by: vec![Dimension::Day, Dimension::Channel] };
+    Ok(summarise(reader, app, &query, policy)?.by_day_and_text())
+}
+
+/// The rows of an export, whatever its limit.
+///
+/// # Errors
+/// As [`summarise`].
+pub(crate) fn count_rows(
+    reader: &Reader,
+    app: &AppPolicy,
+    rows: &ExportQuery,
+    policy: &Policy,
+) -> Result<u64, ExportError> {
+    let query = SummaryQuery { rows: rows.clone(), by: vec![] };
+    Ok(summarise(reader, app, &query, policy)?.rows())
+}
+
 /// All rows of the query, counted.
 ///
 /// # Errors

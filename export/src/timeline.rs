@@ -28,12 +28,12 @@ use crate::routes::{ExportState, next_page, parameters};
 use crate::zone::{TimeWriter, Zone};
 use cursor::PlaceCursor;
 
-const KIND: &str = "kind";
-const VALUE: &str = "value";
+pub(crate) const KIND: &str = "kind";
+pub(crate) const VALUE: &str = "value";
 const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
 
 /// What a request asks for, beside the device.
-struct TimelineQuery {
+pub(crate) struct TimelineQuery {
     zone: Zone,
     limit: usize,
     after: Option<PlaceCursor>,
@@ -52,33 +52,51 @@ pub(crate) async fn device(
     let ids = device_ids(&kind, &value)?;
     let given = parameters(&uri)?;
     let query = TimelineQuery::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
-    if let Some(after) = &query.after {
-        after.check(app.pid, &ids)?;
-    }
+    query.check(app, &ids)?;
     if method == Method::HEAD {
         return Ok((answer::headers("application/json"), download::unread()).into_response());
     }
-    let (pid, key) = (app.pid, app.key.clone());
-    let asked = ids.clone();
-    let (zone, limit) = (query.zone, query.limit);
-    let after = query.after.map(|after| after.place(pid));
-    let read = answer::read(&state, app, move |reader, policy| {
-        let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
-        let mut facts = reader.clone();
-        let found = timeline(&mut facts, (policy, app), &asked, after, limit)?;
-        let since = since(reader, policy, app);
-        let last = found.found.last().filter(|_| found.has_more).map(|last| last.place);
-        Ok((document(&found, since, app, policy, &zone), last))
-    });
-    let (document, last) = read.await?;
+    let (document, next) = look(&state, app, ids, query).await?;
     let mut response = answer::json(&document);
-    let next = last.map(|place| PlaceCursor::after(place, pid, &ids).to_string());
     response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
     Ok(response)
 }
 
+/// A page of a device's timeline, and where the next one begins, if there is one.
+///
+/// # Errors
+/// Too many are looking; what the reading says.
+pub(crate) async fn look(
+    state: &ExportState,
+    app: &AppPolicy,
+    ids: DeviceIds,
+    query: TimelineQuery,
+) -> Result<(Value, Option<String>), ExportError> {
+    let (pid, key) = (app.pid, app.key.clone());
+    let TimelineQuery { zone, limit, after } = query;
+    let after = after.map(|after| after.place(pid));
+    answer::read(state, app, move |reader, policy| {
+        let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
+        let mut facts = reader.clone();
+        let found = timeline(&mut facts, (policy, app), &ids, after, limit)?;
+        let since = since(reader, policy, app);
+        let last = found.found.last().filter(|_| found.has_more).map(|last| last.place);
+        let next = last.map(|place| PlaceCursor::after(place, pid, &ids).to_string());
+        Ok((document(&found, since, app, policy, &zone), next))
+    })
+    .await
+}
+
 impl TimelineQuery {
-    fn parse<'a>(
+    /// # Errors
+    /// Its cursor is of another device.
+    pub fn check(&self, app: &AppPolicy, ids: &DeviceIds) -> Result<(), ExportError> {
+        self.after.as_ref().map_or(Ok(()), |after| after.check(app.pid, ids))
+    }
+
+    /// # Errors
+    /// The first parameter that is wrong.
+    pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
         let (mut zone, mut limit, mut after) = (None, None, None);
@@ -106,12 +124,15 @@ impl TimelineQuery {
 
 /// The id as events carry it: plain, or as its MD5, under either name; by all values by which an
 /// event can match it.
-fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, Problem> {
+///
+/// # Errors
+/// There is no such kind, or the value is no id of it; it is not in the error.
+pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportError> {
     let plain = kind.strip_suffix("_md5").unwrap_or(kind);
     if !IdKind::ALL.iter().any(|known| known.name() == plain) {
         let allowed = IdKind::ALL.map(IdKind::name).to_vec();
         let problem = format!("expected {}", allowed.join(", or "));
-        return Err(bad(KIND, problem, kind, allowed).into());
+        return Err(bad(KIND, problem, kind, allowed));
     }
     // A row shows the MD5 under the plain name where it knows no more.
     let md5 = format!("{plain}_md5");
@@ -121,7 +142,7 @@ fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, Problem> {
     if ids.is_empty() {
         let allowed = "an id of the kind, or its MD5 in 32 hexadecimal digits";
         let problem = format!("expected {allowed}, which identifies a device");
-        return Err(bad(VALUE, problem, "", vec![allowed]).into());
+        return Err(bad(VALUE, problem, "", vec![allowed]));
     }
     Ok(ids)
 }

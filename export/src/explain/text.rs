@@ -60,7 +60,7 @@ impl Teller<'_> {
         writeln!(out, "\nSettings version {}", version(self.catalogue.policy))
     }
 
-    fn outcome(&self, decision: &Decision) -> String {
+    pub fn outcome(&self, decision: &Decision) -> String {
         let Decision { install_type, credit, .. } = decision;
         if credit.status == Status::Duplicate {
             return "duplicate, credited to nobody".into();
@@ -137,7 +137,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    fn reason(&self, one: &Considered) -> Option<String> {
+    pub fn reason(&self, one: &Considered) -> Option<String> {
         let fraud = &self.app.fraud;
         Some(match one.verdict {
             Verdict::Rejected(RejectReason::Blocked) => {

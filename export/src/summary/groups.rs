@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use store::amount::Amount;
 use store::count::{Count, Counted};
 
+use super::DayCount;
 use super::dimension::{Dimension, Value};
 use crate::ExportError;
 use crate::cell::write_text;
@@ -65,6 +66,24 @@ impl<'q> Groups<'q> {
             "there would be more than {GROUPS_MAX} groups, ask for a shorter range, or by less"
         );
         Err(bad(BY, problem, &names.join(","), Dimension::names().collect()))
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> u64 {
+        let counts = self.groups.values().flat_map(BTreeMap::values);
+        counts.map(|count| count.rows.max(0).unsigned_abs()).sum()
+    }
+
+    /// Rows told apart by the day and by one text, in no order.
+    pub fn by_day_and_text(&self) -> Vec<DayCount> {
+        let count = |(values, group): (&Vec<Value>, &Group)| match &values[..] {
+            [Value::Day(day), Value::Text(text)] => {
+                let rows = group.values().map(|count| count.rows.max(0).unsigned_abs()).sum();
+                Some(DayCount { day: *day, channel: text.clone(), rows })
+            }
+            _ => None,
+        };
+        self.groups.iter().filter_map(count).collect()
     }
 
     fn sorted(&self) -> Vec<(&Vec<Value>, &Group)> {

@@ -202,6 +202,16 @@ impl Bed {
         Answer::parse(&bytes)
     }
 
+    /// As [`Bed::send_with`], with what follows the head.
+    pub fn send_body(&self, request_line: &str, headers: &[&str], body: &[u8]) -> Answer {
+        let mut stream = self.open(&[&[request_line], headers].concat().join("\r\n"));
+        // Whoever is refused is not read to the end.
+        let _ = stream.write_all(body);
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        Answer::parse(&bytes)
+    }
+
     /// Sends a request and reads nothing.
     pub fn open(&self, request_line: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();

@@ -1,0 +1,57 @@
+//! The style sheet, the script and the icon. Their names have a hash of what is in them, so they
+//! are kept for ever and a new version is a new name.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use axum::http::{Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::problem::Problem;
+
+/// Where they are.
+#[derive(Debug, Serialize)]
+pub(super) struct Assets {
+    pub style: String,
+    pub script: String,
+    pub icon: String,
+}
+
+const STYLE: &str = include_str!("assets/page.css");
+const SCRIPT: &str = include_str!("assets/page.js");
+const ICON: &str = include_str!("assets/icon.svg");
+
+pub(super) static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
+    let at = |name: &str, ending: &str, text: &str| {
+        format!("/assets/{name}.{:016x}.{ending}", xxh3_64(text.as_bytes()))
+    };
+    Assets {
+        style: at("page", "css", STYLE),
+        script: at("page", "js", SCRIPT),
+        icon: at("icon", "svg", ICON),
+    }
+});
+
+pub(super) async fn asset(
+    name: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let none = || Problem::path_not_found(uri.path());
+    let Path(name) = name.map_err(|_| none())?;
+    let at = format!("/assets/{name}");
+    let (media_type, text) = match &*at {
+        at if at == ASSETS.style => ("text/css; charset=utf-8", STYLE),
+        at if at == ASSETS.script => ("text/javascript; charset=utf-8", SCRIPT),
+        at if at == ASSETS.icon => ("image/svg+xml", ICON),
+        _ => return Err(none()),
+    };
+    let headers = [
+        (header::CONTENT_TYPE, media_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    Ok((headers, text).into_response())
+}

@@ -1,0 +1,185 @@
+//! The first page: choose, see what it would be, download.
+
+use attribution::event::EventTime;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use jiff::Timestamp;
+use minijinja::context;
+use serde::Serialize;
+
+use super::answer::{self, see, value};
+use super::chart::{Chart, chart};
+use super::choice::{Choice, Wish};
+use super::command::curl;
+use super::form::{Form, told};
+use super::look::{Look, look};
+use super::preview::Preview;
+use super::shell::Shell;
+use super::words;
+use crate::access::Caller;
+use crate::answer::read;
+use crate::parameter::EXPORT_ID;
+use crate::problem::Problem;
+use crate::query::Format;
+use crate::routes::{ExportState, parameters};
+use crate::zone::TimeWriter;
+
+/// What would be downloaded.
+#[derive(Debug, Serialize)]
+struct Expected {
+    app: String,
+    days: String,
+    zone: String,
+    told: Vec<String>,
+    rows: u64,
+    rows_text: String,
+    size: String,
+    is_size_exact: bool,
+    complete: Option<Complete>,
+    chart: Option<Chart>,
+    preview: Preview,
+    has_others: bool,
+    curl: String,
+    has_token: bool,
+    address: String,
+}
+
+/// Up to when all is in.
+#[derive(Debug, Serialize)]
+struct Complete {
+    until: String,
+    /// Whether that is before the range ends.
+    is_before_end: bool,
+}
+
+pub(crate) async fn home(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let choice = Choice::new(&parameters(&uri)?);
+    let (apps, now) = (caller.apps(&state.policy), now());
+    let shell = shell(&choice, &caller, &headers);
+    if apps.is_empty() {
+        return answer::page(StatusCode::OK, "export.html", &shell, context! { form => () });
+    }
+    let (expected, wrong) = match choice.wish(&apps, &state.policy, now) {
+        Ok(wish) => (Some(expect(&state, &choice, wish, &headers).await?), vec![]),
+        Err(wrong) => (None, wrong),
+    };
+    let status = if wrong.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let form = Form::new(&choice, (&apps, &state.policy), wrong, now);
+    answer::page(status, "export.html", &shell, context! { form, expected })
+}
+
+/// The button: to the file that the form asks for, or back to what is wrong with it.
+pub(crate) async fn download(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let given = parameters(&uri)?;
+    let choice = Choice::new(&given);
+    let (apps, now) = (caller.apps(&state.policy), now());
+    match choice.wish(&apps, &state.policy, now) {
+        Ok(wish) => {
+            let id = value(&given, EXPORT_ID);
+            let id = if id.is_empty() { String::new() } else { format!("&{EXPORT_ID}={id}") };
+            see(&format!("{}{id}", target(&wish)))
+        }
+        Err(wrong) if !apps.is_empty() => {
+            let shell = shell(&choice, &caller, &headers);
+            let form = Form::new(&choice, (&apps, &state.policy), wrong, now);
+            answer::page(StatusCode::BAD_REQUEST, "export.html", &shell, context! { form })
+        }
+        Err(_) => see("/"),
+    }
+}
+
+fn shell(choice: &Choice, caller: &Caller, headers: &HeaderMap) -> Shell {
+    Shell::new("Export", "/", (&choice.app, &choice.timezone), (caller, headers))
+}
+
+pub(super) fn now() -> EventTime {
+    EventTime::from_millis(Timestamp::now().as_millisecond()).unwrap_or_default()
+}
+
+/// The address of the file.
+fn target(wish: &Wish<'_>) -> String {
+    let ending = match wish.query.format {
+        Format::Csv => "csv",
+        Format::Ndjson => "ndjson",
+    };
+    let query = serde_urlencoded::to_string(&wish.parameters).unwrap_or_default();
+    format!("/v1/apps/{}/events.{ending}?{query}", in_path(&wish.app.key))
+}
+
+/// A text as one segment of a path.
+fn in_path(text: &str) -> String {
+    let mut segment = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            segment.push(byte.into());
+        } else {
+            segment.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    segment
+}
+
+async fn expect(
+    state: &ExportState,
+    choice: &Choice,
+    wish: Wish<'_>,
+    headers: &HeaderMap,
+) -> Result<Expected, Problem> {
+    let address = target(&wish);
+    let (app, query) = (wish.app, wish.query);
+    let (pid, asked) = (app.pid, query.clone());
+    let seen: Look = read(state, app, move |reader, policy| {
+        let app = policy.app(pid).ok_or(crate::ExportError::BrokenOff)?;
+        look(reader, app, &asked, policy)
+    })
+    .await?;
+    let mut times = TimeWriter::new(&query.zone);
+    let last = EventTime::default().plus(query.to.millis().saturating_sub(1));
+    let days = (times.day(query.from).0, times.day(last.max(query.from)).0);
+    let until = (state.complete_until)();
+    let (bytes, is_size_exact) = seen.bytes();
+    let has_token = !state.access.is_open();
+    Ok(Expected {
+        app: app.name.to_string(),
+        days: words::days(words::day(days.0), words::day(days.1)),
+        zone: query.zone.name().into(),
+        told: told(choice),
+        rows: seen.rows,
+        rows_text: words::rows(seen.rows),
+        size: words::size(bytes),
+        is_size_exact,
+        complete: until.map(|until| Complete {
+            until: words::moment(until, &query.zone),
+            is_before_end: until < query.to,
+        }),
+        chart: seen.days.as_ref().and_then(|counts| chart(counts, days)),
+        preview: seen.preview,
+        has_others: seen.has_others,
+        curl: curl(headers, &address, &query.file_name(&app.key), has_token),
+        has_token,
+        address,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_segments_of_paths() {
+        assert_eq!(in_path("app-x_1.2~"), "app-x_1.2~");
+        assert_eq!(in_path("a&b/\u{fc} \"'"), "a%26b%2F%C3%BC%20%22%27");
+    }
+}

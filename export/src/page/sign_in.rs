@@ -1,0 +1,96 @@
+//! Signing in: the token goes from a form into a cookie, and out of it again.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use jiff::Timestamp;
+use minijinja::context;
+
+use super::answer::{self, see, value};
+use super::shell::Shell;
+use crate::access::session;
+use crate::problem::Problem;
+use crate::routes::ExportState;
+
+const TOKEN: &str = "token";
+const NEXT: &str = "next";
+
+/// The form, on the page of somebody who is not let in.
+pub(super) fn asked(
+    status: StatusCode,
+    message: Option<&str>,
+    next: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let is_plain = session::scheme(headers) == "http";
+    let page = context! { message, next => here(next), is_plain };
+    answer::page(status, "sign-in.html", &Shell::bare("Sign in"), page)
+}
+
+pub(super) async fn page(headers: HeaderMap) -> Result<Response, Problem> {
+    asked(StatusCode::OK, None, "/", &headers)
+}
+
+pub(super) async fn sign_in(
+    State(state): State<ExportState>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    let given = answer::form(request).await?;
+    let next = here(value(&given, NEXT));
+    if state.access.is_open() {
+        return see(next);
+    }
+    let token = value(&given, TOKEN);
+    match state.access.admit_token(token, Timestamp::now()) {
+        Ok(_) => with_cookie(see(next)?, session::begin(token, &headers)),
+        Err(refusal) => {
+            // Counted, and told as it is to a program.
+            drop(state.gate().refuse(refusal));
+            let message = match refusal {
+                crate::access::Refusal::Malformed => {
+                    "this is not a whole token; one begins with adt_ and is one long word".into()
+                }
+                refusal => refusal.to_string(),
+            };
+            asked(StatusCode::UNAUTHORIZED, Some(&message), next, &headers)
+        }
+    }
+}
+
+pub(super) async fn sign_out(request: Request) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    answer::form(request).await?;
+    with_cookie(see("/")?, session::end(&headers))
+}
+
+fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Result<Response, Problem> {
+    let cookie = cookie.ok_or_else(Problem::bad_form)?;
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    Ok(response)
+}
+
+/// An address of this service, or else that of the first page.
+fn here(target: &str) -> &str {
+    let is_path = target.starts_with('/') && !target[1..].starts_with(['/', '\\']);
+    let is_safe = target.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_form = target.starts_with("/sign-");
+    if is_path && is_safe && !is_form { target } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_elsewhere() {
+        for target in ["/", "/exports", "/?app=a%20b&from=2026-03-10"] {
+            assert_eq!(here(target), target);
+        }
+        for target in
+            ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nb", "/sign-in"]
+        {
+            assert_eq!(here(target), "/");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The templates, which are in the program.
+
+use std::sync::LazyLock;
+
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use super::words;
+use crate::problem::Problem;
+
+const SOURCES: [(&str, &str); 8] = [
+    ("base.html", include_str!("templates/base.html")),
+    ("fields.html", include_str!("templates/fields.html")),
+    ("export.html", include_str!("templates/export.html")),
+    ("history.html", include_str!("templates/history.html")),
+    ("activation.html", include_str!("templates/activation.html")),
+    ("device.html", include_str!("templates/device.html")),
+    ("sign-in.html", include_str!("templates/sign-in.html")),
+    ("problem.html", include_str!("templates/problem.html")),
+];
+
+/// Texts are escaped, as in every template whose name ends with `.html`.
+static TEMPLATES: LazyLock<Result<Environment<'static>, String>> = LazyLock::new(|| {
+    let mut templates = Environment::new();
+    templates.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    templates.set_trim_blocks(true);
+    templates.set_lstrip_blocks(true);
+    templates.add_filter("number", words::number);
+    for (name, source) in SOURCES {
+        templates.add_template(name, source).map_err(|error| format!("{error:#}"))?;
+    }
+    Ok(templates)
+});
+
+/// # Errors
+/// A mistake in a template: it is in the log.
+pub(super) fn render(name: &str, page: &impl Serialize) -> Result<String, Problem> {
+    let made = TEMPLATES.as_ref().map_err(Clone::clone).and_then(|templates| {
+        let made = templates.get_template(name).and_then(|template| template.render(page));
+        made.map_err(|error| format!("{error:#}"))
+    });
+    made.map_err(|error| {
+        tracing::error!(page = name, error, "a page could not be made");
+        Problem::page()
+    })
+}

@@ -1,0 +1,402 @@
+//! Pages as they are sent, and what forms lead to. What a browser makes of them is seen at the root.
+
+use attribution::event::Fact;
+use attribution::policy::{AppPolicy, Campaign, Policy, Windows};
+use config::{SECRET_CHARS, Token, TokenApps, TokenDigest};
+use jiff::civil::date;
+
+use super::choice::{Choice, Wrong, dates};
+use crate::tests::bed::{
+    self, Answer, Bed, DAY, MINUTE, activation, at, click, effect, many_activations,
+};
+
+const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}x";
+/// Of the days that the bed has rows of.
+const DAYS: &str = "range=custom&from=2026-03-10&to=2026-03-10";
+
+fn page(bed: &Bed, target: &str) -> Answer {
+    bed.send_with(&format!("GET {target} HTTP/1.1"), &["Accept: text/html,*/*;q=0.8"])
+}
+
+fn post(bed: &Bed, target: &str, form: &str, headers: &[&str]) -> Answer {
+    let length = format!("Content-Length: {}", form.len());
+    let own = [&*length, "Content-Type: application/x-www-form-urlencoded", "Accept: text/html"];
+    let headers = [&own[..], headers].concat();
+    // The body follows the empty line that the bed ends a request with.
+    bed.send_body(&format!("POST {target} HTTP/1.1"), &headers, form.as_bytes())
+}
+
+const OURS: &str = "Sec-Fetch-Site: same-origin";
+
+#[track_caller]
+fn has(answer: &Answer, parts: &[&str]) {
+    for part in parts {
+        assert!(answer.text().contains(part), "{part:?} is not in {}", answer.text());
+    }
+}
+
+fn hostile() -> Bed {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = bed::settings(dir.path());
+    let mut apps: Vec<AppPolicy> = config.policy.apps().cloned().collect();
+    for app in &mut apps {
+        app.name = HOSTILE.into();
+    }
+    let campaign = Campaign {
+        spreadid: attribution::event::SpreadId(7),
+        pid: attribution::event::Pid(1),
+        channel: HOSTILE.into(),
+        name: HOSTILE.into(),
+        windows: Windows::default(),
+    };
+    config.policy = std::sync::Arc::new(Policy::new(apps, vec![campaign]));
+    let mut bought = effect(HOSTILE, HOSTILE, "mine", DAY + 2 * MINUTE);
+    bought.device.ua = HOSTILE.into();
+    let facts = vec![
+        click(7, HOSTILE, "mine", DAY),
+        Fact::Activation(activation(HOSTILE, "mine", DAY + MINUTE)),
+        Fact::Effect(bought),
+    ];
+    let reader = bed::fill(&config, facts);
+    Bed::over(dir, config, reader)
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let bed = hostile();
+    let id = serde_urlencoded::to_string([("event_id", HOSTILE)]).unwrap();
+    let pages = [
+        page(&bed, &format!("/?{DAYS}")),
+        page(&bed, &format!("/?{DAYS}&form=ndjson")),
+        page(&bed, &format!("/activations?app=app-x&{id}")),
+        post(&bed, "/devices", "app=app-x&kind=oaid&value=mine", &[OURS]),
+        page(&bed, "/?app=%3Cscript%3E&timezone=%22%3E%3Cscript%3E&channel=%3Cscript%3E"),
+    ];
+    for answer in &pages {
+        has(answer, &["&lt;script&gt;"]);
+        assert_eq!(answer.text().matches("<script").count(), 1, "{}", answer.text());
+        assert!(!answer.text().contains(" style=") && !answer.text().contains(" onclick"));
+    }
+    has(&pages[0], &["alert(1)&lt;&#x2f;script&gt;&quot;&#x27;&amp;\u{202e}x"]);
+    has(&pages[2], &["attributed", "Why an install", "click &lt;script&gt;", "\\u{202e}"]);
+    has(&pages[3], &["effect", "/activations?app=app-x&amp;event_id=%3Cscript%3E"]);
+}
+
+#[test]
+fn a_page_is_kept_by_nobody_and_may_do_little() {
+    let bed = Bed::new(many_activations(3));
+    for target in ["/", "/exports", "/activations", "/devices", "/sign-in", "/nothing"] {
+        let answer = page(&bed, target);
+        let header = |name| answer.header(name).unwrap_or_default();
+        assert_eq!(header("content-type"), "text/html; charset=utf-8", "{target}");
+        assert_eq!(header("cache-control"), "no-store");
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("referrer-policy"), "same-origin");
+        assert!(
+            header("content-security-policy").starts_with("default-src 'none'; style-src 'self'")
+        );
+        assert!(!header("content-security-policy").contains("unsafe"));
+        for asset in answer.text().split('"').filter(|text| text.starts_with("/assets/")) {
+            let asset = bed.get(asset);
+            assert_eq!((asset.status, asset.body.is_empty()), (200, false));
+            assert_eq!(asset.header("x-content-type-options"), Some("nosniff"));
+            assert!(asset.header("cache-control").unwrap().contains("immutable"));
+        }
+    }
+    assert_eq!(bed.get("/assets/page.css").status, 404);
+    assert_eq!(page(&bed, "/nothing").status, 404);
+    // Programs get what they are used to.
+    assert_eq!(bed.get("/nothing").header("content-type"), Some("application/problem+json"));
+}
+
+#[test]
+fn rows_and_bytes_are_told_before() {
+    let bed = Bed::new(many_activations(50));
+    for form in ["excel", "csv", "ndjson"] {
+        let answer = page(&bed, &format!("/?{DAYS}&form={form}"));
+        let file = bed.get(&link(&answer)).body.len() as u64;
+        has(&answer, &["50 rows", &format!("<span>{}</span>", super::words::size(file))]);
+        has(&answer, &["All 50 rows", "10 Mar 2026", "a-49"]);
+    }
+    let answer =
+        page(&Bed::new(many_activations(1_204)), &format!("/?{DAYS}&preset=own&fields=event_id"));
+    has(&answer, &["1,204 rows", "about 7.0 kB", "The first 50 rows", "1 column", "a-49"]);
+    assert!(!answer.text().contains("a-50<"));
+}
+
+/// The address in the command.
+fn link(answer: &Answer) -> String {
+    let command = answer.text().split("<code id=\"curl\">").nth(1).unwrap();
+    let command = command.split("</code>").next().unwrap();
+    let address =
+        command.split("&#x27;").nth(3).unwrap().replace("&amp;", "&").replace("&#x2f;", "/");
+    address.replace("http://adtrail", "")
+}
+
+#[test]
+fn the_button_leads_to_what_the_form_says() {
+    let bed = Bed::new(many_activations(3));
+    let check = |form: &str, expected: &str| {
+        let answer = page(&bed, &format!("/download?{form}"));
+        assert_eq!((answer.status, answer.header("location")), (303, Some(expected)), "{form}");
+        assert_eq!(bed.get(expected).status, 200, "{expected}");
+    };
+    check(
+        &format!(
+            "app=app-x&{DAYS}&timezone=Asia%2FShanghai&type=all&form=excel&preset=native&fields=app&channel=&spreadid="
+        ),
+        "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10&timezone=Asia%2FShanghai&dialect=excel",
+    );
+    check(
+        &format!(
+            "app=app+y&{DAYS}&type=effect&form=ndjson&preset=own&fields=app&fields=props.a,%22props.b,c%22&fields=\
+             &event_name=a,+b&status=organic&export_id=f000000000000001"
+        ),
+        "/v1/apps/app%20y/events.ndjson?from=2026-03-10&to=2026-03-10&timezone=UTC&type=effect\
+         &event_name=a%2Cb&status=organic&fields=app%2Cprops.a%2C%22props.b%2Cc%22\
+         &export_id=f000000000000001",
+    );
+    let refused = page(&bed, &format!("/download?{DAYS}&timezone=Mars"));
+    assert_eq!(refused.status, 400);
+    has(&refused, &["aria-invalid", "value=\"Mars\"", "the nearest is"]);
+}
+
+#[test]
+fn every_wrong_field_is_told_and_kept() {
+    let bed = Bed::new(vec![]);
+    let target = "/?app=app-z&range=custom&from=2026-03-10&to=2026-03-09&timezone=Berlin&type=x&form=y\
+                  &preset=own&fields=evnt_time&channel=nowhere&spreadid=-1&status=lost&install_type=z";
+    let answer = page(&bed, target);
+    assert_eq!(answer.status, 400);
+    let fields =
+        ["app", "to", "timezone", "type", "form", "fields", "spreadid", "status", "install_type"];
+    for field in fields {
+        has(&answer, &[&format!("id=\"{field}-wrong\"")]);
+    }
+    has(
+        &answer,
+        &["Europe&#x2f;Berlin", "event_time", "value=\"-1\"", "value=\"Berlin\"", "value=\"lost\""],
+    );
+    has(&answer, &["<option value=\"app-z\" selected>", "This day is before the first one."]);
+    let answer = page(&bed, "/?range=custom&from=&to=&channel=nowhere");
+    has(&answer, &["from-wrong", "channel-wrong", "the nearest is"]);
+}
+
+#[test]
+fn where_there_is_nothing_it_says_why() {
+    let bed = Bed::new(many_activations(3));
+    has(&page(&bed, "/?range=custom&from=2020-01-01&to=2020-01-01"), &["No rows here", "0 rows"]);
+    has(&page(&bed, "/?app=app%20y"), &["No rows of this app yet"]);
+    has(&page(&bed, "/exports"), &["No export yet"]);
+    has(&page(&bed, "/activations?app=app-x&event_id=none"), &["has no activation with this id"]);
+    let none = post(
+        &bed,
+        "/devices",
+        "app=app-x&kind=oaid&value=00000000-0000-4000-8000-00000000000e",
+        &[OURS],
+    );
+    has(&none, &["Nothing is known of this device"]);
+}
+
+#[test]
+fn the_history_has_what_became_of_each() {
+    let bed = Bed::new(many_activations(3));
+    let address = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10&timezone=Asia/Shanghai\
+                   &status=organic&fields=event_id&dialect=excel&export_id=f000000000000001";
+    let file = bed.get(address);
+    assert_eq!((file.status, file.header("adtrail-export-id")), (200, Some("f000000000000001")));
+    let history = page(&bed, "/exports");
+    let export = bed.get("/v1/exports/f000000000000001").json();
+    has(&history, &["Complete, 3 rows", export["sha256"].as_str().unwrap(), "Status: organic"]);
+    has(&history, &["app-x_2026-03-10_2026-03-10_Asia-Shanghai.csv", "1 column"]);
+    let again = history.text().split('"').find(|text| text.starts_with("&#x2f;?app=")).unwrap();
+    let again = again.replace("&amp;", "&").replace("&#x2f;", "/");
+    let form = page(&bed, &again);
+    assert_eq!(
+        link(&form),
+        address.replace("&export_id=f000000000000001", "").replace("Asia/", "Asia%2F")
+    );
+    // An id is of one export.
+    for id in ["f000000000000001", "f", "F000000000000002", "0000000000000001", ""] {
+        let target =
+            format!("/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10&export_id={id}");
+        let answer = bed.get(&target);
+        assert_eq!(
+            (answer.status, &answer.json()["parameter"]),
+            (400, &"export_id".into()),
+            "{id}"
+        );
+    }
+}
+
+#[test]
+fn what_a_request_asked_for_is_chosen_again() {
+    let request = "/v1/apps/a%26b/events.ndjson?from=2026-03-10T08%3A00&to=2026-03-11&type=effect\
+                   &channel=%22a,b%22&channel=c&fields=app,%22props.x,y%22&limit=5&export_id=1";
+    let choice = Choice::of_request("a&b", request);
+    let (_, query) =
+        choice.address().split_once('?').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let given: Vec<(String, String)> = serde_urlencoded::from_str(&query).unwrap();
+    assert_eq!(Choice::new(&given), choice);
+    assert_eq!((&*choice.app, &*choice.form, &*choice.from), ("a&b", "ndjson", "2026-03-10T08:00"));
+    assert_eq!(choice.filters[0], "\"a,b\",c");
+    assert_eq!(choice.fields, ["app", "props.x,y"]);
+}
+
+#[test]
+fn ranges_end_with_a_day_of_now() {
+    let today = date(2026, 3, 1);
+    let check =
+        |range, first, last| assert_eq!(dates(range, today), Some((first, last)), "{range}");
+    check("yesterday", date(2026, 2, 28), date(2026, 2, 28));
+    check("last7", date(2026, 2, 23), today);
+    check("month", today, today);
+    assert_eq!(dates("custom", today), None);
+    // In Kiritimati it is tomorrow already.
+    let policy = Policy::new(vec![AppPolicy::new(attribution::event::Pid(1), "a")], vec![]);
+    let app = policy.app_by_key("a").unwrap();
+    let range = |zone: &str| {
+        let choice =
+            Choice::new(&[("range".into(), "yesterday".into()), ("timezone".into(), zone.into())]);
+        let wish = choice.wish(&[app], &policy, at(DAY + 12 * 60 * MINUTE)).unwrap();
+        wish.parameters[0].1.clone()
+    };
+    assert_eq!([range("UTC"), range("Pacific/Kiritimati")], ["2026-03-09", "2026-03-10"]);
+    let wrong = Choice::new(&[("range".into(), "never".into())]).wish(&[app], &policy, at(DAY));
+    assert!(matches!(&wrong.unwrap_err()[0], Wrong { field: "range", .. }));
+}
+
+fn token(id: &str) -> String {
+    format!("adt_{id}_{}", "x".repeat(SECRET_CHARS))
+}
+
+fn closed() -> Bed {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = bed::settings(dir.path());
+    let entry = |id: &str, pid: u32, expires: Option<&str>| Token {
+        id: id.into(),
+        digest: TokenDigest::of(&token(id)),
+        apps: TokenApps::These([attribution::event::Pid(pid)].into()),
+        expires: expires.map(|text| text.parse().unwrap()),
+    };
+    config.tokens = vec![
+        entry("x", 1, None),
+        entry("z", 1, None),
+        entry("y", 2, None),
+        entry("old", 1, Some("2026-01-31T10:00:00Z")),
+    ];
+    let reader = bed::fill(&config, many_activations(3));
+    Bed::over(dir, config, reader)
+}
+
+fn by(bed: &Bed, target: &str, id: &str) -> Answer {
+    let cookie = format!("Cookie: a=b; adtrail_token={}", token(id));
+    bed.send_with(&format!("GET {target} HTTP/1.1"), &["Accept: text/html", &cookie])
+}
+
+#[test]
+fn whoever_has_no_session_is_asked_for_the_token() {
+    let bed = closed();
+    let asked = page(&bed, "/exports?a=b");
+    assert_eq!((asked.status, asked.header("www-authenticate")), (401, Some("Bearer")));
+    has(&asked, &["type=\"password\"", "name=\"next\" value=\"&#x2f;exports?a=b\""]);
+    assert!(!asked.text().contains("wrong"), "{}", asked.text());
+    let form = |token: &str, next: &str| {
+        serde_urlencoded::to_string([("token", token), ("next", next)]).unwrap()
+    };
+    let right = post(&bed, "/sign-in", &form(&format!(" {} ", token("x")), "/exports"), &[OURS]);
+    assert_eq!((right.status, right.header("location")), (303, Some("/exports")));
+    let cookie = right.header("set-cookie").unwrap();
+    assert_eq!(cookie, format!("adtrail_token={}; Path=/; HttpOnly; SameSite=Strict", token("x")));
+    let elsewhere = post(&bed, "/sign-in", &form(&token("x"), "//evil.example"), &[OURS]);
+    assert_eq!(elsewhere.header("location"), Some("/"));
+    let secure =
+        post(&bed, "/sign-in", &form(&token("x"), "/"), &[OURS, "X-Forwarded-Proto: https"]);
+    assert!(secure.header("set-cookie").unwrap().ends_with("; Secure"));
+    for (wrong, said) in [
+        (token("old"), "this token has expired"),
+        (token("q"), "not known here"),
+        ("adt_x".into(), "not a whole token"),
+        (String::new(), "not a whole token"),
+    ] {
+        let answer = post(&bed, "/sign-in", &form(&wrong, "/"), &[OURS]);
+        assert_eq!((answer.status, answer.header("set-cookie")), (401, None));
+        has(&answer, &[said, "aria-invalid"]);
+        assert!(!answer.text().contains("xxxx"));
+    }
+    // A form of another site signs nobody in or out, and no book is read.
+    for headers in [&["Sec-Fetch-Site: cross-site"][..], &["Origin: http://evil.example"], &[]] {
+        for target in ["/sign-in", "/sign-out"] {
+            let answer = post(&bed, target, &form(&token("x"), "/"), headers);
+            assert_eq!((answer.status, answer.header("set-cookie")), (400, None), "{target}");
+        }
+    }
+    assert_eq!(post(&bed, "/sign-in", &form(&"x".repeat(9_000), "/"), &[OURS]).status, 400);
+    let out = post(&bed, "/sign-out", "", &[OURS]);
+    assert!(out.header("set-cookie").unwrap().starts_with("adtrail_token=; Max-Age=0; "));
+}
+
+#[test]
+fn a_session_is_the_token_in_a_cookie() {
+    let bed = closed();
+    has(&by(&bed, "/", "x"), &["Token <bdi>x</bdi>", "Sign out", "app-x"]);
+    let file = by(&bed, "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10", "x");
+    assert!(file.status == 200 && file.is_ended);
+    assert_eq!(
+        by(&bed, "/v1/apps/app%20y/events.csv?from=2026-03-10&to=2026-03-10", "x").status,
+        404
+    );
+    let expired = by(&bed, "/", "old");
+    assert_eq!(expired.status, 401);
+    has(&expired, &["this token has expired"]);
+    // The header counts where both are there.
+    let cookie = format!("Cookie: adtrail_token={}", token("x"));
+    let header = format!("Authorization: Bearer {}", token("y"));
+    let apps = bed.send_with("GET /v1/apps HTTP/1.1", &[&cookie, &header]);
+    assert_eq!(apps.json()[0]["key"], "app y");
+    let bad = bed.send_with("GET /v1/apps HTTP/1.1", &[&cookie, "Authorization: Basic eDp5"]);
+    assert_eq!(bad.status, 401);
+    // What is posted counts from our own pages alone.
+    let form = "app=app-x&kind=oaid&value=device-1";
+    assert_eq!(post(&bed, "/devices", form, &[&cookie, OURS]).status, 200);
+    assert_eq!(post(&bed, "/devices", form, &[&cookie, "Origin: http://evil.example"]).status, 401);
+    assert_eq!(post(&bed, "/devices", form, &[&cookie]).status, 401);
+    let other = post(&bed, "/devices", "app=app+y&kind=oaid&value=device-1", &[&cookie, OURS]);
+    assert_eq!(other.status, 404);
+    has(&other, &["No app has this key"]);
+}
+
+#[test]
+fn a_history_is_of_one_token() {
+    let bed = closed();
+    by(&bed, "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10", "x");
+    has(&by(&bed, "/exports", "x"), &["Complete, 3 rows"]);
+    for other in ["y", "z"] {
+        has(&by(&bed, "/exports", other), &["No export yet"]);
+    }
+}
+
+#[test]
+fn a_device_is_looked_up_without_its_id_in_an_address() {
+    let facts = (0..120).map(|n| click(7, &format!("c-{n}"), "mine", DAY + n)).collect();
+    let bed = Bed::new(facts);
+    let form = "app=app-x&kind=oaid&value=mine&timezone=Asia/Shanghai";
+    let first = post(&bed, "/devices", form, &[OURS]);
+    has(&first, &["c-119", "c-20<", "2026-03-10T08:00:00.119+08:00", "Older events"]);
+    let after = first.text().split("name=\"after\" value=\"").nth(1).unwrap();
+    let after = after.split('"').next().unwrap();
+    let second = post(&bed, "/devices", &format!("{form}&after={after}"), &[OURS]);
+    has(&second, &["c-19<", "c-0<"]);
+    assert!(!second.text().contains("Older events") && !second.text().contains("c-20<"));
+    for (form, field) in [
+        ("app=app-x&kind=x&value=mine", "kind-wrong"),
+        ("app=app-x&kind=oaid&value=", "value-wrong"),
+        ("app=app-x&kind=oaid&value=mine&timezone=Mars", "timezone-wrong"),
+        ("app=app-z&kind=oaid&value=mine", "app-wrong"),
+    ] {
+        let answer = post(&bed, "/devices", form, &[OURS]);
+        assert!(matches!(answer.status, 400 | 404));
+        has(&answer, &[field]);
+    }
+    assert_eq!(post(&bed, "/devices", form, &[]).status, 400);
+}

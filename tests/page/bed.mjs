@@ -1,0 +1,96 @@
+// A browser and what is always looked at: that nothing is loaded from elsewhere, that no page breaks
+// its policy, that no script fails.
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+
+const require = createRequire(pathToFileURL(`${process.env.PAGE_MODULES}/`));
+const { chromium } = require('playwright-core');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+export const PHONE = { width: 360, height: 740 };
+const DEADLINE_MS = 60_000;
+
+export async function launch() {
+  return chromium.launch({
+    executablePath: '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+  });
+}
+
+// A page in a context of its own. `end` says what went wrong in it.
+export async function open(browser, base, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  context.setDefaultTimeout(DEADLINE_MS);
+  const page = await context.newPage();
+  const wrong = [];
+  context.on('request', (request) => {
+    const is_ours = request.url().startsWith(`${base}/`) || request.url().startsWith('data:');
+    if (!is_ours) wrong.push(`asked for ${request.url()}`);
+  });
+  page.on('pageerror', (error) => wrong.push(`script: ${error}`));
+  page.on('console', (message) => {
+    // An answer of 400 or 404 is told there too; what it shows is looked at by the test.
+    const is_status = message.text().startsWith('Failed to load resource: the server responded');
+    if (message.type() === 'error' && !is_status) wrong.push(`console: ${message.text()}`);
+  });
+  const end = async () => {
+    await context.close();
+    assert.deepEqual(wrong, []);
+  };
+  return { context, page, end };
+}
+
+export async function texts(page, selector) {
+  const texts = await page.locator(selector).allInnerTexts();
+  return texts.map((text) => text.replace(/\s+/g, ' ').trim());
+}
+
+export async function has(page, selector, text) {
+  await page.locator(selector).filter({ hasText: text }).first().waitFor();
+}
+
+// Bytes of what `begin` downloads, under the name that they come with.
+export async function saved(page, begin) {
+  const [download] = await Promise.all([page.waitForEvent('download'), begin()]);
+  const failure = await download.failure();
+  assert.equal(failure, null);
+  const bytes = readFileSync(await download.path());
+  return { bytes, name: download.suggestedFilename(), sha256: sha256(bytes) };
+}
+
+export function sha256(bytes) {
+  return createHash('sha256').update(bytes).digest('hex');
+}
+
+export function lines(bytes) {
+  return bytes.toString('utf8').trimEnd().split('\n').length;
+}
+
+// No rule of WCAG 2.2 AA or of good practice is broken.
+export async function accessible(page, what) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+  const told = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join(' | ')}`);
+  assert.deepEqual(told, [], what);
+}
+
+// Nothing makes the page wider than the screen.
+export async function fits(page, what) {
+  const [width, screen] = await page.evaluate(() => [
+    document.documentElement.scrollWidth,
+    document.documentElement.clientWidth,
+  ]);
+  assert.ok(width <= screen, `${what}: ${width} on ${screen}`);
+}
+
+// By the keyboard alone, as far as it takes.
+export async function tabTo(page, selector) {
+  for (let presses = 0; presses < 150; presses += 1) {
+    await page.keyboard.press('Tab');
+    if (await page.evaluate((wanted) => document.activeElement?.matches(wanted), selector)) return;
+  }
+  assert.fail(`the keyboard does not reach ${selector}`);
+}
