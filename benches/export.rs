@@ -11,11 +11,13 @@ use std::time::Instant;
 
 use adtrail as _;
 use attribution::attribute::Credit;
-use attribution::event::{Activation, Device, Effect, EventTime, Family, SpreadId, TouchKind};
+use attribution::event::{
+    Activation, Device, Effect, EventTime, Family, Purpose, SpreadId, TouchKind,
+};
 use attribution::ids::IdKind;
 use attribution::inherit::Inheritance;
 use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
-use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status};
+use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status, TouchDetails};
 use attribution::{compose, matching};
 use export::ExportQuery;
 use store::embedded::Embedded;
@@ -105,6 +107,12 @@ fn effect(number: u64) -> DecisionWrite {
         time: time(number * 10),
         click_id: format!("c-{number}").into(),
         match_type: MatchType::Device(IdKind::Oaid),
+        details: Some(Box::new(TouchDetails {
+            purpose: Purpose::Ua,
+            lookback_ms: 604_800_000,
+            site: "site-1".into(),
+            subs: Default::default(),
+        })),
     };
     let contributor = Contributor {
         spreadid: SpreadId(7),
@@ -119,7 +127,8 @@ fn effect(number: u64) -> DecisionWrite {
         reject_reason: None,
         contributors: vec![contributor],
     };
-    let inheritance = Inheritance { activation: Some((&activation, InstallType::Install)), credit };
+    let activation = Some((&activation, InstallType::Install));
+    let inheritance = Inheritance { activation, credit, credit_of: None };
     let row = compose::effect_row(&effect, inheritance);
     let key = matching::fact_key(Family::Effect, app, &effect.id);
     let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
