@@ -14,6 +14,7 @@
 mod access;
 pub mod admin;
 mod answer;
+mod appsflyer;
 mod audit;
 mod brought;
 mod campaigns;
@@ -63,7 +64,7 @@ pub use differences::totals::{Counts, Totals, TotalsLine};
 pub use differences::{Compared, ComparedApp, write_differences};
 pub use error::ExportError;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
-pub use query::{Dialect, ExportQuery, Format};
+pub use query::{Dialect, ExportQuery, Format, Preset};
 pub use routes::{CompleteUntil, ExportState, router};
 pub use rows::{Chunk, write_rows};
 pub use zone::Zone;

@@ -74,7 +74,9 @@ impl Wanted<'_> {
 
     /// Where the page ends, if there are more rows than the query's limit.
     pub fn page_end(&self) -> Result<Option<Cursor>, ExportError> {
-        let Some(limit) = self.query.limit else { return Ok(None) };
+        let Some(limit) = self.query.limit.filter(|_| self.query.report.is_none()) else {
+            return Ok(None);
+        };
         let (mut left, mut last, mut has_more) = (limit, None, false);
         self.each(|row| {
             let Some((key, _)) = row else { return ControlFlow::Continue(()) };
@@ -97,10 +99,18 @@ impl Wanted<'_> {
     ) -> Result<(), ExportError> {
         let Self { query, policy, app, .. } = self;
         let after = query.after.map(|cursor| cursor.row(app.pid));
-        let mut rows = self.view.rows(app, (query.from, query.to), after)?;
+        let range = (query.from, query.to);
+        let mut rows = match &query.report {
+            None => self.view.rows(app, range, after)?,
+            Some(_) => self.view.rows_newest_first(app, range)?,
+        };
+        let is_in_report = |key: &RowKey, row: &RowView<'_>| {
+            query.report.as_ref().is_none_or(|report| report.has(key, row, policy))
+        };
         while let Some((key, value)) = rows.current()? {
             let row = match query.filter.has_key(&key, policy) {
-                true => Some(RowView::decode(value)?).filter(|row| query.filter.has_row(row)),
+                true => Some(RowView::decode(value)?)
+                    .filter(|row| query.filter.has_row(row) && is_in_report(&key, row)),
                 false => None,
             };
             if visit(row.as_ref().map(|row| (&key, row))).is_break() {
