@@ -203,6 +203,14 @@ pub struct Download {
     #[arg(long = "install_type", alias = "install-type", value_name = "TYPE,…")]
     pub install_type: Vec<String>,
 
+    /// Whose columns to write
+    #[arg(long, value_name = "native|appsflyer", default_value = "native")]
+    pub preset: String,
+
+    /// More columns of AppsFlyer's, by their names in its API
+    #[arg(long = "additional_fields", alias = "additional-fields", value_name = "NAME,…")]
+    pub additional_fields: Vec<String>,
+
     /// Columns to write, in this order; without it all
     #[arg(long, value_name = "COLUMN,…")]
     pub fields: Option<String>,

@@ -7,7 +7,10 @@ use crate::classify::Class;
 use crate::event::{EventTime, SpreadId, Touch, TouchKind};
 use crate::ids::DeviceIds;
 use crate::policy::AppPolicy;
-use crate::row::{CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, Status};
+use crate::row::{
+    CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, RowForm, SUB_PARAMS,
+    Status, TouchDetails,
+};
 
 /// What was decided about an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +83,22 @@ impl Unread {
     }
 }
 
+impl Decision {
+    /// Whether the credit and the class are the same, whatever is told of the touch beside.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let short = |decision: &Self| decision.clone().in_form(RowForm::Short);
+        short(self) == short(other)
+    }
+
+    /// As it would have been kept with a row of this form.
+    pub fn in_form(mut self, form: RowForm) -> Self {
+        if form == RowForm::Short {
+            self.credit.touch.iter_mut().for_each(|touch| touch.details = None);
+        }
+        self
+    }
+}
+
 impl Credit {
     pub fn nobody(status: Status, reject_reason: Option<RejectReason>) -> Self {
         Self {
@@ -139,6 +158,7 @@ pub fn attribute(
             time: winner.touch.time,
             click_id: winner.touch.id.clone(),
             match_type: winner.match_type,
+            details: Some(Box::new(details(subject, winner))),
         }),
         reject_reason: None,
         contributors: others.iter().map(|other| contributor(other)).collect(),
@@ -204,6 +224,22 @@ fn nobody(class: &Class) -> Credit {
         InstallType::Install | InstallType::Duplicate => Status::Organic,
     };
     Credit::nobody(status, None)
+}
+
+fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {
+    let touch = winner.touch;
+    let is_probabilistic = winner.match_type.is_probabilistic();
+    let window = candidate::window(subject.policy, subject.app, touch, is_probabilistic);
+    let param = |name: &str| {
+        let found = touch.params.binary_search_by(|(key, _)| (**key).cmp(name)).ok();
+        found.and_then(|place| touch.params.get(place)).map(|(_, value)| value.clone())
+    };
+    TouchDetails {
+        purpose: touch.purpose,
+        lookback_ms: window.ms,
+        site: touch.site.clone(),
+        subs: SUB_PARAMS.map(|name| param(name).unwrap_or_default()),
+    }
 }
 
 fn contributor(candidate: &Candidate<'_>) -> Contributor {

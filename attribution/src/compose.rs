@@ -8,7 +8,7 @@ use crate::attribute::{Credit, Decision};
 use crate::event::{Activation, Device, Effect, EventTime, Pairs, Pid};
 use crate::ids::{self, IdKind};
 use crate::inherit::Inheritance;
-use crate::row::{ActivationRef, EventType, InstallType, Row, seq};
+use crate::row::{ActivationDetails, ActivationRef, EventType, InstallType, Row, STORE_PROP, seq};
 
 /// The row of an activation, at revision 0.
 pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
@@ -27,7 +27,7 @@ pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
             props: &activation.props,
         },
         Some((activation, decision.install_type)),
-        decision.credit.clone(),
+        (decision.credit.clone(), None),
     )
 }
 
@@ -48,7 +48,7 @@ pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
             props: &effect.props,
         },
         inheritance.activation,
-        inheritance.credit,
+        (inheritance.credit, inheritance.credit_of),
     )
 }
 
@@ -74,7 +74,11 @@ struct Event<'a> {
     props: &'a Pairs,
 }
 
-fn row(event: Event<'_>, activation: Option<(&Activation, InstallType)>, credit: Credit) -> Row {
+fn row(
+    event: Event<'_>,
+    activation: Option<(&Activation, InstallType)>,
+    (credit, credit_of): (Credit, Option<&str>),
+) -> Row {
     Row {
         pid: event.pid,
         event_time: event.time,
@@ -90,6 +94,11 @@ fn row(event: Event<'_>, activation: Option<(&Activation, InstallType)>, credit:
         activation: activation.map(|(activation, _)| ActivationRef {
             id: activation.id.clone(),
             time: activation.time,
+            details: ActivationDetails {
+                install_begin_time: activation.install_begin_time,
+                store: store(activation),
+                credit_of: credit_of.unwrap_or_default().into(),
+            },
         }),
         reject_reason: credit.reject_reason,
         contributors: credit.contributors,
@@ -100,4 +109,10 @@ fn row(event: Event<'_>, activation: Option<(&Activation, InstallType)>, credit:
         currency: event.currency.into(),
         props: event.props.clone(),
     }
+}
+
+fn store(activation: &Activation) -> Box<str> {
+    let found = activation.props.binary_search_by(|(key, _)| (**key).cmp(STORE_PROP));
+    let found = found.ok().and_then(|place| activation.props.get(place));
+    found.map(|(_, value)| value.clone()).unwrap_or_default()
 }

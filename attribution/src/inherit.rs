@@ -12,6 +12,8 @@ use crate::row::{InstallType, Status};
 pub struct Inheritance<'a> {
     pub activation: Option<(&'a Activation, InstallType)>,
     pub credit: Credit,
+    /// The install whose credit it is, where that is not the activation's own.
+    pub credit_of: Option<&'a str>,
 }
 
 /// The times between which an effect's activation stands, both inclusive.
@@ -58,14 +60,17 @@ pub fn inherit<'a>(
     original: Option<&Decision>,
 ) -> Inheritance<'a> {
     let Some((activation, decision)) = in_force else {
-        return Inheritance { activation: None, credit: Credit::nobody(Status::Orphan, None) };
+        let credit = Credit::nobody(Status::Orphan, None);
+        return Inheritance { activation: None, credit, credit_of: None };
     };
+    let mut credit_of = None;
     let credit = match (decision.credit.status, app.reinstall_effects) {
         (Status::Unattributed, ReinstallEffects::Organic) => Credit::nobody(Status::Organic, None),
         (Status::Unattributed, ReinstallEffects::Original) => {
+            credit_of = original.and(decision.original.as_deref());
             original.unwrap_or(decision).credit.clone()
         }
         _ => decision.credit.clone(),
     };
-    Inheritance { activation: Some((activation, decision.install_type)), credit }
+    Inheritance { activation: Some((activation, decision.install_type)), credit, credit_of }
 }

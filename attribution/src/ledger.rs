@@ -13,7 +13,7 @@ use crate::classify::Walks;
 use crate::event::{Activation, Effect, EventTime, Family, Pid, SpreadId, Touch};
 pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
-use crate::row::{InstallType, Row, Status};
+use crate::row::{InstallType, Row, RowForm, Status};
 
 /// The facts of a store, and how they are found.
 pub trait Facts {
@@ -166,8 +166,9 @@ pub struct Present {
     pub event_time: EventTime,
     pub spreadid: SpreadId,
     pub status: Status,
-    /// Of all that was decided: what is equal is no correction.
+    /// Of all that was decided, as the row tells it: what is equal is no correction.
     pub digest: u64,
+    pub form: RowForm,
     pub place: RowPlace,
 }
 

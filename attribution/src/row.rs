@@ -1,8 +1,10 @@
 //! The row that an export shows: one per activation and per effect.
 
+use std::hash::{Hash, Hasher};
+
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::event::{Device, EventTime, Family, Pairs, Pid, SpreadId, TouchKind};
+use crate::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
 use crate::ids::IdKind;
 
 /// An event and the decision about it. Names of app, campaign and channel are not in it: they
@@ -82,13 +84,30 @@ pub enum RejectReason {
 }
 
 /// The touch that an activation is credited to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreditedTouch {
     pub kind: TouchKind,
     pub time: EventTime,
     pub click_id: Box<str>,
     pub match_type: MatchType,
+    /// None of a decision that was kept before it was told.
+    pub details: Option<Box<TouchDetails>>,
 }
+
+/// What else a row tells of the touch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TouchDetails {
+    pub purpose: Purpose,
+    /// The window that it had to be in.
+    pub lookback_ms: u64,
+    pub site: Box<str>,
+    /// Its params `sub1` to `sub5`.
+    pub subs: [Box<str>; SUBS],
+}
+
+/// The params of touches that rows tell.
+pub const SUB_PARAMS: [&str; SUBS] = ["sub1", "sub2", "sub3", "sub4", "sub5"];
+const SUBS: usize = 5;
 
 /// An accepted touch that did not win.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -99,10 +118,64 @@ pub struct Contributor {
     pub match_type: MatchType,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivationRef {
     pub id: Box<str>,
     pub time: EventTime,
+    pub details: ActivationDetails,
+}
+
+/// What else a row tells of the activation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct ActivationDetails {
+    pub install_begin_time: Option<EventTime>,
+    /// Its prop [`STORE_PROP`].
+    pub store: Box<str>,
+    /// Of an effect: the install whose credit it carries, where that is not the activation's own.
+    pub credit_of: Box<str>,
+}
+
+/// The prop of activations that names the store which the app came from.
+pub const STORE_PROP: &str = "store";
+
+/// How much a row tells: a decision is compared with one that is made anew as of when it was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RowForm {
+    /// Without the details of touch and activation.
+    Short,
+    #[default]
+    Full,
+}
+
+impl Row {
+    /// As it would have been in this form.
+    pub fn in_form(mut self, form: RowForm) -> Self {
+        if form == RowForm::Short {
+            self.touch.iter_mut().for_each(|touch| touch.details = None);
+            self.activation.iter_mut().for_each(|of| of.details = ActivationDetails::default());
+        }
+        self
+    }
+}
+
+/// Without details it is the hash that it was before there were any: digests of decisions are kept.
+impl Hash for CreditedTouch {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { kind, time, click_id, match_type, details } = self;
+        (kind, time, click_id, match_type).hash(state);
+        details.iter().for_each(|details| details.hash(state));
+    }
+}
+
+/// As that of [`CreditedTouch`].
+impl Hash for ActivationRef {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { id, time, details } = self;
+        (id, time).hash(state);
+        if *details != ActivationDetails::default() {
+            details.hash(state);
+        }
+    }
 }
 
 /// The last part of a row key: a hash of the event's identity. The family is hashed and no seed,

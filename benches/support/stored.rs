@@ -1,11 +1,13 @@
 //! Rows of a store, made without attributing anything.
 
 use attribution::attribute::Credit;
-use attribution::event::{Activation, Device, Effect, EventTime, Family, Pid, SpreadId, TouchKind};
+use attribution::event::{
+    Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, TouchKind,
+};
 use attribution::ids::IdKind;
 use attribution::inherit::Inheritance;
 use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
-use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status};
+use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status, TouchDetails};
 use attribution::{compose, matching};
 use store::embedded::Embedded;
 
@@ -66,6 +68,12 @@ fn purchase(number: u64, apps: u32) -> DecisionWrite {
         time: time(number * 10),
         click_id: format!("c-{number}").into(),
         match_type: MatchType::Device(IdKind::Oaid),
+        details: Some(Box::new(TouchDetails {
+            purpose: Purpose::Ua,
+            lookback_ms: 604_800_000,
+            site: "site-1".into(),
+            subs: Default::default(),
+        })),
     };
     let contributor = Contributor {
         spreadid,
@@ -80,7 +88,8 @@ fn purchase(number: u64, apps: u32) -> DecisionWrite {
         reject_reason: None,
         contributors: vec![contributor],
     };
-    let inheritance = Inheritance { activation: Some((&activation, InstallType::Install)), credit };
+    let activation = Some((&activation, InstallType::Install));
+    let inheritance = Inheritance { activation, credit, credit_of: None };
     let row = compose::effect_row(&effect, inheritance);
     let key = matching::fact_key(Family::Effect, app, &effect.id);
     let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use attribution::event::EventTime;
 
 use crate::exports::State;
-use crate::query::{Dialect, ExportQuery, Format};
+use crate::query::{Dialect, ExportQuery, Format, Preset};
 use crate::zone::in_utc;
 
 /// What was asked for, and by whom.
@@ -23,17 +23,21 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub fn new(token: &str, app_key: &str, query: &ExportQuery) -> Self {
+        let of_report = query.report.iter().flat_map(|report| report.names());
+        let filters = query.filter.names().into_iter().chain(of_report);
         Self {
             token: token.into(),
             app: app_key.into(),
             from: query.from,
             to: query.to,
-            format: match (query.format, query.dialect) {
-                (Format::Csv, Dialect::Data) => "csv",
-                (Format::Csv, Dialect::Excel) => "excel",
-                (Format::Ndjson, _) => "ndjson",
+            format: match (query.format, query.dialect, query.preset) {
+                (Format::Csv, Dialect::Data, Preset::Native) => "csv",
+                (Format::Csv, Dialect::Excel, Preset::Native) => "excel",
+                (Format::Csv, Dialect::Data, Preset::AppsFlyer) => "appsflyer",
+                (Format::Csv, Dialect::Excel, Preset::AppsFlyer) => "appsflyer excel",
+                (Format::Ndjson, _, _) => "ndjson",
             },
-            filters: query.filter.names().join(","),
+            filters: filters.collect::<Vec<_>>().join(","),
         }
     }
 }

@@ -41,7 +41,10 @@ pub(crate) fn write_bytes(bytes: &[u8], len: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Ends so many cells; no line has more than a few dozen.
+/// As many as [`write_commas`] writes.
+pub(crate) const COMMAS_MAX: usize = SHORT;
+
+/// Ends so many cells, at most [`COMMAS_MAX`].
 #[inline]
 pub(crate) fn write_commas(count: usize, out: &mut Vec<u8>) {
     write_bytes(&COMMAS, count, out);

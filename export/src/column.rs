@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use store::codec::row::TextCell;
 
+use crate::appsflyer::column::Headed;
 use crate::nearest::nearest;
 
 /// Before the name of a prop.
@@ -15,6 +16,8 @@ pub enum Field {
     Column(Column),
     /// A member of the event's props, whatever its name.
     Prop(Box<str>),
+    /// A column of AppsFlyer's.
+    AppsFlyer(Headed),
 }
 
 impl Field {
@@ -22,6 +25,7 @@ impl Field {
         match self {
             Self::Column(column) => column.name().into(),
             Self::Prop(name) => format!("{PROPS}{name}").into(),
+            Self::AppsFlyer(column) => (*column.heading).into(),
         }
     }
 
@@ -53,6 +57,7 @@ pub enum Column {
     TouchType,
     TouchTime,
     ActivationTime,
+    InstallBeginTime,
     RejectReason,
     /// Of the contributor at this place, the newest being at 0.
     Contributor(usize, ContributorPart),
@@ -127,28 +132,52 @@ const NATIVE: [(&str, Column); 50] = [
     ("props", Column::Text(TextCell::Props)),
 ];
 
+/// Columns that a file has only where they are asked for.
+const MORE: [(&str, Column); 11] = [
+    ("touch_purpose", Column::Text(TextCell::TouchPurpose)),
+    ("touch_lookback_ms", Column::Text(TextCell::TouchLookback)),
+    ("touch_site", Column::Text(TextCell::TouchSite)),
+    ("touch_sub1", Column::Text(TextCell::TouchSub1)),
+    ("touch_sub2", Column::Text(TextCell::TouchSub2)),
+    ("touch_sub3", Column::Text(TextCell::TouchSub3)),
+    ("touch_sub4", Column::Text(TextCell::TouchSub4)),
+    ("touch_sub5", Column::Text(TextCell::TouchSub5)),
+    ("install_begin_time", Column::InstallBeginTime),
+    ("install_store", Column::Text(TextCell::InstallStore)),
+    ("credit_activation_id", Column::Text(TextCell::CreditOf)),
+];
+
 impl Column {
-    /// All, in order.
+    /// All that a file has without being asked, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         NATIVE.iter().map(|(_, column)| *column)
     }
 
-    /// The names of all, in order.
+    /// The names of these, in order.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NATIVE.iter().map(|(name, _)| *name)
     }
 
+    /// The names of all that may be asked for.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        Self::table().map(|(name, _)| *name)
+    }
+
+    fn table() -> impl Iterator<Item = &'static (&'static str, Self)> {
+        NATIVE.iter().chain(&MORE)
+    }
+
     pub fn name(self) -> &'static str {
-        NATIVE.iter().find(|(_, column)| *column == self).map_or("", |(name, _)| name)
+        Self::table().find(|(_, column)| *column == self).map_or("", |(name, _)| name)
     }
 
     /// # Errors
     /// The nearest name, where no column has this one.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
-        let found = NATIVE.iter().find(|(known, _)| *known == name);
+        let found = Self::table().find(|(known, _)| *known == name);
         found
             .map(|(_, column)| *column)
-            .ok_or_else(|| nearest(name, Self::names()).unwrap_or_default())
+            .ok_or_else(|| nearest(name, Self::known()).unwrap_or_default())
     }
 }
 
@@ -176,9 +205,11 @@ mod tests {
 
     #[test]
     fn every_column_is_found_by_its_name() {
-        for column in Column::all() {
+        for column in Column::all().chain(MORE.map(|(_, column)| column)) {
             assert_eq!(Field::parse(column.name()), Ok(Field::Column(column)));
         }
+        let names: std::collections::BTreeSet<_> = Column::known().collect();
+        assert_eq!(names.len(), NATIVE.len() + MORE.len());
     }
 
     #[test]

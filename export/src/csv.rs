@@ -11,9 +11,10 @@ use crate::campaigns::{AppCells, CampaignCells};
 use crate::cell::{write_bytes, write_commas, write_quoted, write_text};
 use crate::column::{Column, ContributorPart, Field};
 use crate::prop::prop;
-use crate::query::ExportQuery;
+use crate::query::{ExportQuery, Preset};
 use crate::step::{Step, steps};
-use crate::zone::{TimeWriter, Zone};
+use crate::value::Value;
+use crate::zone::{TimeForm, TimeWriter, Zone};
 
 /// Writes the rows of any app of the policy; names of campaigns and channels are its present ones.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub struct CsvWriter<'a> {
     fields: &'a [Field],
     steps: Vec<Step>,
     times: TimeWriter,
+    policy: &'a Policy,
     campaigns: CampaignCells<'a>,
     apps: AppCells<'a>,
 }
@@ -30,19 +32,24 @@ pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 
 impl<'a> CsvWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
-        Self::of(&query.fields, &query.zone, policy)
+        let form = match query.preset {
+            Preset::Native => TimeForm::Rfc3339,
+            Preset::AppsFlyer => TimeForm::Plain,
+        };
+        Self::of(&query.fields, TimeWriter::in_form(&query.zone, form), policy)
     }
 
     /// For the cells alone, in UTC.
     pub fn of_cells(policy: &'a Policy) -> Self {
-        Self::of(&[], &Zone::utc(), policy)
+        Self::of(&[], TimeWriter::new(&Zone::utc()), policy)
     }
 
-    fn of(fields: &'a [Field], zone: &Zone, policy: &'a Policy) -> Self {
+    fn of(fields: &'a [Field], times: TimeWriter, policy: &'a Policy) -> Self {
         Self {
             fields,
             steps: steps(fields),
-            times: TimeWriter::new(zone),
+            times,
+            policy,
             campaigns: CampaignCells::new(policy),
             apps: AppCells::new(policy),
         }
@@ -81,6 +88,15 @@ impl<'a> CsvWriter<'a> {
             Step::Column(column) => self.cell(*column, key, row, out),
             Step::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
             Step::Texts(first, last) => return write_texts(row, *first, *last, out),
+            Step::Empty(count) => return write_commas(*count, out),
+            Step::AppsFlyer(cell) => match cell.value(key, row, self.policy) {
+                Value::Empty => {}
+                Value::Name(name) => write_name(name, out),
+                Value::Number(number) => write_text(&number.to_string(), out),
+                Value::Time(time) => self.times.write(time, out),
+                Value::Decimal(text) | Value::Json(text) => write_text(text, out),
+                Value::Text(text) => write_text(&text, out),
+            },
             Step::Contributor(place) => match row.contributor(*place) {
                 None => return write_commas(ContributorPart::ALL.len(), out),
                 Some(contributor) => {
@@ -117,6 +133,9 @@ impl<'a> CsvWriter<'a> {
             }
             Column::ActivationTime => {
                 row.activation_time.into_iter().for_each(|time| self.times.write(time, out));
+            }
+            Column::InstallBeginTime => {
+                row.install_begin_time().into_iter().for_each(|time| self.times.write(time, out));
             }
             Column::RejectReason => {
                 write_name(row.reject_reason.map_or("", |reason| reason.name()), out);

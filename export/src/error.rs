@@ -24,6 +24,9 @@ pub enum ExportError {
     #[error("unknown parameter, known are {}: {parameter:?}", list(known))]
     UnknownParameter { parameter: Box<str>, known: &'static [&'static str] },
 
+    #[error("no report has this name, known are {known}: {report:?}")]
+    UnknownReport { report: Box<str>, known: String },
+
     #[error("no app has this key: {0:?}")]
     UnknownApp(Box<str>),
 

@@ -153,7 +153,7 @@ fn listed<T, Set: FromIterator<T>>(
     (!given.is_empty()).then(|| values.collect()).transpose()
 }
 
-fn texts(
+pub(crate) fn texts(
     parameter: &'static str,
     given: &[&str],
 ) -> Result<Option<HashSet<Box<str>>>, ExportError> {

@@ -19,6 +19,11 @@ pub(crate) const LIMIT: &str = "limit";
 pub(crate) const AFTER: &str = "after";
 pub(crate) const BY: &str = "by";
 pub(crate) const EXPORT_ID: &str = "export_id";
+pub(crate) const PRESET: &str = "preset";
+pub(crate) const ADDITIONAL_FIELDS: &str = "additional_fields";
+pub(crate) const MEDIA_SOURCE: &str = "media_source";
+pub(crate) const MAXIMUM_ROWS: &str = "maximum_rows";
+pub(crate) const CURRENCY: &str = "currency";
 
 pub(crate) fn bad(
     parameter: &'static str,

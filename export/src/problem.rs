@@ -9,7 +9,7 @@ use crate::ExportError;
 use crate::access::Refusal;
 
 /// A problem; `kind` is stable, the texts are for people.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Problem {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -47,6 +47,19 @@ impl Problem {
             allowed: allowed.map(<[_]>::to_vec),
             ..Self::new(StatusCode::BAD_REQUEST, kind, title, detail)
         }
+    }
+
+    /// What went wrong, for people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub fn title(&self) -> &'static str {
+        self.title
+    }
+
+    pub fn kind(&self) -> &'static str {
+        self.kind
     }
 
     /// The query is not one of names and values.
@@ -146,6 +159,12 @@ impl From<ExportError> for Problem {
                 parameter,
                 Some(known),
             ),
+            ExportError::UnknownReport { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "/problems/unknown-report",
+                "Unknown report",
+                detail,
+            ),
             ExportError::UnknownApp(_) => {
                 Self::new(StatusCode::NOT_FOUND, "/problems/unknown-app", "Unknown app", detail)
             }
@@ -188,19 +207,12 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// A problem as it is told on a page, among an answer's extensions.
-#[derive(Debug, Clone)]
-pub(crate) struct Told {
-    pub title: &'static str,
-    pub detail: String,
-}
-
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
-        let told = Told { title: self.title, detail: self.detail.clone() };
-        let mut response = (status, Json(self)).into_response();
-        response.extensions_mut().insert(told);
+        let mut response = (status, Json(&self)).into_response();
+        // For whoever has to tell it in another form.
+        response.extensions_mut().insert(self);
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media_type);

@@ -5,13 +5,15 @@ use attribution::policy::{AppPolicy, Policy};
 use attribution::row::EventType;
 
 use crate::ExportError;
+use crate::appsflyer;
+use crate::appsflyer::report::Report;
 use crate::column::{Column, Field};
 use crate::cursor::Cursor;
 use crate::filter::{Filter, GivenFilter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
-    AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT, SPREADID, STATUS,
-    TIMEZONE, TO, TYPE, bad, one_of, parts,
+    ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT,
+    PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, one_of, parts,
 };
 use crate::zone::Zone;
 
@@ -24,7 +26,10 @@ pub struct ExportQuery {
     /// In which times are written.
     pub zone: Zone,
     pub filter: Filter,
+    /// A report of AppsFlyer's, whose rows come newest first.
+    pub report: Option<Report>,
     pub fields: Vec<Field>,
+    pub preset: Preset,
     pub format: Format,
     pub dialect: Dialect,
     /// Rows at most.
@@ -32,8 +37,17 @@ pub struct ExportQuery {
     /// Rows up to this one are left out.
     pub after: Option<Cursor>,
     /// As asked, for the file's name.
-    from_text: Box<str>,
-    to_text: Box<str>,
+    pub(crate) from_text: Box<str>,
+    pub(crate) to_text: Box<str>,
+}
+
+/// Whose columns a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preset {
+    #[default]
+    Native,
+    /// AppsFlyer's, with its forms of times.
+    AppsFlyer,
 }
 
 /// What a file is made of.
@@ -56,6 +70,7 @@ pub enum Dialect {
     Excel,
 }
 
+const PRESETS: [(&str, Preset); 2] = [("native", Preset::Native), ("appsflyer", Preset::AppsFlyer)];
 const DIALECTS: [(&str, Dialect); 2] = [("data", Dialect::Data), ("excel", Dialect::Excel)];
 const TYPES: [(&str, Option<EventType>); 3] = [
     ("all", None),
@@ -76,6 +91,8 @@ impl ExportQuery {
         SPREADID,
         INSTALL_TYPE,
         FIELDS,
+        PRESET,
+        ADDITIONAL_FIELDS,
         DIALECT,
         LIMIT,
         AFTER,
@@ -102,16 +119,19 @@ impl ExportQuery {
             let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
             return Err(bad(TO, problem, to_text, moment::FORMS.to_vec()));
         }
+        let preset = given.preset.map_or(Ok(Preset::Native), |name| parse_preset(name, format))?;
         let event_type = given.event_type.map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?;
         Ok(Self {
             from,
             to,
             zone,
             filter: given.filter.parse(event_type)?,
-            fields: parse_fields(&given.fields)?,
+            report: None,
+            fields: given.columns(preset)?,
+            preset,
             format,
             dialect: given.dialect.map_or(Ok(Dialect::Data), |name| parse_dialect(name, format))?,
-            limit: given.limit.map(parse_limit).transpose()?,
+            limit: given.limit.map(|text| parse_rows_max(LIMIT, text)).transpose()?,
             after: given.after.map(Cursor::parse).transpose()?,
             from_text: from_text.into(),
             to_text: to_text.into(),
@@ -125,7 +145,9 @@ impl ExportQuery {
             to: EventTime::END,
             zone: Zone::utc(),
             filter: Filter::default(),
+            report: None,
             fields: all_columns(),
+            preset: Preset::Native,
             format: Format::Csv,
             dialect: Dialect::Data,
             limit: None,
@@ -141,6 +163,7 @@ impl ExportQuery {
     /// A channel that the app does not have; a cursor of another query.
     pub fn check(&self, app: &AppPolicy, policy: &Policy) -> Result<(), ExportError> {
         self.filter.check(app.pid, policy)?;
+        self.report.as_ref().map_or(Ok(()), |report| report.check(app.pid, policy))?;
         self.after.map_or(Ok(()), |cursor| cursor.check(app.pid, self))
     }
 
@@ -150,12 +173,14 @@ impl ExportQuery {
             let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-');
             part.chars().map(|c| if is_safe(c) { c } else { '-' }).collect()
         };
-        let parts = [app_key, &self.from_text, &self.to_text, self.zone.name()];
+        let report = self.report.as_ref().map(|report| report.kind.name());
+        let range = [&*self.from_text, &self.to_text, self.zone.name()];
+        let parts: Vec<_> = [app_key].into_iter().chain(report).chain(range).map(safe).collect();
         let ending = match self.format {
             Format::Csv => "csv",
             Format::Ndjson => "ndjson",
         };
-        format!("{}.{ending}", parts.map(safe).join("_"))
+        format!("{}.{ending}", parts.join("_"))
     }
 }
 
@@ -167,9 +192,11 @@ struct Given<'a> {
     timezone: Option<&'a str>,
     event_type: Option<&'a str>,
     dialect: Option<&'a str>,
+    preset: Option<&'a str>,
     limit: Option<&'a str>,
     after: Option<&'a str>,
     fields: Vec<&'a str>,
+    additional_fields: Vec<&'a str>,
     filter: GivenFilter<'a>,
 }
 
@@ -196,6 +223,7 @@ impl<'a> Given<'a> {
     fn list(&mut self, name: &str) -> Option<&mut Vec<&'a str>> {
         Some(match name {
             FIELDS => &mut self.fields,
+            ADDITIONAL_FIELDS => &mut self.additional_fields,
             EVENT_NAME => &mut self.filter.event_names,
             STATUS => &mut self.filter.statuses,
             CHANNEL => &mut self.filter.channels,
@@ -203,6 +231,26 @@ impl<'a> Given<'a> {
             INSTALL_TYPE => &mut self.filter.install_types,
             _ => return None,
         })
+    }
+
+    fn columns(&self, preset: Preset) -> Result<Vec<Field>, ExportError> {
+        let not_with = |parameter, names: &[&str], preset| match names.first() {
+            Some(name) => {
+                Err(bad(parameter, format!("expected none with {PRESET} = {preset}"), name, vec![]))
+            }
+            None => Ok(()),
+        };
+        match preset {
+            Preset::Native => {
+                not_with(ADDITIONAL_FIELDS, &self.additional_fields, "native")?;
+                parse_fields(&self.fields)
+            }
+            Preset::AppsFlyer => {
+                not_with(FIELDS, &self.fields, "appsflyer, but additional_fields")?;
+                let additional = self.additional_fields.iter().flat_map(|names| parts(names));
+                Ok(appsflyer::column::fields(additional))
+            }
+        }
     }
 
     /// The name and the place of one that may not.
@@ -213,6 +261,7 @@ impl<'a> Given<'a> {
             TIMEZONE => (TIMEZONE, &mut self.timezone),
             TYPE => (TYPE, &mut self.event_type),
             DIALECT => (DIALECT, &mut self.dialect),
+            PRESET => (PRESET, &mut self.preset),
             LIMIT => (LIMIT, &mut self.limit),
             AFTER => (AFTER, &mut self.after),
             _ => return None,
@@ -220,18 +269,21 @@ impl<'a> Given<'a> {
     }
 }
 
-fn require<'a>(parameter: &'static str, value: Option<&'a str>) -> Result<&'a str, ExportError> {
+pub(crate) fn require<'a>(
+    parameter: &'static str,
+    value: Option<&'a str>,
+) -> Result<&'a str, ExportError> {
     value.ok_or(ExportError::MissingParameter { parameter, allowed: &moment::FORMS })
 }
 
-fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+pub(crate) fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
     Moment::parse(text).ok_or_else(|| {
         let problem = format!("expected {}", moment::FORMS.join(", or "));
         bad(parameter, problem, text, moment::FORMS.to_vec())
     })
 }
 
-fn in_range(
+pub(crate) fn in_range(
     parameter: &'static str,
     text: &str,
     time: Option<EventTime>,
@@ -257,11 +309,18 @@ fn parse_dialect(name: &str, format: Format) -> Result<Dialect, ExportError> {
     }
 }
 
-fn parse_limit(text: &str) -> Result<u64, ExportError> {
+fn parse_preset(name: &str, format: Format) -> Result<Preset, ExportError> {
+    match format {
+        Format::Csv => one_of(PRESET, name, &PRESETS),
+        Format::Ndjson => one_of(PRESET, name, &PRESETS[..1]),
+    }
+}
+
+pub(crate) fn parse_rows_max(parameter: &'static str, text: &str) -> Result<u64, ExportError> {
     const ALLOWED: &str = "a number of rows, 1 or more";
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let limit = text.parse().ok().filter(|limit| is_number && *limit > 0);
-    limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+    limit.ok_or_else(|| bad(parameter, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
 }
 
 /// Of a page of a short answer, which is in memory until it is sent.
@@ -280,7 +339,7 @@ fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
     let mut fields = Vec::new();
     for name in given.iter().flat_map(|names| parts(names)) {
         let refused = |problem| {
-            let allowed = Column::names().chain(["props. and the name of a prop"]).collect();
+            let allowed = Column::known().chain(["props. and the name of a prop"]).collect();
             bad(FIELDS, problem, &name, allowed)
         };
         let field = Field::parse(&name)
@@ -409,7 +468,7 @@ mod tests {
         check_more(("fields", ""), "fields: unknown column, the nearest is \"ip\": \"\"");
         check_more(("fields", "app,pid,app"), "fields: this column is named twice: \"app\"");
         check_more(("to", "2026-03-11"), "to is given more than once");
-        for name in ["preset", "From", "from ", ""] {
+        for name in ["prest", "From", "from ", ""] {
             let known = ExportQuery::PARAMETERS.join(", ");
             check_more((name, "x"), &format!("unknown parameter, known are {known}: {name:?}"));
         }

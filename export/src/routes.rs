@@ -19,6 +19,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::ExportError;
 use crate::access::{Access, Caller, Gate};
+use crate::appsflyer;
 use crate::audit::Asked;
 use crate::brought;
 use crate::catalogue;
@@ -113,7 +114,8 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/apps/{app}/campaigns", || get(catalogue::campaigns)),
     ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(brought::devices)),
     ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
-    ("/v1/exports/{id}", || get(export)),
+    ("/v1/exports/{id}", || get(exported)),
+    ("/api/raw-data/export/app/{app}/{report}/v5", || compressed(get(appsflyer::raw_data))),
 ];
 
 /// By the tasks of connections, beside the threads that scan.
@@ -131,6 +133,7 @@ pub fn router(state: ExportState) -> Router {
         .with_state(state.clone());
     gate.before(routes)
         .merge(page::open_routes(&state))
+        .layer(middleware::from_fn(appsflyer::in_its_form))
         .layer(middleware::from_fn_with_state(state, page::tell))
         .layer(middleware::from_fn_with_state(metrics, count))
 }
@@ -187,19 +190,30 @@ async fn events_ndjson(
 }
 
 async fn events(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
+    state: State<ExportState>,
+    caller: Extension<Caller>,
     app: AppPath,
     request: Request,
     format: Format,
 ) -> Result<Response, Problem> {
     let Path(app_key) = app.map_err(|_| Problem::path_not_found(request.uri().path()))?;
+    export(state, caller, app_key, request, |given| ExportQuery::parse(format, given)).await
+}
+
+/// Answers with the rows of an app that the parameters ask for.
+pub(crate) async fn export(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    app_key: String,
+    request: Request,
+    parse: impl FnOnce(Vec<(&str, &str)>) -> Result<ExportQuery, ExportError>,
+) -> Result<Response, Problem> {
     let app = state.policy.app_by_key(&app_key);
     let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
     let mut parameters = parameters(request.uri())?;
     let chosen = ChosenId::take(&mut parameters)?;
     let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let query = ExportQuery::parse(format, pairs)?;
+    let query = parse(pairs.collect())?;
     query.check(app, &state.policy)?;
     if request.version() < Version::HTTP_11 {
         return Err(Problem::http_version());
@@ -233,7 +247,7 @@ async fn events(
     Ok((headers, body).into_response())
 }
 
-async fn export(
+async fn exported(
     State(state): State<ExportState>,
     Extension(caller): Extension<Caller>,
     id: Result<Path<String>, PathRejection>,

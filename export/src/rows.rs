@@ -83,7 +83,9 @@ impl Wanted<'_> {
         &self,
         mut pause: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Option<Cursor>, ExportError> {
-        let Some(limit) = self.query.limit else { return Ok(None) };
+        let Some(limit) = self.query.limit.filter(|_| self.query.report.is_none()) else {
+            return Ok(None);
+        };
         let (mut left, mut last, mut has_more) = (limit, None, false);
         let mut scanned = 0;
         self.each(|row| {
@@ -111,11 +113,18 @@ impl Wanted<'_> {
     ) -> Result<(), ExportError> {
         let Self { query, policy, app, .. } = self;
         let after = query.after.map(|cursor| cursor.row(app.pid));
-        let mut rows = self.view.rows(app, (query.from, query.to), after)?;
+        let range = (query.from, query.to);
+        let mut rows = match &query.report {
+            None => self.view.rows(app, range, after)?,
+            Some(_) => self.view.rows_newest_first(app, range)?,
+        };
         let is_wanted = |key: &RowKey| query.filter.has_key(key, policy);
+        let is_in_report = |key: &RowKey, row: &RowView<'_>| {
+            query.report.as_ref().is_none_or(|report| report.has(key, row, policy))
+        };
         let mut visit = |key: &RowKey, value: Option<&[u8]>| {
             let row = value.map(RowView::decode).transpose()?;
-            let row = row.filter(|row| query.filter.has_row(row));
+            let row = row.filter(|row| query.filter.has_row(row) && is_in_report(key, row));
             Ok::<_, ExportError>(visit(row.as_ref().map(|row| (key, row))))
         };
         let mut rows_here = if self.may_read_ahead { ROWS_HERE } else { u64::MAX };

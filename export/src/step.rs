@@ -2,6 +2,8 @@
 
 use store::codec::row::TextCell;
 
+use crate::appsflyer::column::Cell;
+use crate::cell::COMMAS_MAX;
 use crate::column::{Column, ContributorPart, Field};
 
 /// One or more cells of a line that are written together: most of the cells of most rows are
@@ -14,6 +16,9 @@ pub enum Step {
     Texts(TextCell, TextCell),
     /// All that is told of the contributor at this place.
     Contributor(usize),
+    /// So many that are always empty, no more than can be written together.
+    Empty(usize),
+    AppsFlyer(Cell),
 }
 
 pub fn steps(fields: &[Field]) -> Vec<Step> {
@@ -27,11 +32,28 @@ pub fn steps(fields: &[Field]) -> Vec<Step> {
                 (Step::Contributor(*place), ContributorPart::ALL.len())
             }
             Field::Column(column) => (Step::Column(*column), 1),
+            Field::AppsFlyer(column) => of_appsflyer(column.cell, rest),
         };
         steps.push(step);
         rest = rest.get(columns..).unwrap_or_default();
     }
     steps
+}
+
+fn of_appsflyer(cell: Cell, rest: &[Field]) -> (Step, usize) {
+    let is_empty = |field: &&Field| match field {
+        Field::AppsFlyer(column) => column.cell == Cell::Unknown,
+        _ => false,
+    };
+    match cell {
+        Cell::Unknown => {
+            let count = rest.iter().take(COMMAS_MAX).take_while(is_empty).count();
+            (Step::Empty(count), count)
+        }
+        Cell::Native(Column::Text(text)) => (Step::Texts(text, text), 1),
+        Cell::Native(column) => (Step::Column(column), 1),
+        _ => (Step::AppsFlyer(cell), 1),
+    }
 }
 
 /// The step that begins with a text, and how many columns it is.

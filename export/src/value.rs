@@ -32,10 +32,11 @@ impl<'a> Value<'a> {
         match field {
             Field::Column(column) => Self::of_column(*column, key, row, policy),
             Field::Prop(name) => Self::text(prop(row.text(TextCell::Props), name)),
+            Field::AppsFlyer(column) => column.cell.value(key, row, policy),
         }
     }
 
-    fn of_column(column: Column, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {
+    pub fn of_column(column: Column, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {
         let campaign = || policy.campaign(key.pid, key.spreadid);
         match column {
             Column::Text(cell) => Self::stored(cell, row.text(cell)),
@@ -52,6 +53,7 @@ impl<'a> Value<'a> {
             Column::TouchType => Self::name(row.touch_kind.map(touch_kind_name)),
             Column::TouchTime => Self::time(row.touch_time),
             Column::ActivationTime => Self::time(row.activation_time),
+            Column::InstallBeginTime => Self::time(row.install_begin_time()),
             Column::RejectReason => Self::name(row.reject_reason.map(|reason| reason.name())),
             Column::Contributor(place, part) => {
                 let Some(contributor) = row.contributor(place) else { return Self::Empty };
@@ -72,17 +74,17 @@ impl<'a> Value<'a> {
     fn stored(cell: TextCell, text: &'a str) -> Self {
         match (cell, text) {
             (_, "") => Self::Empty,
-            (TextCell::Revenue, _) => Self::Decimal(text),
+            (TextCell::Revenue | TextCell::TouchLookback, _) => Self::Decimal(text),
             (TextCell::Props, _) => Self::Json(text),
             _ => Self::Text(text.into()),
         }
     }
 
-    fn text(text: Cow<'a, str>) -> Self {
+    pub fn text(text: Cow<'a, str>) -> Self {
         if text.is_empty() { Self::Empty } else { Self::Text(text) }
     }
 
-    fn name(name: Option<&'static str>) -> Self {
+    pub fn name(name: Option<&'static str>) -> Self {
         name.map_or(Self::Empty, Self::Name)
     }
 

@@ -28,6 +28,7 @@ fn parameters(options: &Download) -> impl Iterator<Item = (&str, &str)> {
         ("to", &options.to),
         ("timezone", &options.timezone),
         ("type", &options.event_type),
+        ("preset", &options.preset),
         ("dialect", &options.dialect),
     ];
     let optional =
@@ -38,6 +39,7 @@ fn parameters(options: &Download) -> impl Iterator<Item = (&str, &str)> {
         ("channel", &options.channel),
         ("spreadid", &options.spreadid),
         ("install_type", &options.install_type),
+        ("additional_fields", &options.additional_fields),
     ];
     let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let lists =

@@ -98,7 +98,8 @@ fn decision(number: u64) -> DecisionWrite {
         props: vec![("level".into(), "3".into())],
     };
     let credit = Credit::nobody(Status::Orphan, None);
-    let row = compose::effect_row(&effect, Inheritance { activation: None, credit });
+    let row =
+        compose::effect_row(&effect, Inheritance { activation: None, credit, credit_of: None });
     let key = matching::fact_key(Family::Effect, pid, &effect.id);
     let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
     DecisionWrite { key, home, row, replaced: None }

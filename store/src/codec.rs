@@ -7,13 +7,16 @@ pub mod fact;
 pub mod home;
 pub mod row;
 
-use attribution::event::{EventTime, Pairs, TouchKind};
+use attribution::event::{EventTime, Pairs, Purpose, TouchKind};
 use attribution::policy::{DAY_MS, LOOKBACK_MAX_MS};
 
 use crate::StoreError;
 
 /// Kinds of touch by their stored code.
 const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
+
+/// Purposes of touches by their stored code.
+const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
 /// Of a number of 64 bits.
 const VARINT_BYTES_MAX: usize = 10;

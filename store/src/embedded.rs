@@ -69,8 +69,10 @@ impl Embedded {
             upgrade::anew(tables, settings, policy)?;
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
-        if meta.layout < meta::LAYOUT_VERSION {
+        if meta.layout < meta::COUNTED_SINCE {
             meta.totals = recount::all(&tables, settings)?;
+        } else if meta.layout < meta::LAYOUT_VERSION {
+            meta::raise(&tables)?;
         }
         let Limits { retention, expiry } = limits;
         expiry.until().advance(meta.consumed_until);

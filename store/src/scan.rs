@@ -100,6 +100,26 @@ impl View<'_> {
         (from, to): (EventTime, EventTime),
         after: Option<RowKey>,
     ) -> Result<Rows<'_>, StoreError> {
+        self.rows_in(Order::OldestFirst, app, (from, to), after)
+    }
+
+    /// The same rows, the last in key order first: newest first, and those of one millisecond in the
+    /// reverse of the order that their keys give them.
+    pub fn rows_newest_first(
+        &self,
+        app: &AppPolicy,
+        range: (EventTime, EventTime),
+    ) -> Result<Rows<'_>, StoreError> {
+        self.rows_in(Order::NewestFirst, app, range, None)
+    }
+
+    fn rows_in(
+        &self,
+        order: Order,
+        app: &AppPolicy,
+        (from, to): (EventTime, EventTime),
+        after: Option<RowKey>,
+    ) -> Result<Rows<'_>, StoreError> {
         let reader = self.reader;
         let from = from.max(reader.retention.oldest(app.pid));
         let mut rows = Rows { parts: BinaryHeap::new(), failure: None, regions: &reader.regions };
@@ -113,7 +133,7 @@ impl View<'_> {
                 first = first.max(next);
             }
             let end = key::row_from(partition, app.pid, to);
-            rows.parts.extend(self.part(first, end, READ_AHEAD_BYTES / parts)?);
+            rows.parts.extend(self.part(order, (first, end), READ_AHEAD_BYTES / parts)?);
         }
         Ok(rows)
     }
@@ -121,14 +141,15 @@ impl View<'_> {
     /// The rows of one partition, unless there are none.
     fn part(
         &self,
-        first: Key,
-        end: Key,
+        order: Order,
+        (first, end): (Key, Key),
         read_ahead_bytes: usize,
     ) -> Result<Option<Part<'_>>, StoreError> {
         if end <= first {
             return Ok(None);
         }
         let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(first);
         options.set_iterate_upper_bound(end);
         if read_ahead_bytes >= READ_AHEAD_BYTES_MIN {
             options.set_readahead_size(read_ahead_bytes);
@@ -137,15 +158,25 @@ impl View<'_> {
         // Blocks of an export are read once: they would only push out what look-ups need.
         options.fill_cache(false);
         let mut rows = self.snapshot.raw_iterator_cf_opt(self.reader.tables.events(), options);
-        rows.seek(first);
-        let mut part = Part { rows, key: first, read: 0 };
+        match order {
+            Order::OldestFirst => rows.seek(first),
+            Order::NewestFirst => rows.seek_to_last(),
+        }
+        let mut part = Part { rows, order, key: first, read: 0 };
         Ok(part.settle()?.then_some(part))
     }
 }
 
-/// A place among the rows of an app: of the next rows of its parts, that with the least key.
+/// Which way rows are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+/// A place among the rows of an app: of the next rows of its parts, that which comes first.
 pub struct Rows<'v> {
-    /// The least at the top; each has a row.
+    /// The one with the next row at the top; each has a row.
     parts: BinaryHeap<Part<'v>>,
     failure: Option<StoreError>,
     regions: &'v SharedRegions,
@@ -154,6 +185,8 @@ pub struct Rows<'v> {
 /// The rows of an app in one partition.
 struct Part<'v> {
     rows: DBRawIterator<'v>,
+    /// That of all parts.
+    order: Order,
     /// Of its present row.
     key: Key,
     /// Rows that are not counted yet.
@@ -182,7 +215,10 @@ impl Rows<'_> {
         if part.read == COUNTED_ROWS {
             part.count(self.regions);
         }
-        part.rows.next();
+        match part.order {
+            Order::OldestFirst => part.rows.next(),
+            Order::NewestFirst => part.rows.prev(),
+        }
         match part.settle() {
             Ok(true) => {}
             Ok(false) => PeekMut::pop(part).count(self.regions),
@@ -223,12 +259,16 @@ impl Part<'_> {
 }
 
 impl Ord for Part<'_> {
-    /// The least is the greatest, as the heap wants it. By what follows the partition first.
+    /// The next is the greatest, as the heap wants it. By what follows the partition first.
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         let (partition, rest) = self.key.split_at(2);
         let (other_partition, other_rest) = other.key.split_at(2);
-        other_rest.cmp(rest).then_with(|| other_partition.cmp(partition))
+        let forward = rest.cmp(other_rest).then_with(|| partition.cmp(other_partition));
+        match self.order {
+            Order::OldestFirst => forward.reverse(),
+            Order::NewestFirst => forward,
+        }
     }
 }
 

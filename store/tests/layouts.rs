@@ -20,6 +20,7 @@ use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::key::RowKey;
 use adtrail_store::memory::Memory;
 use adtrail_store::scan::Reader;
+use adtrail_store::verify::{Options, verify};
 use attribution::event::{EventTime, SpreadId};
 use attribution::ledger::{Facts, Ledger};
 use support::facts::{
@@ -27,11 +28,16 @@ use support::facts::{
 };
 use support::rules::{Y, apps, rules};
 use support::run::{Shelf, fed, give, open, position, read, settings};
+use support::show::Shown;
 use tempfile::TempDir;
 
-const LAYOUTS: [u32; 6] = [1, 2, 3, 4, 5, 6];
+const LAYOUTS: [u32; 7] = [1, 2, 3, 4, 5, 6, 7];
+/// Since this one rows tell more of touch and activation.
+const DETAILS_SINCE: u32 = 7;
 /// Since this one, how far everything is consumed is kept.
 const CONSUMED_SINCE: u32 = 3;
+/// Rows that [`later`] changes or adds.
+const REDECIDED: usize = 7;
 /// Those before are made anew; the old one is left beside.
 const WALKS_SINCE: u32 = 3;
 
@@ -110,6 +116,13 @@ fn figures(store: &Embedded) -> (u64, u64) {
     (rows, store.status_counts().values().sum())
 }
 
+/// Rows as a store of a layout shows them that were not decided on since.
+fn told(rows: &[Shown], layout: u32) -> Vec<&str> {
+    let is_made_anew = layout < WALKS_SINCE;
+    let tells_all = is_made_anew || layout >= DETAILS_SINCE;
+    rows.iter().map(|row| if tells_all { &*row.whole } else { &*row.short_form }).collect()
+}
+
 /// What is told of rows is what they say.
 fn check_told(reader: &Reader, layout: u32) {
     let all = (EventTime::default(), EventTime::END);
@@ -154,7 +167,7 @@ fn a_store_of_each_layout_opens_and_goes_on() {
         let dir = kept(layout);
         let path = dir.path().join("store");
         let mut store = open(&path, &rules());
-        assert_eq!(store.shown(), rows, "layout {layout}");
+        assert_eq!(told(&store.shown(), layout), told(&rows, layout), "layout {layout}");
         assert_eq!(figures(&store), (68, 68), "layout {layout}");
         check_told(&store.reader(), layout);
         assert_eq!(store.positions().unwrap(), [position("adtrail.clicks", 3, 102)]);
@@ -162,15 +175,19 @@ fn a_store_of_each_layout_opens_and_goes_on() {
         assert_eq!(store.consumed_until(), consumed, "layout {layout}");
         drop(store);
         let mut worker = fed(open(&path, &rules()), &rules(), vec![identified(later())]);
-        assert_eq!(worker.ledger().shown(), rows_later, "layout {layout}");
+        let shown = worker.ledger().shown();
+        assert_eq!(told(&shown, layout), told(&rows_later, layout), "layout {layout}");
         assert_eq!(figures(worker.ledger()).0, rows_later.len() as u64, "layout {layout}");
         check_told(&worker.ledger().reader(), layout);
         // Once more the same changes nothing.
         give(&mut worker, before.concat());
-        assert_eq!(worker.ledger().shown(), rows_later, "layout {layout}");
+        assert_eq!(worker.ledger().shown(), shown, "layout {layout}");
+        // Whatever is decided on tells all that it can.
+        let is_again = |row: &&Shown| rows_later.contains(row) && !rows.contains(row);
+        assert_eq!(shown.iter().filter(is_again).count(), REDECIDED, "layout {layout}");
         drop(worker);
         let beside = open_for_reading(&settings(&path)).expect("the store opens");
-        assert_eq!(read(&beside), rows_later, "layout {layout}");
+        assert_eq!(read(&beside), shown, "layout {layout}");
         let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
         left.retain(|entry| entry.as_ref().unwrap().file_name() != "store");
         let old = layout < WALKS_SINCE;
@@ -179,9 +196,28 @@ fn a_store_of_each_layout_opens_and_goes_on() {
     }
 }
 
+/// Older rows and decisions are held against fresh ones as of their layout.
+#[test]
+fn a_store_of_a_past_layout_that_goes_on_is_whole() {
+    for layout in LAYOUTS {
+        let dir = kept(layout);
+        let path = dir.path().join("store");
+        let check = |when: &str| {
+            let options = Options { examples_max: 10, have_settings_changed: false };
+            let report = verify(&settings(&path), &rules(), &options, &mut |_| ());
+            let report = report.expect("a store to look at");
+            assert!(report.is_whole(), "layout {layout}, {when}: {:?}", report.examples);
+        };
+        drop(open(&path, &rules()));
+        check("opened");
+        drop(fed(open(&path, &rules()), &rules(), vec![identified(later())]));
+        check("gone on");
+    }
+}
+
 #[test]
 fn a_store_of_a_past_layout_is_not_changed_by_who_only_reads() {
-    for layout in LAYOUTS.into_iter().filter(|layout| *layout < 6) {
+    for layout in LAYOUTS.into_iter().filter(|layout| *layout < 7) {
         let dir = kept(layout);
         let settings = settings(&dir.path().join("store"));
         let error = open_for_reading(&settings).expect_err("a store of a past layout");

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use super::Desk;
 use super::classes::Classified;
 use super::settled::Settled;
+use crate::compose;
 use crate::ledger::{Causes, DecisionWrite, FactKey, Facts, Home};
 use crate::policy::Policy;
+use crate::row::{Row, RowForm};
 
 /// What would be decided about an event, beside what was.
 #[derive(Debug, Clone)]
@@ -82,6 +84,7 @@ fn decide<'a, L: Facts>(
 fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Afresh {
     let Some(before) = &standing else { return Afresh { standing, write } };
     write.replaced = before.present().copied();
+    shorten(before, &mut write);
     let revision = write.replaced.map_or(0, |present| present.revision);
     let digest = write.replaced.map(|present| present.digest);
     if let Some(present) = write.home.present_mut() {
@@ -98,4 +101,25 @@ fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Afresh {
         }
     }
     Afresh { standing, write }
+}
+
+/// Has the decision told as the one that stands was, where that is one of before rows told all that
+/// they do: else every one of them would be another.
+fn shorten(before: &Home, write: &mut DecisionWrite) {
+    let Some(RowForm::Short) = before.present().map(|present| present.form) else { return };
+    let row = write.row.clone().in_form(RowForm::Short);
+    let digest = match &mut write.home {
+        Home::Touch(_) => return,
+        Home::Activation(home) => {
+            let decision = home.decision.take().map(|decision| decision.in_form(RowForm::Short));
+            let original = decision.as_ref().and_then(|decision| decision.original.clone());
+            home.decision = decision;
+            compose::digest(&(&Row { revision: 0, ..row.clone() }, &original))
+        }
+        Home::Effect(_) => compose::digest(&Row { revision: 0, ..row.clone() }),
+    };
+    write.row = row;
+    if let Some(present) = write.home.present_mut() {
+        (present.digest, present.form) = (digest, RowForm::Short);
+    }
 }

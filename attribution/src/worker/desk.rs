@@ -15,7 +15,7 @@ use crate::ledger::{
 };
 use crate::matching::MatchKey;
 use crate::policy::{AppPolicy, Policy};
-use crate::row::Row;
+use crate::row::{Row, RowForm};
 
 /// Entries that one look into the index brings at first: most keys have fewer.
 pub const PAGE: usize = 16;
@@ -163,7 +163,11 @@ impl<'a, L: Facts> Desk<'a, L> {
         let digest = compose::digest(&(&row, &decision.original));
         let before = home.decision.replace(decision);
         let is_new = home.present.is_none_or(|present| present.digest != digest);
-        if is_new {
+        // That more is told of the touch is no other decision.
+        let is_same = before.as_ref() == home.decision.as_ref();
+        let is_only_told = !is_same
+            && before.as_ref().zip(home.decision.as_ref()).is_some_and(|(a, b)| a.is_same(b));
+        if is_new && !is_only_told {
             self.redecided.extend(before.is_some().then_some(key));
             home.previous = before;
         }
@@ -224,6 +228,7 @@ impl Decided {
             spreadid: row.spreadid,
             status: row.status,
             digest,
+            form: RowForm::Full,
             place: RowPlace::default(),
         });
         Self { row, replaced }

@@ -114,7 +114,7 @@ impl<L: Facts> Desk<'_, L> {
             }
             self.prune(&mut case);
         }
-        let anew = self.decision(&case).filter(|anew| anew != decision);
+        let anew = self.decision(&case).filter(|anew| !anew.is_same(decision));
         let is_second_unread = !self.has_second(&case, decision);
         // With other settings it may be none of those that were kept.
         if let Some(winner) = &decision.credit.touch {

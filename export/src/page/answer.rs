@@ -12,7 +12,7 @@ use super::shell::Shell;
 use super::sign_in;
 use super::templates::render;
 use crate::access::session;
-use crate::problem::{Problem, Told};
+use crate::problem::Problem;
 use crate::routes::ExportState;
 
 /// What a page may do: use what is here, and be sent from here to here.
@@ -54,13 +54,14 @@ pub(crate) async fn tell(
     // What was posted is not asked for again by signing in.
     let target = if request.method() == Method::GET { target.to_owned() } else { "/".to_owned() };
     let response = next.run(request).await;
-    let told = response.extensions().get::<Told>().filter(|_| is_read).cloned();
-    let Some(Told { title, detail }) = told else { return response };
+    let problem = response.extensions().get::<Problem>().filter(|_| is_read).cloned();
+    let Some(problem) = problem else { return response };
+    let (title, detail) = (problem.title(), problem.detail());
     let status = response.status();
     let page = if status == StatusCode::UNAUTHORIZED {
         let is_first =
             !headers.contains_key(header::AUTHORIZATION) && session::token(&headers).is_none();
-        let message = (!is_first).then_some(&*detail);
+        let message = (!is_first).then_some(detail);
         sign_in::asked(status, message, &target, &headers)
     } else {
         let shell = Shell::of_nobody(&state, &headers, title);

@@ -34,7 +34,8 @@ pub(super) const FILTERS: [(&str, &str, &str); 5] = [
     (INSTALL_TYPE, "Install type", "install, reinstall"),
 ];
 /// Which columns, by name: what the API takes as `preset`, but for the native ones and `own`.
-pub(super) const PRESETS: [(&str, &str, &str); 2] = [
+pub(super) const PRESETS: [(&str, &str, &str); 3] = [
     ("native", "All columns", "50, in adtrail's order"),
+    ("appsflyer", "AppsFlyer's columns", "81, as its raw data has them"),
     (OWN, "Only some columns", "those that are ticked below"),
 ];

@@ -1,13 +1,13 @@
 //! Facts as bytes: what homes begin with, in every layout that ever was.
 
 use attribution::event::{
-    Activation, Device, Effect, EventTime, Fact, Family, Pid, Purpose, SpreadId, Touch,
+    Activation, Device, Effect, EventTime, Fact, Family, Pid, SpreadId, Touch,
 };
 
-use super::{Input, TOUCH_KINDS, chosen, code, put_pairs, put_text, put_time, put_varint};
+use super::{
+    Input, PURPOSES, TOUCH_KINDS, chosen, code, put_pairs, put_text, put_time, put_varint,
+};
 use crate::StoreError;
-
-const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
 /// The fact of a home of any layout that ever was: it stands before all that was decided.
 pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Fact, StoreError> {

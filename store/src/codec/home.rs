@@ -10,14 +10,19 @@ use attribution::ledger::{
     ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present, RowPlace,
 };
 use attribution::matching::MatchKey;
-use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, RejectReason, Status};
+use attribution::row::{
+    Contributor, CreditedTouch, InstallType, MatchType, RejectReason, RowForm, SUB_PARAMS, Status,
+    TouchDetails,
+};
 
 use super::{
-    Input, TOUCH_KINDS, choose_option, chosen, code, fact, put_text, put_time, put_varint,
+    Input, PURPOSES, TOUCH_KINDS, choose_option, chosen, code, fact, put_text, put_time, put_varint,
 };
 use crate::StoreError;
 
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
+/// With what a row tells of the credited touch, and the form of the present row.
+const DETAILS_SINCE: u8 = 6;
 /// With how the present row was counted.
 const COUNTED_SINCE: u8 = 5;
 /// With the place of the present row.
@@ -66,8 +71,8 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
                 walks: walks(&mut input, &Member::of(&fact))?,
                 fact,
                 present: present(&mut input, version)?,
-                decision: decision(&mut input)?,
-                previous: decision(&mut input)?,
+                decision: decision(&mut input, version)?,
+                previous: decision(&mut input, version)?,
                 changed_by: Causes::default(),
             };
             if home.previous.is_some() && version >= CAUSES_SINCE {
@@ -114,6 +119,9 @@ fn walks(input: &mut Input<'_>, own: &Member) -> Result<Walks, StoreError> {
     Ok(walks)
 }
 
+/// By their stored code.
+const FORMS: [RowForm; 2] = [RowForm::Short, RowForm::Full];
+
 fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
     put_time(out, present.map(|present| present.event_time));
     let Some(present) = present else { return };
@@ -125,6 +133,7 @@ fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
     put_varint(out, u64::from(present.place.bytes));
     out.push(code(&InstallType::ALL, present.place.install_type.as_ref()));
     out.extend_from_slice(&present.place.fact_hash.to_be_bytes());
+    out.push(code(&FORMS, Some(&present.form)));
 }
 
 fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreError> {
@@ -135,6 +144,7 @@ fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreE
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
         digest: input.u64()?,
+        form: RowForm::Short,
         place: RowPlace::default(),
     };
     if version >= PLACE_SINCE {
@@ -144,6 +154,9 @@ fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreE
     if version >= COUNTED_SINCE {
         present.place.install_type = choose_option(&InstallType::ALL, input.byte()?)?;
         present.place.fact_hash = input.u64()?;
+    }
+    if version >= DETAILS_SINCE {
+        present.form = chosen(&FORMS, input)?;
     }
     Ok(Some(present))
 }
@@ -160,6 +173,7 @@ fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
         out.push(code(&TOUCH_KINDS, Some(&touch.kind)));
         put_text(out, &touch.click_id);
         out.push(code(&MatchType::ALL, Some(&touch.match_type)));
+        put_details(out, touch.details.as_deref());
     }
     put_varint(out, credit.contributors.len() as u64);
     for contributor in &credit.contributors {
@@ -170,15 +184,32 @@ fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
     }
 }
 
-fn decision(input: &mut Input<'_>) -> Result<Option<Decision>, StoreError> {
+fn put_details(out: &mut Vec<u8>, details: Option<&TouchDetails>) {
+    out.push(code(&PURPOSES, details.map(|details| &details.purpose)));
+    let Some(TouchDetails { lookback_ms, site, subs, .. }) = details else { return };
+    put_varint(out, *lookback_ms);
+    [site].into_iter().chain(subs).for_each(|text| put_text(out, text));
+}
+
+fn details(input: &mut Input<'_>) -> Result<Option<Box<TouchDetails>>, StoreError> {
+    let Some(purpose) = choose_option(&PURPOSES, input.byte()?)? else { return Ok(None) };
+    let (lookback_ms, site) = (input.varint()?, input.boxed()?);
+    let mut subs = <[Box<str>; SUB_PARAMS.len()]>::default();
+    for sub in &mut subs {
+        *sub = input.boxed()?;
+    }
+    Ok(Some(Box::new(TouchDetails { purpose, lookback_ms, site, subs })))
+}
+
+fn decision(input: &mut Input<'_>, version: u8) -> Result<Option<Decision>, StoreError> {
     let Some(install_type) = choose_option(&InstallType::ALL, input.byte()?)? else {
         return Ok(None);
     };
     let original = Some(input.boxed()?).filter(|id| !id.is_empty());
-    Ok(Some(Decision { install_type, original, credit: credit(input)? }))
+    Ok(Some(Decision { install_type, original, credit: credit(input, version)? }))
 }
 
-fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
+fn credit(input: &mut Input<'_>, version: u8) -> Result<Credit, StoreError> {
     let mut credit = Credit {
         status: chosen(&Status::ALL, input)?,
         spreadid: SpreadId(input.varint_u32()?),
@@ -187,12 +218,17 @@ fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
         contributors: Vec::new(),
     };
     if let Some(time) = input.time()? {
-        credit.touch = Some(CreditedTouch {
+        let mut touch = CreditedTouch {
             time,
             kind: chosen(&TOUCH_KINDS, input)?,
             click_id: input.boxed()?,
             match_type: chosen(&MatchType::ALL, input)?,
-        });
+            details: None,
+        };
+        if version >= DETAILS_SINCE {
+            touch.details = details(input)?;
+        }
+        credit.touch = Some(touch);
     }
     for _ in 0..input.varint()? {
         credit.contributors.push(Contributor {

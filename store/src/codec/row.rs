@@ -1,12 +1,13 @@
 //! The exported row as bytes, read back without copying.
 
-use attribution::event::{EventTime, SpreadId, TouchKind};
+use attribution::event::{EventTime, Purpose, SpreadId, TouchKind};
 use attribution::row::{
-    CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType, RejectReason, Row, Status,
+    ActivationDetails, CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType,
+    RejectReason, Row, Status, TouchDetails,
 };
 
 use super::{
-    Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint, utf8,
+    Input, PURPOSES, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint, utf8,
 };
 use crate::StoreError;
 
@@ -36,9 +37,22 @@ pub enum TextCell {
     Revenue,
     Currency,
     Props,
+    TouchPurpose,
+    /// In milliseconds.
+    TouchLookback,
+    TouchSite,
+    TouchSub1,
+    TouchSub2,
+    TouchSub3,
+    TouchSub4,
+    TouchSub5,
+    /// In milliseconds since 1970.
+    InstallBeginTime,
+    InstallStore,
+    CreditOf,
 }
 
-pub const TEXT_CELLS: usize = TextCell::Props as usize + 1;
+pub const TEXT_CELLS: usize = TextCell::CreditOf as usize + 1;
 
 impl TextCell {
     /// As they are stored.
@@ -64,14 +78,28 @@ impl TextCell {
         Self::Revenue,
         Self::Currency,
         Self::Props,
+        Self::TouchPurpose,
+        Self::TouchLookback,
+        Self::TouchSite,
+        Self::TouchSub1,
+        Self::TouchSub2,
+        Self::TouchSub3,
+        Self::TouchSub4,
+        Self::TouchSub5,
+        Self::InstallBeginTime,
+        Self::InstallStore,
+        Self::CreditOf,
     ];
+
+    /// The cells that rows have had since layout 7, from this one on.
+    pub const DETAILS: Self = Self::TouchPurpose;
 }
 
 /// Where a text of a row begins, and its length.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
-    start: usize,
-    len: usize,
+    start: u32,
+    len: u32,
 }
 
 /// A stored row. Its key holds the rest: app, event time, campaign and seq.
@@ -91,9 +119,9 @@ pub struct RowView<'a> {
     texts: &'a [u8],
     spans: [Span; TEXT_CELLS],
     /// A bit per text cell, by [`TextCell`]: whether there is one.
-    present: u32,
+    present: u64,
     /// The same: whether CSV must quote it.
-    needs_quotes: u32,
+    needs_quotes: u64,
 }
 
 impl<'a> RowView<'a> {
@@ -136,12 +164,16 @@ impl<'a> RowView<'a> {
                 match_type: choose(&MatchType::ALL, input.byte()?)?,
             });
         }
-        row.needs_quotes = input.varint_u32()?;
-        row.present = input.varint_u32()?;
+        row.needs_quotes = input.varint()?;
+        row.present = input.varint()?;
         if row.present >> TEXT_CELLS != 0 {
             return Err(StoreError::corrupt("a row with unknown cells"));
         }
         row.texts = input.rest();
+        // A span is of 32 bits.
+        if u32::try_from(row.texts.len()).is_err() {
+            return Err(StoreError::corrupt("a row of more than 4 GiB"));
+        }
         row.find_texts()?;
         Ok(row)
     }
@@ -158,7 +190,8 @@ impl<'a> RowView<'a> {
             if !is_ascii {
                 utf8(text)?;
             }
-            self.spans[missing.trailing_zeros() as usize] = Span { start, len };
+            self.spans[missing.trailing_zeros() as usize] =
+                Span { start: start as u32, len: len as u32 };
             missing &= missing - 1;
         }
         input.end()
@@ -176,14 +209,14 @@ impl<'a> RowView<'a> {
     #[inline]
     pub fn bytes(&self, cell: TextCell) -> (&'a [u8], usize) {
         let Span { start, len } = self.spans[cell as usize];
-        (self.texts.get(start..).unwrap_or_default(), len)
+        (self.texts.get(start as usize..).unwrap_or_default(), len as usize)
     }
 
     /// Those that there are, from one up to another.
     #[inline]
     pub fn texts_between(&self, first: TextCell, last: TextCell) -> impl Iterator<Item = TextCell> {
-        let up_to_last = u32::MAX >> (u32::BITS - 1 - last as u32);
-        let mut present = self.present & up_to_last & (u32::MAX << first as u32);
+        let up_to_last = u64::MAX >> (u64::BITS - 1 - last as u32);
+        let mut present = self.present & up_to_last & (u64::MAX << first as u32);
         std::iter::from_fn(move || {
             let next = TextCell::ALL.get(present.trailing_zeros() as usize)?;
             present &= present - 1;
@@ -194,6 +227,22 @@ impl<'a> RowView<'a> {
     #[inline]
     pub fn must_quote(&self, cell: TextCell) -> bool {
         self.needs_quotes >> (cell as u32) & 1 == 1
+    }
+
+    /// When the install began, of the row's activation.
+    pub fn install_begin_time(&self) -> Option<EventTime> {
+        self.text(TextCell::InstallBeginTime).parse().ok().and_then(EventTime::from_millis)
+    }
+
+    /// The window that the credited touch had to be in.
+    pub fn touch_lookback_ms(&self) -> Option<u64> {
+        self.text(TextCell::TouchLookback).parse().ok()
+    }
+
+    /// What the credited touch was for; `None` without one, and of rows of before layout 7.
+    pub fn touch_purpose(&self) -> Option<Purpose> {
+        let name = self.text(TextCell::TouchPurpose);
+        PURPOSES.into_iter().find(|purpose| purpose_name(*purpose) == name)
     }
 
     /// Newest first.
@@ -225,8 +274,8 @@ pub fn encode(row: &Row, out: &mut Vec<u8>) {
         put_time(out, Some(contributor.time));
         out.push(code(&MatchType::ALL, Some(&contributor.match_type)).saturating_sub(1));
     }
-    let props = props_json(row);
-    let text = cells(row, &props);
+    let (props, details) = (props_json(row), Details::of(row));
+    let text = cells(row, &props, &details);
     let bits = |is_set: fn(&str) -> bool| {
         let bit = |(cell, text): (usize, &&str)| u64::from(is_set(text)) << cell;
         text.iter().enumerate().map(bit).sum::<u64>()
@@ -238,8 +287,33 @@ pub fn encode(row: &Row, out: &mut Vec<u8>) {
     }
 }
 
-fn cells<'a>(row: &'a Row, props: &'a str) -> [&'a str; TEXT_CELLS] {
+/// Cells that are made for the row.
+#[derive(Default)]
+struct Details {
+    lookback: String,
+    install_begin_time: String,
+}
+
+impl Details {
+    fn of(row: &Row) -> Self {
+        let touch = row.touch.as_ref().and_then(|touch| touch.details.as_ref());
+        let begin = row.activation.as_ref().and_then(|of| of.details.install_begin_time);
+        Self {
+            lookback: touch.map(|touch| touch.lookback_ms.to_string()).unwrap_or_default(),
+            install_begin_time: begin.map(|time| time.millis().to_string()).unwrap_or_default(),
+        }
+    }
+}
+
+fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TEXT_CELLS] {
     let touch = row.touch.as_ref();
+    let told = touch.and_then(|touch| touch.details.as_deref());
+    let [sub1, sub2, sub3, sub4, sub5] = match told {
+        Some(TouchDetails { subs, .. }) => subs.each_ref().map(|sub| &**sub),
+        None => [""; 5],
+    };
+    let activation = row.activation.as_ref().map(|activation| &activation.details);
+    let of_activation = |cell: fn(&ActivationDetails) -> &str| activation.map_or("", cell);
     let [oaid, gaid, idfa, caid, idfv, imei, android_id, mac] = &row.ids;
     [
         &row.event_name,
@@ -263,7 +337,26 @@ fn cells<'a>(row: &'a Row, props: &'a str) -> [&'a str; TEXT_CELLS] {
         &row.revenue,
         &row.currency,
         props,
+        told.map_or("", |told| purpose_name(told.purpose)),
+        &details.lookback,
+        told.map_or("", |told| &told.site),
+        sub1,
+        sub2,
+        sub3,
+        sub4,
+        sub5,
+        &details.install_begin_time,
+        of_activation(|of| &of.store),
+        of_activation(|of| &of.credit_of),
     ]
+}
+
+/// The name of a touch's purpose in rows, as in events.
+pub fn purpose_name(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Ua => "ua",
+        Purpose::Retargeting => "retargeting",
+    }
 }
 
 /// Compact JSON with sorted keys, which they are already; nothing where there are none.
@@ -284,7 +377,7 @@ fn needs_quotes(text: &str) -> bool {
 mod tests {
     use attribution::event::{Device, Pid};
     use attribution::ids::IdKind;
-    use attribution::row::{ActivationRef, CreditedTouch};
+    use attribution::row::{ActivationRef, CreditedTouch, RowForm};
 
     use super::*;
 
@@ -313,8 +406,22 @@ mod tests {
                 time: at(0),
                 click_id: "c".into(),
                 match_type,
+                details: Some(Box::new(TouchDetails {
+                    purpose: Purpose::Retargeting,
+                    lookback_ms: 604_800_000,
+                    site: "site, 1".into(),
+                    subs: ["1", "", "3", "", ""].map(Into::into),
+                })),
             }),
-            activation: Some(ActivationRef { id: "a-1".into(), time: at(4) }),
+            activation: Some(ActivationRef {
+                id: "a-1".into(),
+                time: at(4),
+                details: ActivationDetails {
+                    install_begin_time: Some(at(3)),
+                    store: "huawei".into(),
+                    credit_of: "a-0".into(),
+                },
+            }),
             reject_reason: None,
             contributors: vec![contributor.clone(), contributor],
             ids: Default::default(),
@@ -343,6 +450,31 @@ mod tests {
         assert_eq!(view.text(TextCell::Props), r#"{"a":"1\n","b":"\""}"#);
         assert!(view.must_quote(TextCell::EventName) && view.must_quote(TextCell::Ua));
         assert!(view.must_quote(TextCell::Props) && !view.must_quote(TextCell::EventId));
+        assert_eq!(view.touch_purpose(), Some(Purpose::Retargeting));
+        assert_eq!(view.touch_lookback_ms(), Some(604_800_000));
+        assert_eq!(view.install_begin_time(), EventTime::from_millis(3));
+        let details = TextCell::ALL.into_iter().skip(TextCell::DETAILS as usize);
+        let details: Vec<_> = details.map(|cell| view.text(cell)).collect();
+        let expected =
+            ["retargeting", "604800000", "site, 1", "1", "", "3", "", "", "3", "huawei", "a-0"];
+        assert_eq!(details, expected);
+        assert!(view.must_quote(TextCell::TouchSite));
+    }
+
+    /// As rows were written before they had these cells.
+    #[test]
+    fn a_row_without_details_has_the_bytes_that_it_always_had() {
+        let (mut short, mut bare) = (Vec::new(), Vec::new());
+        encode(&sample().in_form(RowForm::Short), &mut short);
+        let view = RowView::decode(&short).unwrap();
+        assert_eq!((view.touch_purpose(), view.install_begin_time()), (None, None));
+        assert!(view.texts_between(TextCell::DETAILS, TextCell::CreditOf).next().is_none());
+        let row = Row { touch: None, activation: None, ..sample() };
+        encode(&row, &mut bare);
+        // A version, a revision of two bytes, codes, no times, two contributors of 13 bytes, then
+        // which cells need quotes and which there are: each in as few bytes as 21 cells take.
+        let cells = [0x81, 0xc0, 0x40, 0x83, 0xc0, 0x70];
+        assert!(bare.windows(6).any(|bytes| bytes == cells), "{bare:02x?}");
     }
 
     /// A row whose texts are of all lengths that are stored in their own way, ASCII and not.

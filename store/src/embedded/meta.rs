@@ -12,7 +12,9 @@ use crate::app::{App, Apps, CLOCK_OFF_MS};
 use crate::cell::{self, Cell, CellKey};
 
 /// The version of all layouts together.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
+/// Since this one a store has counts of its own.
+pub const COUNTED_SINCE: u32 = 6;
 /// What has no counts of its own yet, or is being counted.
 pub const UNCOUNTED: u32 = 5;
 
@@ -120,6 +122,15 @@ pub fn totals(tables: &Tables) -> Result<Option<Cell>, StoreError> {
 
 pub fn put_layout(batch: &mut WriteBatch, tables: &Tables, layout: u32) {
     batch.put_cf(tables.meta(), LAYOUT, layout.to_be_bytes());
+}
+
+/// Makes a store one of the present layout, whose rows and homes are all that differs: those that
+/// there are stay as they are.
+pub fn raise(tables: &Tables) -> Result<(), StoreError> {
+    let mut batch = WriteBatch::default();
+    put_layout(&mut batch, tables, LAYOUT_VERSION);
+    tables.db.write(batch)?;
+    Ok(tables.db.flush_wal(true)?)
 }
 
 pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventTime) {

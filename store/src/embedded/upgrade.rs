@@ -3,7 +3,8 @@
 //! | layout | what it lacks | what is done when it is opened for writing |
 //! |---|---|---|
 //! | 1, 2 | all of the below, and how activations follow each other | made anew from its facts, of which none had expired |
-//! | 3, 4 | counts by cell, regions, where apps are | counted from the rows |
+//! | 3 to 5 | counts by cell, regions, where apps are, and what is told of rows | counted from the rows |
+//! | 6 | what rows and decisions tell of the touch and the activation | nothing: older ones have empty cells |
 //!
 //! A store is made anew beside its place and moved there when it is whole; a process that ends
 //! midway leaves the old one, and the next one begins again. The old one stays beside it, under a

@@ -321,7 +321,7 @@ pub fn is_of_itself(home: &Home, present: &Present) -> bool {
     let Home::Activation(home) = home else { return true };
     home.decision.as_ref().is_some_and(|decision| {
         (decision.credit.spreadid, decision.credit.status) == (present.spreadid, present.status)
-            && digest_of(&home.fact, decision) == present.digest
+            && digest_of(&home.fact, decision, present.form) == present.digest
     })
 }
 

@@ -43,6 +43,7 @@ impl Checker<'_> {
                     kept.decision = row::decision(witness.into_row(), original);
                 }
                 let row = kept.decision.as_ref().map(|of| compose::activation_row(&kept.fact, of));
+                let row = row.map(|row| row.in_form(present.form));
                 row.filter(|_| is_of_itself(&home, &present))
             }
             Home::Effect(_) => self.effect_row(event, &present),

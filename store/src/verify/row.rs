@@ -3,7 +3,9 @@
 use attribution::attribute::{Credit, Decision};
 use attribution::compose;
 use attribution::event::{Activation, Device, Pairs};
-use attribution::row::{ActivationRef, CreditedTouch, EventType, Row};
+use attribution::row::{
+    ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, RowForm, TouchDetails,
+};
 
 use crate::codec::row::{RowView, TextCell, encode};
 use crate::key::RowKey;
@@ -29,10 +31,17 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
             time,
             click_id: text(TextCell::ClickId),
             match_type,
+            details: touch_details(view),
         }),
-        activation: view
-            .activation_time
-            .map(|time| ActivationRef { id: text(TextCell::ActivationId), time }),
+        activation: view.activation_time.map(|time| ActivationRef {
+            id: text(TextCell::ActivationId),
+            time,
+            details: ActivationDetails {
+                install_begin_time: view.install_begin_time(),
+                store: text(TextCell::InstallStore),
+                credit_of: text(TextCell::CreditOf),
+            },
+        }),
         reject_reason: view.reject_reason,
         contributors: contributors.collect(),
         ids: [
@@ -59,6 +68,22 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
     })
 }
 
+fn touch_details(view: &RowView<'_>) -> Option<Box<TouchDetails>> {
+    const SUBS: [TextCell; 5] = [
+        TextCell::TouchSub1,
+        TextCell::TouchSub2,
+        TextCell::TouchSub3,
+        TextCell::TouchSub4,
+        TextCell::TouchSub5,
+    ];
+    Some(Box::new(TouchDetails {
+        purpose: view.touch_purpose()?,
+        lookback_ms: view.touch_lookback_ms()?,
+        site: view.text(TextCell::TouchSite).into(),
+        subs: SUBS.map(|cell| view.text(cell).into()),
+    }))
+}
+
 fn props(json: &str) -> Option<Pairs> {
     if json.is_empty() {
         return Some(Pairs::new());
@@ -80,9 +105,10 @@ pub fn digest(row: &Row, original: Option<&str>) -> u64 {
     }
 }
 
-/// The digest of a decision on an activation.
-pub fn digest_of(activation: &Activation, decision: &Decision) -> u64 {
-    compose::digest(&(&compose::activation_row(activation, decision), &decision.original))
+/// The digest of a decision on an activation, as a row of this form tells it.
+pub fn digest_of(activation: &Activation, decision: &Decision, form: RowForm) -> u64 {
+    let row = compose::activation_row(activation, decision).in_form(form);
+    compose::digest(&(&row, &decision.original))
 }
 
 /// What was decided, as the row of the activation shows it.

@@ -41,12 +41,15 @@ impl Witness {
             Home::Activation(home) => row::decision(row.clone(), original.clone())
                 .map(|decision| compose::activation_row(&home.fact, &decision)),
             Home::Effect(home) => {
-                let inheritance = Inheritance { activation: None, credit: credit(row) };
+                let credit = credit(row);
+                let inheritance = Inheritance { activation: None, credit, credit_of: None };
                 let of_fact = compose::effect_row(&home.fact, inheritance);
                 let (install_type, activation) = (row.install_type, row.activation.clone());
                 Some(Row { install_type, activation, ..of_fact })
             }
         };
+        let form = home.present().map(|present| present.form).unwrap_or_default();
+        let of_fact = of_fact.map(|of_fact| of_fact.in_form(form));
         of_fact.is_some_and(|of_fact| of_fact == Row { revision: 0, ..row.clone() })
     }
 

@@ -4,8 +4,8 @@ use adtrail_store::memory::Memory;
 use attribution::policy::ReinstallEffects;
 
 use super::support::facts::{
-    A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified, impression,
-    millis,
+    A, DAY, Draft, HOUR, MINUTE, SECOND, When as _, a_and, activation, click, effect, identified,
+    impression, millis,
 };
 use super::support::rules::{rules, rules_with};
 use super::support::run::{Shelf, fed, rows_however};
@@ -253,4 +253,53 @@ fn the_first_and_the_last_times_that_there_are() {
     let mut rows = rows.to_vec();
     rows.sort_unstable();
     assert_eq!(found, rows);
+}
+
+/// What the rows of `a`, `again` and the effect `e` tell of touch and activation, in any order.
+#[track_caller]
+fn check_told(facts: impl IntoIterator<Item = Draft>, expected: &[(&str, &str)]) {
+    let rows = rows_however(&rules(), &identified(facts));
+    for (id, details) in expected {
+        let of = format!("{id}: ");
+        let row = rows.iter().find(|row| row.short.starts_with(&of)).expect("a row");
+        assert_eq!(row.details, *details, "{}", row.short);
+    }
+}
+
+#[test]
+fn rows_tell_of_the_touch_and_the_activation() {
+    let begun = A.time().millis() - 5_000;
+    let install = activation("a", A).install_begin(a_and(-5_000)).prop("store", "huawei");
+    let touch = || click("c1", a_and(-HOUR)).prop("sub1", "x").prop("sub5", "y, z");
+    let effect = || effect("e", a_and(DAY));
+    let told = format!("ua|604800000|s-1|x||||y, z|{begun}|huawei|");
+    let facts = [touch().site("s-1"), install.clone(), effect()];
+    check_told(facts, &[("a", &told), ("e", &told)]);
+    // The windows of other touches, its own, and what is found by place.
+    let own = [touch().retargeting().lookback(2 * DAY), install.clone(), effect()];
+    let told = format!("retargeting|172800000||x||||y, z|{begun}|huawei|");
+    check_told(own, &[("a", &told), ("e", &told)]);
+    let seen = [impression("i1", a_and(-HOUR)), activation("a", A), effect()];
+    check_told(seen, &[("a", "ua|86400000|||||||||"), ("e", "ua|86400000|||||||||")]);
+    check_told([install, effect()], &[("e", &format!("||||||||{begun}|huawei|"))]);
+    check_told([effect()], &[("e", "||||||||||")]);
+    // Of one click that comes twice the least content is the fact.
+    let twice = [touch().site("b"), activation("a", A), touch().site("a"), effect()];
+    check_told(twice, &[("e", "ua|604800000|a|x||||y, z|||")]);
+}
+
+#[test]
+fn an_effect_tells_whose_credit_it_carries() {
+    let facts = [
+        click("c1", a_and(-HOUR)).retargeting(),
+        activation("a", A),
+        activation("again", a_and(30 * DAY)),
+        effect("e", a_and(31 * DAY)),
+    ];
+    let of_a = "retargeting|604800000|||||||||a";
+    let expected = [("a", "retargeting|604800000|||||||||"), ("again", "||||||||||"), ("e", of_a)];
+    check_told(facts.clone(), &expected);
+    let credited = click("c2", a_and(29 * DAY)).retargeting();
+    let own = "retargeting|604800000|||||||||";
+    check_told(facts.into_iter().chain([credited]), &[("again", own), ("e", own)]);
 }

@@ -172,6 +172,15 @@ fn scan(reader: &Reader) -> ([Vec<Row>; 2], Vec<(Key, u64)>) {
             ControlFlow::Continue(())
         };
         reader.scan_rows(&app, EventTime::default(), EventTime::END, visit).expect("a scan");
+        let range = (EventTime::default(), EventTime::END);
+        let view = reader.view();
+        let mut from_the_end = view.rows_newest_first(&app, range).expect("a scan");
+        for row in rows.iter().rev() {
+            let (key, _) = from_the_end.current().expect("a row").expect("as many rows");
+            assert_eq!((key.event_time.millis(), key.spreadid.0, key.seq), (row.0, row.1, row.2));
+            from_the_end.advance();
+        }
+        assert!(from_the_end.current().expect("its end").is_none());
         rows
     });
     (rows, keys)

@@ -6,7 +6,7 @@ use attribution::classify::{Member, Walk, Walks};
 use attribution::compose;
 use attribution::event::{Activation, EventTime, Fact, SpreadId};
 use attribution::ledger::{DecisionWrite, Home, Position, Present, Progress, RowPlace};
-use attribution::row::{InstallType, RejectReason, Status};
+use attribution::row::{InstallType, RejectReason, RowForm, Status};
 use proptest::prelude::*;
 
 use super::support::facts::{Draft, activation, effect, millis};
@@ -40,7 +40,8 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
         Fact::Activation(activation) => compose::activation_row(activation, &decision),
         Fact::Effect(effect) => {
             let credit = decision.credit.clone();
-            let inheritance = attribution::inherit::Inheritance { activation: None, credit };
+            let inheritance =
+                attribution::inherit::Inheritance { activation: None, credit, credit_of: None };
             compose::effect_row(effect, inheritance)
         }
         Fact::Touch(_) => panic!("nothing is decided about touches"),
@@ -52,6 +53,7 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
         spreadid: row.spreadid,
         status: row.status,
         digest: u64::MAX,
+        form: RowForm::Full,
         place: RowPlace::default(),
     };
     let key = write(fact.clone(), &[]).key;

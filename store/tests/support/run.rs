@@ -1,7 +1,6 @@
 //! The worker over any ledger: what goes in, in which order, and the rows that come out.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use adtrail_store::codec::row::{self, RowView};
 use adtrail_store::embedded::Embedded;
 use adtrail_store::key::RowKey;
 use adtrail_store::memory::Memory;
-use adtrail_store::scan::Reader;
+use adtrail_store::scan::{Reader, Rows};
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::ledger::{Ledger, Position};
 use attribution::policy::{AppPolicy, Policy};
@@ -56,15 +55,22 @@ pub fn read(reader: &Reader) -> Vec<Shown> {
     rules::apps().iter().flat_map(|app| rows_of(reader, app, app.pid)).collect()
 }
 
-/// All rows of an app, shown as those of the given pid.
+/// All rows of an app, shown as those of the given pid; read from their end they are the same.
 pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<Shown> {
-    let mut shown = Vec::new();
-    let visit = |key: &RowKey, value: &[u8]| {
-        let row = RowView::decode(value).expect("a row that can be read");
-        shown.push(show(&RowKey { pid, ..*key }, &row));
-        ControlFlow::Continue(())
+    let view = reader.view();
+    let range = (EventTime::default(), EventTime::MAX);
+    let all = |mut rows: Rows<'_>| {
+        let mut shown = Vec::new();
+        while let Some((key, value)) = rows.current().expect("a row") {
+            let row = RowView::decode(value).expect("a row that can be read");
+            shown.push(show(&RowKey { pid, ..key }, &row));
+            rows.advance();
+        }
+        shown
     };
-    reader.scan_rows(app, EventTime::default(), EventTime::MAX, visit).expect("a scan");
+    let shown = all(view.rows(app, range, None).expect("a scan"));
+    let newest_first = all(view.rows_newest_first(app, range).expect("a scan"));
+    assert!(shown.iter().eq(newest_first.iter().rev()), "{app:?}: from its end it is another");
     shown
 }
 

@@ -12,6 +12,10 @@ pub struct Shown {
     pub short: String,
     /// All that was decided.
     pub decision: String,
+    /// What every layout tells, the revision left out.
+    pub short_form: String,
+    /// What rows tell since layout 7 of the touch and the activation, with bars between.
+    pub details: String,
     /// Everything but the revision, which depends on the order in which facts came.
     pub whole: String,
 }
@@ -21,9 +25,13 @@ pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
     whole.revision = 0;
     let RowKey { pid, event_time, spreadid, seq, .. } = key;
     let texts = TextCell::ALL.map(|cell| row.text(cell));
+    let decision = decision(key, row);
+    let of_all = &texts[..TextCell::DETAILS as usize];
     Shown {
         short: short(row),
-        decision: decision(key, row),
+        short_form: format!("{decision} {of_all:?}"),
+        details: texts[TextCell::DETAILS as usize..].join("|"),
+        decision,
         whole: format!(
             "{} {} {} {seq} {texts:?} {whole:?}",
             pid.0,

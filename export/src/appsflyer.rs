@@ -1,0 +1,14 @@
+//! AppsFlyer's raw data: its columns, which marketers' pipelines read already, and its Pull API,
+//! newest rows first, for connectors that only have their host changed.
+//!
+//! What a column holds is told in `docs/appsflyer.md`. A cell that adtrail knows nothing of is empty.
+
+pub mod column;
+mod pull;
+mod refused;
+pub mod report;
+#[cfg(test)]
+mod tests;
+
+pub use pull::raw_data;
+pub use refused::in_its_form;

@@ -1,0 +1,317 @@
+//! The columns, in the order that clients read them by.
+
+use std::borrow::Cow;
+
+use attribution::event::Purpose;
+use attribution::policy::{DAY_MS, HOUR_MS, Policy};
+use attribution::row::{EventType, InstallType, STORE_PROP, Status};
+use store::codec::row::{RowView, TextCell, purpose_name};
+use store::key::RowKey;
+
+use crate::column::{Column, ContributorPart, Field};
+use crate::csv::channel_name;
+use crate::prop::prop;
+use crate::value::Value;
+
+/// A column by its heading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headed {
+    pub heading: Cow<'static, str>,
+    pub cell: Cell,
+}
+
+/// What a cell holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cell {
+    /// What adtrail does not know.
+    Unknown,
+    /// As the native column has it.
+    Native(Column),
+    EventName,
+    EventValue,
+    RevenueUsd,
+    MediaSource,
+    CampaignId,
+    /// Of the contributor at this place.
+    ContributorCampaign(usize),
+    Platform,
+    AppName,
+    IsRetargeting,
+    RetargetingConversion,
+    Lookback,
+    IsPrimary,
+    InstallStore,
+    ConversionType,
+    CampaignType,
+}
+
+const fn text(cell: TextCell) -> Cell {
+    Cell::Native(Column::Text(cell))
+}
+
+const fn contributor(place: usize, part: ContributorPart) -> Cell {
+    Cell::Native(Column::Contributor(place, part))
+}
+
+/// All that every file has.
+const COLUMNS: [(&str, Cell); 81] = [
+    ("Attributed Touch Type", Cell::Native(Column::TouchType)),
+    ("Attributed Touch Time", Cell::Native(Column::TouchTime)),
+    ("Install Time", Cell::Native(Column::ActivationTime)),
+    ("Event Time", Cell::Native(Column::EventTime)),
+    ("Event Name", Cell::EventName),
+    ("Event Value", Cell::EventValue),
+    ("Event Revenue", text(TextCell::Revenue)),
+    ("Event Revenue Currency", text(TextCell::Currency)),
+    ("Event Revenue USD", Cell::RevenueUsd),
+    ("Event Source", Cell::Unknown),
+    ("Is Receipt Validated", Cell::Unknown),
+    ("Partner", Cell::Unknown),
+    ("Media Source", Cell::MediaSource),
+    ("Channel", Cell::Unknown),
+    ("Keywords", Cell::Unknown),
+    ("Campaign", Cell::Native(Column::Campaign)),
+    ("Campaign ID", Cell::CampaignId),
+    ("Adset", Cell::Unknown),
+    ("Adset ID", Cell::Unknown),
+    ("Ad", Cell::Unknown),
+    ("Ad ID", Cell::Unknown),
+    ("Ad Type", Cell::Unknown),
+    ("Site ID", text(TextCell::TouchSite)),
+    ("Sub Site ID", Cell::Unknown),
+    ("Sub Param 1", text(TextCell::TouchSub1)),
+    ("Sub Param 2", text(TextCell::TouchSub2)),
+    ("Sub Param 3", text(TextCell::TouchSub3)),
+    ("Sub Param 4", text(TextCell::TouchSub4)),
+    ("Sub Param 5", text(TextCell::TouchSub5)),
+    ("Cost Model", Cell::Unknown),
+    ("Cost Value", Cell::Unknown),
+    ("Cost Currency", Cell::Unknown),
+    ("Contributor 1 Partner", Cell::Unknown),
+    ("Contributor 1 Media Source", contributor(0, ContributorPart::Channel)),
+    ("Contributor 1 Campaign", Cell::ContributorCampaign(0)),
+    ("Contributor 1 Touch Type", contributor(0, ContributorPart::TouchType)),
+    ("Contributor 1 Touch Time", contributor(0, ContributorPart::TouchTime)),
+    ("Contributor 2 Partner", Cell::Unknown),
+    ("Contributor 2 Media Source", contributor(1, ContributorPart::Channel)),
+    ("Contributor 2 Campaign", Cell::ContributorCampaign(1)),
+    ("Contributor 2 Touch Type", contributor(1, ContributorPart::TouchType)),
+    ("Contributor 2 Touch Time", contributor(1, ContributorPart::TouchTime)),
+    ("Contributor 3 Partner", Cell::Unknown),
+    ("Contributor 3 Media Source", contributor(2, ContributorPart::Channel)),
+    ("Contributor 3 Campaign", Cell::ContributorCampaign(2)),
+    ("Contributor 3 Touch Type", contributor(2, ContributorPart::TouchType)),
+    ("Contributor 3 Touch Time", contributor(2, ContributorPart::TouchTime)),
+    ("Region", Cell::Unknown),
+    ("Country Code", Cell::Unknown),
+    ("State", Cell::Unknown),
+    ("City", Cell::Unknown),
+    ("Postal Code", Cell::Unknown),
+    ("DMA", Cell::Unknown),
+    ("IP", text(TextCell::Ip)),
+    ("WIFI", Cell::Unknown),
+    ("Operator", Cell::Unknown),
+    ("Carrier", Cell::Unknown),
+    ("Language", Cell::Unknown),
+    ("AppsFlyer ID", text(TextCell::ActivationId)),
+    ("Advertising ID", text(TextCell::Gaid)),
+    ("IDFA", text(TextCell::Idfa)),
+    ("Android ID", text(TextCell::AndroidId)),
+    ("Customer User ID", Cell::Unknown),
+    ("IMEI", text(TextCell::Imei)),
+    ("IDFV", text(TextCell::Idfv)),
+    ("Platform", Cell::Platform),
+    ("Device Type", text(TextCell::DeviceModel)),
+    ("OS Version", text(TextCell::OsVersion)),
+    ("App Version", text(TextCell::AppVersion)),
+    ("SDK Version", Cell::Unknown),
+    ("App ID", Cell::Native(Column::App)),
+    ("App Name", Cell::AppName),
+    ("Bundle ID", Cell::Unknown),
+    ("Is Retargeting", Cell::IsRetargeting),
+    ("Retargeting Conversion Type", Cell::RetargetingConversion),
+    ("Attribution Lookback", Cell::Lookback),
+    ("Reengagement Window", Cell::Unknown),
+    ("Is Primary Attribution", Cell::IsPrimary),
+    ("User Agent", text(TextCell::Ua)),
+    ("HTTP Referrer", Cell::Unknown),
+    ("Original URL", Cell::Unknown),
+];
+
+/// Those that may be asked for: names, headings, cells.
+const ADDITIONAL: [(&str, &str, Cell); 22] = [
+    ("device_model", "Device Model", text(TextCell::DeviceModel)),
+    ("keyword_id", "Keyword ID", Cell::Unknown),
+    ("store_reinstall", "Store Reinstall", Cell::Unknown),
+    ("deeplink_url", "Deeplink URL", Cell::Unknown),
+    ("oaid", "OAID", text(TextCell::Oaid)),
+    ("install_app_store", "Install App Store", Cell::InstallStore),
+    (
+        "contributor1_match_type",
+        "Contributor 1 Match Type",
+        contributor(0, ContributorPart::MatchType),
+    ),
+    (
+        "contributor2_match_type",
+        "Contributor 2 Match Type",
+        contributor(1, ContributorPart::MatchType),
+    ),
+    (
+        "contributor3_match_type",
+        "Contributor 3 Match Type",
+        contributor(2, ContributorPart::MatchType),
+    ),
+    ("match_type", "Match Type", Cell::Native(Column::MatchType)),
+    ("device_category", "Device Category", Cell::Unknown),
+    ("gp_referrer", "Google Play Referrer", Cell::Unknown),
+    ("gp_click_time", "Google Play Click Time", Cell::Unknown),
+    ("gp_install_begin", "Google Play Install Begin Time", Cell::Native(Column::InstallBeginTime)),
+    ("amazon_aid", "Amazon Fire ID", Cell::Unknown),
+    ("keyword_match_type", "Keyword Match Type", Cell::Unknown),
+    ("att", "ATT", Cell::Unknown),
+    ("conversion_type", "Conversion Type", Cell::ConversionType),
+    ("campaign_type", "Campaign Type", Cell::CampaignType),
+    ("is_lat", "Is LAT", Cell::Unknown),
+    ("rejected_reason", "Rejected Reason", Cell::Native(Column::RejectReason)),
+    ("blocked_reason", "Blocked Reason", Cell::Native(Column::RejectReason)),
+];
+
+/// All columns, then those asked for, whatever their names, in the order asked.
+pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
+    let field = |heading, cell| Field::AppsFlyer(Headed { heading, cell });
+    let fixed = COLUMNS.into_iter().map(|(heading, cell)| field(heading.into(), cell));
+    let additional = additional.filter(|name| !name.is_empty()).map(|name| {
+        let known = ADDITIONAL.iter().find(|(known, _, _)| *known == name);
+        match known {
+            Some((_, heading, cell)) => field((*heading).into(), *cell),
+            None => field(name.into_owned().into(), Cell::Unknown),
+        }
+    });
+    fixed.chain(additional).collect()
+}
+
+/// What marketers call the source of a row.
+pub fn media_source<'p>(key: &RowKey, row: &RowView<'_>, policy: &'p Policy) -> &'p str {
+    match row.status {
+        Status::Organic => ORGANIC,
+        _ => channel_name(policy, key.pid, key.spreadid),
+    }
+}
+
+/// The media source of whatever no ad has brought.
+pub const ORGANIC: &str = "organic";
+
+/// The name of an event: of an activation its class.
+pub fn event_name<'a>(row: &RowView<'a>) -> &'a str {
+    match row.event_type {
+        EventType::Effect => row.text(TextCell::EventName),
+        EventType::Activation => row.install_type.map_or("", InstallType::name),
+    }
+}
+
+/// Whether the touch was for retargeting; `None` where rows of before layout 7 do not say.
+fn is_retargeting(row: &RowView<'_>) -> Option<bool> {
+    let Some(purpose) = row.touch_purpose() else {
+        // Of reinstalls only retargeting has the credit.
+        let is_reinstall = row.install_type == Some(InstallType::Reinstall);
+        let is_credited = row.touch_kind.is_some();
+        return match (is_credited, row.event_type) {
+            (false, _) => Some(false),
+            (true, EventType::Activation) if is_reinstall => Some(true),
+            (true, _) => None,
+        };
+    };
+    Some(purpose == Purpose::Retargeting)
+}
+
+/// Whether the row is of a reinstall that retargeting has brought.
+pub fn is_brought_back(row: &RowView<'_>) -> bool {
+    row.install_type == Some(InstallType::Reinstall)
+        && row.text(TextCell::CreditOf).is_empty()
+        && is_retargeting(row) == Some(true)
+}
+
+/// `7d`, `24h`: of a whole number of days from two on, or else hours, or what else is whole.
+fn lookback(ms: u64) -> String {
+    match ms {
+        _ if ms.is_multiple_of(DAY_MS) && ms > DAY_MS => format!("{}d", ms / DAY_MS),
+        _ if ms.is_multiple_of(HOUR_MS) => format!("{}h", ms / HOUR_MS),
+        _ if ms.is_multiple_of(60_000) => format!("{}m", ms / 60_000),
+        _ if ms.is_multiple_of(1_000) => format!("{}s", ms / 1_000),
+        _ => format!("{ms}ms"),
+    }
+}
+
+impl Cell {
+    /// What a row has in it.
+    pub(crate) fn value<'a>(
+        self,
+        key: &RowKey,
+        row: &RowView<'a>,
+        policy: &'a Policy,
+    ) -> Value<'a> {
+        let truth = |is_so: Option<bool>| {
+            is_so.map_or(Value::Empty, |is_so| Value::Name(if is_so { "true" } else { "false" }))
+        };
+        match self {
+            Self::Unknown => Value::Empty,
+            Self::Native(column) => Value::of_column(column, key, row, policy),
+            Self::EventName => Value::text(event_name(row).into()),
+            Self::EventValue => match row.text(TextCell::Props) {
+                props if row.event_type == EventType::Effect && !props.is_empty() => {
+                    Value::Json(props)
+                }
+                _ => Value::Name("null"),
+            },
+            Self::RevenueUsd if row.text(TextCell::Currency).eq_ignore_ascii_case("USD") => {
+                Value::of_column(Column::Text(TextCell::Revenue), key, row, policy)
+            }
+            Self::RevenueUsd => Value::Empty,
+            Self::MediaSource => Value::text(media_source(key, row, policy).into()),
+            Self::CampaignId if key.spreadid.0 == 0 => Value::Empty,
+            Self::CampaignId => Value::Number(key.spreadid.0),
+            Self::ContributorCampaign(place) => {
+                let spreadid = row.contributor(place).map(|contributor| contributor.spreadid);
+                let campaign = spreadid.and_then(|spreadid| policy.campaign(key.pid, spreadid));
+                Value::text(campaign.map_or("", |campaign| &campaign.name).into())
+            }
+            Self::Platform => Value::text(lower(row.text(TextCell::Os))),
+            Self::AppName => Value::text(policy.app(key.pid).map_or("", |app| &app.name).into()),
+            Self::IsRetargeting => truth(is_retargeting(row)),
+            Self::RetargetingConversion if is_brought_back(row) => Value::Name("re-attribution"),
+            Self::RetargetingConversion => Value::Empty,
+            Self::Lookback => {
+                Value::text(row.touch_lookback_ms().map(lookback).unwrap_or_default().into())
+            }
+            Self::IsPrimary => truth(row.touch_kind.map(|_| true)),
+            Self::InstallStore => Value::text(install_store(row)),
+            Self::ConversionType => Value::name(match row.install_type {
+                Some(InstallType::Duplicate) | None => None,
+                Some(kind) => Some(kind.name()),
+            }),
+            Self::CampaignType => match (row.status, is_retargeting(row)) {
+                (Status::Organic, _) => Value::Name(ORGANIC),
+                (Status::Attributed, Some(true)) => Value::Name(purpose_name(Purpose::Retargeting)),
+                (Status::Attributed, Some(false)) => Value::Name(purpose_name(Purpose::Ua)),
+                _ => Value::Empty,
+            },
+        }
+    }
+}
+
+/// An activation of before layout 7 has it among its props alone.
+fn install_store<'a>(row: &RowView<'a>) -> Cow<'a, str> {
+    match row.text(TextCell::InstallStore) {
+        "" if row.event_type == EventType::Activation => {
+            prop(row.text(TextCell::Props), STORE_PROP)
+        }
+        store => store.into(),
+    }
+}
+
+fn lower(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => text.to_ascii_lowercase().into(),
+        false => text.into(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Which rows a report of the Pull API has.
+
+use std::collections::HashSet;
+
+use attribution::event::Pid;
+use attribution::policy::Policy;
+use attribution::row::{EventType, Status};
+use store::codec::row::RowView;
+use store::key::RowKey;
+
+use super::column::{ORGANIC, event_name, is_brought_back, media_source};
+use crate::ExportError;
+use crate::csv::UNKNOWN_CHANNEL;
+use crate::nearest::nearest;
+use crate::parameter::{EVENT_NAME, MEDIA_SOURCE, bad};
+
+/// A report, by its name in addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Installs,
+    InAppEvents,
+    OrganicInstalls,
+    OrganicInAppEvents,
+    RetargetInstalls,
+    RetargetInAppEvents,
+    Reinstalls,
+    BlockedInstalls,
+}
+
+const NAMES: [(&str, Kind); 8] = [
+    ("installs_report", Kind::Installs),
+    ("in_app_events_report", Kind::InAppEvents),
+    ("organic_installs_report", Kind::OrganicInstalls),
+    ("organic_in_app_events_report", Kind::OrganicInAppEvents),
+    ("installs-retarget", Kind::RetargetInstalls),
+    ("in-app-events-retarget", Kind::RetargetInAppEvents),
+    ("reinstalls", Kind::Reinstalls),
+    ("blocked_installs_report", Kind::BlockedInstalls),
+];
+
+impl Kind {
+    /// # Errors
+    /// There is no such report.
+    pub fn parse(name: &str) -> Result<Self, ExportError> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, kind)| *kind).ok_or_else(|| {
+            let known = &NAMES.map(|(known, _)| known);
+            ExportError::UnknownReport { report: name.into(), known: known.join(", ") }
+        })
+    }
+
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    fn has(self, row: &RowView<'_>) -> bool {
+        use EventType::{Activation, Effect};
+        let is = |event_type, status| row.event_type == event_type && row.status == status;
+        match self {
+            Self::Installs => is(Activation, Status::Attributed) && !is_brought_back(row),
+            Self::RetargetInstalls => is(Activation, Status::Attributed) && is_brought_back(row),
+            Self::OrganicInstalls => is(Activation, Status::Organic),
+            Self::Reinstalls => is(Activation, Status::Unattributed),
+            Self::BlockedInstalls => is(Activation, Status::Rejected),
+            Self::InAppEvents => is(Effect, Status::Attributed) && !is_brought_back(row),
+            Self::RetargetInAppEvents => is(Effect, Status::Attributed) && is_brought_back(row),
+            Self::OrganicInAppEvents => is(Effect, Status::Organic),
+        }
+    }
+}
+
+/// A report, narrowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub kind: Kind,
+    pub media_sources: Option<HashSet<Box<str>>>,
+    pub event_names: Option<HashSet<Box<str>>>,
+}
+
+impl Report {
+    pub(crate) fn has(&self, key: &RowKey, row: &RowView<'_>, policy: &Policy) -> bool {
+        let Self { kind, media_sources, event_names } = self;
+        kind.has(row)
+            && media_sources
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(media_source(key, row, policy)))
+            && event_names.as_ref().is_none_or(|wanted| wanted.contains(event_name(row)))
+    }
+
+    /// The parameters that narrow.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let narrows = [
+            (self.kind.name(), true),
+            (MEDIA_SOURCE, self.media_sources.is_some()),
+            (EVENT_NAME, self.event_names.is_some()),
+        ];
+        narrows.into_iter().filter_map(|(name, narrows)| narrows.then_some(name))
+    }
+
+    /// # Errors
+    /// A media source that no campaign of the app has, which would give an empty report.
+    pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
+        let campaigns = policy.campaigns().filter(|campaign| campaign.pid == pid);
+        let channels = campaigns.map(|campaign| &*campaign.channel);
+        let known: HashSet<&str> = channels.chain([UNKNOWN_CHANNEL, ORGANIC]).collect();
+        let mut wanted = self.media_sources.iter().flatten();
+        let Some(source) = wanted.find(|source| !known.contains(&***source)) else {
+            return Ok(());
+        };
+        let mut known: Vec<&str> = known.into_iter().collect();
+        known.sort_unstable();
+        let nearest = nearest(source, known.into_iter()).unwrap_or_default();
+        let problem =
+            format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
+        const ALLOWED: &str = "a channel of a campaign of the app, or unknown, or organic";
+        Err(bad(MEDIA_SOURCE, problem, source, vec![ALLOWED]))
+    }
+}
