@@ -80,7 +80,8 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
         piece => return Err(failure(piece, running)),
     };
     match pieces.recv().await {
-        Some(Piece::Chunk(first)) => {
+        // A file without rows may have no bytes at all.
+        Some(first @ (Piece::Chunk(_) | Piece::End)) => {
             let download = Download { first: Some(first), pieces, running: Some(running) };
             Ok(Started { next, body: Body::new(download) })
         }
@@ -155,7 +156,7 @@ async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
 
 /// The body.
 struct Download {
-    first: Option<Chunk>,
+    first: Option<Piece>,
     pieces: Receiver<Piece>,
     /// `None` once its end has been said.
     running: Option<Running>,
@@ -170,7 +171,7 @@ impl http_body::Body for Download {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ExportError>>> {
         let piece = match self.first.take() {
-            Some(first) => Some(Piece::Chunk(first)),
+            Some(first) => Some(first),
             None => ready!(self.pieces.poll_recv(context)),
         };
         Poll::Ready(match (piece, self.running.take()) {
@@ -215,7 +216,7 @@ mod tests {
         let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
         let running = exports.start(&metrics, Asked::of_a_test(), "/x", "x.csv");
         let id = running.id();
-        let first = Some(Chunk { bytes: b"first".to_vec(), rows: 2 });
+        let first = Some(Piece::Chunk(Chunk { bytes: b"first".to_vec(), rows: 2 }));
         let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = Vec::new();

@@ -27,6 +27,7 @@ use crate::catalogue;
 use crate::download::{self, Scan, Started};
 use crate::exports::Exports;
 use crate::metrics::Metrics;
+use crate::openapi;
 use crate::page;
 use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
@@ -111,6 +112,9 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/exports/{id}", || get(export)),
 ];
 
+/// What has no data and is answered without a token, too.
+pub(crate) const OPEN_ROUTES: &[(&str, Route)] = &[("/openapi.json", || get(openapi::description))];
+
 /// By the tasks of connections, beside the threads that scan.
 fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
@@ -119,12 +123,13 @@ fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
 /// All routes of the users' listener.
 pub fn router(state: ExportState) -> Router {
     let (gate, metrics) = (state.gate(), Arc::clone(&state.metrics));
-    let routes = ROUTES.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
-    let routes = routes
-        .method_not_allowed_fallback(problem::method_not_allowed)
-        .fallback(problem::not_found)
-        .with_state(state);
-    gate.before(routes).layer(middleware::from_fn_with_state(metrics, count))
+    let routes_of = |routes: &[(&str, Route)]| {
+        let routes =
+            routes.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
+        routes.method_not_allowed_fallback(problem::method_not_allowed).with_state(state.clone())
+    };
+    let closed = gate.before(routes_of(ROUTES).fallback(problem::not_found));
+    closed.merge(routes_of(OPEN_ROUTES)).layer(middleware::from_fn_with_state(metrics, count))
 }
 
 async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
@@ -156,10 +161,7 @@ async fn apps(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    if let Some((parameter, _)) = parameters(&uri)?.into_iter().next() {
-        let parameter = parameter.into();
-        return Err(ExportError::UnknownParameter { parameter, known: &[] }.into());
-    }
+    no_parameters(&uri)?;
     let apps = caller.apps(&state.policy);
     let entries: Vec<_> = apps
         .iter()
@@ -239,6 +241,7 @@ async fn export(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
+    no_parameters(&uri)?;
     let is_seen = |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.sees(app.pid));
     let export = state.exports.find(&id).filter(|export| is_seen(&export.app));
     let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
@@ -262,6 +265,14 @@ pub(crate) fn next_page(
 pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
     let Query(parameters) = Query::try_from_uri(uri).map_err(|_| Problem::bad_query())?;
     Ok(parameters)
+}
+
+/// # Errors
+/// There is one.
+pub(crate) fn no_parameters(uri: &Uri) -> Result<(), Problem> {
+    parameters(uri)?.into_iter().next().map_or(Ok(()), |(parameter, _)| {
+        Err(ExportError::UnknownParameter { parameter: parameter.into(), known: &[] }.into())
+    })
 }
 
 fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTime>) -> HeaderMap {

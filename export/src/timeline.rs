@@ -30,7 +30,7 @@ use cursor::PlaceCursor;
 
 const KIND: &str = "kind";
 const VALUE: &str = "value";
-const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
+pub(crate) const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
 
 /// What a request asks for, beside the device.
 struct TimelineQuery {
