@@ -1,5 +1,6 @@
 //! The service over a real store, seen from the other end of the wire.
 
+mod abuse;
 pub(crate) mod bed;
 
 use std::io::Read;
