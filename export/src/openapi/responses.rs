@@ -67,11 +67,19 @@ pub(super) fn success(answer: &Answer) -> Value {
         .into_iter()
         .map(|name| (name.into(), json!({ "$ref": format!("#/components/headers/{name}") })))
         .collect();
-    json!({
+    let mut response = json!({
         "description": "What was asked for",
         "headers": headers,
         "content": { answer.media_type(): { "schema": answer.schema() } },
-    })
+    });
+    if let Answer::Rows(_) = answer {
+        response["links"] = json!({ "export": {
+            "operationId": "export",
+            "parameters": { "id": "$response.header.Adtrail-Export-Id" },
+            "description": "What became of it",
+        } });
+    }
+    response
 }
 
 /// What a path answers with another status.
@@ -97,7 +105,9 @@ pub(super) fn without_content(response: &mut Value) {
     {
         *response = all()[name].take();
     }
-    response.as_object_mut().map(|response| response.remove("content"));
+    for member in ["content", "links"] {
+        response.as_object_mut().map(|response| response.remove(member));
+    }
 }
 
 /// The components.

@@ -62,7 +62,7 @@ fn or_null(mut schema: Value) -> Value {
         Value::String(kind) => schema["type"] = json!([kind, "null"]),
         _ => return json!({ "anyOf": [{ "$ref": schema["$ref"] }, { "type": "null" }] }),
     }
-    if let Some(allowed) = schema["enum"].as_array_mut() {
+    if let Some(allowed) = schema.get_mut("enum").and_then(Value::as_array_mut) {
         allowed.push(Value::Null);
     }
     schema
