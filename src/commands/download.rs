@@ -5,6 +5,7 @@
 
 mod part;
 mod progress;
+mod query;
 mod target;
 
 use std::ops::ControlFlow;

@@ -67,7 +67,16 @@ fn kinds() -> Vec<String> {
 }
 
 pub(super) fn of_query(name: &str, of: Of) -> Value {
-    let mut parameter = match name {
+    let found = range(name).or_else(|| filter(name)).or_else(|| form(name, of));
+    let Some(mut parameter) = found else { return Value::Null };
+    parameter["name"] = name.into();
+    parameter["in"] = "query".into();
+    parameter
+}
+
+/// Of when.
+fn range(name: &str) -> Option<Value> {
+    Some(match name {
         FROM => json!({
             "description": "First event time: an RFC 3339 instant, or a date or date-time in timezone",
             "required": true,
@@ -86,6 +95,13 @@ pub(super) fn of_query(name: &str, of: Of) -> Value {
             "schema": { "type": "string", "default": "UTC" },
             "example": "Asia/Shanghai",
         }),
+        _ => return None,
+    })
+}
+
+/// Which rows.
+fn filter(name: &str) -> Option<Value> {
+    Some(match name {
         TYPE => json!({
             "description": "Only rows of these",
             "schema": { "type": "string", "enum": names(&TYPES), "default": TYPES[0].0 },
@@ -115,6 +131,13 @@ pub(super) fn of_query(name: &str, of: Of) -> Value {
             json!({ "type": "string", "enum": InstallType::ALL.map(InstallType::name) }),
             json!(["install"]),
         ),
+        _ => return None,
+    })
+}
+
+/// How they are told.
+fn form(name: &str, of: Of) -> Option<Value> {
+    Some(match name {
         FIELDS => unique(list(
             "Columns, in the order in which they are to come; without it all of the native ones. \
              props. and the name of a prop is one too.",
@@ -153,11 +176,8 @@ pub(super) fn of_query(name: &str, of: Of) -> Value {
             json!({ "type": "string", "enum": Dimension::names().collect::<Vec<_>>() }),
             json!(["day", "channel"]),
         )),
-        _ => return Value::Null,
-    };
-    parameter["name"] = name.into();
-    parameter["in"] = "query".into();
-    parameter
+        _ => return None,
+    })
 }
 
 fn names<T>(named: &[(&'static str, T)]) -> Vec<&'static str> {

@@ -7,7 +7,6 @@
 //!
 //! `FILE.part` has the rows, `FILE.part.query` what they are of. Both go when `FILE` is whole.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -17,15 +16,13 @@ use anyhow::{Context, anyhow};
 use export::Checksum;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::super::WrongUse;
+use super::query::{Asked, beside, read_query, require_same, write_query};
+use crate::commands::WrongUse;
 use crate::leftovers::Kept;
 use crate::telemetry::tell;
 
 /// Of a file, at a time.
 const READ_BYTES: usize = 128 << 10;
-
-/// What rows are of, by names: app, range, filters and so on.
-pub type Asked = BTreeMap<&'static str, String>;
 
 pub struct Part {
     file: File,
@@ -222,14 +219,7 @@ impl Part {
     }
 }
 
-/// The path with more at its end.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut text = path.as_os_str().to_owned();
-    text.push(ending);
-    text.into()
-}
-
-fn unwritable(path: &Path) -> String {
+pub(super) fn unwritable(path: &Path) -> String {
     format!("can not be written: {}", path.display())
 }
 
@@ -268,48 +258,4 @@ fn each_bytes(file: &File, most: u64, mut visit: impl FnMut(&[u8])) -> io::Resul
             length => visit(&buffer[..length]),
         }
     }
-}
-
-fn write_query(part: &Path, asked: &Asked) -> anyhow::Result<()> {
-    let mut path = part.as_os_str().to_owned();
-    path.push(".query");
-    let path = PathBuf::from(path);
-    let mut text = serde_json::to_vec_pretty(asked)?;
-    text.push(b'\n');
-    fs::write(&path, text).with_context(|| unwritable(&path))
-}
-
-/// `None` where there is none, or one that was cut.
-fn read_query(part: &Path) -> Option<BTreeMap<String, String>> {
-    serde_json::from_slice(&fs::read(beside(part, ".query")).ok()?).ok()
-}
-
-/// # Errors
-/// What differs.
-fn require_same(
-    path: &Path,
-    query: &BTreeMap<String, String>,
-    asked: &Asked,
-) -> Result<(), WrongUse> {
-    let asked: BTreeMap<String, String> =
-        asked.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let names = query.keys().chain(asked.keys()).collect::<std::collections::BTreeSet<_>>();
-    let shown =
-        |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
-    let differences: Vec<_> = names
-        .into_iter()
-        .filter(|name| query.get(*name) != asked.get(*name))
-        .map(|name| {
-            format!("{name} is {}, asked for is {}", shown(query.get(name)), shown(asked.get(name)))
-        })
-        .collect();
-    if differences.is_empty() {
-        return Ok(());
-    }
-    let differences = differences.join("; ");
-    let advice = "without --resume it is written anew";
-    Err(WrongUse(format!(
-        "--resume: {} is of another export: {differences}; {advice}",
-        path.display()
-    )))
 }

@@ -1,6 +1,5 @@
 //! Where a download goes.
 
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,6 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::part::Part;
+use super::query::Asked;
 use crate::commands::WrongUse;
 
 pub enum Target {
@@ -22,7 +22,7 @@ impl Target {
     }
 
     /// A file from its beginning. `asked` is what it is of, by names.
-    pub fn new(path: &Path, asked: BTreeMap<&'static str, String>) -> anyhow::Result<Self> {
+    pub fn new(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         if is_no_file(path) {
             let stream = OpenOptions::new().write(true).open(path);
             let stream =
@@ -33,7 +33,7 @@ impl Target {
     }
 
     /// One that was begun before; from its beginning, where none was.
-    pub fn resumed(path: &Path, asked: BTreeMap<&'static str, String>) -> anyhow::Result<Self> {
+    pub fn resumed(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         if is_no_file(path) {
             let problem = "--resume: only a file can be gone on with, and this is none";
             return Err(WrongUse(format!("{problem}: {}", path.display())).into());
