@@ -1,7 +1,7 @@
 //! `adtrail download`: the API's export without the service, or beside it.
 //!
 //! One thread scans, another writes what it is handed. A file is written beside its place, and what
-//! there is of it stays when the command is ended: [`part`] says how `--resume` goes on with it.
+//! there is of it stays when the command is ended: `part` says how `--resume` goes on with it.
 
 mod part;
 mod progress;
