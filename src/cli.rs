@@ -33,6 +33,9 @@ pub enum Command {
     /// Show all of it with made-up traffic: broker, attribution and CSV in one process
     Demo(Demo),
     /// Write an app's rows as CSV or JSON lines, without the service or beside it
+    ///
+    /// At the end standard error has how many rows and bytes were written, and their SHA-256, as
+    /// sha256sum prints it.
     Download(Box<Download>),
     /// Tell why an activation is credited as it is, without the service or beside it
     ///
@@ -232,8 +235,18 @@ pub struct Download {
     pub after: Option<String>,
 
     /// File to write; without it standard output
+    ///
+    /// Until it is whole, the rows are in FILE.part.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+
+    /// Go on with what a download before left of FILE, with the same other options
+    ///
+    /// What is there is compared with the rows as they are now, and kept as far as it is the same: in
+    /// the end FILE is what a new download would have made of it. A file that is of something else is
+    /// left as it is, and the command ends with 2.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

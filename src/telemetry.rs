@@ -46,6 +46,12 @@ pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     bar
 }
 
+/// Takes the bar away for good.
+pub fn clear_bar() {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).take();
+    bar.and_then(|bar| bar.upgrade()).into_iter().for_each(|bar| bar.finish_and_clear());
+}
+
 /// Tells people something on standard error. Whoever stops reading it must not stop the program.
 /// What it repeats from outside does nothing to a terminal.
 pub fn tell(text: std::fmt::Arguments<'_>) {

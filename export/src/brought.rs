@@ -25,7 +25,7 @@ use crate::routes::{ExportState, RANGE_FROM, RANGE_TO, next_page, parameters};
 use crate::zone::TimeWriter;
 use crate::zone::in_utc;
 
-const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
+pub(crate) const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
 
 /// By [`IdKind::ALL`].
 const ID_CELLS: [TextCell; IdKind::ALL.len()] = [

@@ -6,10 +6,9 @@ use axum::http::Uri;
 use axum::response::Response;
 use serde::Serialize;
 
-use crate::ExportError;
 use crate::answer;
 use crate::problem::Problem;
-use crate::routes::{AppPath, ExportState, parameters};
+use crate::routes::{AppPath, ExportState, no_parameters};
 
 /// A campaign as listed.
 #[derive(Serialize)]
@@ -26,10 +25,7 @@ pub(crate) async fn campaigns(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let app = answer::app(&state, app, &uri)?;
-    if let Some((parameter, _)) = parameters(&uri)?.into_iter().next() {
-        let parameter = parameter.into();
-        return Err(ExportError::UnknownParameter { parameter, known: &[] }.into());
-    }
+    no_parameters(&uri)?;
     let of_app = state.policy.campaigns().filter(|campaign| campaign.pid == app.pid);
     let mut campaigns: Vec<&Campaign> = of_app.collect();
     campaigns.sort_by_key(|campaign| campaign.spreadid);

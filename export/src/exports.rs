@@ -1,17 +1,16 @@
 //! The exports that were asked for over HTTP: what became of each.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use attribution::event::EventTime;
 use serde::{Serialize, Serializer};
-use sha2::{Digest, Sha256};
 
 use crate::ExportError;
 use crate::audit::{self, Asked, Ended};
+use crate::checksum::Checksum;
 use crate::metrics::{Active, Metrics};
 use crate::parameter::{EXPORT_ID, bad};
 use crate::rows::Chunk;
@@ -90,7 +89,7 @@ pub(crate) struct Running {
     asked: Asked,
     since: Instant,
     export: Export,
-    hasher: Sha256,
+    checksum: Checksum,
 }
 
 /// What a client checks a complete file by.
@@ -151,8 +150,8 @@ impl Exports {
             return Err(bad(EXPORT_ID, "another export has this id", &id_text(id), vec![ALLOWED]));
         }
         let active = Some(metrics.download_started());
-        let (exports, since, hasher) = (Arc::clone(self), Instant::now(), Sha256::new());
-        Ok(Running { exports, active, asked, since, export, hasher })
+        let (exports, since) = (Arc::clone(self), Instant::now());
+        Ok(Running { exports, active, asked, since, export, checksum: Checksum::default() })
     }
 
     /// The one with this id, as it was told to the client.
@@ -209,7 +208,7 @@ impl Running {
 
     /// The client takes a chunk.
     pub fn sent(&mut self, chunk: &Chunk) {
-        self.hasher.update(&chunk.bytes);
+        self.checksum.add(&chunk.bytes);
         self.export.rows += chunk.rows;
         self.export.bytes += chunk.bytes.len() as u64;
         if let Some(active) = &self.active {
@@ -222,7 +221,7 @@ impl Running {
 
     pub fn complete(mut self) -> Sums {
         self.active.take().into_iter().for_each(Active::complete);
-        let sha256 = hex(&std::mem::take(&mut self.hasher).finalize());
+        let sha256 = std::mem::take(&mut self.checksum).text();
         self.export.sha256 = Some(sha256.clone());
         self.export.state = State::Complete;
         Sums { rows: self.export.rows, sha256 }
@@ -251,14 +250,6 @@ impl Drop for Running {
             kept.clone_from(&self.export);
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to memory can not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn now_text() -> String {

@@ -1,6 +1,6 @@
 //! Which rows of a range are wanted, by what is in them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use attribution::event::{Pid, SpreadId};
 use attribution::policy::Policy;
@@ -90,17 +90,20 @@ impl Filter {
 
     /// What it says, in one order however it was asked for.
     pub(crate) fn texts(&self) -> Vec<String> {
-        let mut texts: Vec<String> = Vec::new();
-        let mut add = |parameter: &str, value: &str| texts.push(format!("{parameter}={value}"));
+        self.named().into_iter().map(|(parameter, value)| format!("{parameter}={value}")).collect()
+    }
+
+    /// The same as names and values.
+    pub(crate) fn named(&self) -> BTreeSet<(&'static str, String)> {
+        let mut named = BTreeSet::new();
+        let mut add = |parameter, value: &str| named.extend([(parameter, value.to_owned())]);
         self.event_type.iter().for_each(|wanted| add(TYPE, wanted.name()));
         self.event_names.iter().flatten().for_each(|name| add(EVENT_NAME, name));
         self.statuses.iter().flatten().for_each(|status| add(STATUS, status.name()));
         self.install_types.iter().flatten().for_each(|kind| add(INSTALL_TYPE, kind.name()));
         self.spreadids.iter().flatten().for_each(|id| add(SPREADID, &id.0.to_string()));
         self.channels.iter().flatten().for_each(|channel| add(CHANNEL, channel));
-        texts.sort_unstable();
-        texts.dedup();
-        texts
+        named
     }
 
     /// Whether a row can be wanted, by its key alone.

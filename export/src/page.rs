@@ -24,22 +24,9 @@ mod templates;
 mod tests;
 mod words;
 
-use axum::Router;
-use axum::routing::{get, post};
-
-use crate::routes::ExportState;
-
 pub(crate) use answer::tell;
+pub(crate) use assets::asset;
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};
 pub(crate) use lookup::{activation, device, devices};
-
-/// What is asked for before it is known by whom. Nothing of any app is there.
-pub(crate) fn open_routes(state: &ExportState) -> Router {
-    Router::new()
-        .route("/assets/{name}", get(assets::asset))
-        .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
-        .route("/sign-out", post(sign_in::sign_out))
-        .method_not_allowed_fallback(crate::problem::method_not_allowed)
-        .with_state(state.clone())
-}
+pub(crate) use sign_in::{page as sign_in, sign_in as signed_in, sign_out};

@@ -14,6 +14,8 @@ pub(crate) const CHANNEL: &str = "channel";
 pub(crate) const SPREADID: &str = "spreadid";
 pub(crate) const INSTALL_TYPE: &str = "install_type";
 pub(crate) const FIELDS: &str = "fields";
+/// In an address it is the path that says it.
+pub(crate) const FORMAT: &str = "format";
 pub(crate) const DIALECT: &str = "dialect";
 pub(crate) const LIMIT: &str = "limit";
 pub(crate) const AFTER: &str = "after";
@@ -58,13 +60,17 @@ pub(crate) fn parts(values: &str) -> Vec<Cow<'_, str>> {
         return values.split(',').map(Cow::from).collect();
     }
     let mut parts = vec![String::new()];
-    let (mut is_quoted, mut before) = (false, ',');
+    // A quote within a value that does not begin with one is a character as any other.
+    let (mut is_cell, mut is_quoted, mut before) = (false, false, ',');
     for character in values.chars() {
         let last = parts.len() - 1;
         match character {
-            '"' if is_quoted || before == ',' => is_quoted = !is_quoted,
-            ',' if !is_quoted => parts.push(String::new()),
-            '"' if before == '"' => {
+            '"' if is_quoted || before == ',' => (is_cell, is_quoted) = (true, !is_quoted),
+            ',' if !is_quoted => {
+                parts.push(String::new());
+                is_cell = false;
+            }
+            '"' if is_cell && before == '"' => {
                 parts[last].push('"');
                 is_quoted = true;
             }
@@ -88,6 +94,7 @@ mod tests {
         check(r#""a,b",c"#, &["a,b", "c"]);
         check(r#"c,"a""b,""#, &["c", r#"a"b,"#]);
         check(r#"a"b,c"#, &[r#"a"b"#, "c"]);
+        check(r#"a""b,c"#, &[r#"a""b"#, "c"]);
         check(r#""""#, &[""]);
         check(r#""a,b"#, &["a,b"]);
     }

@@ -23,7 +23,7 @@ pub(crate) struct Problem {
     allowed: Option<Vec<&'static str>>,
 }
 
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("10");
+pub(crate) const RETRY_AFTER_SECONDS: u32 = 10;
 
 impl Problem {
     fn new(
@@ -218,7 +218,7 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, media_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

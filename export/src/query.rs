@@ -1,5 +1,7 @@
 //! What a request asks for.
 
+use std::collections::BTreeMap;
+
 use attribution::event::EventTime;
 use attribution::policy::{AppPolicy, Policy};
 use attribution::row::EventType;
@@ -12,10 +14,10 @@ use crate::cursor::Cursor;
 use crate::filter::{Filter, GivenFilter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
-    ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT,
-    PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, one_of, parts,
+    ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FORMAT, FROM, INSTALL_TYPE,
+    LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, one_of, parts,
 };
-use crate::zone::Zone;
+use crate::zone::{Zone, in_utc};
 
 /// Which rows of an app, which of their columns, and how they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +72,19 @@ pub enum Dialect {
     Excel,
 }
 
-const PRESETS: [(&str, Preset); 2] = [("native", Preset::Native), ("appsflyer", Preset::AppsFlyer)];
-const DIALECTS: [(&str, Dialect); 2] = [("data", Dialect::Data), ("excel", Dialect::Excel)];
-const TYPES: [(&str, Option<EventType>); 3] = [
+pub(crate) const PRESETS: [(&str, Preset); 2] =
+    [("native", Preset::Native), ("appsflyer", Preset::AppsFlyer)];
+pub(crate) const DIALECTS: [(&str, Dialect); 2] =
+    [("data", Dialect::Data), ("excel", Dialect::Excel)];
+pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
     ("all", None),
     ("activation", Some(EventType::Activation)),
     ("effect", Some(EventType::Effect)),
 ];
+
+/// Rows of a page of a short answer, where nothing else is asked for, and at most.
+pub(crate) const PAGE_LIMIT: usize = 100;
+pub(crate) const PAGE_LIMIT_MAX: usize = 1_000;
 
 impl ExportQuery {
     /// The parameters that there are.
@@ -165,6 +173,35 @@ impl ExportQuery {
         self.filter.check(app.pid, policy)?;
         self.report.as_ref().map_or(Ok(()), |report| report.check(app.pid, policy))?;
         self.after.map_or(Ok(()), |cursor| cursor.check(app.pid, self))
+    }
+
+    /// What it says, by the names of the parameters, however it was asked for: two of the same texts
+    /// give the same file. What is as it is without being asked for is left out.
+    pub fn texts(&self) -> BTreeMap<&'static str, String> {
+        let fields: Vec<_> = self.fields.iter().map(Field::name).collect();
+        let format = match self.format {
+            Format::Csv => "csv",
+            Format::Ndjson => "ndjson",
+        };
+        let dialect = DIALECTS.iter().find(|(_, dialect)| *dialect == self.dialect);
+        let mut texts = BTreeMap::from([
+            (FROM, in_utc(self.from)),
+            (TO, in_utc(self.to)),
+            (TIMEZONE, self.zone.name().to_owned()),
+            (FORMAT, format.to_owned()),
+            (DIALECT, dialect.map_or("", |(name, _)| name).to_owned()),
+        ]);
+        if self.fields != all_columns() {
+            texts.insert(FIELDS, fields.join(","));
+        }
+        texts.extend(self.limit.map(|limit| (LIMIT, limit.to_string())));
+        texts.extend(self.after.map(|after| (AFTER, after.to_string())));
+        for (name, value) in self.filter.named() {
+            let values = texts.entry(name).or_default();
+            values.push_str(if values.is_empty() { "" } else { "," });
+            values.push_str(&value);
+        }
+        texts
     }
 
     /// A name for the file, of characters that no file system and no shell minds.
@@ -325,12 +362,10 @@ pub(crate) fn parse_rows_max(parameter: &'static str, text: &str) -> Result<u64,
 
 /// Of a page of a short answer, which is in memory until it is sent.
 pub(crate) fn parse_page_limit(given: Option<&str>) -> Result<usize, ExportError> {
-    const DEFAULT: usize = 100;
-    const MAX: usize = 1_000;
     const ALLOWED: &str = "a number from 1 to 1000";
-    let Some(text) = given else { return Ok(DEFAULT) };
+    let Some(text) = given else { return Ok(PAGE_LIMIT) };
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok().filter(|limit| is_number && (1..=MAX).contains(limit));
+    let limit = text.parse().ok().filter(|limit| is_number && (1..=PAGE_LIMIT_MAX).contains(limit));
     limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
 }
 

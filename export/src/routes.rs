@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
 use store::scan::Reader;
@@ -26,6 +26,7 @@ use crate::catalogue;
 use crate::download::{self, Scan, Started};
 use crate::exports::{ChosenId, Exports};
 use crate::metrics::Metrics;
+use crate::openapi;
 use crate::page;
 use crate::parameter::AFTER;
 use crate::problem::{self, Problem};
@@ -101,11 +102,6 @@ type Route = fn() -> MethodRouter<ExportState>;
 /// Every path with what answers there, for the router and for the test that goes through all of
 /// them with another app's token. Where `{app}` is in a path, the gate has looked at it.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
-    ("/", || compressed(get(page::home))),
-    ("/download", || get(page::download)),
-    ("/exports", || compressed(get(page::exports))),
-    ("/activations", || compressed(get(page::activation))),
-    ("/devices", || compressed(get(page::devices).post(page::device))),
     ("/v1/apps", || get(apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events_csv))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events_ndjson))),
@@ -118,6 +114,25 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/api/raw-data/export/app/{app}/{report}/v5", || compressed(get(appsflyer::raw_data))),
 ];
 
+/// What people see, behind the same gate.
+pub(crate) const PAGES: &[(&str, Route)] = &[
+    ("/", || compressed(get(page::home))),
+    ("/download", || get(page::download)),
+    ("/exports", || compressed(get(page::exports))),
+    ("/activations", || compressed(get(page::activation))),
+    ("/devices", || compressed(get(page::devices).post(page::device))),
+];
+
+/// What has no data and is answered without a token, too.
+pub(crate) const OPEN_ROUTES: &[(&str, Route)] = &[("/openapi.json", || get(openapi::description))];
+
+/// What people see before it is known who they are.
+const OPEN_PAGES: &[(&str, Route)] = &[
+    ("/assets/{name}", || get(page::asset)),
+    ("/sign-in", || get(page::sign_in).post(page::signed_in)),
+    ("/sign-out", || post(page::sign_out)),
+];
+
 /// By the tasks of connections, beside the threads that scan.
 fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
@@ -126,13 +141,15 @@ fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
 /// All routes of the users' listener.
 pub fn router(state: ExportState) -> Router {
     let (gate, metrics) = (state.gate(), Arc::clone(&state.metrics));
-    let routes = ROUTES.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
-    let routes = routes
-        .method_not_allowed_fallback(problem::method_not_allowed)
-        .fallback(problem::not_found)
-        .with_state(state.clone());
-    gate.before(routes)
-        .merge(page::open_routes(&state))
+    let routes_of = |routes: &[(&str, Route)]| {
+        let routes =
+            routes.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
+        routes.method_not_allowed_fallback(problem::method_not_allowed).with_state(state.clone())
+    };
+    let closed = routes_of(ROUTES).merge(routes_of(PAGES)).fallback(problem::not_found);
+    gate.before(closed)
+        .merge(routes_of(OPEN_ROUTES))
+        .merge(routes_of(OPEN_PAGES))
         .layer(middleware::from_fn(appsflyer::in_its_form))
         .layer(middleware::from_fn_with_state(state, page::tell))
         .layer(middleware::from_fn_with_state(metrics, count))
@@ -157,10 +174,7 @@ async fn apps(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    if let Some((parameter, _)) = parameters(&uri)?.into_iter().next() {
-        let parameter = parameter.into();
-        return Err(ExportError::UnknownParameter { parameter, known: &[] }.into());
-    }
+    no_parameters(&uri)?;
     let apps = caller.apps(&state.policy);
     let entries: Vec<_> = apps
         .iter()
@@ -254,6 +268,7 @@ async fn exported(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
+    no_parameters(&uri)?;
     let is_seen = |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.sees(app.pid));
     let export = state.exports.find(&id).filter(|export| is_seen(&export.app));
     let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
@@ -277,6 +292,14 @@ pub(crate) fn next_page(
 pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
     let Query(parameters) = Query::try_from_uri(uri).map_err(|_| Problem::bad_query())?;
     Ok(parameters)
+}
+
+/// # Errors
+/// There is one.
+pub(crate) fn no_parameters(uri: &Uri) -> Result<(), Problem> {
+    parameters(uri)?.into_iter().next().map_or(Ok(()), |(parameter, _)| {
+        Err(ExportError::UnknownParameter { parameter: parameter.into(), known: &[] }.into())
+    })
 }
 
 fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTime>) -> HeaderMap {

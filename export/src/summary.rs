@@ -31,8 +31,10 @@ use crate::problem::Problem;
 use crate::query::{ExportQuery, Format};
 use crate::routes::{AppPath, ExportState, RANGE_FROM, RANGE_TO, parameters};
 use crate::zone::in_utc;
-use dimension::{Days, Dimension};
+use dimension::Days;
 use groups::Groups;
+
+pub(crate) use dimension::Dimension;
 
 /// Which rows, and what tells them apart.
 #[derive(Debug)]

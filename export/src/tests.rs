@@ -1,5 +1,6 @@
 //! The service over a real store, seen from the other end of the wire.
 
+mod abuse;
 pub(crate) mod bed;
 
 use std::io::Read;
@@ -160,6 +161,9 @@ fn json_lines_have_the_same_rows() {
         (&json!("9.99"), &json!({"level": "3"}))
     );
     assert_eq!(lines[3]["event_name"], "a,\r\n\"b\" ü");
+    let none = bed.send_with(&format!("GET {target}&spreadid=5 HTTP/1.1"), &["TE: trailers"]);
+    assert_eq!((none.status, none.is_ended, none.text()), (200, true, ""));
+    assert_eq!(none.trailers[0], ("adtrail-rows".to_owned(), "0".to_owned()));
     let few = bed.get(&format!("{target}&fields=props.level,pid&type=effect"));
     let line = "{\"props.level\":\"3\",\"pid\":1}\n";
     assert_eq!(few.text(), line.repeat(2));

@@ -30,7 +30,7 @@ use cursor::PlaceCursor;
 
 pub(crate) const KIND: &str = "kind";
 pub(crate) const VALUE: &str = "value";
-const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
+pub(crate) const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
 
 /// What a request asks for, beside the device.
 pub(crate) struct TimelineQuery {

@@ -1,9 +1,32 @@
 //! `adtrail download`: the API's export without the service, or beside it.
+//!
+//! One thread scans, another writes what it is handed. A file is written beside its place, and what
+//! there is of it stays when the command is ended: `part` says how `--resume` goes on with it.
 
-use export::ExportQuery;
+mod part;
+mod progress;
+mod query;
+mod target;
 
-use super::{Output, WrongUse, known_app, load};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use anyhow::Context;
+use attribution::policy::AppPolicy;
+use config::Config;
+use export::{Checksum, Chunk, ExportQuery};
+use store::scan::Reader;
+
+use super::{WrongUse, counted, known_app, load};
 use crate::cli::{self, Download};
+use crate::telemetry::tell;
+use progress::Progress;
+use target::Target;
+
+/// Chunks that wait to be written.
+const CHUNKS_WAITING_MAX: usize = 4;
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
@@ -16,9 +39,86 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     let query = ExportQuery::parse(format, parameters(options)).map_err(wrong)?;
     query.check(app, &config.policy).map_err(wrong)?;
     let reader = store::embedded::open_for_reading(&config.store)?;
-    let out = Output::new(options.out.as_deref())?;
-    out.fill(|sink| export::write_rows(&reader, &[app], &query, &config.policy, sink))?;
+    let mut asked = query.texts();
+    asked.insert("app", app.key.to_string());
+    let target = match (options.out.as_deref(), options.resume) {
+        (None, _) => Target::standard_output(),
+        (Some(path), false) => Target::new(path, asked)?,
+        (Some(path), true) => Target::resumed(path, asked)?,
+    };
+    let written = write(target, &Wanted { reader: &reader, app, query: &query, config: &config })?;
+    tell_written(options.out.as_deref(), &written);
     Ok(())
+}
+
+struct Wanted<'a> {
+    reader: &'a Reader,
+    app: &'a AppPolicy,
+    query: &'a ExportQuery,
+    config: &'a Config,
+}
+
+/// What was written, and what it is checked by.
+struct Written {
+    rows: u64,
+    bytes: u64,
+    sha256: String,
+}
+
+fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
+    let Wanted { reader, app, query, config } = wanted;
+    let progress = Progress::new(|| export::expected_rows(reader, app, query, &config.policy))?;
+    let (chunks, waiting) = sync_channel::<Chunk>(CHUNKS_WAITING_MAX);
+    let (scanned, taken) = thread::scope(|scope| {
+        let (target, progress) = (&mut target, &progress);
+        let writing = scope.spawn(move || take(target, waiting, progress));
+        let scanned = export::write_rows(reader, &[app], query, &config.policy, |chunk| {
+            match chunks.send(chunk) {
+                Ok(()) => ControlFlow::Continue(()),
+                // The other thread has ended, and says why.
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        drop(chunks);
+        (scanned, writing.join())
+    });
+    drop(progress);
+    // A panic has ended the process already.
+    let taken = taken.unwrap_or_else(|_| Err(anyhow::anyhow!("the writing thread ended")));
+    let whole =
+        taken.and_then(|sums| scanned.context("the rows can not be read").map(|rows| (rows, sums)));
+    match whole {
+        Ok((rows, (bytes, checksum))) => {
+            let sha256 = checksum.text();
+            target.finish(&sha256)?;
+            Ok(Written { rows, bytes, sha256 })
+        }
+        Err(error) => Err(target.left(error)),
+    }
+}
+
+/// Writes all chunks, of which it gives the bytes and their checksum.
+fn take(
+    target: &mut Target,
+    chunks: Receiver<Chunk>,
+    progress: &Progress,
+) -> anyhow::Result<(u64, Checksum)> {
+    let (mut bytes, mut checksum) = (0, Checksum::default());
+    // A receiver that is dropped tells the scan that nobody takes more.
+    for chunk in chunks {
+        checksum.add(&chunk.bytes);
+        target.take(&chunk.bytes)?;
+        bytes += chunk.bytes.len() as u64;
+        progress.written(chunk.rows);
+    }
+    Ok((bytes, checksum))
+}
+
+fn tell_written(path: Option<&Path>, written: &Written) {
+    let Written { rows, bytes, sha256 } = written;
+    let path = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
+    let rows = counted(*rows as usize, "row");
+    tell(format_args!("{path}{rows}, {bytes} bytes, sha256 {sha256}\n"));
 }
 
 /// The options under the API's names.

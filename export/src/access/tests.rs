@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::routes::ROUTES;
+use crate::routes::{PAGES, ROUTES};
 use crate::tests::bed::{
     self, Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations,
 };
@@ -246,11 +246,11 @@ const PARAMETERS: [&str; 14] = [
 ];
 
 /// A path of the route, its parameters filled in.
-fn target<'v>(route: &str, mut value: impl FnMut() -> &'v str, query: &[&str]) -> String {
+fn target<V: AsRef<str>>(route: &str, mut value: impl FnMut() -> V, query: &[&str]) -> String {
     let segments = route.split('/').map(|segment| match segment.find('{') {
         Some(start) => {
             let end = segment.rfind('}').unwrap() + 1;
-            format!("{}{}{}", &segment[..start], value(), &segment[end..])
+            format!("{}{}{}", &segment[..start], value().as_ref(), &segment[end..])
         }
         None => segment.to_owned(),
     });
@@ -305,8 +305,20 @@ fn another_apps_rows_never_appear() {
             check_like_none(&bed, method, &of_other);
         }
     }
-    let routes = prop::sample::select(ROUTES.iter().map(|(route, _)| *route).collect::<Vec<_>>());
-    let values = prop::collection::vec(prop::sample::select(&VALUES[..]), 8);
+    let routes = prop::sample::select(
+        ROUTES.iter().chain(PAGES).map(|(route, _)| *route).collect::<Vec<_>>(),
+    );
+    // An export of the other's is not there either.
+    let export = other.header("adtrail-export-id").unwrap().to_owned();
+    assert_eq!(get_by(&bed, &format!("/v1/exports/{export}"), "y").json()["app"], "app y");
+    assert_eq!(get_by(&bed, &format!("/v1/exports/{export}"), "all").status, 200);
+    let [hidden, none] = [&*export, "1"].map(|id| {
+        let answer = get_by(&bed, &format!("/v1/exports/{id}"), "x");
+        (answer.status, answer.text().replace(id, "ID"))
+    });
+    assert_eq!((hidden.0, &hidden), (404, &none));
+    let values = VALUES.map(str::to_owned).into_iter().chain([export]).collect::<Vec<_>>();
+    let values = prop::collection::vec(prop::sample::select(values), 8);
     let query = prop::sample::subsequence(&PARAMETERS[..], 0..PARAMETERS.len());
     proptest!(ProptestConfig::with_cases(512), |(route in routes, values in values, query in query)| {
         let mut values = values.into_iter();

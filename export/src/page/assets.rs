@@ -35,7 +35,7 @@ pub(super) static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
     }
 });
 
-pub(super) async fn asset(
+pub(crate) async fn asset(
     name: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Response, Problem> {

@@ -27,11 +27,11 @@ pub(super) fn asked(
     answer::page(status, "sign-in.html", &Shell::bare("Sign in"), page)
 }
 
-pub(super) async fn page(headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn page(headers: HeaderMap) -> Result<Response, Problem> {
     asked(StatusCode::OK, None, "/", &headers)
 }
 
-pub(super) async fn sign_in(
+pub(crate) async fn sign_in(
     State(state): State<ExportState>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -58,7 +58,7 @@ pub(super) async fn sign_in(
     }
 }
 
-pub(super) async fn sign_out(request: Request) -> Result<Response, Problem> {
+pub(crate) async fn sign_out(request: Request) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     answer::form(request).await?;
     with_cookie(see("/")?, session::end(&headers))

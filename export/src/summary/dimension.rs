@@ -12,7 +12,7 @@ use crate::parameter::{BY, bad};
 use crate::zone::TimeWriter;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dimension {
+pub(crate) enum Dimension {
     /// The date of the event's time in the zone.
     Day,
     EventType,
@@ -26,7 +26,7 @@ pub(super) enum Dimension {
 
 /// What a group has of a dimension; within one all are of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// Counted from 1970.
     Day(i64),
     Number(u32),

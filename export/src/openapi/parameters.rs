@@ -1,0 +1,201 @@
+//! What a request may say.
+
+use attribution::ids::IdKind;
+use attribution::row::{InstallType, Status};
+use serde_json::{Value, json};
+
+use crate::column::Column;
+use crate::parameter::{
+    AFTER, BY, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT, SPREADID, STATUS,
+    TIMEZONE, TO, TYPE,
+};
+use crate::query::{DIALECTS, PAGE_LIMIT, PAGE_LIMIT_MAX, TYPES};
+use crate::summary::Dimension;
+
+/// Where a parameter is, as some differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Nothing,
+    Csv,
+    Ndjson,
+    /// A short answer, a page at a time.
+    Page,
+}
+
+/// A date of 1970 or later, with a time and an offset or without.
+const TIME: &str = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
+    ([Tt ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,9})?)?\
+    ([Zz]|[+ -]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
+
+/// An item of a list: quoted as a cell of CSV is, where there is a comma in it.
+const ITEM: &str = "^([^\",][^,]*|\"([^\"]|\"\")+\")$";
+
+pub(super) fn of_path(name: &str) -> Value {
+    let (description, schema, example) = match name {
+        "app" => ("The app's key", json!({ "type": "string", "minLength": 1 }), "app-x"),
+        "spreadid" => {
+            ("The campaign's number", json!({ "$ref": "#/components/schemas/SpreadId" }), "7")
+        }
+        "kind" => {
+            ("Of the id; with _md5 its MD5", json!({ "type": "string", "enum": kinds() }), "oaid")
+        }
+        "value" => (
+            "An id as events may carry it, whatever its case and dashes, or its MD5",
+            json!({ "type": "string", "minLength": 1 }),
+            "a1b2c3d4-1111-4222-8333-444444444444",
+        ),
+        "id" => (
+            "As Adtrail-Export-Id has it",
+            json!({ "$ref": "#/components/schemas/ExportId" }),
+            "6436d1f4d9a3c",
+        ),
+        _ => return Value::Null,
+    };
+    json!({
+        "name": name,
+        "in": "path",
+        "required": true,
+        "description": description,
+        "schema": schema,
+        "example": if name == "spreadid" { json!(7) } else { json!(example) },
+    })
+}
+
+fn kinds() -> Vec<String> {
+    let names = IdKind::ALL.map(IdKind::name);
+    names.iter().flat_map(|name| [(*name).to_owned(), format!("{name}_md5")]).collect()
+}
+
+pub(super) fn of_query(name: &str, of: Of) -> Value {
+    let found = range(name).or_else(|| filter(name)).or_else(|| form(name, of));
+    let Some(mut parameter) = found else { return Value::Null };
+    parameter["name"] = name.into();
+    parameter["in"] = "query".into();
+    parameter
+}
+
+/// Of when.
+fn range(name: &str) -> Option<Value> {
+    Some(match name {
+        FROM => json!({
+            "description": "First event time: an RFC 3339 instant, or a date or date-time in timezone",
+            "required": true,
+            "schema": { "type": "string", "pattern": TIME },
+            "example": "2026-03-10",
+        }),
+        TO => json!({
+            "description": "The first event time after the range; one that is only a date includes that \
+                whole day. Not before from.",
+            "required": true,
+            "schema": { "type": "string", "pattern": TIME },
+            "example": "2026-03-11T08:00:00+08:00",
+        }),
+        TIMEZONE => json!({
+            "description": "IANA name, in which local times are read and times are written",
+            "schema": { "type": "string", "default": "UTC" },
+            "example": "Asia/Shanghai",
+        }),
+        _ => return None,
+    })
+}
+
+/// Which rows.
+fn filter(name: &str) -> Option<Value> {
+    Some(match name {
+        TYPE => json!({
+            "description": "Only rows of these",
+            "schema": { "type": "string", "enum": names(&TYPES), "default": TYPES[0].0 },
+        }),
+        EVENT_NAME => list(
+            "Only events of these names; that of activations is activation",
+            json!({ "type": "string", "pattern": ITEM }),
+            json!(["activation", "purchase"]),
+        ),
+        STATUS => list(
+            "Only rows of these",
+            json!({ "type": "string", "enum": Status::ALL.map(Status::name) }),
+            json!(["attributed", "organic"]),
+        ),
+        CHANNEL => list(
+            "Only rows that these channels are credited with: of campaigns of the app, or unknown",
+            json!({ "type": "string", "pattern": ITEM }),
+            json!(["unknown"]),
+        ),
+        SPREADID => list(
+            "Only rows that these campaigns are credited with; 0 is none",
+            json!({ "$ref": "#/components/schemas/SpreadId" }),
+            json!([0, 7]),
+        ),
+        INSTALL_TYPE => list(
+            "Only rows of these",
+            json!({ "type": "string", "enum": InstallType::ALL.map(InstallType::name) }),
+            json!(["install"]),
+        ),
+        _ => return None,
+    })
+}
+
+/// How they are told.
+fn form(name: &str, of: Of) -> Option<Value> {
+    Some(match name {
+        FIELDS => unique(list(
+            "Columns, in the order in which they are to come; without it all of the native ones. \
+             props. and the name of a prop is one too.",
+            json!({ "anyOf": [
+                { "type": "string", "enum": Column::names().collect::<Vec<_>>() },
+                { "type": "string", "pattern": "^props\\.[^,\"]+$" },
+            ] }),
+            json!(["event_time", "channel", "props.level"]),
+        )),
+        DIALECT => json!({
+            "description": "For programs, or for spreadsheets",
+            "schema": {
+                "type": "string",
+                "enum": if of == Of::Ndjson { names(&DIALECTS[..1]) } else { names(&DIALECTS) },
+                "default": DIALECTS[0].0,
+            },
+        }),
+        LIMIT if of == Of::Page => json!({
+            "description": "Of a page",
+            "schema": {
+                "type": "integer", "minimum": 1, "maximum": PAGE_LIMIT_MAX, "default": PAGE_LIMIT,
+            },
+        }),
+        LIMIT => json!({
+            "description": "Rows at most; without it all",
+            "schema": { "type": "integer", "minimum": 1, "maximum": u64::MAX },
+            "example": 1000,
+        }),
+        AFTER => json!({
+            "description": "Where the page before ended: that of its Link. It is of the same app, range \
+                and filters.",
+            "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]+$" },
+        }),
+        BY => unique(list(
+            "What groups are told apart by; without it all are one",
+            json!({ "type": "string", "enum": Dimension::names().collect::<Vec<_>>() }),
+            json!(["day", "channel"]),
+        )),
+        _ => return None,
+    })
+}
+
+fn names<T>(named: &[(&'static str, T)]) -> Vec<&'static str> {
+    named.iter().map(|(name, _)| *name).collect()
+}
+
+/// Values with commas between; the parameter may be repeated too.
+fn list(description: &str, items: Value, example: Value) -> Value {
+    json!({
+        "description": format!("{description}. Several have commas between, or repeat it."),
+        "style": "form",
+        "explode": false,
+        "schema": { "type": "array", "items": items, "minItems": 1 },
+        "example": example,
+    })
+}
+
+fn unique(mut list: Value) -> Value {
+    list["schema"]["uniqueItems"] = true.into();
+    list
+}

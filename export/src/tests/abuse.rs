@@ -1,0 +1,231 @@
+//! Requests that are wrong in every way: each is told so, and none is an error of the service.
+
+use crate::tests::bed::{Answer, Bed, many_activations};
+
+const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+
+/// Places that take parameters, each with those that it can not be asked without.
+const TARGETS: [&str; 6] = [
+    EVENTS,
+    "/v1/apps/app-x/events.ndjson?from=2026-03-10&to=2026-03-10",
+    "/v1/apps/app-x/summary?from=2026-03-10&to=2026-03-10",
+    "/v1/apps/app-x/summary.csv?from=2026-03-10&to=2026-03-10",
+    "/v1/apps/app-x/campaigns/7/devices?from=2026-03-10&to=2026-03-10",
+    "/v1/apps/app-x/devices/oaid/device-1?",
+];
+
+const NAMES: [&str; 14] = [
+    "from",
+    "to",
+    "timezone",
+    "type",
+    "event_name",
+    "status",
+    "channel",
+    "spreadid",
+    "install_type",
+    "fields",
+    "dialect",
+    "limit",
+    "after",
+    "by",
+];
+
+/// As they stand in an address.
+const NONSENSE: [&str; 30] = [
+    "",
+    "%20",
+    "%00",
+    "%0d%0a",
+    "%ff",
+    "%C3%28",
+    "%ED%A0%80",
+    "%F4%90%80%80",
+    "%",
+    "%zz",
+    "%2",
+    "+",
+    "&",
+    "=",
+    "==",
+    "null",
+    "-1",
+    "0",
+    "1e99",
+    "NaN",
+    "18446744073709551616",
+    "[]",
+    "{}",
+    "%22",
+    "%22%22%22",
+    ",,,",
+    "..%2F..%2Fetc%2Fpasswd",
+    "'%20OR%201=1--",
+    "%E2%80%AE%F0%9F%A6%80",
+    "props.",
+];
+
+#[track_caller]
+fn check_sane(target: &str, answer: &Answer) {
+    match answer.status {
+        200 => {}
+        400 => {
+            let problem = answer.json();
+            assert!(problem["type"].as_str().unwrap().starts_with("/problems/"), "{target}");
+            assert!(
+                problem["detail"].as_str().unwrap().len() < 1_000 + target.len() / 10,
+                "{target}"
+            );
+        }
+        status => panic!("{status} by {target}: {}", String::from_utf8_lossy(&answer.body)),
+    }
+}
+
+#[test]
+fn every_parameter_may_be_nonsense() {
+    let bed = Bed::new(many_activations(3));
+    let long = "x".repeat(60_000);
+    let many = "x,".repeat(30_000);
+    for target in TARGETS {
+        for name in NAMES {
+            for value in NONSENSE.into_iter().chain([&*long, &many]) {
+                for target in [
+                    format!("{target}&{name}={value}"),
+                    format!("{}?{name}={value}", target.split_once('?').unwrap().0),
+                ] {
+                    check_sane(&target, &bed.get(&target));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_query_need_not_be_one() {
+    let bed = Bed::new(vec![]);
+    for target in TARGETS {
+        let path = target.split_once('?').unwrap().0;
+        for query in NONSENSE {
+            check_sane(query, &bed.get(&format!("{path}?{query}")));
+        }
+        for query in ["a=b=c", "from", "&&&&", "from=&from=", "%66rom=2026-03-10&%74o=2026-03-10"] {
+            check_sane(query, &bed.get(&format!("{path}?{query}")));
+        }
+    }
+    // A name may be escaped as well.
+    let escaped = "/v1/apps/app-x/summary?%66rom=2026-03-10&t%6F=2026-03-10";
+    assert_eq!(bed.get(escaped).status, 200);
+    for path in [
+        "/v1/apps/%00/campaigns",
+        "/v1/apps/%2F/campaigns",
+        "/v1/apps/../apps",
+        "/v1//apps",
+        "/%2e%2e",
+        "/v1/apps/app-x%00/campaigns",
+        "/v1/apps/APP-X/campaigns",
+        "/v1/exports/%00",
+        "/v1/exports/-1",
+    ] {
+        assert_eq!(bed.get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn filters_may_be_many() {
+    let bed = Bed::new(many_activations(3));
+    let rows = |more: &str| {
+        let answer = bed.get(&format!("{EVENTS}&fields=event_id{more}"));
+        (answer.status, answer.text().lines().count())
+    };
+    let numbers: Vec<_> = (0..10_000).map(|n: u32| n.to_string()).collect();
+    assert_eq!(rows(&format!("&spreadid={}", numbers.join(","))), (200, 4));
+    let repeated = "&spreadid=0".repeat(5_000);
+    assert_eq!(rows(&repeated), (200, 4));
+    let names: Vec<_> = (0..10_000).map(|n: u32| format!("e{n:x}")).collect();
+    assert_eq!(rows(&format!("&event_name={},activation", names.join(","))), (200, 4));
+    assert_eq!(rows(&format!("&status={}", ["organic"; 8_000].join(","))), (200, 4));
+    let props: Vec<_> = (0..4_000).map(|n: u32| format!("props.{n}")).collect();
+    assert_eq!(rows(&format!(",{}", props.join(","))), (200, 4));
+}
+
+#[test]
+fn times_have_an_end_on_both_sides() {
+    let bed = Bed::new(many_activations(3));
+    let status = |from: &str, to: &str, zone: &str| {
+        let path = format!("/v1/apps/app-x/{{}}?from={from}&to={to}&timezone={zone}");
+        let statuses = ["events.csv", "events.ndjson", "summary", "campaigns/7/devices"]
+            .map(|kind| bed.get(&path.replace("{}", kind)).status);
+        assert_eq!(statuses, [statuses[0]; 4], "{path}");
+        statuses[0]
+    };
+    for (from, to, zone) in [
+        ("1970-01-01", "9999-12-30", "UTC"),
+        ("1970-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "UTC"),
+        ("2100-01-01", "2199-12-31", "UTC"),
+        ("1970-01-01", "1970-01-01", "America/New_York"),
+        ("9999-12-30", "9999-12-30", "Asia/Shanghai"),
+        ("2026-03-10T00:00Z", "2026-03-10T00:00Z", "UTC"),
+        ("2011-12-30", "2011-12-30", "Pacific/Apia"),
+    ] {
+        assert_eq!(status(from, to, zone), 200, "{from} {to} {zone}");
+    }
+    for (from, to, zone) in [
+        ("1969-12-31", "2026-03-10", "UTC"),
+        ("1970-01-01", "2026-03-10", "Asia/Shanghai"),
+        ("0000-01-01", "2026-03-10", "UTC"),
+        ("-000001-01-01", "2026-03-10", "UTC"),
+        ("2026-03-10", "%2B275760-09-13", "UTC"),
+        ("2026-03-10", "275760-09-13T00:00:00Z", "UTC"),
+        ("2026-03-10", "10000-01-01", "UTC"),
+        ("2026-03-10", "9999-12-31", "UTC"),
+        ("2026-03-10", "9999-12-31T23:59:59.9999Z", "UTC"),
+        ("2026-03-10", "9999-12-31T23:59:59Z", "UTC&limit=0"),
+        ("2026-03-10", "9999-12-31T23:59:59-00:01", "UTC"),
+        ("2026-03-10", "2026-03-09", "UTC"),
+        ("2026-03-10T00:00:00Z", "2026-03-09T23:59:59.999Z", "UTC"),
+        ("2026-03-10", "2026-03-10", "UTC%00"),
+    ] {
+        assert_eq!(status(from, to, zone), 400, "{from} {to} {zone}");
+    }
+}
+
+/// With each bit of it changed, and of another place.
+#[test]
+fn a_cursor_can_not_be_made_up() {
+    let bed = Bed::new(many_activations(4));
+    let timeline = "/v1/apps/app-x/devices/oaid/device-1?";
+    let refused = |target: &str, cursor: &str| {
+        let answer = bed.get(&format!("{target}&after={cursor}"));
+        assert_eq!(
+            (answer.status, &answer.json()["parameter"]),
+            (400, &"after".into()),
+            "{cursor}"
+        );
+    };
+    let link = bed.get(&format!("{EVENTS}&limit=2")).header("link").unwrap().to_owned();
+    let cursor = link.split_once("after=").unwrap().1.split_once('>').unwrap().0.to_owned();
+    let of_rows = [EVENTS, TARGETS[1]];
+    for target in of_rows {
+        assert_eq!(bed.get(&format!("{target}&after={cursor}")).status, 200);
+    }
+    refused(TARGETS[4], &cursor);
+    refused(timeline, &cursor);
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let all: u32 = cursor.len() as u32 * 6;
+    for bit in 0..all {
+        let (place, bit) = ((bit / 6) as usize, bit % 6);
+        let mut changed = cursor.clone().into_bytes();
+        let digit = DIGITS.iter().position(|digit| *digit == changed[place]).unwrap();
+        changed[place] = DIGITS[digit ^ (1 << bit)];
+        refused(EVENTS, std::str::from_utf8(&changed).unwrap());
+    }
+    for cursor in [
+        &cursor[1..],
+        &cursor[..cursor.len() - 1],
+        &format!("{cursor}="),
+        &format!("{cursor}A"),
+        "",
+    ] {
+        refused(EVENTS, cursor);
+    }
+}
