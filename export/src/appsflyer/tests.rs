@@ -213,6 +213,38 @@ fn each_row_is_in_the_report_that_it_belongs_to() {
     assert_eq!(told.len(), 12, "none is in two");
 }
 
+/// What an install has of its touches, and its event too.
+const OF_TOUCH: [(&str, &str); 28] = [
+    ("Attributed Touch Type", "click"),
+    ("Attributed Touch Time", "2026-03-09 23:59:00"),
+    ("Install Time", "2026-03-10 00:01:00"),
+    ("Media Source", "tou,tiao"),
+    ("Campaign", "Say \"hi\""),
+    ("Campaign ID", "7"),
+    ("Site ID", "site, 1"),
+    ("Sub Param 2", "2"),
+    ("Sub Param 3", ""),
+    ("Sub Param 5", "5"),
+    ("Contributor 1 Media Source", "kuai"),
+    ("Contributor 1 Campaign", "Back"),
+    ("Contributor 2 Media Source", "unknown"),
+    ("Contributor 2 Touch Type", "impression"),
+    ("Contributor 2 Match Type", "oaid"),
+    ("Contributor 3 Touch Type", ""),
+    ("AppsFlyer ID", "a-1"),
+    ("App ID", "app-x"),
+    ("App Name", "App, X"),
+    ("Is Retargeting", "false"),
+    ("Retargeting Conversion Type", ""),
+    ("Attribution Lookback", "7d"),
+    ("Is Primary Attribution", "true"),
+    ("Install App Store", "huawei"),
+    ("Google Play Install Begin Time", "2026-03-10 00:00:30"),
+    ("Conversion Type", "install"),
+    ("Campaign Type", "ua"),
+    ("Match Type", "oaid"),
+];
+
 #[test]
 fn cells_say_what_the_rows_do() {
     let bed = bed();
@@ -224,38 +256,8 @@ fn cells_say_what_the_rows_do() {
             assert_eq!(found.1, *cell, "{report}: {heading}");
         }
     };
-    let of_touch = [
-        ("Attributed Touch Type", "click"),
-        ("Attributed Touch Time", "2026-03-09 23:59:00"),
-        ("Install Time", "2026-03-10 00:01:00"),
-        ("Media Source", "tou,tiao"),
-        ("Campaign", "Say \"hi\""),
-        ("Campaign ID", "7"),
-        ("Site ID", "site, 1"),
-        ("Sub Param 2", "2"),
-        ("Sub Param 3", ""),
-        ("Sub Param 5", "5"),
-        ("Contributor 1 Media Source", "kuai"),
-        ("Contributor 1 Campaign", "Back"),
-        ("Contributor 2 Media Source", "unknown"),
-        ("Contributor 2 Touch Type", "impression"),
-        ("Contributor 2 Match Type", "oaid"),
-        ("Contributor 3 Touch Type", ""),
-        ("AppsFlyer ID", "a-1"),
-        ("App ID", "app-x"),
-        ("App Name", "App, X"),
-        ("Is Retargeting", "false"),
-        ("Retargeting Conversion Type", ""),
-        ("Attribution Lookback", "7d"),
-        ("Is Primary Attribution", "true"),
-        ("Install App Store", "huawei"),
-        ("Google Play Install Begin Time", "2026-03-10 00:00:30"),
-        ("Conversion Type", "install"),
-        ("Campaign Type", "ua"),
-        ("Match Type", "oaid"),
-    ];
-    check("installs_report", 1, &of_touch);
-    check("in_app_events_report", 2, &of_touch);
+    check("installs_report", 1, &OF_TOUCH);
+    check("in_app_events_report", 2, &OF_TOUCH);
     let install = [
         ("Event Name", "install"),
         ("Event Value", "null"),
