@@ -30,6 +30,9 @@ pub enum ExportError {
     #[error("no app has this key: {0:?}")]
     UnknownApp(Box<str>),
 
+    #[error("no activation of the app has this id: {0:?}")]
+    UnknownActivation(Box<str>),
+
     /// Only the last ones are kept, until the service ends.
     #[error("no export has this id, or not any more: {0:?}")]
     UnknownExport(Box<str>),

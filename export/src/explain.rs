@@ -1,6 +1,7 @@
 //! Explanations, as text for people and as JSON for programs.
 
 mod change;
+mod served;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -20,8 +21,9 @@ use crate::Zone;
 use crate::csv::UNKNOWN_CHANNEL;
 use crate::zone::TimeWriter;
 
+pub(crate) use served::{activation, explained};
 pub use text::text;
-pub(crate) use told::{Told, told};
+pub(crate) use told::told;
 
 /// An explanation with the values and, where there is one, the name of a column of the export.
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
@@ -118,6 +120,47 @@ fn time(time: EventTime) -> String {
     let mut text = Vec::with_capacity(24);
     TimeWriter::new(&Zone::utc()).write(time, &mut text);
     String::from_utf8(text).unwrap_or_default()
+}
+
+/// The reasons beside those of [`RejectReason`].
+const BECAUSES: [Because; 5] = [
+    Because::NotBefore,
+    Because::TooOld,
+    Because::NotRetargeting,
+    Because::OtherDevice,
+    Because::NoMatch,
+];
+
+/// What may become of a touch.
+pub(crate) fn verdict_names() -> [&'static str; 5] {
+    [
+        Verdict::Won,
+        Verdict::Contributor,
+        Verdict::Accepted,
+        Verdict::Rejected(RejectReason::Blocked),
+        Verdict::NoCandidate(Because::NoMatch),
+    ]
+    .map(verdict_name)
+}
+
+/// Why it may.
+pub(crate) fn reason_names() -> Vec<&'static str> {
+    let rejected = RejectReason::ALL.map(Verdict::Rejected);
+    let none = BECAUSES.map(Verdict::NoCandidate);
+    rejected.into_iter().chain(none).filter_map(reason_name).collect()
+}
+
+/// Where a window may come from.
+pub(crate) fn origin_names() -> [&'static str; 6] {
+    [
+        None,
+        Some(Origin::Default),
+        Some(Origin::AllApps),
+        Some(Origin::App),
+        Some(Origin::Channel),
+        Some(Origin::Campaign),
+    ]
+    .map(origin_name)
 }
 
 fn verdict_name(verdict: Verdict) -> &'static str {

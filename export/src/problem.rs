@@ -168,6 +168,12 @@ impl From<ExportError> for Problem {
             ExportError::UnknownApp(_) => {
                 Self::new(StatusCode::NOT_FOUND, "/problems/unknown-app", "Unknown app", detail)
             }
+            ExportError::UnknownActivation(_) => Self::new(
+                StatusCode::NOT_FOUND,
+                "/problems/unknown-activation",
+                "Unknown activation",
+                detail,
+            ),
             ExportError::UnknownExport(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "/problems/unknown-export",

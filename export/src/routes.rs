@@ -24,6 +24,7 @@ use crate::audit::Asked;
 use crate::brought;
 use crate::catalogue;
 use crate::download::{self, Scan, Started};
+use crate::explain;
 use crate::exports::{ChosenId, Exports};
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -110,6 +111,7 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/apps/{app}/campaigns", || get(catalogue::campaigns)),
     ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(brought::devices)),
     ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
+    ("/v1/apps/{app}/activations/{event_id}/explain", || get(explain::activation)),
     ("/v1/exports/{id}", || get(exported)),
     ("/api/raw-data/export/app/{app}/{report}/v5", || compressed(get(appsflyer::raw_data))),
 ];

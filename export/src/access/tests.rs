@@ -209,7 +209,7 @@ fn of_both() -> Vec<Fact> {
 }
 
 /// What may stand for a parameter of a path or a value of a query, of either app.
-const VALUES: [&str; 16] = [
+const VALUES: [&str; 17] = [
     "app-x",
     "app%20y",
     "app-q",
@@ -221,6 +221,7 @@ const VALUES: [&str; 16] = [
     "oaid",
     "mine",
     "other",
+    "a-mine",
     "a-other",
     "a-other-too",
     "e-other",
@@ -317,6 +318,16 @@ fn another_apps_rows_never_appear() {
         (answer.status, answer.text().replace(id, "ID"))
     });
     assert_eq!((hidden.0, &hidden), (404, &none));
+    let explained = |id: &str| {
+        let answer = get_by(&bed, &format!("/v1/apps/app-x/activations/{id}/explain"), "x");
+        check_nothing_of_other(id, &answer);
+        (answer.status, answer.text().replace(id, "ID"))
+    };
+    assert_eq!(explained("a-mine").0, 200);
+    // Of the other's, whether its device is known here or not, it is not even told that they are.
+    let none = explained("none");
+    assert_eq!((none.0, &none), (404, &explained("a-other")));
+    assert_eq!(none, explained("a-other-too"));
     let values = VALUES.map(str::to_owned).into_iter().chain([export]).collect::<Vec<_>>();
     let values = prop::collection::vec(prop::sample::select(values), 8);
     let query = prop::sample::subsequence(&PARAMETERS[..], 0..PARAMETERS.len());

@@ -8,7 +8,7 @@ use attribution::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 use attribution::worker::explain;
 
 use super::{json, text};
-use crate::tests::bed::{DAY, MINUTE, activation, at, click, fill, settings};
+use crate::tests::bed::{Bed, DAY, MINUTE, activation, at, click, effect, fill, settings};
 
 type Change = fn(&mut AppPolicy);
 
@@ -105,4 +105,44 @@ fn what_came_in_is_told_also_when_it_is_gone() {
          with an earlier time or other content; and more"
     );
     check(vec![gone(Family::Touch), known], true, &expected);
+}
+
+#[test]
+fn over_http_it_is_the_json_of_the_command() {
+    let bed = Bed::new(vec![
+        click(7, "c", "d", DAY),
+        Fact::Activation(activation("a/1 é", "d", DAY + MINUTE)),
+        Fact::Effect(effect("e", "purchase", "d", DAY + 2 * MINUTE)),
+    ]);
+    let path = |id: &str| format!("/v1/apps/app-x/activations/{id}/explain");
+    let policy = &bed.config.policy;
+    let told = explain(&mut bed.reader.clone(), policy, Pid(1), "a/1 é").unwrap().unwrap();
+    let answer = bed.get(&path("a%2F1%20%C3%A9"));
+    assert_eq!((answer.status, answer.json()), (200, json(&told, policy)));
+    assert_eq!(answer.json()["touches"][0]["verdict"], "won");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    let head = bed.send(&format!("HEAD {} HTTP/1.1", path("a%2F1%20%C3%A9")));
+    assert_eq!((head.status, head.text()), (200, ""));
+
+    let check = |target: &str, status: u16, kind: &str, detail: &str| {
+        let answer = bed.get(target);
+        let problem = answer.json();
+        let kind = format!("/problems/{kind}");
+        assert_eq!((answer.status, problem["type"].as_str()), (status, Some(&*kind)), "{target}");
+        assert_eq!(
+            (problem["detail"].as_str(), answer.header("cache-control")),
+            (Some(detail), Some("no-store"))
+        );
+    };
+    for id in ["b", "e", "c"] {
+        let detail = format!("no activation of the app has this id: \"{id}\"");
+        check(&path(id), 404, "unknown-activation", &detail);
+    }
+    let other = path("b").replace("app-x", "app-q");
+    check(&other, 404, "unknown-app", "no app has this key: \"app-q\"");
+    let unknown = "unknown parameter, known are none: \"json\"";
+    check(&format!("{}?json=1", path("b")), 400, "unknown-parameter", unknown);
+    assert_eq!(bed.send(&format!("POST {} HTTP/1.1", path("b"))).status, 405);
 }

@@ -2,7 +2,6 @@
 
 use attribution::ids::IdKind;
 use attribution::policy::AppPolicy;
-use attribution::worker::explain;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -16,8 +15,7 @@ use super::options::APP;
 use super::shell::{Shell, choose};
 use crate::ExportError;
 use crate::access::Caller;
-use crate::answer::read;
-use crate::explain::{Told, told};
+use crate::explain::{explained, told};
 use crate::parameter::{AFTER, TIMEZONE};
 use crate::problem::Problem;
 use crate::routes::{ExportState, parameters};
@@ -60,7 +58,7 @@ pub(crate) async fn activation(
             wrong = Some((EVENT_ID, "Enter the event_id of an activation.".to_owned()));
         }
         Some(app) => {
-            found = explained(&state, app, id).await?;
+            found = explained(&state, app, id, told).await?.flatten();
             if found.is_none() {
                 status = StatusCode::NOT_FOUND;
                 wrong = Some((EVENT_ID, format!("{} has no activation with this id.", app.name)));
@@ -70,19 +68,6 @@ pub(crate) async fn activation(
     let shell = asked.shell("Activation", "/activations");
     let page = context! { apps, event_id => id, found, wrong };
     answer::page(status, "activation.html", &shell, page)
-}
-
-async fn explained(
-    state: &ExportState,
-    app: &AppPolicy,
-    id: &str,
-) -> Result<Option<Told>, ExportError> {
-    let (pid, id) = (app.pid, id.to_owned());
-    read(state, app, move |reader, policy| {
-        let explanation = explain(&mut reader.clone(), policy, pid, &id)?;
-        Ok(explanation.and_then(|explanation| told(&explanation, policy)))
-    })
-    .await
 }
 
 /// The form alone: what is looked for is posted, as an id of a device is for no history.
