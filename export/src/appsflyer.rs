@@ -4,7 +4,7 @@
 //! What a column holds is told in `docs/appsflyer.md`. A cell that adtrail knows nothing of is empty.
 
 pub mod column;
-mod pull;
+pub mod pull;
 mod refused;
 pub mod report;
 #[cfg(test)]

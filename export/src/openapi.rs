@@ -4,8 +4,10 @@
 //! can not take from there, its test compares with the routes and with what they answer. It has no data,
 //! so whoever asks gets it. A new route is described in `operations`.
 
+mod explanation;
 mod operations;
 mod parameters;
+mod pull;
 mod responses;
 mod schemas;
 #[cfg(test)]
@@ -40,7 +42,8 @@ fn document() -> Value {
             "title": "adtrail",
             "summary": "Attributed activations and effects of apps, for any range of time",
             "description": "A parameter that is not described is refused, and so is one that is given \
-                twice, unless it is a list. All that is wrong is told as application/problem+json. \
+                twice, unless it is a list. What is wrong is told as application/problem+json, but as the clients of AppsFlyer \
+                read it where an address begins with /api/, and as a page to those who accept text/html. \
                 Rows can be had compressed, by Accept-Encoding: zstd or gzip. With TE: trailers two \
                 trailers follow a complete export: Adtrail-Rows, and Adtrail-Sha256 of the file as \
                 it is before compression. One that fails midway ends its connection without the end \
@@ -73,7 +76,8 @@ fn path_item(operation: &Operation) -> Value {
 fn described(operation: &Operation, is_head: bool) -> Value {
     let Operation { path, id, summary, description, answer, .. } = operation;
     let path_parameters = operation.path_parameters().map(parameters::of_path);
-    let query = operation.query.iter().map(|name| parameters::of_query(name, operation.of));
+    let query = operation.query_parameters();
+    let query = query.map(|name| parameters::of_query(name, operation.of));
     let mut responses: Map<String, Value> = operation
         .refusals()
         .map(|status| (status.to_string(), responses::refusal(path, status)))

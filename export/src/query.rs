@@ -100,11 +100,17 @@ impl ExportQuery {
         INSTALL_TYPE,
         FIELDS,
         PRESET,
-        ADDITIONAL_FIELDS,
         DIALECT,
         LIMIT,
         AFTER,
+        ADDITIONAL_FIELDS,
     ];
+
+    /// Those of JSON lines: other columns than the native ones are of CSV alone.
+    pub(crate) const NDJSON_PARAMETERS: &[&str] = match Self::PARAMETERS {
+        [common @ .., _additional_fields] => common,
+        [] => &[],
+    };
 
     /// Names with their values, decoded. Filters and `fields` may be repeated, the others not.
     ///
@@ -114,7 +120,11 @@ impl ExportQuery {
         format: Format,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
-        let given = Given::sort(parameters)?;
+        let known = match format {
+            Format::Csv => Self::PARAMETERS,
+            Format::Ndjson => Self::NDJSON_PARAMETERS,
+        };
+        let given = Given::sort(known, parameters)?;
         let zone = given.timezone.map_or(Ok(Zone::utc()), parse_zone)?;
         let from_text = require(FROM, given.from)?;
         let to_text = require(TO, given.to)?;
@@ -238,15 +248,17 @@ struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    fn sort(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ExportError> {
+    fn sort(
+        known: &'static [&'static str],
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ExportError> {
         let mut given = Self::default();
         for (name, value) in parameters {
-            if let Some(list) = given.list(name) {
+            if let Some(list) = given.list(name).filter(|_| known.contains(&name)) {
                 list.push(value);
                 continue;
             }
             let Some((parameter, place)) = given.single(name) else {
-                let known = ExportQuery::PARAMETERS;
                 return Err(ExportError::UnknownParameter { parameter: name.into(), known });
             };
             if place.replace(value).is_some() {

@@ -1,6 +1,7 @@
 """What a description can not say of a good request, for schemathesis: which apps, zones and channels there are,
 that a range does not end before it begins, and where a page ended."""
 
+import itertools
 import os
 import random
 
@@ -18,6 +19,8 @@ RANGES = [
     ("2026-03-10 08:00", "2026-03-10T09:15:00.5"),
     ("2024-02-29", "2100-02-28T12:00-03:30"),
 ]
+SOURCES = ["", "organic", *CHANNELS]
+EXPORT_IDS = itertools.count(0xF000_0000_0000_0000)
 DEVICES = [
     ("oaid", "00000001-1111-4222-8333-444444444444"),
     ("oaid_md5", "0123456789abcdef0123456789abcdef"),
@@ -37,6 +40,9 @@ def before_call(_context, case, **_kwargs):
         path["app"] = chance.choice(APPS)
     if path and "kind" in path:
         path["kind"], path["value"] = chance.choice(DEVICES)
+    if path and "event_id" in path:
+        path["event_id"] = f"a-{chance.randrange(10)}"
+        path["app"] = "app-x"
     if path and "id" in path:
         path["id"] = os.environ["EXPORT_ID"]
     query = case.query
@@ -50,4 +56,15 @@ def before_call(_context, case, **_kwargs):
         # The app without campaigns has no other.
         known = CHANNELS if path["app"] == "app-x" else CHANNELS[:1]
         query["channel"] = ",".join(chance.sample(known, chance.randint(1, len(known))))
+    if "media_source" in query:
+        known = SOURCES if path["app"] == "app-x" else SOURCES[:2]
+        query["media_source"] = chance.choice(known)
+    if "preset" in query or "fields" in query or "additional_fields" in query:
+        # Each goes with columns of its own.
+        if "additional_fields" in query and "report" not in path:
+            query["preset"] = "appsflyer"
+        if query.get("preset") == "appsflyer":
+            query.pop("fields", None)
+    if "export_id" in query:
+        query["export_id"] = f"{next(EXPORT_IDS):016x}"
     query.pop("after", None)

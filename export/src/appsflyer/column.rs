@@ -176,6 +176,11 @@ const ADDITIONAL: [(&str, &str, Cell); 22] = [
     ("blocked_reason", "Blocked Reason", Cell::Native(Column::RejectReason)),
 ];
 
+/// Those that have a heading of their own; of others the name is the heading.
+pub fn additional_names() -> [&'static str; ADDITIONAL.len()] {
+    ADDITIONAL.map(|(name, _, _)| name)
+}
+
 /// All columns, then those asked for, whatever their names, in the order asked.
 pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
     let field = |heading, cell| Field::AppsFlyer(Headed { heading, cell });

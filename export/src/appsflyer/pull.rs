@@ -24,11 +24,11 @@ use crate::query::{
 use crate::routes::{self, ExportState};
 use crate::zone::Zone;
 
-const PARAMETERS: &[&str] =
+pub const PARAMETERS: &[&str] =
     &[FROM, TO, TIMEZONE, MEDIA_SOURCE, EVENT_NAME, ADDITIONAL_FIELDS, MAXIMUM_ROWS, CURRENCY];
 
 /// Amounts are those that were sent, whichever is asked for.
-const CURRENCIES: [(&str, ()); 2] = [("preferred", ()), ("USD", ())];
+pub const CURRENCIES: [(&str, ()); 2] = [("preferred", ()), ("USD", ())];
 
 type ReportPath = Result<Path<(String, String)>, PathRejection>;
 

@@ -49,6 +49,10 @@ impl Kind {
         })
     }
 
+    pub fn names() -> [&'static str; NAMES.len()] {
+        NAMES.map(|(name, _)| name)
+    }
+
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }

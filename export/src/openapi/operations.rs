@@ -1,7 +1,10 @@
 //! What answers at each path.
 
 use super::parameters::Of;
+use super::pull::BEGINNING;
 use super::responses::Answer;
+use crate::appsflyer::pull;
+use crate::parameter::EXPORT_ID;
 use crate::query::ExportQuery;
 use crate::summary::SummaryQuery;
 use crate::{brought, timeline};
@@ -15,7 +18,7 @@ pub(super) struct Operation {
     pub summary: &'static str,
     /// What else is to be said; may be empty.
     pub description: &'static str,
-    /// The names of its parameters.
+    /// The names of its parameters, but for that of every download.
     pub query: &'static [&'static str],
     /// By which those of one name differ.
     pub of: Of,
@@ -30,20 +33,34 @@ impl Operation {
         self.path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
     }
 
+    /// The names of all its parameters that are no part of the path.
+    pub fn query_parameters(&self) -> impl Iterator<Item = &'static str> {
+        let of_download = self.is_download().then_some(EXPORT_ID);
+        self.query.iter().copied().chain(of_download)
+    }
+
+    pub fn is_download(&self) -> bool {
+        matches!(self.answer, Answer::Rows(_) | Answer::Report)
+    }
+
+    /// Whether it is AppsFlyer's, and so what it refuses with.
+    pub fn is_pull(&self) -> bool {
+        self.path.starts_with(BEGINNING)
+    }
+
     /// The statuses that it may have beside 200.
     pub fn refusals(&self) -> impl Iterator<Item = u16> {
         let has_path = self.path_parameters().next().is_some();
-        let is_download = matches!(self.answer, Answer::Rows(_));
         [
             (400, true),
             (401, !self.is_open),
             (404, has_path),
             (414, true),
-            (429, is_download),
+            (429, self.is_download()),
             (431, true),
             (500, self.answer.is_read_from_store()),
-            (503, self.answer.is_read_from_store()),
-            (505, is_download),
+            (503, self.answer.is_read_from_store() && !self.is_pull()),
+            (505, self.is_download()),
         ]
         .into_iter()
         .filter_map(|(status, may_be)| may_be.then_some(status))
@@ -88,7 +105,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "events_ndjson",
         summary: "An app's rows as JSON lines",
         description: "The rows of events.csv, each a line that is a JSON object: the schema Event.",
-        query: ExportQuery::PARAMETERS,
+        query: ExportQuery::NDJSON_PARAMETERS,
         of: Of::Ndjson,
         answer: Answer::Rows("application/x-ndjson"),
         is_open: false,
@@ -142,6 +159,26 @@ pub(super) const OPERATIONS: &[Operation] = &[
         query: timeline::PARAMETERS,
         of: Of::Page,
         answer: Answer::Paged("Timeline"),
+        is_open: false,
+    },
+    Operation {
+        path: "/v1/apps/{app}/activations/{event_id}/explain",
+        id: "explain",
+        summary: "Why an activation is credited as it is",
+        description: "What adtrail explain --json prints, by the present settings.",
+        query: &[],
+        of: Of::Nothing,
+        answer: Answer::Read("Explanation"),
+        is_open: false,
+    },
+    Operation {
+        path: "/api/raw-data/export/app/{app}/{report}/v5",
+        id: "raw_data",
+        summary: "AppsFlyer's Pull API: a report as CSV with its columns",
+        description: "The rows of the report, newest first.",
+        query: pull::PARAMETERS,
+        of: Of::Pull,
+        answer: Answer::Report,
         is_open: false,
     },
     Operation {

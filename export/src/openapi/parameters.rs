@@ -4,12 +4,15 @@ use attribution::ids::IdKind;
 use attribution::row::{InstallType, Status};
 use serde_json::{Value, json};
 
+use super::pull;
+use crate::appsflyer::column::additional_names;
+use crate::appsflyer::report::Kind;
 use crate::column::Column;
 use crate::parameter::{
-    AFTER, BY, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FROM, INSTALL_TYPE, LIMIT, SPREADID, STATUS,
-    TIMEZONE, TO, TYPE,
+    ADDITIONAL_FIELDS, AFTER, BY, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FROM,
+    INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE,
 };
-use crate::query::{DIALECTS, PAGE_LIMIT, PAGE_LIMIT_MAX, TYPES};
+use crate::query::{DIALECTS, PAGE_LIMIT, PAGE_LIMIT_MAX, PRESETS, TYPES};
 use crate::summary::Dimension;
 
 /// Where a parameter is, as some differ.
@@ -20,15 +23,17 @@ pub(super) enum Of {
     Ndjson,
     /// A short answer, a page at a time.
     Page,
+    /// The Pull API.
+    Pull,
 }
 
 /// A date of 1970 or later, with a time and an offset or without.
-const TIME: &str = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
+pub(super) const TIME: &str = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
     ([Tt ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,9})?)?\
     ([Zz]|[+ -]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
 
 /// An item of a list: quoted as a cell of CSV is, where there is a comma in it.
-const ITEM: &str = "^([^\",][^,]*|\"([^\"]|\"\")+\")$";
+pub(super) const ITEM: &str = "^([^\",][^,]*|\"([^\"]|\"\")+\")$";
 
 pub(super) fn of_path(name: &str) -> Value {
     let (description, schema, example) = match name {
@@ -43,6 +48,12 @@ pub(super) fn of_path(name: &str) -> Value {
             "An id as events may carry it, whatever its case and dashes, or its MD5",
             json!({ "type": "string", "minLength": 1 }),
             "a1b2c3d4-1111-4222-8333-444444444444",
+        ),
+        "event_id" => ("As the export has it", json!({ "type": "string", "minLength": 1 }), "a-1"),
+        "report" => (
+            "Which rows: docs/appsflyer.md",
+            json!({ "type": "string", "enum": Kind::names() }),
+            "installs_report",
         ),
         "id" => (
             "As Adtrail-Export-Id has it",
@@ -67,7 +78,8 @@ fn kinds() -> Vec<String> {
 }
 
 pub(super) fn of_query(name: &str, of: Of) -> Value {
-    let found = range(name).or_else(|| filter(name)).or_else(|| form(name, of));
+    let own = || range(name).or_else(|| filter(name)).or_else(|| form(name, of));
+    let found = if of == Of::Pull { pull::of_query(name).or_else(own) } else { own() };
     let Some(mut parameter) = found else { return Value::Null };
     parameter["name"] = name.into();
     parameter["in"] = "query".into();
@@ -147,6 +159,23 @@ fn form(name: &str, of: Of) -> Option<Value> {
             ] }),
             json!(["event_time", "channel", "props.level"]),
         )),
+        PRESET => json!({
+            "description": "Whose columns, and whose forms of times: adtrail's or AppsFlyer's. With \
+                appsflyer there is no fields.",
+            "schema": {
+                "type": "string",
+                "enum": if of == Of::Ndjson { names(&PRESETS[..1]) } else { names(&PRESETS) },
+                "default": PRESETS[0].0,
+            },
+        }),
+        ADDITIONAL_FIELDS => additional_fields(
+            "With preset=appsflyer alone: more of its columns, in the order in which they are to come",
+        ),
+        EXPORT_ID => json!({
+            "description": "An id for the export, in place of one that is given: for who wants to ask \
+                /v1/exports/{id} while it runs. No other export has it. HEAD makes no use of it.",
+            "schema": { "type": "string", "pattern": "^[1-9a-f][0-9a-f]{15}$" },
+        }),
         DIALECT => json!({
             "description": "For programs, or for spreadsheets",
             "schema": {
@@ -180,7 +209,16 @@ fn form(name: &str, of: Of) -> Option<Value> {
     })
 }
 
-fn names<T>(named: &[(&'static str, T)]) -> Vec<&'static str> {
+/// Any name is one; what is not known is an empty column.
+pub(super) fn additional_fields(description: &str) -> Value {
+    list(
+        description,
+        json!({ "anyOf": [{ "type": "string", "enum": additional_names() }, { "type": "string" }] }),
+        json!(["match_type", "install_app_store"]),
+    )
+}
+
+pub(super) fn names<T>(named: &[(&'static str, T)]) -> Vec<&'static str> {
     named.iter().map(|(name, _)| *name).collect()
 }
 

@@ -4,6 +4,7 @@ use attribution::ids::IdKind;
 use attribution::row::{InstallType, Status};
 use serde_json::{Map, Value, json};
 
+use super::{explanation, pull};
 use crate::column::Column;
 use crate::exports::State;
 use crate::summary::Dimension;
@@ -35,11 +36,13 @@ pub(super) fn all() -> Value {
         "Brought": brought(),
         "Timeline": timeline(),
         "Event": event(),
+        "Explanation": explanation::explanation(),
+        "PullError": pull::error(),
     })
 }
 
 /// Of these members, and no others; all are always there.
-fn object(members: Value) -> Value {
+pub(super) fn object(members: Value) -> Value {
     let names: Vec<_> = members.as_object().into_iter().flat_map(Map::keys).cloned().collect();
     json!({
         "type": "object",
@@ -49,15 +52,15 @@ fn object(members: Value) -> Value {
     })
 }
 
-fn spreadid() -> Value {
+pub(super) fn spreadid() -> Value {
     json!({ "$ref": "#/components/schemas/SpreadId" })
 }
 
-fn instant() -> Value {
+pub(super) fn instant() -> Value {
     json!({ "$ref": "#/components/schemas/Instant" })
 }
 
-fn or_null(mut schema: Value) -> Value {
+pub(super) fn or_null(mut schema: Value) -> Value {
     match schema["type"].take() {
         Value::String(kind) => schema["type"] = json!([kind, "null"]),
         _ => return json!({ "anyOf": [{ "$ref": schema["$ref"] }, { "type": "null" }] }),
@@ -68,19 +71,19 @@ fn or_null(mut schema: Value) -> Value {
     schema
 }
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!({ "type": "string" })
 }
 
-fn status() -> Value {
+pub(super) fn status() -> Value {
     json!({ "type": "string", "enum": Status::ALL.map(Status::name) })
 }
 
-fn install_type() -> Value {
+pub(super) fn install_type() -> Value {
     json!({ "type": "string", "enum": InstallType::ALL.map(InstallType::name) })
 }
 
-fn touch_type() -> Value {
+pub(super) fn touch_type() -> Value {
     json!({ "type": "string", "enum": ["click", "impression"] })
 }
 

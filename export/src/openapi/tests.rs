@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use attribution::event::Fact;
 
+use super::parameters::Of;
 use super::*;
 use crate::routes::{OPEN_ROUTES, ROUTES};
 use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
@@ -17,6 +18,7 @@ fn bed() -> Bed {
         Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
         Fact::Effect(effect("e-1", "purchase", "d1", DAY + 2 * MINUTE)),
         Fact::Activation(activation("a-2", "d2", DAY + 3 * MINUTE)),
+        Fact::Activation(activation("a-3", "d1", DAY + 4 * MINUTE)),
     ])
 }
 
@@ -24,17 +26,24 @@ fn bed() -> Bed {
 fn target(operation: &Operation) -> String {
     let path = operation.path.replace("{app}", "app-x").replace("{spreadid}", "7");
     let path = path.replace("{kind}/{value}", "oaid/d1").replace("{id}", "1");
+    let path = path.replace("{event_id}", "a-1").replace("{report}", "installs_report");
     let range = if operation.query.contains(&"from") { RANGE } else { "" };
     format!("{path}?{range}")
 }
 
 fn parameters_of(operation: &Operation) -> Vec<Value> {
-    operation.query.iter().map(|name| parameters::of_query(name, operation.of)).collect()
+    operation.query_parameters().map(|name| parameters::of_query(name, operation.of)).collect()
 }
 
 fn status_without(bed: &Bed, operation: &Operation, name: &str, value: &str) -> u16 {
     let target = target(operation);
     let (path, range) = target.split_once('?').unwrap();
+    // It is of these columns alone.
+    let range = if name == "additional_fields" && operation.of == Of::Csv {
+        format!("{range}&preset=appsflyer")
+    } else {
+        range.to_owned()
+    };
     let kept = range.split('&').filter(|given| !given.starts_with(&format!("{name}=")));
     let query: Vec<_> = kept.map(str::to_owned).chain([format!("{name}={value}")]).collect();
     bed.get(&format!("{path}?{}", query.join("&"))).status
@@ -66,9 +75,17 @@ fn every_parameter_is_described_and_no_other() {
         let answer = bed.get(&format!("{target}&nonsense=1"));
         assert_eq!(answer.status, 400, "{target}");
         let problem = answer.json();
+        let described = parameters_of(operation);
+        let described = described.iter().map(|parameter| parameter["name"].as_str().unwrap());
+        // The id of a download is no part of what is asked for.
+        let described: Vec<_> = described.filter(|name| *name != "export_id").collect();
+        if operation.is_pull() {
+            let known = described.join(", ");
+            let expected = format!("unknown parameter, known are {known}: \"nonsense\"");
+            assert_eq!(problem["message"], expected, "{target}");
+            continue;
+        }
         assert_eq!(problem["parameter"], "nonsense", "{target}");
-        let described: Vec<Value> =
-            parameters_of(operation).iter().map(|parameter| parameter["name"].clone()).collect();
         assert_eq!(problem["allowed"], Value::from(described), "{target}");
     }
 }
@@ -96,11 +113,12 @@ fn values_are_those_described() {
                 checked += 1;
             }
             checked += check_numbers(&bed, operation, name, items);
-            if name != "event_name" {
+            if !["event_name", "additional_fields"].contains(&name) {
                 let status = status_without(&bed, operation, name, "(");
                 assert_eq!(status, 400, "{name} of {}", operation.path);
             }
-            let is_once = schema["type"] != "array";
+            let may_repeat = parameter["description"].as_str().unwrap().contains("repeat it");
+            let is_once = schema["type"] != "array" && !may_repeat;
             let value = example(&parameter);
             let twice = format!("{}&{name}={value}&{name}={value}", target(operation));
             let kind = bed.get(&twice).json_or_null()["type"].clone();
@@ -136,7 +154,7 @@ fn example(parameter: &Value) -> String {
     let items = |list: &Vec<Value>| list.iter().map(text).collect::<Vec<_>>().join(",");
     let value =
         value.map_or_else(String::new, |value| value.as_array().map_or_else(|| text(value), items));
-    value.replace('+', "%2B")
+    value.replace('+', "%2B").replace(' ', "%20")
 }
 
 fn text(value: &Value) -> String {
@@ -146,9 +164,21 @@ fn text(value: &Value) -> String {
 #[test]
 fn examples_are_taken() {
     let bed = bed();
-    for operation in OPERATIONS {
-        let examples = parameters_of(operation);
-        let examples = examples.iter().filter(|parameter| parameter["name"] != "after");
+    // Each goes with columns of its own.
+    for (operation, left_out) in OPERATIONS
+        .iter()
+        .flat_map(|operation| ["fields", "additional_fields"].map(|left_out| (operation, left_out)))
+    {
+        let mut examples = parameters_of(operation);
+        if left_out == "fields" {
+            let preset = examples.iter_mut().find(|parameter| parameter["name"] == "preset");
+            preset.into_iter().for_each(|preset| {
+                preset["example"] =
+                    preset["schema"]["enum"].as_array().unwrap().last().cloned().unwrap();
+            });
+        }
+        let is_left_out = |name: &Value| *name == "after" || *name == left_out;
+        let examples = examples.iter().filter(|parameter| !is_left_out(&parameter["name"]));
         let query: Vec<_> = examples
             .map(|parameter| (parameter["name"].as_str().unwrap(), example(parameter)))
             .filter(|(_, value)| !value.is_empty())
@@ -201,7 +231,7 @@ fn check_described(operation: &Operation, target: &str, method: &str, answer: &A
         None => assert!(answer.body.is_empty(), "{method} {target}"),
     }
     if let Some(kinds) = content.and_then(|content| {
-        content.get("application/problem+json")?["schema"]["properties"]["type"]["enum"].as_array()
+        content.values().next()?["schema"]["properties"]["type"]["enum"].as_array()
     }) {
         assert!(kinds.contains(&answer.json()["type"]), "{} by {target}", answer.text());
     }
@@ -221,6 +251,8 @@ fn answers_are_those_described() {
             whole.split_once('?').unwrap().0.to_owned(),
             whole.replace("app-x", "app-q"),
             whole.replace("app-x", "%ff"),
+            whole.replace("/a-1/", "/a-9/"),
+            whole.replace("installs_report", "x"),
             whole.replace("/7/", "/x/"),
             whole.replace("/oaid/", "/x/"),
             whole.replace("d1", "%00"),
@@ -243,7 +275,39 @@ fn a_row_has_the_members_described() {
         let row: Map<String, Value> = serde_json::from_str(row).unwrap();
         assert_eq!(row.keys().collect::<BTreeSet<_>>(), described.keys().collect());
     }
-    assert_eq!(rows.text().lines().count(), 3);
+    assert_eq!(rows.text().lines().count(), 4);
+}
+
+/// And no others, at any depth.
+#[test]
+fn an_explanation_has_the_members_described() {
+    let schemas = schemas::all();
+    let bed = bed();
+    let told = bed.get("/v1/apps/app-x/activations/a-1/explain").json();
+    check_members(&told, &schemas["Explanation"]);
+    assert_eq!(told["touches"].as_array().map(Vec::len), Some(2));
+    let again = bed.get("/v1/apps/app-x/activations/a-3/explain").json();
+    assert_eq!(again["last_install"]["event_id"], "a-1");
+    check_members(&again, &schemas["Explanation"]);
+}
+
+#[track_caller]
+fn check_members(value: &Value, schema: &Value) {
+    match value {
+        Value::Object(members) => {
+            let described = schema["properties"].as_object().unwrap();
+            assert_eq!(members.keys().collect::<Vec<_>>(), described.keys().collect::<Vec<_>>());
+            members.iter().for_each(|(name, member)| check_members(member, &described[name]));
+        }
+        Value::Array(items) => items.iter().for_each(|item| check_members(item, &schema["items"])),
+        _ => {
+            let listed = schema["enum"].as_array();
+            assert!(
+                listed.is_none_or(|listed| listed.contains(value)),
+                "{value} is not in {schema}"
+            );
+        }
+    }
 }
 
 #[test]
