@@ -41,8 +41,8 @@ def before_call(_context, case, **_kwargs):
     if path and "kind" in path:
         path["kind"], path["value"] = chance.choice(DEVICES)
     if path and "event_id" in path:
-        path["event_id"] = f"a-{chance.randrange(10)}"
-        path["app"] = "app-x"
+        # The last two are not there.
+        path["event_id"] = f"a-{chance.randrange(12)}"
     if path and "id" in path:
         path["id"] = os.environ["EXPORT_ID"]
     query = case.query
