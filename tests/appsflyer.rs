@@ -64,7 +64,7 @@ impl Device {
     }
 
     fn is_brought(&self) -> bool {
-        self.number % 3 > 0
+        !self.number.is_multiple_of(3)
     }
 
     fn oaid(&self) -> String {
