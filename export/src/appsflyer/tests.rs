@@ -213,51 +213,57 @@ fn each_row_is_in_the_report_that_it_belongs_to() {
     assert_eq!(told.len(), 12, "none is in two");
 }
 
-/// What an install has of its touches, and its event too.
-const OF_TOUCH: [(&str, &str); 28] = [
-    ("Attributed Touch Type", "click"),
-    ("Attributed Touch Time", "2026-03-09 23:59:00"),
-    ("Install Time", "2026-03-10 00:01:00"),
-    ("Media Source", "tou,tiao"),
-    ("Campaign", "Say \"hi\""),
-    ("Campaign ID", "7"),
-    ("Site ID", "site, 1"),
-    ("Sub Param 2", "2"),
-    ("Sub Param 3", ""),
-    ("Sub Param 5", "5"),
-    ("Contributor 1 Media Source", "kuai"),
-    ("Contributor 1 Campaign", "Back"),
-    ("Contributor 2 Media Source", "unknown"),
-    ("Contributor 2 Touch Type", "impression"),
-    ("Contributor 2 Match Type", "oaid"),
-    ("Contributor 3 Touch Type", ""),
-    ("AppsFlyer ID", "a-1"),
-    ("App ID", "app-x"),
-    ("App Name", "App, X"),
-    ("Is Retargeting", "false"),
-    ("Retargeting Conversion Type", ""),
-    ("Attribution Lookback", "7d"),
-    ("Is Primary Attribution", "true"),
-    ("Install App Store", "huawei"),
-    ("Google Play Install Begin Time", "2026-03-10 00:00:30"),
-    ("Conversion Type", "install"),
-    ("Campaign Type", "ua"),
-    ("Match Type", "oaid"),
-];
+/// The cells that a row of a report has under these headings.
+#[track_caller]
+fn check_cells(bed: &Bed, (report, place): (&str, usize), expected: &[(&str, &str)]) {
+    let answer = pull(bed, report, &format!("{MONTH}&additional_fields={ADDITIONAL}"));
+    let record = &records(answer.text())[place];
+    for (heading, cell) in expected {
+        let found = record.iter().find(|(name, _)| name == heading).expect("a column");
+        assert_eq!(found.1, *cell, "{report}: {heading}");
+    }
+}
 
 #[test]
-fn cells_say_what_the_rows_do() {
+fn cells_say_what_is_known_of_the_touch() {
     let bed = bed();
-    let check = |report: &str, place: usize, expected: &[(&str, &str)]| {
-        let answer = pull(&bed, report, &format!("{MONTH}&additional_fields={ADDITIONAL}"));
-        let record = &records(answer.text())[place];
-        for (heading, cell) in expected {
-            let found = record.iter().find(|(name, _)| name == heading).expect("a column");
-            assert_eq!(found.1, *cell, "{report}: {heading}");
-        }
-    };
-    check("installs_report", 1, &OF_TOUCH);
-    check("in_app_events_report", 2, &OF_TOUCH);
+    let of_touch = [
+        ("Attributed Touch Type", "click"),
+        ("Attributed Touch Time", "2026-03-09 23:59:00"),
+        ("Install Time", "2026-03-10 00:01:00"),
+        ("Media Source", "tou,tiao"),
+        ("Campaign", "Say \"hi\""),
+        ("Campaign ID", "7"),
+        ("Site ID", "site, 1"),
+        ("Sub Param 2", "2"),
+        ("Sub Param 3", ""),
+        ("Sub Param 5", "5"),
+        ("Contributor 1 Media Source", "kuai"),
+        ("Contributor 1 Campaign", "Back"),
+        ("Contributor 2 Media Source", "unknown"),
+        ("Contributor 2 Touch Type", "impression"),
+        ("Contributor 2 Match Type", "oaid"),
+        ("Contributor 3 Touch Type", ""),
+        ("AppsFlyer ID", "a-1"),
+        ("App ID", "app-x"),
+        ("App Name", "App, X"),
+        ("Is Retargeting", "false"),
+        ("Retargeting Conversion Type", ""),
+        ("Attribution Lookback", "7d"),
+        ("Is Primary Attribution", "true"),
+        ("Install App Store", "huawei"),
+        ("Google Play Install Begin Time", "2026-03-10 00:00:30"),
+        ("Conversion Type", "install"),
+        ("Campaign Type", "ua"),
+        ("Match Type", "oaid"),
+    ];
+    check_cells(&bed, ("installs_report", 1), &of_touch);
+    check_cells(&bed, ("in_app_events_report", 2), &of_touch);
+}
+
+#[test]
+fn cells_say_what_is_known_of_the_event_and_its_class() {
+    let bed = bed();
     let install = [
         ("Event Name", "install"),
         ("Event Value", "null"),
@@ -268,7 +274,7 @@ fn cells_say_what_the_rows_do() {
         ("Device Model", "V2,\"x\""),
         ("Rejected Reason", ""),
     ];
-    check("installs_report", 1, &install);
+    check_cells(&bed, ("installs_report", 1), &install);
     let bought = [
         ("Event Name", "purchase"),
         ("Event Value", "{\"level\":\"3\"}"),
@@ -277,10 +283,10 @@ fn cells_say_what_the_rows_do() {
         ("Event Revenue USD", "9.99"),
         ("Advertising ID", ""),
     ];
-    check("in_app_events_report", 2, &bought);
-    check(
-        "in_app_events_report",
-        1,
+    check_cells(&bed, ("in_app_events_report", 2), &bought);
+    check_cells(
+        &bed,
+        ("in_app_events_report", 1),
         &[("Event Name", "=level, \"up\"\r\n"), ("Event Value", "null")],
     );
     let back = [
@@ -291,11 +297,11 @@ fn cells_say_what_the_rows_do() {
         ("Campaign Type", "retargeting"),
         ("Event Revenue USD", ""),
     ];
-    check("installs-retarget", 0, &back);
-    check("in-app-events-retarget", 0, &back);
+    check_cells(&bed, ("installs-retarget", 0), &back);
+    check_cells(&bed, ("in-app-events-retarget", 0), &back);
     // Of an install that retargeting has brought, by an effect of its reinstall.
     let of_install = [("Is Retargeting", "true"), ("Retargeting Conversion Type", "")];
-    check("in_app_events_report", 0, &of_install);
+    check_cells(&bed, ("in_app_events_report", 0), &of_install);
     let organic = [
         ("Media Source", "organic"),
         ("Campaign ID", ""),
@@ -303,12 +309,12 @@ fn cells_say_what_the_rows_do() {
         ("Is Primary Attribution", ""),
         ("Campaign Type", "organic"),
     ];
-    check("organic_installs_report", 0, &organic);
-    check("organic_in_app_events_report", 0, &organic);
+    check_cells(&bed, ("organic_installs_report", 0), &organic);
+    check_cells(&bed, ("organic_in_app_events_report", 0), &organic);
     let alone = [("Media Source", ""), ("Event Name", "reinstall"), ("Campaign Type", "")];
-    check("reinstalls", 0, &alone);
+    check_cells(&bed, ("reinstalls", 0), &alone);
     let blocked = [("Rejected Reason", "blocked"), ("Blocked Reason", "blocked")];
-    check("blocked_installs_report", 0, &blocked);
+    check_cells(&bed, ("blocked_installs_report", 0), &blocked);
 }
 
 #[test]
