@@ -143,6 +143,8 @@ pub struct Ports {
 }
 
 /// Short sessions let a killed broker come back in 3 s instead of 12.
+/// Records are kept, whatever their timestamps: else those of long ago would go half a minute after the
+/// start, read or not.
 fn server_properties(ports: &Ports, dir: &Path) -> String {
     let Ports { broker, controller } = ports;
     let data = dir.join("data");
@@ -163,6 +165,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
+log.retention.ms=-1
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=200
 ",
