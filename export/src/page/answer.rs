@@ -70,7 +70,9 @@ pub(crate) async fn tell(
     let Ok(page) = page else { return response };
     let (mut parts, _) = response.into_parts();
     let (of_page, body) = page.into_parts();
+    // Of the body that the page takes the place of, which may be compressed.
     parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::CONTENT_ENCODING);
     parts.headers.extend(of_page.headers);
     Response::from_parts(parts, body)
 }

@@ -400,3 +400,14 @@ fn a_device_is_looked_up_without_its_id_in_an_address() {
     }
     assert_eq!(post(&bed, "/devices", form, &[]).status, 400);
 }
+
+/// Browsers ask for compressed answers; a problem of a download was one before it became a page.
+#[test]
+fn a_problem_as_a_page_is_as_it_says() {
+    let bed = Bed::new(vec![]);
+    let target = "GET /v1/apps/app-x/events.csv?from=bad&to=2026-03-10 HTTP/1.1";
+    let accepts = ["Accept: text/html", "Accept-Encoding: gzip, br, zstd"];
+    let answer = bed.send_with(target, &accepts);
+    assert_eq!((answer.status, answer.header("content-encoding")), (400, None));
+    assert!(answer.text().starts_with("<!doctype html>"), "{}", answer.text());
+}
