@@ -11,6 +11,7 @@ use crate::ExportError;
 use crate::ahead;
 use crate::cursor::Cursor;
 use crate::query::ExportQuery;
+use crate::turns::Turns;
 use crate::writer::RowWriter;
 
 /// A chunk is handed on once it is as long as this.
@@ -37,10 +38,11 @@ pub fn write_rows(
     policy: &Policy,
     sink: impl FnMut(Chunk) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
+    let may_read_ahead = Turns::have_room(1);
     let mut file = File::new(query, policy, sink);
     for app in apps {
         let view = reader.view();
-        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead: true };
+        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
         if file.write(&wanted)?.is_break() {
             return Ok(file.chunks.rows);
         }
