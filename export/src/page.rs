@@ -27,7 +27,7 @@ mod templates;
 mod tests;
 mod words;
 
-pub(crate) use answer::tell;
+pub(crate) use answer::{reads_pages, tell};
 pub(crate) use assets::asset;
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};

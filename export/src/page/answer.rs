@@ -77,7 +77,7 @@ pub(crate) async fn tell(
     Response::from_parts(parts, body)
 }
 
-fn reads_pages(headers: &HeaderMap) -> bool {
+pub(crate) fn reads_pages(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
 }

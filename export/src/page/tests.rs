@@ -376,6 +376,8 @@ fn whoever_has_no_session_is_asked_for_the_token() {
     from(&format!("GET {sent}"), home, "/?app=app-x&range=last7");
     let file = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
     from(&format!("GET {file}"), "http://adtrail/exports?app=a", "/exports?app=a");
+    let pull = "/api/raw-data/export/app/app-x/reinstalls/v5?from=2026-03-10&to=2026-03-10";
+    from(&format!("GET {pull}"), "http://adtrail/exports", "/exports");
     from(&format!("GET {file}"), "", file);
     from(&format!("GET {file}"), "http://evil.example/exports", file);
     from("GET /devices?app=app-x", home, "/devices?app=app-x");
