@@ -15,6 +15,7 @@ mod command;
 mod form;
 mod history;
 mod home;
+mod list;
 mod look;
 mod lookup;
 mod lookups;

@@ -5,6 +5,7 @@ use attribution::policy::{AppPolicy, Policy};
 use jiff::ToSpan;
 use jiff::civil::Date;
 
+use super::list::{names, quoted};
 use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
 use super::words;
 use crate::column::{Column, PROPS};
@@ -285,54 +286,9 @@ pub(super) fn dates(range: &str, today: Date) -> Option<(Date, Date)> {
     }
 }
 
-/// Names with commas between; in quotes those that would not be read so again.
-fn quoted(names: &[impl AsRef<str>]) -> String {
-    let quoted = names.iter().map(|name| match name.as_ref() {
-        name if name.contains([',', '"']) || name.trim() != name => {
-            format!("\"{}\"", name.replace('"', "\"\""))
-        }
-        name => name.to_owned(),
-    });
-    quoted.collect::<Vec<_>>().join(",")
-}
-
-/// The names of a list as people write it: spaces beside a comma are of no name, but for those in
-/// quotes.
-fn names(list: &str) -> Vec<String> {
-    let is_open = |item: &&mut String| item.starts_with('"') && item.matches('"').count() % 2 == 1;
-    let mut items: Vec<String> = Vec::new();
-    for piece in list.split(',') {
-        match items.last_mut().filter(is_open) {
-            Some(item) => item.extend([",", piece]),
-            None => items.push(piece.trim_start().to_owned()),
-        }
-    }
-    let items: Vec<_> = items.iter().map(|item| item.trim_end()).collect();
-    parts(&items.join(",")).into_iter().map(Into::into).collect()
-}
-
 /// Names of props among columns.
 pub(super) fn props(fields: &[String]) -> String {
     let of_props: Vec<_> =
         fields.iter().filter(|field| field.starts_with(PROPS)).cloned().collect();
     quoted(&of_props)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_read_as_people_write_them() {
-        let check = |list, expected: &[&str]| {
-            assert_eq!(names(list), expected, "{list}");
-            assert_eq!(names(&quoted(expected)), expected, "{list}");
-        };
-        check("a", &["a"]);
-        check(" a , b c ,d", &["a", "b c", "d"]);
-        check("a,", &["a", ""]);
-        check(r#"a, " b ", "c, d""#, &["a", " b ", "c, d"]);
-        check(r#" "a, ""b"" " , c"#, &[r#"a, "b" "#, "c"]);
-        check(r#"5" , a"#, &[r#"5""#, "a"]);
-    }
 }
