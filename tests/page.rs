@@ -34,6 +34,10 @@ channel = "toutiao"
 name = "Spring"
 "#;
 
+/// As long as names may get, or longer, and nowhere a place to break them.
+const LONG_CHARS: usize = 200;
+const LONG_ID_CHARS: usize = 3_000;
+
 /// Days with events, up to yesterday.
 const DAYS: i64 = 12;
 /// Of these a day: every other of them is clicked for, and each buys something.
@@ -103,17 +107,59 @@ fn produce(kafka: &Kafka, site: &Site, days: &[Date]) {
     kafka.produce(&site.topics.effects, purchases);
 }
 
+/// An app whose names have no end, and its settings.
+fn long(day: Date) -> (Value, String) {
+    let text = |letter: &str, chars| letter.repeat(chars);
+    let [name, event] = ["n", "v"].map(|letter| text(letter, LONG_CHARS));
+    let settings = format!(
+        "[[apps]]\npid = 3\nkey = \"app-long\"\nname = \"{name}\"\n\
+         [[channels]]\nid = \"{name}\"\n\
+         [[campaigns]]\nspreadid = 8\npid = 3\nchannel = \"{name}\"\nname = \"{name}\"\n"
+    );
+    let facts = json!({
+        "app": "app-long",
+        "name": name,
+        "event": event,
+        "id": text("i", LONG_ID_CHARS),
+        "device": oaid(day, 99),
+        "day": day.to_string(),
+    });
+    (facts, settings)
+}
+
+/// A click, an install and an event of it.
+fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
+    let message = |event: &Value| Message::new("app-long", event.to_string()).at(noon(day));
+    let (id, ids) = (long["id"].as_str().unwrap(), json!({"oaid": long["device"]}));
+    let event = |id: String, time: i64| {
+        let long_id = format!("{id}{}", &long["id"].as_str().unwrap()[..LONG_ID_CHARS - id.len()]);
+        json!({"app": "app-long", "event_id": long_id, "time": noon(day) + time, "ids": ids})
+    };
+    let click = json!({"type": "click", "app": "app-long", "click_id": id, "spreadid": 8,
+        "time": noon(day) - 60_000, "ids": ids, "site": long["name"]});
+    let install = event(String::new(), 0);
+    let mut bought = event("e".into(), 60_000);
+    bought["name"] = long["event"].clone();
+    let name = long["name"].as_str().unwrap();
+    bought["props"] = json!({name: name});
+    kafka.produce(&site.topics.clicks, [message(&click)]);
+    kafka.produce(&site.topics.activations, [message(&install)]);
+    kafka.produce(&site.topics.effects, [message(&bought)]);
+}
+
 #[test]
 fn every_task_is_done_in_a_browser() {
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "page", 1, APPS);
+    let (long, settings) = long(today().yesterday().unwrap());
+    let site = Site::new(kafka, "page", 1, &format!("{APPS}\n{settings}"));
     let today = today();
     let first = today.checked_sub(DAYS.days()).unwrap();
     let yesterday = today.yesterday().unwrap();
     let days: Vec<Date> = first.series(1.day()).take(DAYS as usize).collect();
     produce(kafka, &site, &days);
+    produce_long(kafka, &site, &long, yesterday);
     let adtrail = site.start();
-    adtrail.await_read((DAYS * INSTALLS * 5 / 2).cast_unsigned());
+    adtrail.await_read((DAYS * INSTALLS * 5 / 2 + 3).cast_unsigned());
     adtrail.await_caught_up();
 
     let rows = |days: i64| days * INSTALLS * 2;
@@ -136,9 +182,11 @@ fn every_task_is_done_in_a_browser() {
         "device": oaid(yesterday, 2),
         "activation": format!("a-{yesterday}-2"),
         "click": format!("c-{yesterday}-2"),
+        "long": long,
     });
-    let tasks =
-        ["choose", "mistakes", "plain", "download", "command", "lookup", "keyboard", "looks"];
+    let tasks = [
+        "choose", "mistakes", "plain", "download", "command", "lookup", "long", "keyboard", "looks",
+    ];
     drive(&tasks, &facts);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
@@ -175,10 +223,20 @@ fn whoever_has_a_token_sees_what_it_may() {
         "token_x": x,
         "token_y": y,
         "expired": old,
+        "device": oaid(day, 2),
+        "activation": format!("a-{day}-2"),
     });
     drive(&["tokens"], &facts);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
+    // What was shown was read, too.
+    let previews = log.lines().filter(|line| line.contains("format=\"preview\""));
+    let first = previews.clone().next().unwrap_or_else(|| panic!("no preview is in {log}"));
+    let id = format!("token=\"{}\"", x.split('_').nth(1).unwrap());
+    for part in ["an export has ended", &id, "app=\"app-x\"", "rows=12", "\"complete\""] {
+        assert!(first.contains(part), "{part:?} is not in {first}");
+    }
+    assert!(previews.clone().all(|line| !line.contains("app-y")), "{log}");
     for token in [x, y, old] {
         let secret = token.rsplit_once('_').unwrap().1;
         assert!(!log.contains(secret), "{log}");

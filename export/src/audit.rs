@@ -1,4 +1,4 @@
-//! One line in the log for each export, at its end: who has read what. It has names of filters and
+//! One line in the log for each export, and each preview of one, at its end: who has read what. It has names of filters and
 //! not their values, which may be of a single person.
 
 use std::time::Duration;
@@ -39,6 +39,11 @@ impl Asked {
             },
             filters: filters.collect::<Vec<_>>().join(","),
         }
+    }
+
+    /// Of the first rows of the same, on the page.
+    pub fn preview(token: &str, app_key: &str, query: &ExportQuery) -> Self {
+        Self { format: "preview", ..Self::new(token, app_key, query) }
     }
 }
 

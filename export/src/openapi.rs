@@ -76,7 +76,7 @@ fn path_item(operation: &Operation) -> Value {
 fn described(operation: &Operation, is_head: bool) -> Value {
     let Operation { path, id, summary, description, answer, .. } = operation;
     let path_parameters = operation.path_parameters().map(parameters::of_path);
-    let query = operation.query_parameters();
+    let query = operation.query.iter();
     let query = query.map(|name| parameters::of_query(name, operation.of));
     let mut responses: Map<String, Value> = operation
         .refusals()

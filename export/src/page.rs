@@ -2,9 +2,11 @@
 //! on: without it a download is a download and a form is a form. Nothing is loaded from elsewhere.
 //!
 //! What is chosen stands in the address ([`choice`]), so it can be kept and sent to others. A
-//! device's id does not: it is posted, because addresses end up in histories and logs.
+//! device's id does not: it is posted, because addresses end up in histories and logs, and a handle
+//! stands for it ([`lookups`]).
 
 mod answer;
+mod asked;
 mod assets;
 mod chart;
 mod choice;
@@ -13,8 +15,10 @@ mod command;
 mod form;
 mod history;
 mod home;
+mod list;
 mod look;
 mod lookup;
+mod lookups;
 mod options;
 mod preview;
 mod shell;
@@ -24,9 +28,10 @@ mod templates;
 mod tests;
 mod words;
 
-pub(crate) use answer::tell;
+pub(crate) use answer::{reads_pages, tell};
 pub(crate) use assets::asset;
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};
 pub(crate) use lookup::{activation, device, devices};
+pub(crate) use lookups::Lookups;
 pub(crate) use sign_in::{page as sign_in, sign_in as signed_in, sign_out};

@@ -14,8 +14,8 @@ use crate::cursor::Cursor;
 use crate::filter::{Filter, GivenFilter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
-    ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, FIELDS, FORMAT, FROM, INSTALL_TYPE,
-    LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, one_of, parts,
+    ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
+    INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, one_of, parts,
 };
 use crate::zone::{Zone, in_utc};
 
@@ -87,7 +87,8 @@ pub(crate) const PAGE_LIMIT: usize = 100;
 pub(crate) const PAGE_LIMIT_MAX: usize = 1_000;
 
 impl ExportQuery {
-    /// The parameters that there are.
+    /// The parameters that there are, with the id of a download, which is no part of what is asked for
+    /// and taken out before.
     pub const PARAMETERS: &[&str] = &[
         FROM,
         TO,
@@ -103,6 +104,7 @@ impl ExportQuery {
         DIALECT,
         LIMIT,
         AFTER,
+        EXPORT_ID,
         ADDITIONAL_FIELDS,
     ];
 

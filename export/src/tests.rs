@@ -293,8 +293,17 @@ fn what_is_wrong_is_told() {
     for name in ["status", "channel", "spreadid", "install_type", "dialect", "limit", "after"] {
         check(&format!("{EVENTS}&{name}=x"), 400, "bad-parameter", Some(name));
     }
+    let pull = EVENTS.replace("/v1/apps/", "/api/raw-data/export/app/");
+    let pull = pull.replace("events.csv", "installs_report/v5");
+    for address in [EVENTS, &EVENTS.replace("csv", "ndjson"), &pull] {
+        let address = format!("{address}&limt=5&export_id=f0000000000000ff");
+        let problem = bed.get(&address).json();
+        let said = problem["detail"].as_str().or(problem["error"].as_str()).unwrap();
+        assert!(said.contains("export_id"), "{said}");
+    }
     let problem = bed.get(&format!("{EVENTS}&limt=5")).json();
     assert_eq!(problem["allowed"], json!(ExportQuery::PARAMETERS));
+    assert!(problem["allowed"].as_array().unwrap().contains(&"export_id".into()));
     let problem = bed.get(&format!("{EVENTS}&channel=toutiao")).json();
     let detail = "channel: no campaign of the app is of this channel, the nearest is \"tou,tiao\": \
                   \"toutiao\"";

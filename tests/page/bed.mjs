@@ -77,10 +77,23 @@ export async function accessible(page, what) {
   assert.deepEqual(told, [], what);
 }
 
+// Whether a text is somewhere on the page where nothing of it is cut off.
+export async function legible(page, text) {
+  return page.evaluate((text) => {
+    const has = [...document.querySelectorAll('#main *')].filter((element) => element.textContent.includes(text));
+    const inner = has.filter((element) => ![...element.children].some((child) => has.includes(child)));
+    const is_cut = (element) => element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).overflowX !== 'auto';
+    const is_shown = (element) => element.checkVisibility() && element.localName !== 'option';
+    const is_block = (element) => getComputedStyle(element).display !== 'inline';
+    const block = (element) => (is_block(element) ? element : block(element.parentElement));
+    return inner.some((element) => is_shown(element) && !is_cut(block(element)));
+  }, text);
+}
+
 // Nothing makes the page wider than the screen.
 export async function fits(page, what) {
   const [width, screen] = await page.evaluate(() => [
-    document.documentElement.scrollWidth,
+    document.scrollingElement.scrollWidth,
     document.documentElement.clientWidth,
   ]);
   assert.ok(width <= screen, `${what}: ${width} on ${screen}`);

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 
-import { PHONE, accessible, fits, has, launch, lines, open, saved, sha256, tabTo, texts } from './bed.mjs';
+import { PHONE, accessible, fits, has, launch, legible, lines, open, saved, sha256, tabTo, texts } from './bed.mjs';
 
 const [tasks, facts] = [process.argv[2], JSON.parse(process.argv[3])];
 const { base } = facts;
@@ -102,10 +102,12 @@ const all = {
     const shown = await texts(page, '.exports li .sum');
     assert.deepEqual(shown.slice(0, 3), [file.sha256, sums[0], sums[0]]);
     await has(page, '.exports li .state', `Complete, ${facts.installs} rows`);
-    await page.getByRole('link', { name: /Make it again/ }).first().click();
+    const again = await saved(page, () => page.getByRole('link', { name: /Make it again/ }).first().click());
+    assert.deepEqual([again.sha256, again.name], [file.sha256, file.name]);
+    await page.getByRole('link', { name: /Open in the form/ }).first().click();
     await has(page, '#rows', `${facts.installs} rows`);
-    const again = await saved(page, () => page.getByRole('button', { name: 'Download' }).click());
-    assert.equal(again.sha256, file.sha256);
+    const by_form = await saved(page, () => page.getByRole('button', { name: 'Download' }).click());
+    assert.equal(by_form.sha256, file.sha256);
     await end();
   },
 
@@ -158,12 +160,54 @@ const all = {
     assert.ok(!page.url().includes(facts.device), page.url());
     await page.getByRole('link', { name: 'Why it is credited so' }).click();
     await has(page, '.outcome', 'attributed to campaign 7');
+    // Back, and once more from the service, without a question whether to send a form again.
+    for (const act of [() => page.goBack(), () => page.reload()]) {
+      await act();
+      await has(page, '.events .activation', facts.activation);
+      assert.equal(await page.getByLabel('Id, or its MD5').inputValue(), facts.device);
+    }
+    await page.goForward();
+    await has(page, '.outcome', 'attributed to campaign 7');
     await has(page, '#main', 'It is the only touch that could be credited.');
     await has(page, '.events .won', facts.click);
     await page.locator('#event_id').fill('nothing');
     await page.getByRole('button', { name: 'Look up' }).click();
     await has(page, '#event_id-wrong', 'has no activation with this id');
     await end();
+  },
+
+  // Names and ids without an end make no page wider than the screen, and can be read to their end.
+  async long(browser) {
+    for (const width of [1280, 375]) {
+      const { page, end } = await open(browser, base, { viewport: { width, height: 740 } });
+      const { app, name, event, id, device, day } = facts.long;
+      const days = `app=${app}&range=custom&from=${day}&to=${day}`;
+      const read = async (text, what) => {
+        await page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
+        await fits(page, `${what} at ${width}`);
+        await accessible(page, `${what} at ${width}`);
+        assert.ok(await legible(page, text), `${text} is cut off: ${what} at ${width}`);
+      };
+      await page.goto(`${base}/?${days}`);
+      await read(name, 'the first page');
+      await page.goto(`${base}/?${days}&event_name=${event}&preset=own&fields=event_id,event_name,props.${name}&form=csv`);
+      await read(event, 'a filter');
+      await saved(page, () => page.getByRole('button', { name: 'Download' }).click());
+      await page.goto(`${base}/exports`);
+      await read(event, 'the history');
+      await page.goto(`${base}/activations?app=${app}&event_id=${id}`);
+      await read(id, 'an activation');
+      await read(name, 'an activation');
+      await page.goto(`${base}/activations?app=${app}&event_id=${id}x`);
+      await read('', 'no activation');
+      await page.goto(`${base}/devices?app=${app}`);
+      await page.getByLabel('Id, or its MD5').fill(device);
+      await page.getByRole('button', { name: 'Look up' }).click();
+      await has(page, '.events .activation', id);
+      await read(id, 'a device');
+      await read(event, 'a device');
+      await end();
+    }
   },
 
   // From the top of the page to the file, by the keyboard.
@@ -260,6 +304,35 @@ const all = {
     const cookies = await x.context.cookies();
     assert.deepEqual(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite]), [[true, 'Strict']]);
     assert.equal(await x.page.evaluate(() => document.cookie), '');
+    // The session ends, and whoever signs in again goes on from where that was.
+    const sign_in = async () => {
+      await x.page.getByLabel('Token').fill(facts.token_x);
+      await x.page.keyboard.press('Enter');
+    };
+    await x.context.clearCookies();
+    await x.page.getByRole('link', { name: /Make it again/ }).first().click();
+    await sign_in();
+    await has(x.page, '.exports li .sum', file.sha256);
+    const again = await saved(x.page, () => x.page.getByRole('link', { name: /Make it again/ }).first().click());
+    assert.equal(again.sha256, file.sha256);
+    await x.page.getByRole('link', { name: /Open in the form/ }).first().click();
+    await has(x.page, '#rows', 'row');
+    await x.page.getByLabel('Installs').check();
+    await x.context.clearCookies();
+    await x.page.getByRole('button', { name: 'Download' }).click();
+    await sign_in();
+    await has(x.page, '#rows', 'row');
+    assert.equal(await x.page.getByLabel('Installs').isChecked(), true);
+    const installs = await saved(x.page, () => x.page.getByRole('button', { name: 'Download' }).click());
+    await has(x.page, '#progress.complete', installs.sha256);
+    await x.page.getByRole('link', { name: 'Device' }).click();
+    await x.page.getByLabel('Id, or its MD5').fill(facts.device);
+    await x.context.clearCookies();
+    await x.page.getByRole('button', { name: 'Look up' }).click();
+    await sign_in();
+    await x.page.getByLabel('Id, or its MD5').fill(facts.device);
+    await x.page.getByRole('button', { name: 'Look up' }).click();
+    await has(x.page, '.events .activation', facts.activation);
     await x.page.getByRole('button', { name: 'Sign out' }).click();
     await x.page.getByLabel('Token').waitFor();
     assert.equal((await x.page.goto(`${base}/exports`)).status(), 401);

@@ -51,6 +51,13 @@ pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     origin.is_some_and(|(_, host)| text(header::HOST) == Some(host))
 }
 
+/// The address, from its path on, of the page of this service that the request was made from.
+pub(crate) fn own_referer(headers: &HeaderMap) -> Option<&str> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let (_, rest) = text(header::REFERER)?.split_once("://")?;
+    rest.strip_prefix(text(header::HOST)?).filter(|address| address.starts_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +99,20 @@ mod tests {
         check("http", false);
         check("http, https", false);
         check("", false);
+    }
+
+    #[test]
+    fn only_a_page_of_ours_is_come_back_to() {
+        let check = |host: &str, referer: &str, expected: Option<&str>| {
+            assert_eq!(own_referer(&headers(&[("host", host), ("referer", referer)])), expected);
+        };
+        check("a:80", "http://a:80/exports?app=x", Some("/exports?app=x"));
+        check("a", "https://a/", Some("/"));
+        check("a", "http://a", None);
+        check("a", "http://a:80/", None);
+        check("a", "http://a.example/", None);
+        check("a", "http://evil.example/http://a/", None);
+        check("a", "", None);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::access::Caller;
 use crate::filter::{self, Filter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
-    ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, FROM, MAXIMUM_ROWS, MEDIA_SOURCE, TIMEZONE, TO, bad,
-    one_of, parts,
+    ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, EXPORT_ID, FROM, MAXIMUM_ROWS, MEDIA_SOURCE, TIMEZONE,
+    TO, bad, one_of, parts,
 };
 use crate::problem::Problem;
 use crate::query::{
@@ -24,8 +24,18 @@ use crate::query::{
 use crate::routes::{self, ExportState};
 use crate::zone::Zone;
 
-pub const PARAMETERS: &[&str] =
-    &[FROM, TO, TIMEZONE, MEDIA_SOURCE, EVENT_NAME, ADDITIONAL_FIELDS, MAXIMUM_ROWS, CURRENCY];
+/// With the id of a download, which is taken out before.
+pub const PARAMETERS: &[&str] = &[
+    FROM,
+    TO,
+    TIMEZONE,
+    MEDIA_SOURCE,
+    EVENT_NAME,
+    ADDITIONAL_FIELDS,
+    MAXIMUM_ROWS,
+    CURRENCY,
+    EXPORT_ID,
+];
 
 /// Amounts are those that were sent, whichever is asked for.
 pub const CURRENCIES: [(&str, ()); 2] = [("preferred", ()), ("USD", ())];

@@ -7,14 +7,17 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::page;
 use crate::problem::Problem;
 
 /// What addresses of AppsFlyer begin with, and none of ours.
 const BEGINNING: &str = "/api/";
 
-/// Has problems at addresses of AppsFlyer told as its clients read them.
+/// Has problems at addresses of AppsFlyer told as its clients read them. Those who read pages, whom the
+/// page's history leads there, get pages.
 pub async fn in_its_form(request: Request, next: Next) -> Response {
-    let is_its = request.uri().path().starts_with(BEGINNING);
+    let is_its =
+        request.uri().path().starts_with(BEGINNING) && !page::reads_pages(request.headers());
     let mut response = next.run(request).await;
     if !is_its {
         return response;

@@ -4,7 +4,6 @@ use super::parameters::Of;
 use super::pull::BEGINNING;
 use super::responses::Answer;
 use crate::appsflyer::pull;
-use crate::parameter::EXPORT_ID;
 use crate::query::ExportQuery;
 use crate::summary::SummaryQuery;
 use crate::{brought, timeline};
@@ -18,7 +17,7 @@ pub(super) struct Operation {
     pub summary: &'static str,
     /// What else is to be said; may be empty.
     pub description: &'static str,
-    /// The names of its parameters, but for that of every download.
+    /// The names of its parameters that are no part of the path.
     pub query: &'static [&'static str],
     /// By which those of one name differ.
     pub of: Of,
@@ -31,12 +30,6 @@ impl Operation {
     /// The names in braces.
     pub fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
-    }
-
-    /// The names of all its parameters that are no part of the path.
-    pub fn query_parameters(&self) -> impl Iterator<Item = &'static str> {
-        let of_download = self.is_download().then_some(EXPORT_ID);
-        self.query.iter().copied().chain(of_download)
     }
 
     pub fn is_download(&self) -> bool {

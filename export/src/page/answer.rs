@@ -2,7 +2,7 @@
 
 use axum::body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use minijinja::context;
@@ -48,13 +48,13 @@ pub(crate) async fn tell(
     request: Request,
     next: Next,
 ) -> Response {
+    if !reads_pages(request.headers()) {
+        return next.run(request).await;
+    }
     let headers = request.headers().clone();
-    let is_read = reads_pages(&headers);
-    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    // What was posted is not asked for again by signing in.
-    let target = if request.method() == Method::GET { target.to_owned() } else { "/".to_owned() };
+    let target = sign_in::next(request.method(), request.uri(), &headers);
     let response = next.run(request).await;
-    let problem = response.extensions().get::<Problem>().filter(|_| is_read).cloned();
+    let problem = response.extensions().get::<Problem>().cloned();
     let Some(problem) = problem else { return response };
     let (title, detail) = (problem.title(), problem.detail());
     let status = response.status();
@@ -77,7 +77,7 @@ pub(crate) async fn tell(
     Response::from_parts(parts, body)
 }
 
-fn reads_pages(headers: &HeaderMap) -> bool {
+pub(crate) fn reads_pages(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
 }

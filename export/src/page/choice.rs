@@ -5,11 +5,12 @@ use attribution::policy::{AppPolicy, Policy};
 use jiff::ToSpan;
 use jiff::civil::Date;
 
+use super::list::{names, quoted};
 use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
 use super::words;
-use crate::column::PROPS;
+use crate::column::{Column, PROPS};
 use crate::nearest::nearest;
-use crate::parameter::{DIALECT, FIELDS, FROM, TIMEZONE, TO, TYPE};
+use crate::parameter::{DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts};
 use crate::query::{ExportQuery, Format, parse_zone};
 use crate::{ExportError, Zone};
 
@@ -53,7 +54,11 @@ impl Choice {
             values.filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>()
         };
         let one = |name, default: &str| all(name).pop().unwrap_or_else(|| default.to_owned());
-        let fields = all(FIELDS);
+        let mut fields: Vec<String> = all(FIELDS).iter().flat_map(|list| names(list)).collect();
+        // As the form sends them.
+        fields.sort_by_key(|field| {
+            Column::names().position(|name| name == field).unwrap_or(usize::MAX)
+        });
         let (from, to) = (one(FROM, ""), one(TO, ""));
         let range = if from.is_empty() && to.is_empty() { "last7" } else { CUSTOM };
         Self {
@@ -65,23 +70,38 @@ impl Choice {
             event_type: one(TYPE, "all"),
             preset: one(PRESET, if fields.is_empty() { PRESETS[0].0 } else { OWN }),
             form: one(FORM, FORMS[0].0),
-            fields: fields.iter().flat_map(|names| split(names)).collect(),
+            fields,
             filters: FILTERS.map(|(name, _, _)| all(name).join(",")),
         }
     }
 
-    /// What asks for the same as a request to the API did, from its address.
-    pub fn of_request(app_key: &str, request: &str) -> Self {
-        let (path, query) = request.split_once('?').unwrap_or((request, ""));
-        let parameters: Vec<(String, String)> =
-            serde_urlencoded::from_str(query).unwrap_or_default();
-        let is_excel = parameters.iter().any(|(name, value)| name == DIALECT && value == "excel");
-        let form = match path.ends_with(".ndjson") {
-            true => "ndjson",
-            false if is_excel => "excel",
-            false => "csv",
+    /// What asks for the same as a request to the API did, from its address; `None` where there is no
+    /// place in the form for something of it.
+    pub fn of_request(app_key: &str, request: &str) -> Option<Self> {
+        let (path, query) = request.split_once('?')?;
+        let mut given: Vec<(String, String)> = serde_urlencoded::from_str(query).ok()?;
+        given.retain(|(name, _)| name != EXPORT_ID);
+        let is_excel = given.iter().any(|(name, value)| name == DIALECT && value == "excel");
+        let form = match path.rsplit_once('.')?.1 {
+            "csv" if is_excel => "excel",
+            "csv" => "csv",
+            "ndjson" => "ndjson",
+            _ => return None,
         };
-        Self { app: app_key.into(), form: form.into(), ..Self::new(&parameters) }
+        let is_list = |name: &str| name == FIELDS || FILTERS.iter().any(|filter| filter.0 == name);
+        let as_typed = given.iter().map(|(name, value)| match is_list(name) {
+            true => (name.clone(), quoted(&parts(value))),
+            false => (name.clone(), value.clone()),
+        });
+        let choice = Self::new(&as_typed.collect::<Vec<_>>());
+        let choice = Self { app: app_key.into(), form: form.into(), ..choice };
+        let query = |pairs: &[(String, String)]| {
+            let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
+            ExportQuery::parse(choice.format(), pairs).ok()
+        };
+        // Days of now are in no request.
+        let same = query(&choice.parameters(EventTime::default()))? == query(&given)?;
+        same.then_some(choice)
     }
 
     /// The page that shows it.
@@ -160,7 +180,7 @@ impl Choice {
         }
         for ((name, _, _), value) in FILTERS.iter().zip(&self.filters) {
             if !value.is_empty() {
-                pairs.push((name, without_spaces(value)));
+                pairs.push((name, quoted(&names(value))));
             }
         }
         if self.preset == OWN {
@@ -264,27 +284,6 @@ pub(super) fn dates(range: &str, today: Date) -> Option<(Date, Date)> {
         "month" => Some((today.first_of_month(), today)),
         _ => None,
     }
-}
-
-/// Names with commas between, those with commas or quotes in quotes.
-fn quoted(names: &[String]) -> String {
-    let quoted = names.iter().map(|name| match name.contains([',', '"']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.clone(),
-    });
-    quoted.collect::<Vec<_>>().join(",")
-}
-
-fn split(names: &str) -> Vec<String> {
-    crate::parameter::parts(names).into_iter().map(|name| name.trim().to_owned()).collect()
-}
-
-/// As people write lists: a space after a comma is not of the name. One in quotes stays as it is.
-fn without_spaces(list: &str) -> String {
-    if list.contains('"') {
-        return list.to_owned();
-    }
-    list.split(',').map(str::trim).collect::<Vec<_>>().join(",")
 }
 
 /// Names of props among columns.

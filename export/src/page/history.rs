@@ -1,22 +1,18 @@
 //! The exports that somebody has made: what became of each, and the way to make it again.
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
 use serde::Serialize;
 
 use super::answer::{self, value};
+use super::asked::Asked;
 use super::choice::Choice;
 use super::form::told;
-use super::shell::Shell;
 use super::words;
-use crate::access::Caller;
 use crate::exports::{Export, State as Fate, id_text};
-use crate::parameter::TIMEZONE;
+use crate::parameter::{EXPORT_ID, FROM, TIMEZONE, TO};
 use crate::problem::Problem;
-use crate::routes::{ExportState, parameters};
 
 /// The last ones.
 const SHOWN_MAX: usize = 100;
@@ -36,35 +32,37 @@ struct Line {
     size: String,
     sha256: Option<String>,
     started: String,
+    /// The address of the same file, whatever was asked for.
     again: String,
+    /// The page whose form asks for it, if one can.
+    form: Option<String>,
 }
 
-pub(crate) async fn exports(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let given = parameters(&uri)?;
+pub(crate) async fn exports(asked: Asked) -> Result<Response, Problem> {
+    let Asked { state, caller, .. } = &asked;
     let of_caller = |export: &Export| {
         let app = state.policy.app_by_key(&export.app);
         *export.token == *caller.name() && app.is_some_and(|app| caller.sees(app.pid))
     };
     let found = state.exports.latest(SHOWN_MAX, of_caller);
     let lines: Vec<Line> = found.iter().map(line).collect();
-    let same = (value(&given, "app"), value(&given, TIMEZONE));
-    let shell = Shell::new("History", "/exports", same, (&caller, &headers));
+    let shell = asked.shell("History", "/exports");
     answer::page(StatusCode::OK, "history.html", &shell, context! { lines, max => SHOWN_MAX })
 }
 
 fn line(export: &Export) -> Line {
+    let (path, query) = export.request.split_once('?').unwrap_or((&export.request, ""));
+    let pairs = query.split('&').filter_map(|pair| Some((pair, parse(pair)?)));
+    let pairs = pairs.filter(|(_, (name, _))| name != EXPORT_ID);
+    let (same, given): (Vec<_>, Vec<_>) = pairs.unzip();
     let choice = Choice::of_request(&export.app, &export.request);
+    let zone = value(&given, TIMEZONE);
     Line {
         id: id_text(export.id),
         app: export.app.to_string(),
-        range: format!("{} – {}", choice.from, choice.to),
-        zone: choice.timezone.clone(),
-        told: told(&choice),
+        range: format!("{} – {}", value(&given, FROM), value(&given, TO)),
+        zone: if zone.is_empty() { "UTC" } else { zone }.to_owned(),
+        told: choice.as_ref().map_or_else(|| told_of_request(path, &given), told),
         file: export.file.to_string(),
         state: export.state.name(),
         outcome: outcome(export),
@@ -72,8 +70,23 @@ fn line(export: &Export) -> Line {
         sha256: export.sha256.clone(),
         // To the second; the rest is in the API.
         started: export.started.get(..19).unwrap_or_default().replace('T', " "),
-        again: choice.address(),
+        again: format!("{path}?{}", same.join("&")),
+        form: choice.map(|choice| choice.address()),
     }
+}
+
+/// A parameter of a query.
+fn parse(pair: &str) -> Option<(String, String)> {
+    serde_urlencoded::from_str::<Vec<_>>(pair).ok()?.pop()
+}
+
+/// What no form asks for, as it was asked for: the last of the path that is no version, and what
+/// narrows it.
+fn told_of_request(path: &str, given: &[(String, String)]) -> Vec<String> {
+    let name = path.trim_end_matches("/v5").rsplit('/').next().unwrap_or_default();
+    let more = given.iter().filter(|(name, _)| ![FROM, TO, TIMEZONE].contains(&&**name));
+    let more = more.map(|(name, value)| format!("{name}: {value}"));
+    [name.to_owned()].into_iter().chain(more).collect()
 }
 
 fn outcome(export: &Export) -> String {

@@ -1,30 +1,32 @@
 //! The first page: choose, see what it would be, download.
 
+use std::time::Instant;
+
 use attribution::event::EventTime;
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 use minijinja::context;
 use serde::Serialize;
 
-use super::answer::{self, see, value};
+use super::answer::{self, see};
+use super::asked::Asked;
 use super::chart::{Chart, chart};
 use super::choice::{Choice, Wish};
 use super::command::curl;
 use super::form::{Form, told};
 use super::look::{Look, look};
 use super::preview::Preview;
-use super::shell::Shell;
 use super::words;
-use crate::access::Caller;
 use crate::answer::read;
+use crate::audit::{self, Ended};
+use crate::exports::State as Fate;
 use crate::parameter::EXPORT_ID;
 use crate::problem::Problem;
 use crate::query::Format;
-use crate::routes::{ExportState, parameters};
 use crate::zone::TimeWriter;
+
+const TITLE: &str = "Export";
 
 /// What would be downloaded.
 #[derive(Debug, Serialize)]
@@ -54,54 +56,39 @@ struct Complete {
     is_before_end: bool,
 }
 
-pub(crate) async fn home(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let choice = Choice::new(&parameters(&uri)?);
-    let (apps, now) = (caller.apps(&state.policy), now());
-    let shell = shell(&choice, &caller, &headers);
+pub(crate) async fn home(asked: Asked) -> Result<Response, Problem> {
+    let choice = Choice::new(&asked.given);
+    let (apps, policy, now) = (asked.apps(), &asked.state.policy, now());
+    let shell = asked.shell(TITLE, "/");
     if apps.is_empty() {
         return answer::page(StatusCode::OK, "export.html", &shell, context! { form => () });
     }
-    let (expected, wrong) = match choice.wish(&apps, &state.policy, now) {
-        Ok(wish) => (Some(expect(&state, &choice, wish, &headers).await?), vec![]),
+    let (expected, wrong) = match choice.wish(&apps, policy, now) {
+        Ok(wish) => (Some(expect(&asked, &choice, wish).await?), vec![]),
         Err(wrong) => (None, wrong),
     };
     let status = if wrong.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
-    let form = Form::new(&choice, (&apps, &state.policy), wrong, now);
+    let form = Form::new(&choice, (&apps, policy), wrong, now);
     answer::page(status, "export.html", &shell, context! { form, expected })
 }
 
 /// The button: to the file that the form asks for, or back to what is wrong with it.
-pub(crate) async fn download(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let given = parameters(&uri)?;
-    let choice = Choice::new(&given);
-    let (apps, now) = (caller.apps(&state.policy), now());
-    match choice.wish(&apps, &state.policy, now) {
+pub(crate) async fn download(asked: Asked) -> Result<Response, Problem> {
+    let choice = Choice::new(&asked.given);
+    let (apps, policy, now) = (asked.apps(), &asked.state.policy, now());
+    match choice.wish(&apps, policy, now) {
         Ok(wish) => {
-            let id = value(&given, EXPORT_ID);
+            let id = asked.value(EXPORT_ID);
             let id = if id.is_empty() { String::new() } else { format!("&{EXPORT_ID}={id}") };
             see(&format!("{}{id}", target(&wish)))
         }
         Err(wrong) if !apps.is_empty() => {
-            let shell = shell(&choice, &caller, &headers);
-            let form = Form::new(&choice, (&apps, &state.policy), wrong, now);
+            let form = Form::new(&choice, (&apps, policy), wrong, now);
+            let shell = asked.shell(TITLE, "/");
             answer::page(StatusCode::BAD_REQUEST, "export.html", &shell, context! { form })
         }
         Err(_) => see("/"),
     }
-}
-
-fn shell(choice: &Choice, caller: &Caller, headers: &HeaderMap) -> Shell {
-    Shell::new("Export", "/", (&choice.app, &choice.timezone), (caller, headers))
 }
 
 pub(super) fn now() -> EventTime {
@@ -131,18 +118,20 @@ fn in_path(text: &str) -> String {
     segment
 }
 
-async fn expect(
-    state: &ExportState,
-    choice: &Choice,
-    wish: Wish<'_>,
-    headers: &HeaderMap,
-) -> Result<Expected, Problem> {
+async fn expect(asked: &Asked, choice: &Choice, wish: Wish<'_>) -> Result<Expected, Problem> {
+    let Asked { state, caller, headers, .. } = asked;
     let address = target(&wish);
     let (app, query) = (wish.app, wish.query);
-    let (pid, asked) = (app.pid, query.clone());
+    let (pid, wanted) = (app.pid, query.clone());
+    let previewed = audit::Asked::preview(caller.name(), &app.key, &query);
     let seen: Look = read(state, app, move |reader, policy| {
         let app = policy.app(pid).ok_or(crate::ExportError::BrokenOff)?;
-        look(reader, app, &asked, policy)
+        let since = Instant::now();
+        let seen = look(reader, app, &wanted, policy);
+        let state = if seen.is_ok() { Fate::Complete } else { Fate::Failed };
+        let (rows, bytes) = seen.as_ref().map_or((0, 0), Look::read);
+        audit::write(&Ended { asked: &previewed, rows, bytes, state, duration: since.elapsed() });
+        seen
     })
     .await?;
     let mut times = TimeWriter::new(&query.zone);

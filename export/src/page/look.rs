@@ -51,6 +51,11 @@ pub(super) fn look(
 }
 
 impl Look {
+    /// The rows that were read to be shown, and their bytes as they are in the file.
+    pub fn read(&self) -> (u64, u64) {
+        (self.preview.rows.len() as u64, self.preview.rows_bytes)
+    }
+
     /// Bytes of the file to expect, from the rows that were looked at; and whether it is exact.
     pub fn bytes(&self) -> (u64, bool) {
         let Preview { head_bytes, rows_bytes, rows, .. } = &self.preview;

@@ -1,64 +1,45 @@
 //! Why an activation is credited as it is, and what is known of a device.
 
+use std::time::Instant;
+
 use attribution::ids::IdKind;
 use attribution::policy::AppPolicy;
-use axum::Extension;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
 
-use super::answer::{self, value};
+use super::answer::{self, see, value};
+use super::asked::Asked;
 use super::choice::Wrong;
 use super::form::ZONES;
+use super::lookups::Lookup;
 use super::options::APP;
-use super::shell::{Shell, choose};
+use super::shell::choose;
 use crate::ExportError;
-use crate::access::Caller;
 use crate::explain::{explained, told};
 use crate::parameter::{AFTER, TIMEZONE};
 use crate::problem::Problem;
-use crate::routes::{ExportState, parameters};
 use crate::timeline::{KIND, TimelineQuery, VALUE, device_ids, look};
 
 const EVENT_ID: &str = "event_id";
+const LOOKUP: &str = "lookup";
 const TIMELINE_MAX: &str = "100";
 
-/// What was asked for of an app, from an address or a form.
-struct Asked<'a> {
-    given: &'a [(String, String)],
-    caller: &'a Caller,
-    headers: &'a HeaderMap,
-}
-
-impl Asked<'_> {
-    fn shell(&self, title: &str, path: &str) -> Shell {
-        let same = (value(self.given, APP), value(self.given, TIMEZONE));
-        Shell::new(title, path, same, (self.caller, self.headers))
-    }
-}
-
-pub(crate) async fn activation(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let given = parameters(&uri)?;
-    let asked = Asked { given: &given, caller: &caller, headers: &headers };
-    let (app, apps) = choose(&caller.apps(&state.policy), value(&given, APP));
-    let id = value(&given, EVENT_ID);
-    let is_asked = given.iter().any(|(name, _)| name == EVENT_ID);
+pub(crate) async fn activation(asked: Asked) -> Result<Response, Problem> {
+    let (app, apps) = choose(&asked.apps(), asked.value(APP));
+    let id = asked.value(EVENT_ID);
+    let is_asked = asked.given.iter().any(|(name, _)| name == EVENT_ID);
     let (mut found, mut status, mut wrong) = (None, StatusCode::OK, None);
     match app {
         _ if !is_asked => {}
-        None => (status, wrong) = (StatusCode::NOT_FOUND, no_app(&given)),
+        None => (status, wrong) = (StatusCode::NOT_FOUND, no_app(&asked)),
         Some(_) if id.is_empty() => {
             status = StatusCode::BAD_REQUEST;
             wrong = Some((EVENT_ID, "Enter the event_id of an activation.".to_owned()));
         }
         Some(app) => {
-            found = explained(&state, app, id, told).await?.flatten();
+            found = explained(&asked.state, app, id, told).await?.flatten();
             if found.is_none() {
                 status = StatusCode::NOT_FOUND;
                 wrong = Some((EVENT_ID, format!("{} has no activation with this id.", app.name)));
@@ -70,36 +51,32 @@ pub(crate) async fn activation(
     answer::page(status, "activation.html", &shell, page)
 }
 
-/// The form alone: what is looked for is posted, as an id of a device is for no history.
-pub(crate) async fn devices(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let given = parameters(&uri)?;
-    let asked = Asked { given: &given, caller: &caller, headers: &headers };
-    let (_, apps) = choose(&caller.apps(&state.policy), value(&given, APP));
-    let timezone = zone_of(&given);
-    let page = context! { apps, kinds => kinds(""), timezone, zones => ZONES };
-    let shell = asked.shell("Device", "/devices");
-    answer::page(StatusCode::OK, "device.html", &shell, page)
+/// What is looked for is posted, as an id of a device is for no history, and is found at an address
+/// with a handle of it.
+pub(crate) async fn device(asked: Asked, request: Request) -> Result<Response, Problem> {
+    let given = answer::form(request).await?;
+    let text = |name| value(&given, name).to_owned();
+    let lookup = Lookup { kind: text(KIND), value: text(VALUE), after: text(AFTER) };
+    let handle = asked.state.lookups.keep(&asked.caller, lookup, Instant::now());
+    let pairs = [(APP, value(&given, APP)), (TIMEZONE, value(&given, TIMEZONE))];
+    let pairs =
+        pairs.into_iter().filter(|(_, value)| !value.is_empty()).chain([(LOOKUP, &*handle)]);
+    let query = serde_urlencoded::to_string(pairs.collect::<Vec<_>>()).unwrap_or_default();
+    see(&format!("/devices?{query}"))
 }
 
-pub(crate) async fn device(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    request: Request,
-) -> Result<Response, Problem> {
-    let given = answer::form(request).await?;
-    let asked = Asked { given: &given, caller: &caller, headers: &headers };
-    let (app, apps) = choose(&caller.apps(&state.policy), value(&given, APP));
-    let (kind, id, after) = (value(&given, KIND), value(&given, VALUE), value(&given, AFTER));
+/// The form, and what was found by the handle.
+pub(crate) async fn devices(asked: Asked) -> Result<Response, Problem> {
+    let (app, apps) = choose(&asked.apps(), asked.value(APP));
+    let handle = asked.value(LOOKUP);
+    let lookup = asked.state.lookups.find(&asked.caller, handle, Instant::now());
+    let is_gone = !handle.is_empty() && lookup.is_none();
     let (mut found, mut next, mut wrong, mut status) = (None, None, None, StatusCode::OK);
-    match app {
-        None => (status, wrong) = (StatusCode::NOT_FOUND, no_app(&given)),
-        Some(app) => match timeline(&state, app, &given).await {
+    match (app, &lookup) {
+        (_, None) if is_gone => status = StatusCode::NOT_FOUND,
+        (_, None) => {}
+        (None, Some(_)) => (status, wrong) = (StatusCode::NOT_FOUND, no_app(&asked)),
+        (Some(app), Some(lookup)) => match timeline(&asked, app, lookup).await {
             Ok((document, cursor)) => (found, next) = (Some(document), cursor),
             Err(error) => match Wrong::new(&error) {
                 Some(Wrong { field, message }) => {
@@ -109,30 +86,29 @@ pub(crate) async fn device(
             },
         },
     }
+    let Lookup { kind, value, after } = lookup.unwrap_or_default();
     let page = context! {
-        apps, kinds => kinds(kind), value => id, timezone => zone_of(&given), zones => ZONES,
-        found => minijinja::Value::from_serialize(found), next, wrong,
+        apps, kinds => kinds(&kind), value, timezone => zone_of(&asked), zones => ZONES,
+        found => minijinja::Value::from_serialize(found), next, wrong, is_gone,
         is_first => after.is_empty(), app_key => app.map(|app| &*app.key), kind,
     };
     answer::page(status, "device.html", &asked.shell("Device", "/devices"), page)
 }
 
 async fn timeline(
-    state: &ExportState,
+    asked: &Asked,
     app: &AppPolicy,
-    given: &[(String, String)],
+    Lookup { kind, value, after }: &Lookup,
 ) -> Result<(serde_json::Value, Option<String>), ExportError> {
-    let after = value(given, AFTER);
-    let zone = zone_of(given);
-    let pairs = [(TIMEZONE, zone), ("limit", TIMELINE_MAX), (AFTER, after)];
+    let pairs = [(TIMEZONE, zone_of(asked)), ("limit", TIMELINE_MAX), (AFTER, after)];
     let query = TimelineQuery::parse(pairs.into_iter().filter(|(_, value)| !value.is_empty()))?;
-    let ids = device_ids(value(given, KIND), value(given, VALUE))?;
+    let ids = device_ids(kind, value)?;
     query.check(app, &ids)?;
-    look(state, app, ids, query).await
+    look(&asked.state, app, ids, query).await
 }
 
-fn zone_of(given: &[(String, String)]) -> &str {
-    match value(given, TIMEZONE) {
+fn zone_of(asked: &Asked) -> &str {
+    match asked.value(TIMEZONE) {
         "" => "UTC",
         zone => zone,
     }
@@ -143,6 +119,6 @@ fn kinds(chosen: &str) -> Vec<(&'static str, bool)> {
     IdKind::ALL.iter().map(|kind| (kind.name(), kind.name() == chosen)).collect()
 }
 
-fn no_app(given: &[(String, String)]) -> Option<(&'static str, String)> {
-    Some((APP, format!("No app has this key: \u{201c}{}\u{201d}", value(given, APP))))
+fn no_app(asked: &Asked) -> Option<(&'static str, String)> {
+    Some((APP, format!("No app has this key: \u{201c}{}\u{201d}", asked.value(APP))))
 }

@@ -50,7 +50,7 @@ pub(super) fn preview(
             first(reader, app, &query, policy)?
         }
     };
-    let mut cells = table_of(&table).into_iter();
+    let mut cells = table_of(&table, query.dialect).into_iter();
     let columns = cells.next().unwrap_or_default();
     Ok(Preview { columns, rows: cells.collect(), head_bytes, rows_bytes })
 }
@@ -71,19 +71,25 @@ fn first(
     Ok(file)
 }
 
-fn table_of(file: &[u8]) -> Vec<Vec<String>> {
+fn table_of(file: &[u8], dialect: Dialect) -> Vec<Vec<String>> {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let file = file.strip_prefix(BYTE_ORDER_MARK).unwrap_or(file);
     let mut lines = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
     let lines = lines.byte_records().map_while(Result::ok);
-    lines.map(|line| line.iter().map(cell).collect()).collect()
+    lines.map(|line| line.iter().map(|bytes| cell(bytes, dialect)).collect()).collect()
 }
 
-/// What is to be seen of a cell: in a spreadsheet's file, what the spreadsheet shows.
-fn cell(bytes: &[u8]) -> String {
+/// What is to be seen of a cell: in a spreadsheet's file, what the spreadsheet shows, and else what
+/// is in it, whatever it looks like.
+fn cell(bytes: &[u8], dialect: Dialect) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let inner = text.strip_prefix("=\"").and_then(|text| text.strip_suffix('"'));
-    let text = inner.map_or_else(|| text.to_string(), |inner| inner.replace("\"\"", "\""));
+    let text = match dialect {
+        Dialect::Data => text,
+        Dialect::Excel => {
+            let inner = text.strip_prefix("=\"").and_then(|text| text.strip_suffix('"'));
+            inner.map(|inner| inner.replace("\"\"", "\"").into()).unwrap_or(text)
+        }
+    };
     let shown = |letter: char| match letter {
         // The control pictures have the order of the characters.
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(letter)).unwrap_or(letter),
@@ -104,11 +110,19 @@ mod tests {
 
     #[test]
     fn cells_are_what_a_reader_sees() {
-        let check = |bytes: &[u8], expected: &str| assert_eq!(cell(bytes), expected);
+        let check_in = |dialect, bytes: &[u8], expected: &str| {
+            assert_eq!(cell(bytes, dialect), expected);
+        };
+        let check = |bytes: &[u8], expected: &str| {
+            check_in(Dialect::Data, bytes, expected);
+            check_in(Dialect::Excel, bytes, expected);
+        };
         check(b"", "");
         check(b"<script>", "<script>");
-        check(b"=\"00123\"", "00123");
-        check(b"=\"a\"\"b\"", "a\"b");
+        check_in(Dialect::Excel, b"=\"00123\"", "00123");
+        check_in(Dialect::Excel, b"=\"a\"\"b\"", "a\"b");
+        check_in(Dialect::Data, b"=\"00123\"", "=\"00123\"");
+        check_in(Dialect::Data, b"=\"a\"\"b\"", "=\"a\"\"b\"");
         check(b"'=1+1", "'=1+1");
         check(b"a\r\nb\0\x7f", "a\u{240d}\u{240a}b\u{2400}\u{2421}");
         check(&[b'x'; 120], &"x".repeat(120));
@@ -119,7 +133,9 @@ mod tests {
     #[test]
     fn both_dialects_are_tables() {
         let expected = [["a", "b"], ["1", "x\u{240a}\""]];
-        assert_eq!(table_of(b"a,b\n1,\"x\n\"\"\"\n"), expected);
-        assert_eq!(table_of(b"\xef\xbb\xbfa,b\r\n1,\"x\n\"\"\"\r\n"), expected);
+        let data = b"a,b\n1,\"x\n\"\"\"\n";
+        assert_eq!(table_of(data, Dialect::Data), expected);
+        let excel = b"\xef\xbb\xbfa,b\r\n1,\"x\n\"\"\"\r\n";
+        assert_eq!(table_of(excel, Dialect::Excel), expected);
     }
 }

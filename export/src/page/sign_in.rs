@@ -1,7 +1,7 @@
 //! Signing in: the token goes from a form into a cookie, and out of it again.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use jiff::Timestamp;
 use minijinja::context;
@@ -9,11 +9,34 @@ use minijinja::context;
 use super::answer::{self, see, value};
 use super::shell::Shell;
 use crate::access::session;
+use crate::parameter::EXPORT_ID;
 use crate::problem::Problem;
-use crate::routes::ExportState;
+use crate::routes::{ExportState, PAGES, parameters};
 
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
+const DOWNLOAD: &str = "/download";
+
+/// Where somebody is led who has to sign in first: to the page that was asked for. A file is no page,
+/// and what was posted is not kept: they lead to the page that they were asked for from, to be asked for
+/// again.
+pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    let address = uri.path_and_query().map_or("/", |address| address.as_str());
+    match uri.path() {
+        DOWNLOAD => {
+            let mut form = parameters(uri).unwrap_or_default();
+            // Of a download that has not begun; the next has one of its own.
+            form.retain(|(name, _)| name != EXPORT_ID);
+            format!("/?{}", serde_urlencoded::to_string(form).unwrap_or_default())
+        }
+        path if is_read && PAGES.iter().any(|(page, _)| *page == path) => address.to_owned(),
+        path => match session::own_referer(headers) {
+            Some(page) => page.to_owned(),
+            None => (if is_read { address } else { path }).to_owned(),
+        },
+    }
+}
 
 /// The form, on the page of somebody who is not let in.
 pub(super) fn asked(

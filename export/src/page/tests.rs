@@ -28,6 +28,15 @@ fn post(bed: &Bed, target: &str, form: &str, headers: &[&str]) -> Answer {
 
 const OURS: &str = "Sec-Fetch-Site: same-origin";
 
+/// The page that a form leads to.
+#[track_caller]
+fn look_up(bed: &Bed, form: &str, headers: &[&str]) -> Answer {
+    let led = post(bed, "/devices", form, &[headers, &[OURS]].concat());
+    assert_eq!(led.status, 303, "{}", led.text());
+    let at = led.header("location").unwrap();
+    bed.send_with(&format!("GET {at} HTTP/1.1"), &[headers, &["Accept: text/html"]].concat())
+}
+
 #[track_caller]
 fn has(answer: &Answer, parts: &[&str]) {
     for part in parts {
@@ -69,7 +78,7 @@ fn hostile_names_are_text() {
         page(&bed, &format!("/?{DAYS}")),
         page(&bed, &format!("/?{DAYS}&form=ndjson")),
         page(&bed, &format!("/activations?app=app-x&{id}")),
-        post(&bed, "/devices", "app=app-x&kind=oaid&value=mine", &[OURS]),
+        look_up(&bed, "app=app-x&kind=oaid&value=mine", &[]),
         page(&bed, "/?app=%3Cscript%3E&timezone=%22%3E%3Cscript%3E&channel=%3Cscript%3E"),
     ];
     for answer in &pages {
@@ -189,12 +198,8 @@ fn where_there_is_nothing_it_says_why() {
     has(&page(&bed, "/?app=app%20y"), &["No rows of this app yet"]);
     has(&page(&bed, "/exports"), &["No export yet"]);
     has(&page(&bed, "/activations?app=app-x&event_id=none"), &["has no activation with this id"]);
-    let none = post(
-        &bed,
-        "/devices",
-        "app=app-x&kind=oaid&value=00000000-0000-4000-8000-00000000000e",
-        &[OURS],
-    );
+    let none = "app=app-x&kind=oaid&value=00000000-0000-4000-8000-00000000000e";
+    let none = look_up(&bed, none, &[]);
     has(&none, &["Nothing is known of this device"]);
 }
 
@@ -209,13 +214,10 @@ fn the_history_has_what_became_of_each() {
     let export = bed.get("/v1/exports/f000000000000001").json();
     has(&history, &["Complete, 3 rows", export["sha256"].as_str().unwrap(), "Status: organic"]);
     has(&history, &["app-x_2026-03-10_2026-03-10_Asia-Shanghai.csv", "1 column"]);
-    let again = history.text().split('"').find(|text| text.starts_with("&#x2f;?app=")).unwrap();
-    let again = again.replace("&amp;", "&").replace("&#x2f;", "/");
-    let form = page(&bed, &again);
-    assert_eq!(
-        link(&form),
-        address.replace("&export_id=f000000000000001", "").replace("Asia/", "Asia%2F")
-    );
+    let without_id = address.replace("&export_id=f000000000000001", "");
+    assert_eq!(links(&history, "/v1/"), [&*without_id]);
+    let form = page(&bed, &links(&history, "/?app=")[0]);
+    assert_eq!(link(&form), without_id.replace("Asia/", "Asia%2F"));
     // An id is of one export.
     for id in ["f000000000000001", "f", "F000000000000002", "0000000000000001", ""] {
         let target =
@@ -229,11 +231,64 @@ fn the_history_has_what_became_of_each() {
     }
 }
 
+/// The addresses of a page that begin so.
+fn links(answer: &Answer, beginning: &str) -> Vec<String> {
+    let texts = answer.text().split('"').map(|text| text.replace("&#x2f;", "/"));
+    let links = texts.filter(|text| text.starts_with(beginning));
+    links.map(|text| text.replace("&amp;", "&").replace("&quot;", "\"")).collect()
+}
+
+/// Whatever was asked for, by whichever address: the same file, or the form only if it can ask for it.
+#[test]
+fn an_export_is_made_again_as_it_was() {
+    let mut facts = many_activations(3);
+    for (id, name) in [("e-1", "buy"), ("e-2", " buy"), ("e-3", "a,\"b ")] {
+        facts.push(Fact::Effect(effect(id, name, "device-1", DAY + 9 * MINUTE)));
+    }
+    let bed = Bed::new(facts);
+    let events = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+    let first = bed.get(&format!("{events}&limit=2"));
+    let second = first.header("link").unwrap().split(['<', '>']).nth(1).unwrap().to_owned();
+    let pull = "/api/raw-data/export/app/app-x/installs_report/v5?from=2026-03-10&to=2026-03-10";
+    let organic = pull.replace("installs_report", "organic_installs_report");
+    let check = |address: &str, has_form: bool, said: &[&str]| {
+        let file = bed.get(address);
+        assert_eq!(file.status, 200, "{address}");
+        let history = page(&bed, "/exports");
+        assert_eq!(links(&history, &address[..5])[0], *address);
+        assert_eq!(bed.get(&links(&history, &address[..5])[0]).body, file.body, "{address}");
+        let first = history.text().split("<li class=\"card\"").nth(1).unwrap();
+        said.iter().for_each(|said| assert!(first.contains(said), "{said:?} is not in {first}"));
+        assert_eq!(first.contains("&#x2f;?app="), has_form, "{address}: {first}");
+        if has_form {
+            let form = page(&bed, &links(&history, "/?app=")[0]);
+            assert_eq!(bed.get(&link(&form)).body, file.body, "{address}");
+        }
+        file.text().lines().count() - 1
+    };
+    assert_eq!(check(&format!("{events}&event_name=%20buy"), true, &["&quot; buy&quot;"]), 1);
+    assert_eq!(check(&format!("{events}&event_name=%22a,%22%22b%20%22,buy"), true, &[]), 2);
+    assert_eq!(check(&format!("{events}&fields=event_id,channel"), true, &["2 columns"]), 6);
+    assert_eq!(
+        check(&format!("{events}&fields=channel,event_id"), false, &["channel,event_id"]),
+        6
+    );
+    assert_eq!(check(&format!("{events}&limit=2"), false, &["limit: 2", "no place for"]), 2);
+    assert_eq!(check(&second, false, &["after: "]), 2);
+    let additional = format!("{events}&preset=appsflyer&additional_fields=store_reinstall");
+    assert_eq!(check(&additional, false, &["additional_fields: store_reinstall"]), 6);
+    assert_eq!(check(&format!("{events}&preset=appsflyer"), true, &[]), 6);
+    let narrowed = format!("{organic}&media_source=organic&maximum_rows=1&additional_fields=x_y");
+    let said = ["organic_installs_report", "media_source: organic", "maximum_rows: 1", "x_y"];
+    assert_eq!(check(&narrowed, false, &said), 1);
+    assert_eq!(check(&organic, false, &["organic_installs_report"]), 3);
+}
+
 #[test]
 fn what_a_request_asked_for_is_chosen_again() {
     let request = "/v1/apps/a%26b/events.ndjson?from=2026-03-10T08%3A00&to=2026-03-11&type=effect\
-                   &channel=%22a,b%22&channel=c&fields=app,%22props.x,y%22&limit=5&export_id=1";
-    let choice = Choice::of_request("a&b", request);
+                   &channel=%22a,b%22&channel=c&fields=app,%22props.x,y%22&export_id=1";
+    let choice = Choice::of_request("a&b", request).unwrap();
     let (_, query) =
         choice.address().split_once('?').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let given: Vec<(String, String)> = serde_urlencoded::from_str(&query).unwrap();
@@ -308,6 +363,26 @@ fn whoever_has_no_session_is_asked_for_the_token() {
     assert_eq!((right.status, right.header("location")), (303, Some("/exports")));
     let cookie = right.header("set-cookie").unwrap();
     assert_eq!(cookie, format!("adtrail_token={}; Path=/; HttpOnly; SameSite=Strict", token("x")));
+    // What is no page leads to the page that it was asked from.
+    let from = |request: &str, referer: &str, expected: &str| {
+        let referer = format!("Referer: {referer}");
+        let asked = bed.send_with(&format!("{request} HTTP/1.1"), &["Accept: text/html", &referer]);
+        let next = asked.text().split("name=\"next\" value=\"").nth(1).unwrap();
+        let next = next.split('"').next().unwrap().replace("&#x2f;", "/").replace("&amp;", "&");
+        assert_eq!((asked.status, &*next), (401, expected), "{request}");
+    };
+    let home = "http://adtrail/?app=app-x";
+    let sent = "/download?app=app-x&range=last7&export_id=f000000000000001";
+    from(&format!("GET {sent}"), home, "/?app=app-x&range=last7");
+    let file = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+    from(&format!("GET {file}"), "http://adtrail/exports?app=a", "/exports?app=a");
+    let pull = "/api/raw-data/export/app/app-x/reinstalls/v5?from=2026-03-10&to=2026-03-10";
+    from(&format!("GET {pull}"), "http://adtrail/exports", "/exports");
+    from(&format!("GET {file}"), "", file);
+    from(&format!("GET {file}"), "http://evil.example/exports", file);
+    from("GET /devices?app=app-x", home, "/devices?app=app-x");
+    from("POST /devices", "http://adtrail/devices?app=app-x", "/devices?app=app-x");
+    from("POST /devices", "", "/devices");
     let elsewhere = post(&bed, "/sign-in", &form(&token("x"), "//evil.example"), &[OURS]);
     assert_eq!(elsewhere.header("location"), Some("/"));
     let secure =
@@ -358,10 +433,10 @@ fn a_session_is_the_token_in_a_cookie() {
     assert_eq!(bad.status, 401);
     // What is posted counts from our own pages alone.
     let form = "app=app-x&kind=oaid&value=device-1";
-    assert_eq!(post(&bed, "/devices", form, &[&cookie, OURS]).status, 200);
+    assert_eq!(look_up(&bed, form, &[&cookie]).status, 200);
     assert_eq!(post(&bed, "/devices", form, &[&cookie, "Origin: http://evil.example"]).status, 401);
     assert_eq!(post(&bed, "/devices", form, &[&cookie]).status, 401);
-    let other = post(&bed, "/devices", "app=app+y&kind=oaid&value=device-1", &[&cookie, OURS]);
+    let other = look_up(&bed, "app=app+y&kind=oaid&value=device-1", &[&cookie]);
     assert_eq!(other.status, 404);
     has(&other, &["No app has this key"]);
 }
@@ -381,11 +456,17 @@ fn a_device_is_looked_up_without_its_id_in_an_address() {
     let facts = (0..120).map(|n| click(7, &format!("c-{n}"), "mine", DAY + n)).collect();
     let bed = Bed::new(facts);
     let form = "app=app-x&kind=oaid&value=mine&timezone=Asia/Shanghai";
-    let first = post(&bed, "/devices", form, &[OURS]);
+    let led = post(&bed, "/devices", form, &[OURS]);
+    let at = led.header("location").unwrap();
+    assert!(led.status == 303 && led.text().is_empty() && !at.contains("mine"), "{at}");
+    assert!(at.starts_with("/devices?app=app-x&timezone=Asia%2FShanghai&lookup="), "{at}");
+    // However often it is come back to.
+    let [first, again] = [page(&bed, at), page(&bed, at)];
+    assert_eq!(first.text(), again.text());
     has(&first, &["c-119", "c-20<", "2026-03-10T08:00:00.119+08:00", "Older events"]);
     let after = first.text().split("name=\"after\" value=\"").nth(1).unwrap();
     let after = after.split('"').next().unwrap();
-    let second = post(&bed, "/devices", &format!("{form}&after={after}"), &[OURS]);
+    let second = look_up(&bed, &format!("{form}&after={after}"), &[]);
     has(&second, &["c-19<", "c-0<"]);
     assert!(!second.text().contains("Older events") && !second.text().contains("c-20<"));
     for (form, field) in [
@@ -394,11 +475,43 @@ fn a_device_is_looked_up_without_its_id_in_an_address() {
         ("app=app-x&kind=oaid&value=mine&timezone=Mars", "timezone-wrong"),
         ("app=app-z&kind=oaid&value=mine", "app-wrong"),
     ] {
-        let answer = post(&bed, "/devices", form, &[OURS]);
+        let answer = look_up(&bed, form, &[]);
         assert!(matches!(answer.status, 400 | 404));
         has(&answer, &[field]);
     }
     assert_eq!(post(&bed, "/devices", form, &[]).status, 400);
+    let none = page(&bed, "/devices?app=app-x&lookup=0123456789abcdef");
+    assert_eq!(none.status, 404);
+    has(&none, &["is not kept any more", "name=\"value\""]);
+}
+
+#[test]
+fn a_look_up_is_of_one_token() {
+    let bed = closed();
+    let cookie = format!("Cookie: adtrail_token={}", token("x"));
+    let form = "app=app-x&kind=oaid&value=device-1";
+    let led = post(&bed, "/devices", form, &[&cookie, OURS]);
+    let at = led.header("location").unwrap();
+    has(&by(&bed, at, "x"), &["a-1"]);
+    has(&by(&bed, at, "z"), &["is not kept any more"]);
+}
+
+#[test]
+fn a_preview_is_the_file_to_the_byte() {
+    let name = "=\"007\"";
+    let facts = vec![
+        Fact::Activation(activation("00123", "mine", DAY)),
+        Fact::Effect(effect("e", name, "mine", DAY + MINUTE)),
+    ];
+    let bed = Bed::new(facts);
+    let of = |form: &str| {
+        page(&bed, &format!("/?{DAYS}&preset=own&fields=event_id,event_name&form={form}"))
+    };
+    for form in ["csv", "ndjson"] {
+        has(&of(form), &["<td>00123</td>", "<td>=&quot;007&quot;</td>"]);
+    }
+    // There the cell is `="00123"`, and the other begins with an apostrophe.
+    has(&of("excel"), &["<td>00123</td>", "=&quot;007&quot;</td>"]);
 }
 
 /// Browsers ask for compressed answers; a problem of a download was one before it became a page.
