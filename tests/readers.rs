@@ -78,6 +78,9 @@ const HOSTILE: &[&str] = &[
     "#N/A",
     "android 14",
     "clk_17",
+    "1\n2",
+    "10\r\nSep 2026",
+    "TRUE\n",
     "9c6d1b84-2f6e-4a7b-8c1d-0e9f8a7b6c5d",
     "Mozilla/5.0 (Linux; Android 14; SM-G991B) AppleWebKit/537.36",
 ];

@@ -12,6 +12,8 @@ use super::truth::is_truth;
 const FORMULA_TEXT_MAX: usize = 255;
 /// No number and no date has one of these, in whatever language.
 const OF_NO_NUMBER: [char; 9] = ['_', ';', '=', '?', '&', '<', '>', '{', '}'];
+/// Two lines are nothing but a text, and LibreOffice takes no formula of two lines.
+const LINE_ENDS: [char; 2] = ['\n', '\r'];
 /// A date with the names of its day, month and hour has fewer in every language.
 const LETTERS_MAX: usize = 60;
 /// Of a UUID or an MD5.
@@ -43,9 +45,13 @@ fn begins_formula(text: &str) -> bool {
 
 /// Whether a spreadsheet may take it for a number, a date, a time, a truth value or an error.
 fn is_converted(text: &str) -> bool {
+    if text.contains(LINE_ENDS) {
+        return false;
+    }
     let is_error = || text.trim_start_matches(is_blank).starts_with('#');
+    // No word for true or false has a digit.
     let has_digit = text.contains(char::is_numeric) || is_counted_in_chinese(text);
-    (has_digit && !is_plain(text)) || is_error() || is_truth(text)
+    if has_digit { !is_plain(text) } else { is_error() || is_truth(text) }
 }
 
 /// Whether it is no number and no date, though there is a digit in it.
@@ -205,15 +211,9 @@ mod tests {
             "Wahr",
             "FALSCH",
         ]);
-        check_guarded(&[
-            "vrai",
-            "\u{771f}",
-            "\u{43b}\u{43e}\u{436}\u{44c}",
-            "yanl\u{131}\u{15f}",
-            "Falsk\n",
-        ]);
+        check_guarded(&["vrai", "\u{771f}", "\u{43b}\u{43e}\u{436}\u{44c}", "yanl\u{131}\u{15f}"]);
         check_guarded(&["#N/A", "#NV", " #REF!"]);
-        check_plain(&["truely", "not true", "a#"]);
+        check_plain(&["truely", "not true", "a#", "true\n", "5\n6", "1\r\n2", "Sep\n10"]);
     }
 
     #[test]

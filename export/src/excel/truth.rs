@@ -28,19 +28,24 @@ const WORDS: &[&str] = &[
     "จริง", "เท็จ", "ບໍ່ແມ່ນ", "ແມ່ນແລ້ວ", "མེན་", "ཨིན་", "မှန်", "မှား", "მცდარი", "ჭეშმარიტი",
     "ሓሶት", "ሓቂ", "ሔሰት", "አውነት", "ខុស", "ត្រូវ", "假", "真", "거짓", "참",
 ];
-/// Of the longest, and of as many signs around it as anybody would read.
-const BYTES_MAX: usize = 256;
+/// No word has more.
+const LETTERS_MAX: usize = 16;
 
 /// Whether a spreadsheet of some language would take the text for a truth value: in any case, in wide
 /// letters, with spaces around it or what can not be seen anywhere.
 pub(super) fn is_truth(text: &str) -> bool {
     static KNOWN: LazyLock<HashSet<String>> =
         LazyLock::new(|| WORDS.iter().map(|word| word.to_uppercase()).collect());
-    if text.len() > BYTES_MAX {
+    if letters(text) > LETTERS_MAX {
         return false;
     }
     let seen: String = text.chars().filter(|c| !is_unseen(*c)).map(narrow).collect();
     KNOWN.contains(&seen.trim().to_uppercase())
+}
+
+/// As many as it takes to know that there are too many.
+fn letters(text: &str) -> usize {
+    text.chars().filter(|c| c.is_alphabetic()).take(LETTERS_MAX + 1).count()
 }
 
 /// The letter that East Asian text has twice as wide.
@@ -50,5 +55,19 @@ fn narrow(character: char) -> char {
             char::from_u32(u32::from(character) - 0xfee0).unwrap_or(character)
         }
         _ => character,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_known_in_every_case() {
+        for word in WORDS {
+            assert!(is_truth(word) && is_truth(&word.to_uppercase()), "{word}");
+        }
+        assert!(is_truth("\u{ff34}\u{ff52}UE") && is_truth(&format!("{}wa\0hr ", " ".repeat(900))));
+        assert!(!is_truth("") && !is_truth("truetruetruetruetrue") && !is_truth("tr ue"));
     }
 }
