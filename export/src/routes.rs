@@ -238,7 +238,7 @@ pub(crate) async fn export(
     }
     let mut headers = headers(app, &query, (state.complete_until)());
     // Only where a page ends has to be read for headers, and by `HEAD` as dearly as by `GET`.
-    if is_head && query.limit.is_none() {
+    if is_head && (query.limit.is_none() || query.report.is_some()) {
         return Ok((headers, download::unread()).into_response());
     }
     let permits = state.start_download(&caller)?;

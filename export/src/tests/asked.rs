@@ -7,6 +7,7 @@ use super::check_problem;
 use attribution::event::Fact;
 
 const DAYS: &str = "from=2026-03-10&to=2026-03-10";
+const REPORT: &str = "/api/raw-data/export/app/app-x/installs_report/v5";
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
 /// Three installs of one device, all of one campaign.
@@ -43,13 +44,7 @@ fn head_tells_what_get_tells() {
         (false, format!("{app}/campaigns/7/devices?{DAYS}&limit=3")),
         (true, format!("{app}/devices/oaid/d1?limit=1")),
         (false, format!("{app}/summary.csv?{DAYS}")),
-        (
-            false,
-            format!(
-                "/api/raw-data/export{}/installs_report/v5?{DAYS}",
-                &app[3..].replace("apps", "app")
-            ),
-        ),
+        (false, format!("{REPORT}?{DAYS}")),
         (false, format!("{app}/activations/a-1/explain")),
         (false, "/v1/apps".to_owned()),
     ];
@@ -70,6 +65,9 @@ fn head_of_a_page_takes_a_place() {
     let all = bed.state.scans.clone().try_acquire_many_owned(64).unwrap();
     let head = |more: &str| bed.send(&format!("HEAD {EVENTS}{more} HTTP/1.1")).status;
     assert_eq!((head(""), head("&limit=1")), (200, 503));
+    // A report has no pages.
+    let report = format!("HEAD {REPORT}?{DAYS}&maximum_rows=1 HTTP/1.1");
+    assert_eq!(bed.send(&report).status, 200);
     drop(all);
     assert_eq!(head("&limit=1"), 200);
     let free = || bed.state.scans.available_permits() == 64;
@@ -106,7 +104,7 @@ fn the_last_day_has_an_end() {
     let summary = bed.get("/v1/apps/app-x/summary.csv?from=1970-01-01&to=9999-12-31");
     assert!(summary.text().ends_with(",3,0\n"), "{}", summary.text());
     // AppsFlyer's includes the minute that is named.
-    let report = "/api/raw-data/export/app/app-x/installs_report/v5?from=2026-03-10";
+    let report = format!("{REPORT}?from=2026-03-10");
     for to in ["9999-12-31", "9999-12-31%2023:59", "9999-12-31%2023:59:59"] {
         let answer = bed.get(&format!("{report}&to={to}"));
         assert_eq!(answer.status, 200, "{to}");
@@ -135,9 +133,8 @@ fn what_is_no_text_is_refused_wherever_it_is() {
         check_problem(&bed.get(&format!("{target}&%ff=1")), 400, "bad-query", None);
         check_problem(&bed.get(&format!("{target}&%ff")), 400, "bad-query", None);
     }
-    let report = "/api/raw-data/export/app/app-x/installs_report/v5";
     for more in ["media_source=%ff", "additional_fields=%ff", "event_name=%C3"] {
-        let answer = bed.get(&format!("{report}?{DAYS}&{more}"));
+        let answer = bed.get(&format!("{REPORT}?{DAYS}&{more}"));
         assert_eq!(answer.status, 400, "{more}");
         let name = more.split_once('=').unwrap().0;
         assert!(answer.json()["message"].as_str().unwrap().starts_with(name), "{more}");
@@ -178,9 +175,8 @@ fn a_quote_that_is_not_closed_is_refused() {
     for more in ["event_name=%22a,b%22", "event_name=a%22b", "event_name=%22a%22%22%22"] {
         assert_eq!(bed.get(&format!("{EVENTS}&{more}")).status, 200, "{more}");
     }
-    let report = "/api/raw-data/export/app/app-x/installs_report/v5";
     for name in ["media_source", "event_name", "additional_fields"] {
-        let answer = bed.get(&format!("{report}?{DAYS}&{name}=%22a,b"));
+        let answer = bed.get(&format!("{REPORT}?{DAYS}&{name}=%22a,b"));
         assert_eq!(answer.status, 400, "{name}");
     }
 }
