@@ -217,7 +217,26 @@ fn a_file_goes_on_wherever_it_was_cut() {
     }
     // More than there is, and nothing at all.
     files.cut(&[whole, &b"x"[..]].concat(), whole.len() + 1, &query);
-    assert!(filled.check_resumed(&files).contains("has changed since"));
+    let said = filled.check_resumed(&files);
+    assert!(said.contains(": 1 bytes are after the end of the export as it is now: "), "{said}");
+    // Damaged in its middle, and with what a disk leaves that lost its last writes.
+    let line = 1 + whole[..middle].iter().filter(|byte| **byte == b'\n').count();
+    let damaged = |with: &[u8]| [&whole[..middle], with, &whole[middle + with.len()..]].concat();
+    files.cut(&damaged(&[whole[middle] ^ 1]), whole.len() - 1, &query);
+    let said = filled.check_resumed(&files);
+    let expected =
+        format!(": line {line} is not as in the export now: rows were corrected since, or");
+    assert!(said.contains(&expected), "{said}");
+    files.cut(&damaged(&[0; 4_096]), middle + 4_096, &query);
+    let said = filled.check_resumed(&files);
+    assert!(said.contains(&format!(": line {line} is damaged, zeros are where")), "{said}");
+    // By another name of its zone.
+    for zone in ["Etc/UTC", "zulu"] {
+        files.cut(whole, middle, &query);
+        let (status, said) = filled.download(&files, &["--resume", "--timezone", zone]);
+        assert!(status.success(), "{said}");
+        filled.check_whole(&files, &said);
+    }
     fs::remove_file(&files.file).unwrap();
     filled.check_resumed(&files);
     // What is left of another is written over without --resume.
@@ -251,7 +270,11 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     refused(&["--fields", "event_id"], &["fields is none, asked for is \"event_id\""]);
     refused(&["--format", "ndjson"], &["format is \"csv\", asked for is \"ndjson\""]);
     fs::remove_file(files.query()).unwrap();
-    refused(&["--fields", "event_id"], &["line 1: is no beginning of this export"]);
+    let unknown = "line 1 is not as in this export, and what it is of is not in ";
+    refused(&["--fields", "event_id"], &[unknown, "rows.csv.part.query; without"]);
+    files.cut(whole, 1_000, b"{\"app\": \"app-x");
+    refused(&["--fields", "event_id"], &[unknown]);
+    fs::remove_file(files.query()).unwrap();
     filled.check_resumed(files);
     // It is whole: not touched.
     let before = files.file.metadata().unwrap();
@@ -262,7 +285,11 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     fs::write(&files.file, &whole[..whole.len() / 3]).unwrap();
     filled.check_resumed(files);
     fs::write(&files.file, [&whole[..5_000], b"x"].concat()).unwrap();
-    refused(&[], &["line 3: is no beginning of this export", "without --resume"]);
+    refused(&[], &["rows.csv: line 3 is not as in this export; without --resume"]);
+    fs::write(&files.file, [&whole[..5_000], &[0; 9]].concat()).unwrap();
+    refused(&[], &["line 3 has zeros where this export has text; without"]);
+    fs::write(&files.file, [whole, &b"more"[..]].concat()).unwrap();
+    refused(&[], &["rows.csv: it has 4 bytes after the end of this export; without"]);
     let locked = fs::File::create(files.part()).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let (status, said) = filled.download(files, &[]);
@@ -351,7 +378,7 @@ fn a_file_is_of_one_moment_though_rows_are_corrected_meanwhile() {
     assert!(filled.whole != before);
     let said = filled.check_resumed(&files);
     assert!(
-        said.contains("what is asked for has changed since: written anew from line "),
+        said.contains("is not as in the export now: rows were corrected since, or the file was "),
         "{said}"
     );
 }

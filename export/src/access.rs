@@ -112,17 +112,28 @@ impl Access {
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<&Caller, Refusal> {
-        let token = match bearer(headers) {
+        if let Some(everybody) = &self.everybody {
+            return Ok(everybody);
+        }
+        match bearer(headers) {
             // Nobody else's page sends what changes or tells something in a user's name.
             Err(Refusal::NoToken) if method.is_safe() || session::is_same_origin(headers) => {
-                session::token(headers).ok_or(Refusal::NoToken)
+                self.admit_session(headers, now)
             }
-            given => given,
-        };
-        match &self.everybody {
-            Some(everybody) => Ok(everybody),
-            None => self.admit_token(token?, now),
+            given => self.admit_token(given?, now),
         }
+    }
+
+    /// By the first cookie that is right; else the first says why not.
+    fn admit_session(&self, headers: &HeaderMap, now: Timestamp) -> Result<&Caller, Refusal> {
+        let mut why = None;
+        for token in session::tokens(headers) {
+            match self.admit_token(token, now) {
+                Ok(caller) => return Ok(caller),
+                Err(refusal) => why = why.or(Some(refusal)),
+            }
+        }
+        Err(why.unwrap_or(Refusal::NoToken))
     }
 
     pub(crate) fn admit_token(&self, token: &str, now: Timestamp) -> Result<&Caller, Refusal> {

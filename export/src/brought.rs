@@ -6,8 +6,8 @@ use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, Method};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderValue;
+use axum::response::Response;
 use serde_json::{Map, Value, json};
 use store::brought::Brought;
 use store::codec::row::{RowView, TextCell};
@@ -17,7 +17,6 @@ use crate::ExportError;
 use crate::answer;
 use crate::csv::channel_name;
 use crate::cursor::Cursor;
-use crate::download;
 use crate::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO};
 use crate::problem::Problem;
 use crate::query::{ExportQuery, Format, parse_page_limit};
@@ -46,7 +45,7 @@ pub(crate) async fn devices(
     path: CampaignPath,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let uri = request.uri().clone();
     let not_found = || Problem::path_not_found(uri.path());
     let Path((app_key, spreadid)) = path.map_err(|_| not_found())?;
     let app = answer::app_by_key(&state, app_key)?;
@@ -61,28 +60,23 @@ pub(crate) async fn devices(
     let ranges = ranges
         .into_iter()
         .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
-    let mut response = if method == Method::HEAD {
-        (answer::headers("application/json"), download::unread()).into_response()
-    } else {
-        let (pid, asked) = (app.pid, query.clone());
-        let read = answer::read(&state, app, move |reader, policy| {
-            let after = asked.after.map(|cursor| Brought::of(&cursor.row(pid)));
-            let range = (asked.from, asked.to);
-            let rows = reader.view().brought(pid, spreadid, range, after, limit + 1)?;
-            let mut written = Writer { policy, times: TimeWriter::new(&asked.zone) };
-            let shown = rows.iter().take(limit);
-            let shown = shown.map(|(key, value)| written.row(key, &RowView::decode(value)?));
-            let shown = shown.collect::<Result<Vec<Value>, ExportError>>()?;
-            let last = (rows.len() > limit).then(|| rows.get(limit.saturating_sub(1)));
-            let last = last.flatten().map(|(key, _)| *key);
-            Ok((written.document(pid, spreadid, shown), last))
-        });
-        let (document, last) = read.await?;
-        let mut response = answer::json(&document);
-        let next = last.map(|key| Cursor::after(&key, &query).to_string());
-        response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
-        response
-    };
+    let (pid, asked) = (app.pid, query.clone());
+    let read = answer::read(&state, app, move |reader, policy| {
+        let after = asked.after.map(|cursor| Brought::of(&cursor.row(pid)));
+        let range = (asked.from, asked.to);
+        let rows = reader.view().brought(pid, spreadid, range, after, limit + 1)?;
+        let mut written = Writer { policy, times: TimeWriter::new(&asked.zone) };
+        let shown = rows.iter().take(limit);
+        let shown = shown.map(|(key, value)| written.row(key, &RowView::decode(value)?));
+        let shown = shown.collect::<Result<Vec<Value>, ExportError>>()?;
+        let last = (rows.len() > limit).then(|| rows.get(limit.saturating_sub(1)));
+        let last = last.flatten().map(|(key, _)| *key);
+        Ok((written.document(pid, spreadid, shown), last))
+    });
+    let (document, last) = read.await?;
+    let mut response = answer::json(&document);
+    let next = last.map(|key| Cursor::after(&key, &query).to_string());
+    response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
     response.headers_mut().extend(ranges);
     Ok(response)
 }

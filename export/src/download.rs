@@ -20,6 +20,7 @@ use store::scan::Reader;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::oneshot;
 
 use crate::ExportError;
 use crate::cursor::Cursor;
@@ -92,6 +93,20 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
     }
 }
 
+/// Where the page ends, as [`start`] tells it, for an answer that is headers alone.
+///
+/// # Errors
+/// The scan's.
+pub(crate) async fn page_end(scan: Scan) -> Result<Option<Cursor>, ExportError> {
+    let (end, ended) = oneshot::channel();
+    tokio::task::spawn_blocking(move || {
+        let found = scan.page_end(|| end.is_closed());
+        // Where the client has gone, nobody is left to tell.
+        let _ = end.send(found);
+    });
+    ended.await.unwrap_or(Err(ExportError::BrokenOff))
+}
+
 fn failure(piece: Option<Piece>, running: Running) -> ExportError {
     running.fail();
     match piece {
@@ -145,6 +160,20 @@ impl Scan {
 }
 
 impl Scan {
+    fn page_end(&self, is_gone: impl Fn() -> bool) -> Result<Option<Cursor>, ExportError> {
+        let Some(app) = self.policy.app(self.pid) else { return Ok(None) };
+        let mut turn = self.turns.wait();
+        let view = self.reader.view();
+        let may_read_ahead = Turns::have_room(self.downloads());
+        let (query, policy) = (&self.query, &*self.policy);
+        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
+        let found = wanted.page_end(|| turn.pause(|| flow(is_gone())));
+        if let Err(error) = &found {
+            tracing::error!(app = &*app.key, %error, "the end of a page can not be read");
+        }
+        found
+    }
+
     /// Under way, this one with them.
     fn downloads(&self) -> usize {
         let [_, of_all] = &self.permits;

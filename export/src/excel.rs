@@ -3,8 +3,11 @@
 //!
 //! What a spreadsheet opens it reads cell by cell as a person's typing: `=…` becomes a formula,
 //! `00123` 123, 20 digits lose their last five, `1-2` a date. A text that would begin a formula gets
-//! an apostrophe before it, and one that would become a number or a date is written as `="…"`,
-//! which gives just this text.
+//! an apostrophe before it, and one that could become a number or a date is written as `="…"`,
+//! which gives just this text: see [`guard`].
+
+mod guard;
+mod truth;
 
 use std::io::Write;
 
@@ -12,11 +15,13 @@ use attribution::policy::Policy;
 use store::codec::row::RowView;
 use store::key::RowKey;
 
+use crate::appsflyer::column::is_heading;
 use crate::cell::write_text;
 use crate::column::Field;
 use crate::query::ExportQuery;
 use crate::value::Value;
 use crate::zone::{TimeForm, TimeWriter};
+use guard::guarded;
 
 #[derive(Debug)]
 pub(crate) struct ExcelWriter<'a> {
@@ -26,13 +31,6 @@ pub(crate) struct ExcelWriter<'a> {
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// A text within a formula is no longer.
-const FORMULA_TEXT_MAX: usize = 255;
-/// Longer ones are no date with a month's name.
-const DATE_MAX: usize = 20;
-const MONTHS: [&str; 12] =
-    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-
 impl<'a> ExcelWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
         let times = TimeWriter::in_form(&query.zone, TimeForm::Plain);
@@ -45,7 +43,14 @@ impl<'a> ExcelWriter<'a> {
             if place > 0 {
                 out.push(b',');
             }
-            write_guarded(&field.name(), out);
+            match field {
+                // Ours, and no number in any language.
+                Field::Column(column) => write_text(column.name(), out),
+                Field::AppsFlyer(column) if is_heading(&column.heading) => {
+                    write_text(&column.heading, out);
+                }
+                Field::AppsFlyer(_) | Field::Prop(_) => write_guarded(&field.name(), out),
+            }
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -88,78 +93,24 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) {
 }
 
 fn write_guarded(text: &str, out: &mut Vec<u8>) {
-    if begins_formula(text) {
-        write_text(&format!("'{text}"), out);
-    } else if is_converted(text) {
-        match text.len() {
-            ..=FORMULA_TEXT_MAX => write_text(&format!("=\"{text}\""), out),
-            _ => write_text(&format!("'{text}"), out),
-        }
-    } else {
-        write_text(text, out);
-    }
-}
-
-/// The wide forms are taken for the others where East Asian text is typed.
-fn begins_formula(text: &str) -> bool {
-    text.starts_with([
-        '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
-    ])
-}
-
-/// Whether a spreadsheet would take it for a number, a date or a truth value.
-fn is_converted(text: &str) -> bool {
-    const OF_NUMBERS: &[u8] = b"0123456789.,:/-+eE%$ ()";
-    let bytes = text.as_bytes();
-    let has_digit = bytes.iter().any(u8::is_ascii_digit);
-    if has_digit && bytes.iter().all(|byte| OF_NUMBERS.contains(byte)) {
-        return true;
-    }
-    let lower = || text.to_ascii_lowercase();
-    let is_month = || {
-        let lower = lower();
-        text.len() <= DATE_MAX && MONTHS.iter().any(|month| lower.contains(month))
-    };
-    (has_digit && is_month()) || matches!(&*lower(), "true" | "false")
+    write_text(&guarded(text), out);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(text: &str, expected: &str) {
-        let mut out = Vec::new();
-        write_guarded(text, &mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
-    }
-
     #[test]
-    fn formulas_are_texts() {
-        check("=1+1", "'=1+1");
-        check("@SUM(A1)", "'@SUM(A1)");
-        check("-2", "'-2");
-        check("+49", "'+49");
-        check("\tx", "'\tx");
-        check("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0");
-        check("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
-        check("\u{ff1d}1", "'\u{ff1d}1");
-        check("a=1", "a=1");
-    }
-
-    #[test]
-    fn what_would_become_a_number_or_a_date_stays_a_text() {
-        check("12345678901234567890", "\"=\"\"12345678901234567890\"\"\"");
+    fn what_is_guarded_is_a_cell_of_csv() {
+        let check = |text, expected: &str| {
+            let mut out = Vec::new();
+            write_guarded(text, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
         check("00123", "\"=\"\"00123\"\"\"");
-        check("1e10", "\"=\"\"1e10\"\"\"");
-        check("1.10", "\"=\"\"1.10\"\"\"");
-        check("3/4", "\"=\"\"3/4\"\"\"");
-        check("MAR-3", "\"=\"\"MAR-3\"\"\"");
-        check("True", "\"=\"\"True\"\"\"");
-        check(&"1".repeat(300), &format!("'{}", "1".repeat(300)));
-        check("iPhone", "iPhone");
-        check("9c6d1b84-2f6e", "9c6d1b84-2f6e");
-        check("", "");
+        check("6.1\"", "\"=\"\"6.1\"\"\"\"\"\"\"");
+        check("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
+        check("a,b", "\"a,b\"");
     }
 
     #[test]

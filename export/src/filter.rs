@@ -13,7 +13,7 @@ use crate::ExportError;
 use crate::csv::UNKNOWN_CHANNEL;
 use crate::nearest::nearest;
 use crate::parameter::{
-    CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, bad, one_of, parts,
+    CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, one_of,
 };
 
 /// A row is wanted if each of these has it; one that is `None` has every row.
@@ -46,7 +46,7 @@ impl GivenFilter<'_> {
             event_names: texts(EVENT_NAME, &self.event_names)?,
             statuses: chosen(STATUS, &self.statuses, &statuses)?,
             install_types: chosen(INSTALL_TYPE, &self.install_types, &install_types)?,
-            spreadids: listed(&self.spreadids, parse_spreadid)?,
+            spreadids: listed(SPREADID, &self.spreadids, parse_spreadid)?,
             channels: texts(CHANNEL, &self.channels)?,
         })
     }
@@ -149,10 +149,12 @@ impl Filter {
 
 /// All values, `None` where none are given: commas part them, and a parameter may be repeated.
 fn listed<T, Set: FromIterator<T>>(
+    parameter: &'static str,
     given: &[&str],
     parse: impl Fn(&str) -> Result<T, ExportError>,
 ) -> Result<Option<Set>, ExportError> {
-    let values = given.iter().flat_map(|values| parts(values)).map(|value| parse(&value));
+    let values = all_listed(parameter, given)?;
+    let values = values.iter().map(|value| parse(value));
     (!given.is_empty()).then(|| values.collect()).transpose()
 }
 
@@ -160,7 +162,7 @@ pub(crate) fn texts(
     parameter: &'static str,
     given: &[&str],
 ) -> Result<Option<HashSet<Box<str>>>, ExportError> {
-    listed(given, |text| match text {
+    listed(parameter, given, |text| match text {
         "" => Err(bad(parameter, "expected a name", text, vec!["names, with commas between"])),
         _ => Ok(text.into()),
     })
@@ -171,7 +173,7 @@ fn chosen<T: Copy>(
     given: &[&str],
     names: &[(&'static str, T)],
 ) -> Result<Option<Vec<T>>, ExportError> {
-    listed(given, |name| one_of(parameter, name, names))
+    listed(parameter, given, |name| one_of(parameter, name, names))
 }
 
 fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {

@@ -45,6 +45,7 @@ mod prop;
 mod query;
 mod routes;
 mod rows;
+mod same_zone;
 mod serve;
 mod step;
 mod summary;
@@ -74,6 +75,7 @@ pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
 pub use query::{Dialect, ExportQuery, Format, Preset};
 pub use routes::{CompleteUntil, ExportState, router};
 pub use rows::{Chunk, write_rows};
+pub use same_zone::is_same_zone;
 pub use zone::Zone;
 
 /// Serves users until `shutdown`, then until the downloads that are under way have ended: how

@@ -55,10 +55,21 @@ impl Moment {
         i64::try_from(millis).ok().and_then(EventTime::from_millis)
     }
 
-    /// Where a range up to it ends, itself left out: with the last of the day, where it is one.
+    /// Where the last day of the year 9999 ends: with the last time that there is, or before it.
+    fn end_of_last(day: Date, zone: &Zone) -> Option<EventTime> {
+        Self::Day(day).start(zone)?;
+        let last = Self::Local(day.at(23, 59, 59, 999_000_000)).start(zone);
+        Some(last.filter(|last| *last < EventTime::MAX).map_or(EventTime::END, |last| last.plus(1)))
+    }
+
+    /// Where a range up to it ends, itself left out: with the last of the day, where it is one, and
+    /// with the last time that there is.
     pub fn end(self, zone: &Zone) -> Option<EventTime> {
         match self {
-            Self::Day(day) => Self::Day(day.tomorrow().ok()?).start(zone),
+            Self::Day(day) => match day.tomorrow() {
+                Ok(tomorrow) => Self::Day(tomorrow).start(zone),
+                Err(_) => Self::end_of_last(day, zone),
+            },
             moment => moment.start(zone),
         }
     }
@@ -249,6 +260,10 @@ mod tests {
         check_outside("1970-01-01", "Asia/Shanghai");
         check_outside("9999-12-31T23:59:59.999-00:01", "UTC");
         check_outside("9999-12-31T20:00", "America/New_York");
-        assert_eq!(Moment::parse("9999-12-31").unwrap().end(&Zone::utc()), None);
+        let end = |zone: &str| {
+            Moment::parse("9999-12-31").unwrap().end(&Zone::parse(zone).unwrap()).unwrap()
+        };
+        assert_eq!((end("UTC"), end("America/New_York")), (EventTime::END, EventTime::END));
+        assert_eq!(EventTime::END.since(end("Asia/Shanghai")), Some(8 * 3_600_000));
     }
 }

@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::parameter::LIMIT;
 use crate::problem::Problem;
 use crate::routes::no_parameters;
 use operations::{OPERATIONS, Operation};
@@ -43,7 +44,7 @@ fn document() -> Value {
             "summary": "Attributed activations and effects of apps, for any range of time",
             "description": "A parameter that is not described is refused, and so is one that is given \
                 twice, unless it is a list. What is wrong is told as application/problem+json, but as the clients of AppsFlyer \
-                read it where an address begins with /api/, and as a page to those who accept text/html. \
+                read it where an address begins with /api/, and as a page to those who accept text/html no less than JSON. \
                 Rows can be had compressed, by Accept-Encoding: zstd or gzip. With TE: trailers two \
                 trailers follow a complete export: Adtrail-Rows, and Adtrail-Sha256 of the file as \
                 it is before compression. One that fails midway ends its connection without the end \
@@ -92,7 +93,13 @@ fn described(operation: &Operation, is_head: bool) -> Value {
         "parameters": path_parameters.chain(query).collect::<Vec<_>>(),
         "responses": responses,
     });
-    if !description.is_empty() {
+    let takes_limit = operation.query.contains(&LIMIT);
+    if is_head && operation.is_download() && takes_limit {
+        described["description"] = "Begins no export, so it has no Adtrail-Export-Id, and reads \
+            nothing; but with limit it reads to the end of the page, for Link, and is a download as \
+            long as that takes."
+            .into();
+    } else if !description.is_empty() {
         described["description"] = (*description).into();
     }
     if operation.is_open {

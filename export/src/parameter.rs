@@ -53,19 +53,97 @@ pub(crate) fn one_of<T: Copy>(
     })
 }
 
+/// Names and values as a form or the query of an address has them.
+///
+/// # Errors
+/// The name of a value that is no UTF-8; nothing, where the name itself is none.
+pub(crate) fn decoded(query: &[u8]) -> Result<Vec<(String, String)>, Option<String>> {
+    let pairs = query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| {
+        let place = pair.iter().position(|byte| *byte == b'=');
+        let (name, value) = pair.split_at(place.unwrap_or(pair.len()));
+        let name = String::from_utf8(unescaped(name)).map_err(|_| None)?;
+        match String::from_utf8(unescaped(value.get(1..).unwrap_or_default())) {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(Some(name)),
+        }
+    });
+    pairs.collect()
+}
+
+/// What is no escape is left as it is.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = match (first, after) {
+            (b'%', [high, low, ..]) => digit(high).zip(digit(low)),
+            _ => None,
+        };
+        match (escaped, first) {
+            // Both are below 16.
+            (Some((high, low)), _) => bytes.push((high * 16 + low) as u8),
+            (None, b'+') => bytes.push(b' '),
+            (None, first) => bytes.push(*first),
+        }
+        rest = after.get(if escaped.is_some() { 2 } else { 0 }..).unwrap_or_default();
+    }
+    bytes
+}
+
 /// The values of a list, with commas between. One in quotes may have commas, and quotes twice, as a
 /// cell of CSV.
+///
+/// # Errors
+/// A quote is not closed.
+fn listed<'a>(parameter: &'static str, values: &'a str) -> Result<Vec<Cow<'a, str>>, ExportError> {
+    match split(values) {
+        (parts, None) => Ok(parts),
+        (_, Some(place)) => {
+            const ALLOWED: &str = "values with commas between, one with a comma in double quotes";
+            let problem =
+                format!("the quote that character {} begins with is not closed", place + 1);
+            Err(bad(parameter, problem, values, vec![ALLOWED]))
+        }
+    }
+}
+
+/// Those of a list that was given several times.
+///
+/// # Errors
+/// As [`listed`].
+pub(crate) fn all_listed<'a>(
+    parameter: &'static str,
+    given: &[&'a str],
+) -> Result<Vec<Cow<'a, str>>, ExportError> {
+    let mut all = Vec::new();
+    for values in given {
+        all.append(&mut listed(parameter, values)?);
+    }
+    Ok(all)
+}
+
+/// The same of what nobody has to answer for.
 pub(crate) fn parts(values: &str) -> Vec<Cow<'_, str>> {
+    split(values).0
+}
+
+/// The values, and the place of the quote that is not closed, in characters from 0.
+fn split(values: &str) -> (Vec<Cow<'_, str>>, Option<usize>) {
     if !values.contains('"') {
-        return values.split(',').map(Cow::from).collect();
+        return (values.split(',').map(Cow::from).collect(), None);
     }
     let mut parts = vec![String::new()];
     // A quote within a value that does not begin with one is a character as any other.
     let (mut is_cell, mut is_quoted, mut before) = (false, false, ',');
-    for character in values.chars() {
+    let mut opened = 0;
+    for (place, character) in values.chars().enumerate() {
         let last = parts.len() - 1;
         match character {
-            '"' if is_quoted || before == ',' => (is_cell, is_quoted) = (true, !is_quoted),
+            '"' if is_quoted || before == ',' => {
+                opened = if is_quoted { opened } else { place };
+                (is_cell, is_quoted) = (true, !is_quoted);
+            }
             ',' if !is_quoted => {
                 parts.push(String::new());
                 is_cell = false;
@@ -78,7 +156,7 @@ pub(crate) fn parts(values: &str) -> Vec<Cow<'_, str>> {
         }
         before = character;
     }
-    parts.into_iter().map(Cow::from).collect()
+    (parts.into_iter().map(Cow::from).collect(), is_quoted.then_some(opened))
 }
 
 #[cfg(test)]
@@ -97,5 +175,34 @@ mod tests {
         check(r#"a""b,c"#, &[r#"a""b"#, "c"]);
         check(r#""""#, &[""]);
         check(r#""a,b"#, &["a,b"]);
+    }
+
+    #[test]
+    fn an_open_quote_has_a_place() {
+        let check = |values, place| assert_eq!(split(values).1, place, "{values}");
+        check(r#""a,b""#, None);
+        check(r#"a,"b"#, Some(2));
+        check(r#""a","#, None);
+        check(r#""a","b""""#, None);
+        check(r#""a","b"""#, Some(4));
+        check(r#"ü,""#, Some(2));
+        check(r#"a"b"#, None);
+    }
+
+    #[test]
+    fn names_and_values_are_unescaped() {
+        let check = |query: &str, expected: &[(&str, &str)]| {
+            let found = decoded(query.as_bytes()).unwrap();
+            let found: Vec<_> = found.iter().map(|(name, value)| (&**name, &**value)).collect();
+            assert_eq!(found, expected, "{query}");
+        };
+        check("", &[]);
+        check("&&a=1&&b", &[("a", "1"), ("b", "")]);
+        check("=&a==", &[("", ""), ("a", "=")]);
+        check("a+%2b=%c3%BC+%26%3d", &[("a +", "\u{fc} &=")]);
+        check("a=%&b=%2&c=%zz&d=%%41", &[("a", "%"), ("b", "%2"), ("c", "%zz"), ("d", "%A")]);
+        assert_eq!(decoded(b"a=1&b=%ff"), Err(Some("b".into())));
+        assert_eq!(decoded(b"a=\xff"), Err(Some("a".into())));
+        assert_eq!(decoded(b"%ff=1"), Err(None));
     }
 }

@@ -72,6 +72,14 @@ impl Problem {
         )
     }
 
+    /// The value of a parameter is no UTF-8.
+    pub fn no_text(parameter: &str) -> Self {
+        const ALLOWED: &str = "text in UTF-8";
+        let detail = format!("{parameter}: expected {ALLOWED}, and what is escaped in it is none");
+        let title = "Bad parameter";
+        Self::of_parameter("/problems/bad-parameter", title, detail, parameter, Some(&[ALLOWED]))
+    }
+
     /// What a form of the page sends, and a form of another site does not.
     pub fn bad_form() -> Self {
         Self::new(

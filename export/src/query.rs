@@ -15,7 +15,7 @@ use crate::filter::{Filter, GivenFilter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
     ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
-    INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, one_of, parts,
+    INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, all_listed, bad, one_of,
 };
 use crate::zone::{Zone, in_utc};
 
@@ -298,8 +298,8 @@ impl<'a> Given<'a> {
             }
             Preset::AppsFlyer => {
                 not_with(FIELDS, &self.fields, "appsflyer, but additional_fields")?;
-                let additional = self.additional_fields.iter().flat_map(|names| parts(names));
-                Ok(appsflyer::column::fields(additional))
+                let additional = all_listed(ADDITIONAL_FIELDS, &self.additional_fields)?;
+                Ok(appsflyer::column::fields(additional.into_iter()))
             }
         }
     }
@@ -341,7 +341,7 @@ pub(crate) fn in_range(
 ) -> Result<EventTime, ExportError> {
     const ALLOWED: &str = "1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z";
     time.ok_or_else(|| {
-        let problem = format!("expected a time within {ALLOWED}, the end of a day included");
+        let problem = format!("expected a time within {ALLOWED}");
         bad(parameter, problem, text, vec![ALLOWED])
     })
 }
@@ -386,7 +386,7 @@ pub(crate) fn parse_page_limit(given: Option<&str>) -> Result<usize, ExportError
 /// All columns where none are named.
 fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
     let mut fields = Vec::new();
-    for name in given.iter().flat_map(|names| parts(names)) {
+    for name in all_listed(FIELDS, given)? {
         let refused = |problem| {
             let allowed = Column::known().chain(["props. and the name of a prop"]).collect();
             bad(FIELDS, problem, &name, allowed)
@@ -493,13 +493,13 @@ mod tests {
         );
         check_error(
             &[("from", "1969-12-31"), DAY[1]],
-            "from: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z, \
-             the end of a day included: \"1969-12-31\"",
+            "from: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: \
+             \"1969-12-31\"",
         );
         check_error(
-            &[DAY[0], ("to", "9999-12-31")],
-            "to: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z, \
-             the end of a day included: \"9999-12-31\"",
+            &[DAY[0], ("to", "9999-12-31T23:59:59.9999Z")],
+            "to: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: \
+             \"9999-12-31T23:59:59.9999Z\"",
         );
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use attribution::event::EventTime;
 use attribution::policy::{AppPolicy, Policy};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -23,13 +23,14 @@ use crate::appsflyer;
 use crate::audit::Asked;
 use crate::brought;
 use crate::catalogue;
+use crate::cursor::Cursor;
 use crate::download::{self, Scan, Started};
 use crate::explain;
 use crate::exports::{ChosenId, Exports};
 use crate::metrics::Metrics;
 use crate::openapi;
 use crate::page;
-use crate::parameter::AFTER;
+use crate::parameter::{self, AFTER};
 use crate::problem::{self, Problem};
 use crate::query::{ExportQuery, Format};
 use crate::summary;
@@ -228,7 +229,8 @@ pub(crate) async fn export(
 ) -> Result<Response, Problem> {
     let app = state.policy.app_by_key(&app_key);
     let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
-    let mut parameters = parameters(request.uri())?;
+    let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
+    let mut parameters = parameters(&uri)?;
     let chosen = ChosenId::take(&mut parameters)?;
     let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let query = parse(pairs.collect())?;
@@ -237,19 +239,17 @@ pub(crate) async fn export(
         return Err(Problem::http_version());
     }
     let mut headers = headers(app, &query, (state.complete_until)());
-    if request.method() == Method::HEAD {
+    // Only where a page ends has to be read for headers, and by `HEAD` as dearly as by `GET`.
+    if is_head && (query.limit.is_none() || query.report.is_some()) {
         return Ok((headers, download::unread()).into_response());
     }
     let permits = state.start_download(&caller)?;
-    let running = state.exports.start(
-        &state.metrics,
-        Asked::new(caller.name(), &app.key, &query),
-        chosen,
-        request.uri().path_and_query().map_or("", |address| address.as_str()),
-        &query.file_name(&app.key),
-    )?;
-    headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
-    headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
+    let next = |cursor: Option<Cursor>| {
+        let cursor = cursor.map(|cursor| cursor.to_string());
+        cursor.and_then(|cursor| next_page(&uri, &parameters, &cursor))
+    };
+    let asked = Asked::new(caller.name(), &app.key, &query);
+    let file_name = query.file_name(&app.key);
     let scan = Scan {
         permits,
         reader: state.reader.clone(),
@@ -259,9 +259,21 @@ pub(crate) async fn export(
         metrics: Arc::clone(&state.metrics),
         turns: state.turns.clone(),
     };
-    let Started { next, body } = download::start(scan, running).await?;
-    let next = next.map(|cursor| cursor.to_string());
-    headers.extend(next.and_then(|cursor| next_page(request.uri(), &parameters, &cursor)));
+    if is_head {
+        headers.extend(next(download::page_end(scan).await?));
+        return Ok((headers, download::unread()).into_response());
+    }
+    let running = state.exports.start(
+        &state.metrics,
+        asked,
+        chosen,
+        uri.path_and_query().map_or("", |address| address.as_str()),
+        &file_name,
+    )?;
+    headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
+    headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
+    let Started { next: cursor, body } = download::start(scan, running).await?;
+    headers.extend(next(cursor));
     Ok((headers, body).into_response())
 }
 
@@ -293,9 +305,12 @@ pub(crate) fn next_page(
 }
 
 /// Names and values of the query, decoded.
+///
+/// # Errors
+/// One is no text in UTF-8.
 pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
-    let Query(parameters) = Query::try_from_uri(uri).map_err(|_| Problem::bad_query())?;
-    Ok(parameters)
+    parameter::decoded(uri.query().unwrap_or_default().as_bytes())
+        .map_err(|name| name.map_or_else(Problem::bad_query, |name| Problem::no_text(&name)))
 }
 
 /// # Errors

@@ -1,6 +1,7 @@
 //! The service over a real store, seen from the other end of the wire.
 
 mod abuse;
+mod asked;
 pub(crate) mod bed;
 
 use std::io::Read;

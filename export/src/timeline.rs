@@ -12,15 +12,13 @@ use attribution::row::{Status, touch_kind_name};
 use attribution::timeline::{CompleteSince, Timeline, complete_since, timeline};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::Method;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::{Value, json};
 use store::scan::Reader;
 
 use crate::ExportError;
 use crate::answer;
 use crate::csv::channel_name;
-use crate::download;
 use crate::parameter::{AFTER, LIMIT, TIMEZONE, bad};
 use crate::problem::Problem;
 use crate::query::{parse_page_limit, parse_zone};
@@ -46,16 +44,13 @@ pub(crate) async fn device(
     path: DevicePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let uri = request.uri().clone();
     let Path((app_key, kind, value)) = path.map_err(|_| Problem::path_not_found("a device's"))?;
     let app = answer::app_by_key(&state, app_key)?;
     let ids = device_ids(&kind, &value)?;
     let given = parameters(&uri)?;
     let query = TimelineQuery::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
     query.check(app, &ids)?;
-    if method == Method::HEAD {
-        return Ok((answer::headers("application/json"), download::unread()).into_response());
-    }
     let (document, next) = look(&state, app, ids, query).await?;
     let mut response = answer::json(&document);
     response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));

@@ -14,6 +14,9 @@ pub struct Zone {
     name: Box<str>,
 }
 
+/// By whichever it is asked for, it is one zone, and written with `Z`.
+const UTC_NAMES: [&str; 8] =
+    ["UTC", "UCT", "Universal", "Zulu", "Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu"];
 /// Holds no time.
 const EMPTY: Interval = Interval { from_ms: 0, until_ms: 0, offset_minutes: 0 };
 const INTERVALS_KEPT: usize = 4;
@@ -85,8 +88,8 @@ impl Zone {
             let nearest = || nearest(name, names.iter().map(String::as_str));
             return Err(city.map(String::as_str).or_else(nearest).unwrap_or_default().into());
         };
-        let name = zone.iana_name().unwrap_or(name).into();
-        Ok(Self { zone, name })
+        let name: Box<str> = zone.iana_name().unwrap_or(name).into();
+        Ok(if UTC_NAMES.contains(&&*name) { Self::utc() } else { Self { zone, name } })
     }
 
     pub fn name(&self) -> &str {
@@ -180,10 +183,10 @@ impl TimeWriter {
     }
 }
 
-/// A time as RFC 3339 has it.
+/// A time as RFC 3339 has it, which has no year 10000: the end of all times is told as the last.
 pub(crate) fn in_utc(time: EventTime) -> String {
     let mut text = Vec::new();
-    TimeWriter::new(&Zone::utc()).write(time, &mut text);
+    TimeWriter::new(&Zone::utc()).write(time.min(EventTime::MAX), &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -358,7 +361,9 @@ mod tests {
     #[test]
     fn zones_have_iana_names() {
         assert_eq!(Zone::parse("asia/shanghai").unwrap().name(), "Asia/Shanghai");
-        assert_eq!(Zone::parse("utc").unwrap(), Zone::utc());
+        for name in ["utc", "Etc/UTC", "zulu", "etc/uct", "Universal"] {
+            assert_eq!(Zone::parse(name).unwrap(), Zone::utc(), "{name}");
+        }
         check_unknown("Asia/Shangai", "Asia/Shanghai");
         check_unknown("Europe/Berlim", "Europe/Berlin");
         check_unknown("shanghai", "Asia/Shanghai");

@@ -17,6 +17,12 @@ import pandas
 
 NUMBERS = {"pid", "spreadid", "revenue"} | {f"contributor{n}_spreadid" for n in (1, 2, 3)}
 
+# Whose numbers, dates and truth values a spreadsheet looks for, by their Windows ids.
+LANGUAGES = {"en-US": 1033, "de-DE": 1031, "fr-FR": 1036, "sv-SE": 1053, "ja-JP": 1041, "zh-CN": 2052, "zh-TW": 1028}
+# There `1234.50` is no number, and stays a text.
+DECIMAL_COMMA = {"de-DE", "fr-FR", "sv-SE"}
+FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
+
 
 def main():
     folder = Path(sys.argv[1])
@@ -33,7 +39,9 @@ def main():
     sheet = by_libreoffice(data, f"44,34,76,1,{columns},0,false,false")
     sheet = [[as_cell(cell) for cell in row] for row in sheet]
     check("LibreOffice", names, [[in_cell(cell) for cell in row] for row in expected], sheet)
-    check_excel(names, events, by_libreoffice(folder / "excel.csv", "44,34,76,1,,0,false,true"))
+    for language in LANGUAGES:
+        sheet = by_libreoffice(folder / "excel.csv", f"44,34,76,1,,{LANGUAGES[language]},false,true")
+        check_excel(language, names, events, sheet)
     print(f"{len(expected)} rows of {len(names)} columns")
 
 
@@ -94,16 +102,16 @@ def in_cell(text):
     return text.replace("\r\n", "\n")
 
 
-def check_excel(names, events, found):
+def check_excel(language, names, events, found):
     assert found[0] == names, found[0]
     assert len(found) == len(events) + 1, len(found)
     for row, (event, have) in enumerate(zip(events, found[1:])):
         for name, seen in zip(names, have):
-            want = in_sheet(name, event[name])
-            assert seen == want, f"sheet, row {row}, {name}: {seen!r} for {want!r}"
+            want = in_sheet(language, name, event[name])
+            assert seen == want, f"sheet in {language}, row {row}, {name}: {seen!r} for {want!r}"
 
 
-def in_sheet(name, value):
+def in_sheet(language, name, value):
     """What a cell of a spreadsheet holds: text, number or time, and no formula."""
     if value is None:
         return None
@@ -111,9 +119,9 @@ def in_sheet(name, value):
         time = datetime.datetime.fromisoformat(value)
         return time.replace(tzinfo=None, microsecond=0)
     if name in NUMBERS:
-        return float(value) if name == "revenue" else value
+        return value if name != "revenue" or language in DECIMAL_COMMA else float(value)
     cell = in_cell(text(value))
-    return "'" + cell if cell[0] in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" else cell
+    return "'" + cell if cell[0] in "\t\r\n" or cell.lstrip()[0] in FORMULA_SIGNS else cell
 
 
 main()

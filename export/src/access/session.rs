@@ -7,11 +7,21 @@ const COOKIE: &str = "adtrail_token";
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// The one that the cookie has.
+/// Cookies of one name that are looked at.
+const COOKIES_MAX: usize = 16;
+
+/// The one that the cookie has, the first where there are several.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    tokens(headers).next()
+}
+
+/// Those of all cookies of the name: a browser sends one for each path and domain that it has been
+/// told for, and an old one may come first.
+pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    let pairs = cookies.flat_map(|cookies| cookies.split(';'));
+    let tokens = pairs.filter_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='));
+    tokens.take(COOKIES_MAX)
 }
 
 /// A cookie with the token, until the browser is closed. The token is one that was found right, so

@@ -69,6 +69,34 @@ fn check_problem(answer: &Answer, status: u16, kind: &str, detail: &str) {
     assert!(!answer.text().contains("xxxx"), "{}", answer.text());
 }
 
+/// A browser may send an old cookie of another path or domain beside the present one.
+#[test]
+fn of_several_cookies_the_right_one_counts() {
+    let bed = closed(vec![], 16);
+    let status = |cookies: &[&str]| get_with(&bed, "/v1/apps", cookies).status;
+    let cookie = |tokens: &[&str]| {
+        let pairs: Vec<_> = tokens.iter().map(|token| format!("adtrail_token={token}")).collect();
+        format!("Cookie: {}", pairs.join("; "))
+    };
+    let [x, y, expired, unknown] = ["x", "y", "expired", "z"].map(token);
+    for stale in ["", "x", "adt_x_", &expired, &unknown, &x[..x.len() - 1]] {
+        assert_eq!(status(&[&cookie(&[stale, &x])]), 200, "{stale}");
+        assert_eq!(status(&[&cookie(&[&x, stale])]), 200, "{stale}");
+        assert_eq!(status(&[&cookie(&[stale]), &cookie(&[&x])]), 200, "{stale}");
+        assert_eq!(status(&[&cookie(&[stale, stale])]), 401, "{stale}");
+    }
+    let apps = get_with(&bed, "/v1/apps", &[&cookie(&[&y, &x])]).json();
+    assert_eq!((apps.as_array().map(Vec::len), &apps[0]["pid"]), (Some(1), &json!(2)));
+    // Not without an end.
+    let many = vec!["x"; 100];
+    assert_eq!(status(&[&cookie(&[&many[..], &[&x]].concat())]), 401);
+    // Whoever names a token is asked about this one.
+    let named = format!("Authorization: Bearer {unknown}");
+    assert_eq!(status(&[&named, &cookie(&[&x])]), 401);
+    let problem = get_with(&bed, "/v1/apps", &[&cookie(&[&expired, &unknown])]).json();
+    assert_eq!(problem["type"], "/problems/token-expired");
+}
+
 #[test]
 fn only_a_whole_token_gets_in() {
     let bed = closed(vec![], 16);

@@ -181,6 +181,12 @@ pub fn additional_names() -> [&'static str; ADDITIONAL.len()] {
     ADDITIONAL.map(|(name, _, _)| name)
 }
 
+/// Whether it is of AppsFlyer's columns, and no name that somebody has made up.
+pub fn is_heading(text: &str) -> bool {
+    COLUMNS.iter().any(|(heading, _)| *heading == text)
+        || ADDITIONAL.iter().any(|(_, heading, _)| *heading == text)
+}
+
 /// All columns, then those asked for, whatever their names, in the order asked.
 pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
     let field = |heading, cell| Field::AppsFlyer(Headed { heading, cell });

@@ -14,7 +14,7 @@ use crate::filter::{self, Filter};
 use crate::moment::{self, Moment};
 use crate::parameter::{
     ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, EXPORT_ID, FROM, MAXIMUM_ROWS, MEDIA_SOURCE, TIMEZONE,
-    TO, bad, one_of, parts,
+    TO, all_listed, bad, one_of,
 };
 use crate::problem::Problem;
 use crate::query::{
@@ -72,7 +72,7 @@ fn parse<'a>(
         return Err(bad(TO, problem, to_text, moment::FORMS.to_vec()));
     }
     given.currency.map_or(Ok(()), |name| one_of(CURRENCY, name, &CURRENCIES))?;
-    let additional = given.additional_fields.iter().flat_map(|names| parts(names));
+    let additional = all_listed(ADDITIONAL_FIELDS, &given.additional_fields)?;
     Ok(ExportQuery {
         from,
         to,
@@ -83,7 +83,7 @@ fn parse<'a>(
             media_sources: filter::texts(MEDIA_SOURCE, &given.media_sources)?,
             event_names: filter::texts(EVENT_NAME, &given.event_names)?,
         }),
-        fields: column::fields(additional),
+        fields: column::fields(additional.into_iter()),
         preset: Preset::AppsFlyer,
         format: Format::Csv,
         dialect: Dialect::Data,

@@ -97,7 +97,7 @@ fn range(name: &str) -> Option<Value> {
         }),
         TO => json!({
             "description": "The first event time after the range; one that is only a date includes that \
-                whole day. Not before from.",
+                whole day, and 9999-12-31 is the last. Not before from.",
             "required": true,
             "schema": { "type": "string", "pattern": TIME },
             "example": "2026-03-11T08:00:00+08:00",

@@ -144,8 +144,15 @@ pub(super) fn all() -> Value {
         all.insert((*name).into(), refused(PULL, name, description, kinds));
     }
     for (name, description) in [
-        ("LongAddress", "The address has more than 65,534 bytes"),
-        ("LargeHeaders", "More than 100 headers, or 256 KiB of address and headers"),
+        (
+            "LongAddress",
+            "The address has more than 65,534 bytes. Without a body: nothing is looked at by then.",
+        ),
+        (
+            "LargeHeaders",
+            "More than 100 headers, or 256 KiB of address and headers. Without a body: nothing is \
+             looked at by then.",
+        ),
     ] {
         all.insert(name.into(), json!({ "description": description }));
     }
@@ -156,7 +163,7 @@ pub(super) fn all() -> Value {
 type Refusal = (&'static str, &'static str, &'static [&'static str]);
 
 const BAD: (&str, &[&str]) = (
-    "A parameter is wrong, missing, unknown or given twice; an address can not be read",
+    "A parameter is wrong, missing, unknown, given twice or no UTF-8; an address can not be read",
     &["bad-parameter", "missing-parameter", "unknown-parameter", "repeated-parameter", "bad-query"],
 );
 const UNAUTHORIZED: (&str, &[&str]) =
@@ -261,7 +268,9 @@ pub(super) fn headers() -> Value {
             "description": "Where the range begins", "required": true, "schema": time,
         },
         "Adtrail-Range-To": {
-            "description": "The first time after the range", "required": true, "schema": time,
+            "description": "The first time after the range; the last that there is, where it has no end",
+            "required": true,
+            "schema": time,
         },
         "Retry-After": {
             "description": "Seconds",

@@ -12,6 +12,7 @@ use super::shell::Shell;
 use super::sign_in;
 use super::templates::render;
 use crate::access::session;
+use crate::parameter;
 use crate::problem::Problem;
 use crate::routes::ExportState;
 
@@ -78,8 +79,27 @@ pub(crate) async fn tell(
 }
 
 pub(crate) fn reads_pages(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/html"))
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let accepted: Vec<_> = accepted.flat_map(|accept| accept.split(',')).map(quality).collect();
+    let of = |wanted: &[&str]| {
+        let found = accepted.iter().filter(|(media_type, _)| {
+            wanted.iter().any(|wanted| media_type.eq_ignore_ascii_case(wanted))
+        });
+        found.map(|(_, quality)| *quality).fold(0.0, f32::max)
+    };
+    let page = of(&["text/html"]);
+    page > 0.0 && page >= of(&["application/json", "application/problem+json"])
+}
+
+/// A media type, and how much it is wanted, from 0 to 1.
+fn quality(accepted: &str) -> (&str, f32) {
+    let mut parts = accepted.split(';').map(str::trim);
+    let media_type = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| {
+        let (name, weight) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then(|| weight.trim().parse().unwrap_or(0.0))
+    });
+    (media_type, weight.unwrap_or(1.0))
 }
 
 /// Names and values that one of our own forms has sent.
@@ -92,7 +112,7 @@ pub(super) async fn form(request: Request) -> Result<Vec<(String, String)>, Prob
     }
     let body = body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
     let body = body.map_err(|_| Problem::bad_form())?;
-    serde_urlencoded::from_bytes(&body).map_err(|_| Problem::bad_form())
+    parameter::decoded(&body).map_err(|_| Problem::bad_form())
 }
 
 /// The value of a name, without the spaces around it.

@@ -50,6 +50,16 @@ enum Origin {
     Unknown,
 }
 
+/// What is there in place of the export.
+#[derive(Clone, Copy)]
+enum Other {
+    Bytes,
+    /// Zero bytes.
+    Zeros,
+    /// All of the export, and more.
+    More,
+}
+
 impl Part {
     /// From its beginning, whatever was there.
     pub fn begin(whole: &Path, asked: Asked) -> anyhow::Result<Self> {
@@ -121,8 +131,10 @@ impl Part {
         let same = differs.unwrap_or(length);
         self.same_bytes += same as u64;
         self.left_bytes -= same as u64;
-        if differs.is_some() {
-            self.cut()?;
+        if let Some(place) = differs {
+            // Texts have no zeros, but disks that lost what was written to them have.
+            let is_zero = there.get(place) == Some(&0) && bytes.get(place) != Some(&0);
+            self.cut(if is_zero { Other::Zeros } else { Other::Bytes })?;
         } else if self.left_bytes == 0 {
             self.file
                 .seek(SeekFrom::Start(self.same_bytes))
@@ -132,19 +144,49 @@ impl Part {
     }
 
     /// What is left is not of the export as it is now.
-    fn cut(&mut self) -> anyhow::Result<()> {
+    fn cut(&mut self, other: Other) -> anyhow::Result<()> {
         let (path, line) = (self.path.display(), self.line()?);
         if self.origin != Origin::Own {
-            let problem = "is no beginning of this export; without --resume it is written anew";
-            return Err(WrongUse(format!("--resume: {path}: line {line}: {problem}")).into());
+            return Err(self.refused(other, line).into());
         }
-        tell(format_args!(
-            "{path}: what is asked for has changed since: written anew from line {line} on\n"
-        ));
+        let more = self.left_bytes;
+        let what = match other {
+            Other::Bytes => format!(
+                "line {line} is not as in the export now: rows were corrected since, or the file \
+                 was changed; written anew from there on"
+            ),
+            Other::Zeros => format!(
+                "line {line} is damaged, zeros are where the export has text; written anew from \
+                 there on"
+            ),
+            Other::More => format!(
+                "{more} bytes are after the end of the export as it is now: rows have gone since, \
+                 or something was added; left out"
+            ),
+        };
+        tell(format_args!("{path}: {what}\n"));
         self.left_bytes = 0;
         let cut = self.file.set_len(self.same_bytes);
         cut.and_then(|()| self.file.seek(SeekFrom::Start(self.same_bytes)).map(drop))
             .with_context(|| unwritable(&self.path))
+    }
+
+    /// Of a file that nobody knows the query of, and that is of this one in no case.
+    fn refused(&self, other: Other, line: u64) -> WrongUse {
+        let (path, more) = (self.path.display(), self.left_bytes);
+        let what = match other {
+            Other::Bytes => format!("line {line} is not as in this export"),
+            Other::Zeros => format!("line {line} has zeros where this export has text"),
+            Other::More => format!("it has {more} bytes after the end of this export"),
+        };
+        let unknown = match self.path == self.whole {
+            true => String::new(),
+            false => {
+                let query = beside(&self.path, ".query");
+                format!(", and what it is of is not in {}", query.display())
+            }
+        };
+        WrongUse(format!("--resume: {path}: {what}{unknown}; without --resume it is written anew"))
     }
 
     /// The line that the first byte which is not the same is in.
@@ -178,7 +220,7 @@ impl Part {
 
     fn place(&mut self, sha256: &str) -> anyhow::Result<()> {
         if self.left_bytes > 0 {
-            self.cut()?;
+            self.cut(Other::More)?;
         }
         if self.origin != Origin::New {
             self.check(sha256)?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use export::is_same_zone;
 
 use super::part::unwritable;
 use crate::commands::WrongUse;
@@ -31,6 +32,14 @@ pub fn read_query(part: &Path) -> Option<BTreeMap<String, String>> {
     serde_json::from_slice(&fs::read(beside(part, ".query")).ok()?).ok()
 }
 
+/// A zone may have several names.
+fn is_same(name: &str, one: Option<&String>, other: Option<&String>) -> bool {
+    let is_zone = || {
+        name == "timezone" && one.zip(other).is_some_and(|(one, other)| is_same_zone(one, other))
+    };
+    one == other || is_zone()
+}
+
 /// # Errors
 /// What differs.
 pub fn require_same(
@@ -45,7 +54,7 @@ pub fn require_same(
         |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
     let differences: Vec<_> = names
         .into_iter()
-        .filter(|name| query.get(*name) != asked.get(*name))
+        .filter(|name| !is_same(name, query.get(*name), asked.get(*name)))
         .map(|name| {
             format!("{name} is {}, asked for is {}", shown(query.get(name)), shown(asked.get(name)))
         })

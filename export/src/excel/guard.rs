@@ -1,0 +1,244 @@
+//! Texts that a spreadsheet would turn into something else.
+//!
+//! Which numbers, dates and times it knows depends on its program, its version and its language, so
+//! their shapes are not listed: whatever has a digit is guarded, unless it plainly is none of them in
+//! any language.
+
+use std::borrow::Cow;
+
+use super::truth::is_truth;
+
+/// A text within a formula is no longer.
+const FORMULA_TEXT_MAX: usize = 255;
+/// No number and no date has one of these, in whatever language.
+const OF_NO_NUMBER: [char; 9] = ['_', ';', '=', '?', '&', '<', '>', '{', '}'];
+/// Two lines are nothing but a text, and LibreOffice takes no formula of two lines.
+const LINE_ENDS: [char; 2] = ['\n', '\r'];
+/// A date with the names of its day, month and hour has fewer in every language.
+const LETTERS_MAX: usize = 60;
+/// Of a UUID or an MD5.
+const ID_DIGITS: usize = 32;
+/// A number has a currency and an exponent, a date a month and a half of the day.
+const LETTERS_OF_NUMBER_MAX: usize = 3;
+
+/// The text as it is typed for a cell that shows it.
+pub(super) fn guarded(text: &str) -> Cow<'_, str> {
+    if begins_formula(text) {
+        return format!("'{text}").into();
+    }
+    if !is_converted(text) {
+        return text.into();
+    }
+    match text.len() {
+        ..=FORMULA_TEXT_MAX => format!("=\"{}\"", text.replace('"', "\"\"")).into(),
+        _ => format!("'{text}").into(),
+    }
+}
+
+/// The wide forms are taken for the others where East Asian text is typed. What can not be seen
+/// before it may be dropped.
+fn begins_formula(text: &str) -> bool {
+    const BREAKS: [char; 3] = ['\t', '\r', '\n'];
+    const SIGNS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    text.starts_with(BREAKS) || text.trim_start_matches(is_blank).starts_with(SIGNS)
+}
+
+/// Whether a spreadsheet may take it for a number, a date, a time, a truth value or an error.
+fn is_converted(text: &str) -> bool {
+    if text.contains(LINE_ENDS) {
+        return false;
+    }
+    let is_error = || text.trim_start_matches(is_blank).starts_with('#');
+    // No word for true or false has a digit.
+    let has_digit = text.contains(char::is_numeric) || is_counted_in_chinese(text);
+    if has_digit { !is_plain(text) } else { is_error() || is_truth(text) }
+}
+
+/// Whether it is no number and no date, though there is a digit in it.
+fn is_plain(text: &str) -> bool {
+    text.contains(OF_NO_NUMBER)
+        || text.chars().filter(|c| c.is_alphabetic()).nth(LETTERS_MAX).is_some()
+        || is_hexadecimal_id(text)
+}
+
+/// Long, and with letters at more places than a number has.
+fn is_hexadecimal_id(text: &str) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+    let bytes = text.as_bytes();
+    bytes.iter().all(|byte| is_digit(byte) || *byte == b'-')
+        && bytes.iter().filter(|byte| is_digit(byte)).count() >= ID_DIGITS
+        && text.split(|c: char| !c.is_ascii_alphabetic()).filter(|run| !run.is_empty()).count()
+            > LETTERS_OF_NUMBER_MAX
+}
+
+/// Numbers that are written as words of one letter, and nothing else but what is counted.
+fn is_counted_in_chinese(text: &str) -> bool {
+    const DIGITS: &str = "〇零一二三四五六七八九十百千万亿萬億";
+    const UNITS: &str = "年月日号號时時点點分秒上下午前后後元圆圓円角整正";
+    text.contains(|c| DIGITS.contains(c))
+        && text.chars().all(|c| !c.is_alphabetic() || DIGITS.contains(c) || UNITS.contains(c))
+}
+
+/// A space, or what can not be seen.
+fn is_blank(character: char) -> bool {
+    character.is_whitespace() || is_unseen(character)
+}
+
+/// Controls, some of which spreadsheets drop, and marks of Unicode's that have no width.
+pub(super) fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(guarded(text), expected);
+    }
+
+    /// Each stays as it is.
+    #[track_caller]
+    fn check_plain(texts: &[&str]) {
+        texts.iter().for_each(|text| check(text, text));
+    }
+
+    #[track_caller]
+    fn check_guarded(texts: &[&str]) {
+        texts.iter().for_each(|text| check(text, &format!("=\"{text}\"")));
+    }
+
+    #[test]
+    fn formulas_are_texts() {
+        check("=1+1", "'=1+1");
+        check("@SUM(A1)", "'@SUM(A1)");
+        check("-2", "'-2");
+        check("+49", "'+49");
+        check("\tx", "'\tx");
+        check("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0");
+        check("\u{ff1d}1", "'\u{ff1d}1");
+        for before in [" ", "\u{a0}", "\0", "\u{200b}", "\u{feff}", " \u{200e} "] {
+            check(&format!("{before}=1"), &format!("'{before}=1"));
+        }
+        check_plain(&["a=1", "a-b", " - ".trim()[1..].into(), "x@y"]);
+    }
+
+    #[test]
+    fn numbers_of_every_language_stay_texts() {
+        check_guarded(&[
+            "12345678901234567890",
+            "00123",
+            "1e10",
+            "1\u{a0}e5",
+            "e-17",
+            "1.10",
+            "0x10",
+        ]);
+        check_guarded(&[
+            "1\u{a0}234",
+            "1\u{202f}234",
+            "\u{a0}12",
+            "12 ",
+            "1'234",
+            "1 1/2",
+            "(5)",
+            "5-",
+        ]);
+        check_guarded(&[
+            "5\u{a0}%",
+            "5%",
+            "\u{20ac}5",
+            "\u{a5}5",
+            "$5",
+            "5 USD",
+            "kr 5",
+            "R5",
+            "\\5",
+        ]);
+        check_guarded(&[
+            "\u{ff12}\u{ff10}",
+            "\u{661}\u{662}",
+            "\u{967}",
+            "\u{bd}",
+            "\u{2167}",
+            "\u{3007}",
+        ]);
+        check_guarded(&["\u{4e8c}\u{3007}\u{4e8c}\u{516d}", "\u{4e09}\u{6708}\u{5341}\u{65e5}"]);
+        check_guarded(&["5\u{200b}", "5\0", "CAD5", &"1".repeat(255), &"1e2".repeat(10)]);
+        check(&"1".repeat(256), &format!("'{}", "1".repeat(256)));
+        check("6.1\"", "=\"6.1\"\"\"");
+    }
+
+    #[test]
+    fn dates_and_times_of_every_language_stay_texts() {
+        check_guarded(&[
+            "3/4",
+            "MAR-3",
+            "1:30 PM",
+            "5 am",
+            "10:00AM",
+            "1/2/26 5:30 PM",
+            "2026-03-10T12:00Z",
+        ]);
+        check_guarded(&[
+            "3\u{6708}10\u{65e5}",
+            "\u{ff13}\u{6708}10\u{65e5}",
+            "10. September 2026 12:30:00",
+        ]);
+        check_guarded(&[
+            "Donnerstag, 10. September 2026",
+            "quinta-feira, 10 de setembro de 2026",
+            "R8.3.10",
+        ]);
+        check_guarded(&["14", "android 14", "iPhone12,1", "V2", "site-1", "c-123", "10.0.0.1"]);
+    }
+
+    #[test]
+    fn truth_and_errors_stay_texts() {
+        check_guarded(&[
+            "True",
+            "True ",
+            " TRUE",
+            "\u{a0}tRuE",
+            "T\0RUE",
+            "\u{ff34}RUE",
+            "Wahr",
+            "FALSCH",
+        ]);
+        check_guarded(&["vrai", "\u{771f}", "\u{43b}\u{43e}\u{436}\u{44c}", "yanl\u{131}\u{15f}"]);
+        check_guarded(&["#N/A", "#NV", " #REF!"]);
+        check_plain(&["truely", "not true", "a#", "true\n", "5\n6", "1\r\n2", "Sep\n10"]);
+    }
+
+    #[test]
+    fn what_is_plainly_a_text_is_written_as_it_is() {
+        check_plain(&[
+            "",
+            "iPhone",
+            "android",
+            "may",
+            "Jan",
+            "\u{202e}txet",
+            "\u{5e7f}\u{544a}",
+            "NA",
+            "'quoted",
+        ]);
+        check_plain(&["9c6d1b84-2f6e-4a7b-8c1d-0e9f8a7b6c5d", "d41d8cd98f00b204e9800998ecf8427e"]);
+        check_plain(&[
+            "Mozilla/5.0 (Linux; Android 14; SM-G991B)",
+            "clk_123",
+            "{\"level\":\"3\"}",
+            "a?b=1",
+        ]);
+        check_plain(&[&"z1".repeat(61), "\u{4e00}\u{952e}\u{6e05}\u{7406}"]);
+        // All digits, and digits with an exponent.
+        check_guarded(&["12345678123412341234123456789012", "12345678e23412341234123456789012"]);
+        check_guarded(&[&"z1".repeat(60)[..120], "9c6d1b84-2f6e"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! What spreadsheets call true and false in the languages that they speak.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use super::guard::is_unseen;
+
+/// Of LibreOffice 7.4 in all its locales, and of Excel where it has another word.
+#[rustfmt::skip]
+const WORDS: &[&str] = &[
+    "a si ngoho", "adevărat", "ala", "aplams", "asiyonyaniso", "been", "benar", "breug", "cert",
+    "dhugaa", "diso", "dogry", "doğru", "düz", "egia", "egiazkoa", "epätosi", "eqqortoq",
+    "eqqunngitsoq", "fals", "falsa", "falsch", "false", "falsk", "falskt", "falso", "falsum",
+    "faltsua", "falz", "faux", "fałsz", "fìor", "fíor", "gaskiya", "gua'u", "gwir", "hamis",
+    "haqiqiy", "hewa", "igaz", "ih", "karya", "marina", "nepravda", "net wier", "netacno",
+    "netačno", "neteisingai", "netočno", "ngoho", "nibyo", "njewěrno", "ntiyiso", "onwaar",
+    "patiess", "pravda", "prawda", "prawje", "rangt", "run", "rétt", "sai", "salah",
+    "sand", "sann", "sant", "sibyo", "soba", "sonn", "soxta", "tacno", "tačno", "te'ete",
+    "teisingai", "tosi", "točno", "true", "tõene", "usann", "vals", "verai", "verdadeiro",
+    "verdadero", "veritat", "vero", "veru", "verum", "vrai", "vunwa", "väär", "waar", "wahr",
+    "wier", "wopak", "wouer", "wěrno", "yanliş", "yinyaniso", "ósonn", "ýalňyş", "đúng",
+    "ʻoiaʻiʻo", "αληθης", "λάθος", "σωστό", "ψευδης", "ақиқат", "брехня", "вярно", "жалган",
+    "жалған", "истина", "ложь", "невярно", "несапраўдна", "нетачно", "неточно", "сапраўдна",
+    "тачно", "точно", "хибність", "худал", "чын", "чындык", "ялган", "істина",
+    "қалбакӣ", "үнэн", "ҳаққонӣ", "կեղծ", "ճշմարիտ", "خاطئ", "خطأ", "درست", "راست", "صح", "صحيح",
+    "غلط", "نادرست", "يالغان", "गलत", "ठीक", "बेठीक", "सही", "মিথ্যা", "সত্য", "ਗਲਤ", "ਸਹੀ",
+    "ખરું", "ખોટું", "ମିଛ", "ସତ", "தப்ப", "ஸரி", "అపాదము", "నిజము", "ಗಲತ್", "ಸಹೀ", "അതെ", "അല്ല",
+    "จริง", "เท็จ", "ບໍ່ແມ່ນ", "ແມ່ນແລ້ວ", "མེན་", "ཨིན་", "မှန်", "မှား", "მცდარი", "ჭეშმარიტი",
+    "ሓሶት", "ሓቂ", "ሔሰት", "አውነት", "ខុស", "ត្រូវ", "假", "真", "거짓", "참",
+];
+/// No word has more.
+const LETTERS_MAX: usize = 16;
+
+/// Whether a spreadsheet of some language would take the text for a truth value: in any case, in wide
+/// letters, with spaces around it or what can not be seen anywhere.
+pub(super) fn is_truth(text: &str) -> bool {
+    static KNOWN: LazyLock<HashSet<String>> =
+        LazyLock::new(|| WORDS.iter().map(|word| word.to_uppercase()).collect());
+    if letters(text) > LETTERS_MAX {
+        return false;
+    }
+    let seen: String = text.chars().filter(|c| !is_unseen(*c)).map(narrow).collect();
+    KNOWN.contains(&seen.trim().to_uppercase())
+}
+
+/// As many as it takes to know that there are too many.
+fn letters(text: &str) -> usize {
+    text.chars().filter(|c| c.is_alphabetic()).take(LETTERS_MAX + 1).count()
+}
+
+/// The letter that East Asian text has twice as wide.
+fn narrow(character: char) -> char {
+    match character {
+        '\u{ff01}'..='\u{ff5e}' => {
+            char::from_u32(u32::from(character) - 0xfee0).unwrap_or(character)
+        }
+        _ => character,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_known_in_every_case() {
+        for word in WORDS {
+            assert!(is_truth(word) && is_truth(&word.to_uppercase()), "{word}");
+        }
+        assert!(is_truth("\u{ff34}\u{ff52}UE") && is_truth(&format!("{}wa\0hr ", " ".repeat(900))));
+        assert!(!is_truth("") && !is_truth("truetruetruetruetrue") && !is_truth("tr ue"));
+    }
+}

@@ -1,0 +1,215 @@
+//! Requests at the edges of what may be asked, and what tells one answer from another.
+
+use std::collections::BTreeSet;
+
+use super::bed::{Answer, Bed, DAY, MINUTE, activation, click, many_activations};
+use super::check_problem;
+use attribution::event::Fact;
+
+const DAYS: &str = "from=2026-03-10&to=2026-03-10";
+const REPORT: &str = "/api/raw-data/export/app/app-x/installs_report/v5";
+const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+
+/// Three installs of one device, all of one campaign.
+fn credited() -> Bed {
+    let install = |n: u64| {
+        let time = DAY + n * 120 * MINUTE;
+        let id = format!("a-{n}");
+        [click(7, &format!("c-{n}"), &format!("d{n}"), time - MINUTE)]
+            .into_iter()
+            .chain([Fact::Activation(activation(&id, &format!("d{n}"), time))])
+    };
+    Bed::new((1..=3).flat_map(install).collect())
+}
+
+/// All headers but those of the bytes that follow, and the id of an export, which only one who reads
+/// has.
+fn headers(answer: &Answer) -> BTreeSet<(String, String)> {
+    const OTHERS: [&str; 5] =
+        ["adtrail-export-id", "trailer", "date", "content-length", "transfer-encoding"];
+    let headers = answer.headers.iter().cloned();
+    headers.filter(|(name, _)| !OTHERS.contains(&&**name)).collect()
+}
+
+#[test]
+fn head_tells_what_get_tells() {
+    let bed = credited();
+    let app = "/v1/apps/app-x";
+    let targets = [
+        (false, EVENTS.to_owned()),
+        (true, format!("{EVENTS}&limit=2")),
+        (false, format!("{EVENTS}&limit=3")),
+        (true, format!("{app}/events.ndjson?{DAYS}&limit=1&type=activation")),
+        (true, format!("{app}/campaigns/7/devices?{DAYS}&limit=2")),
+        (false, format!("{app}/campaigns/7/devices?{DAYS}&limit=3")),
+        (true, format!("{app}/devices/oaid/d1?limit=1")),
+        (false, format!("{app}/summary.csv?{DAYS}")),
+        (false, format!("{REPORT}?{DAYS}")),
+        (false, format!("{app}/activations/a-1/explain")),
+        (false, "/v1/apps".to_owned()),
+    ];
+    for (has_next, target) in targets {
+        let [get, head] =
+            ["GET", "HEAD"].map(|method| bed.send(&format!("{method} {target} HTTP/1.1")));
+        assert_eq!((get.status, head.status, head.body.len()), (200, 200, 0), "{target}");
+        assert_eq!(headers(&get), headers(&head), "{target}");
+        assert_eq!(head.header("link").is_some(), has_next, "{target}");
+        assert_eq!(head.header("adtrail-export-id"), None, "{target}");
+    }
+}
+
+/// Where `HEAD` reads to the end of a page it is a download like others, until it has.
+#[test]
+fn head_of_a_page_takes_a_place() {
+    let bed = Bed::new(many_activations(3));
+    let all = bed.state.scans.clone().try_acquire_many_owned(64).unwrap();
+    let head = |more: &str| bed.send(&format!("HEAD {EVENTS}{more} HTTP/1.1")).status;
+    assert_eq!((head(""), head("&limit=1")), (200, 503));
+    // A report has no pages.
+    let report = format!("HEAD {REPORT}?{DAYS}&maximum_rows=1 HTTP/1.1");
+    assert_eq!(bed.send(&report).status, 200);
+    drop(all);
+    assert_eq!(head("&limit=1"), 200);
+    let free = || bed.state.scans.available_permits() == 64;
+    assert!((0..1_000).any(|_| free() || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        false
+    }));
+}
+
+#[test]
+fn the_last_day_has_an_end() {
+    let bed = Bed::new(many_activations(3));
+    for (zone, end) in [
+        ("UTC", "9999-12-31T23:59:59.999Z"),
+        ("America/New_York", "9999-12-31T23:59:59.999Z"),
+        ("Asia/Shanghai", "9999-12-31T16:00:00.000Z"),
+    ] {
+        for path in ["events.csv", "events.ndjson", "summary", "summary.csv", "campaigns/7/devices"]
+        {
+            let target =
+                format!("/v1/apps/app-x/{path}?from=2026-03-10&to=9999-12-31&timezone={zone}");
+            let answer = bed.get(&target);
+            assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+            assert_eq!(answer.header("adtrail-range-to"), Some(end), "{target}");
+        }
+    }
+    for zone in ["UTC", "Asia%2FShanghai"] {
+        let page = bed.get(&format!("/?app=app-x&from=2026-03-10&to=9999-12-31&timezone={zone}"));
+        assert!(page.status == 200 && page.text().contains("All 3 rows"), "{}", page.text());
+    }
+    let rows =
+        bed.get(&format!("{}&fields=event_id", EVENTS.replace("to=2026-03-10", "to=9999-12-31")));
+    assert_eq!(rows.text().lines().count(), 4);
+    let summary = bed.get("/v1/apps/app-x/summary.csv?from=1970-01-01&to=9999-12-31");
+    assert!(summary.text().ends_with(",3,0\n"), "{}", summary.text());
+    // AppsFlyer's includes the minute that is named.
+    let report = format!("{REPORT}?from=2026-03-10");
+    for to in ["9999-12-31", "9999-12-31%2023:59", "9999-12-31%2023:59:59"] {
+        let answer = bed.get(&format!("{report}&to={to}"));
+        assert_eq!(answer.status, 200, "{to}");
+        assert_eq!(answer.header("adtrail-range-to"), Some("9999-12-31T23:59:59.999Z"), "{to}");
+    }
+}
+
+#[test]
+fn what_is_no_text_is_refused_wherever_it_is() {
+    let bed = Bed::new(many_activations(3));
+    for target in [
+        EVENTS,
+        "/v1/apps/app-x/summary?from=2026-03-10&to=2026-03-10",
+        "/v1/apps/app-x/devices/oaid/d1?timezone=UTC",
+        "/v1/apps?x=1",
+    ] {
+        for name in
+            ["event_name", "fields", "channel", "type", "after", "export_id", "x", "props%2E"]
+        {
+            for value in ["%ff", "a%FFb", "%C3%28", "%ED%A0%80", "%c3", "\"%ff\""] {
+                let answer = bed.get(&format!("{target}&{name}={}", value.replace('"', "%22")));
+                let name = name.replace("%2E", ".");
+                check_problem(&answer, 400, "bad-parameter", Some(&name));
+            }
+        }
+        check_problem(&bed.get(&format!("{target}&%ff=1")), 400, "bad-query", None);
+        check_problem(&bed.get(&format!("{target}&%ff")), 400, "bad-query", None);
+    }
+    for more in ["media_source=%ff", "additional_fields=%ff", "event_name=%C3"] {
+        let answer = bed.get(&format!("{REPORT}?{DAYS}&{more}"));
+        assert_eq!(answer.status, 400, "{more}");
+        let name = more.split_once('=').unwrap().0;
+        assert!(answer.json()["message"].as_str().unwrap().starts_with(name), "{more}");
+    }
+    // What is well formed is read as before.
+    for more in ["event_name=%C3%BC", "event_name=a+b%2bc", "event_name=%zz%", "&&fields=pid"] {
+        assert_eq!(bed.get(&format!("{EVENTS}&{more}")).status, 200, "{more}");
+    }
+    let answer = bed.send_body(
+        "POST /devices HTTP/1.1",
+        &["Sec-Fetch-Site: same-origin", "Content-Length: 31"],
+        b"app=app-x&kind=oaid&value=%ff%ff",
+    );
+    assert_eq!(answer.status, 400);
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_refused() {
+    let bed = Bed::new(many_activations(3));
+    let check = |more: &str, parameter: &str, place: usize| {
+        let answer = bed.get(&format!("{EVENTS}&{more}"));
+        check_problem(&answer, 400, "bad-parameter", Some(parameter));
+        let expected =
+            format!("{parameter}: the quote that character {place} begins with is not closed: ");
+        let problem = answer.json();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with(&expected), "{detail}");
+    };
+    check("event_name=%22a,b", "event_name", 1);
+    check("event_name=%C3%BC,%22b", "event_name", 3);
+    check("event_name=a,%22b%22%22", "event_name", 3);
+    check("channel=%22", "channel", 1);
+    check("status=organic,%22organic", "status", 9);
+    check("spreadid=7,%228", "spreadid", 3);
+    check("install_type=%22install", "install_type", 1);
+    check("fields=pid,%22props.a", "fields", 5);
+    check("preset=appsflyer&additional_fields=%22oaid,att", "additional_fields", 1);
+    for more in ["event_name=%22a,b%22", "event_name=a%22b", "event_name=%22a%22%22%22"] {
+        assert_eq!(bed.get(&format!("{EVENTS}&{more}")).status, 200, "{more}");
+    }
+    for name in ["media_source", "event_name", "additional_fields"] {
+        let answer = bed.get(&format!("{REPORT}?{DAYS}&{name}=%22a,b"));
+        assert_eq!(answer.status, 400, "{name}");
+    }
+}
+
+#[test]
+fn a_page_is_for_those_who_accept_one() {
+    let bed = Bed::new(vec![]);
+    let check = |accept: &[&str], is_page: bool| {
+        let accept: Vec<_> = accept.iter().map(|accept| format!("Accept: {accept}")).collect();
+        let accept: Vec<_> = accept.iter().map(|accept| &**accept).collect();
+        let answer = bed.send_with("GET /v1/nothing HTTP/1.1", &accept);
+        let expected =
+            if is_page { "text/html; charset=utf-8" } else { "application/problem+json" };
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (404, Some(expected)),
+            "{accept:?}"
+        );
+    };
+    check(&[], false);
+    check(&["*/*"], false);
+    check(&["text/html"], true);
+    check(&["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"], true);
+    check(&["TEXT/HTML ; Q=0.1"], true);
+    check(&["text/plain", "text/html;level=1"], true);
+    for refused in
+        ["text/html;q=0", "text/html; q=0.0", "text/html;level=1;q=0.000", "text/html ;Q=0"]
+    {
+        check(&[refused], false);
+        check(&[&format!("application/json, {refused}")], false);
+    }
+    check(&["text/htmlx", "x-text/html"], false);
+    check(&["application/problem+json, text/html;q=0.5"], false);
+    check(&["application/json;q=0.4, text/html;q=0.5"], true);
+    check(&["text/html;q=x"], false);
+}
