@@ -15,6 +15,7 @@ mod options;
 pub(crate) mod pending;
 pub(crate) mod recount;
 pub(crate) mod regions;
+mod room;
 mod rows;
 mod space;
 pub(crate) mod tables;
@@ -43,6 +44,7 @@ use crate::scan::Reader;
 pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
 pub use metrics::EngineMetrics;
+pub use room::Room;
 use pending::Pending;
 use regions::{SharedRegions, now};
 use rows::RowTable;
@@ -112,6 +114,11 @@ impl Embedded {
     /// What the engine says of itself, for any thread.
     pub fn engine(&self) -> Engine {
         Engine::new(self.tables.clone())
+    }
+
+    /// Whether commits wait for room on the disk, and who ends that.
+    pub fn room(&self) -> Room {
+        self.tables.room.clone()
     }
 
     /// Leaves out at once what has expired and what retention has passed, instead of whenever a
@@ -231,7 +238,7 @@ impl Ledger for Embedded {
         if let Some(until) = until {
             meta::put_consumed_until(&mut batch, &self.tables, until);
         }
-        self.tables.db.write_opt(batch, &write_options())?;
+        self.tables.write(batch, &write_options())?;
         if let Some(until) = until {
             self.expiry.until().advance(until);
         }
