@@ -137,7 +137,8 @@ fn admin(
     };
     let ready = move || {
         if room.is_awaited() {
-            Err("the disk of store.path is full: nothing is committed until there is room".to_owned())
+            Err("the disk of store.path is full: nothing is committed until there is room"
+                .to_owned())
         } else if health.is_ready() {
             Ok(())
         } else if health.is_silent() {

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::thread;
+use std::time::Duration;
 
 mod support;
 
@@ -80,16 +81,22 @@ fn one_partition_without_interruption() {
 
 #[test]
 fn killed_again_and_again() {
-    const KILLS: usize = 5;
+    let kills = std::env::var("ADTRAIL_KILLS").map_or(15, |text| text.parse().expect("a number"));
+    let seed =
+        std::env::var("ADTRAIL_KILLS_SEED").map_or(2, |text| text.parse().expect("a number"));
+    let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
-    let records = crowd::redelivered(records(), 2);
-    let mut portions = records.chunks(records.len().div_ceil(KILLS + 1));
-    for portion in portions.by_ref().take(KILLS) {
+    let records = crowd::redelivered(records(), seed);
+    let mut portions = records.chunks(records.len().div_ceil(kills + 1));
+    for portion in portions.by_ref().take(kills) {
         thread::scope(|scope| {
             // Beside it, so that it is killed while it reads.
             scope.spawn(|| portion.chunks(300).for_each(|some| produce(&site, some)));
             let adtrail = site.start();
-            adtrail.await_some_read();
+            if moments.bool() {
+                adtrail.await_some_read();
+            }
+            thread::sleep(Duration::from_millis(moments.u64(..500)));
             // Whatever there is of it is shown once.
             rows::by_event_id(rows::parse(&by_http(&adtrail, APPS[0])));
             rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));

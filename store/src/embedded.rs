@@ -44,9 +44,9 @@ use crate::scan::Reader;
 pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
 pub use metrics::EngineMetrics;
-pub use room::Room;
 use pending::Pending;
 use regions::{SharedRegions, now};
+pub use room::Room;
 use rows::RowTable;
 use tables::{Limits, Tables};
 
@@ -238,11 +238,14 @@ impl Ledger for Embedded {
         if let Some(until) = until {
             meta::put_consumed_until(&mut batch, &self.tables, until);
         }
+        crash_point!("commit-decided");
         self.tables.write(batch, &write_options())?;
+        crash_point!("commit-written");
         if let Some(until) = until {
             self.expiry.until().advance(until);
         }
         self.rows.committed(&self.tables)?;
+        crash_point!("commit-ended");
         Ok(Vec::new())
     }
 }

@@ -101,7 +101,13 @@ impl Tables {
         loop {
             attempts += 1;
             match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
-                Ok(db) => return Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() }),
+                Ok(db) => {
+                    return Ok(Self {
+                        db: Arc::new(db),
+                        options: Arc::new(engine),
+                        room: Room::default(),
+                    });
+                }
                 // The writing process may delete a file between its listing and its opening.
                 Err(_) if attempts < 10 => std::thread::sleep(std::time::Duration::from_millis(50)),
                 Err(error) => return Err(opening(path, error)),
