@@ -28,6 +28,7 @@ demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 
 test: lint deploy-check ## what CI runs: lint, the tests of all crates, on a real Kafka and Prometheus
 	cargo test $(cargo_flags) --workspace
+	cargo test $(cargo_flags) --features crash-points --test crash_points
 	@if [[ -n "$(talkingdata)" ]]; then set -x; \
 	  ADTRAIL_TALKINGDATA="$(talkingdata)" cargo test $(cargo_flags) --test talkingdata -- --ignored; \
 	else \

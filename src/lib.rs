@@ -3,6 +3,14 @@
 //! Nothing is decided here. [`run`] is the service, for production and tests alike; the other
 //! commands are in [`commands`].
 
+/// Where a test can make the process end, as a kill would; nothing in the program that people run.
+macro_rules! crash_point {
+    ($name:literal) => {
+        #[cfg(feature = "crash-points")]
+        fail::fail_point!($name, |_| std::process::abort());
+    };
+}
+
 pub mod cli;
 pub mod commands;
 mod conformance;

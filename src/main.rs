@@ -11,6 +11,8 @@ use adtrail::{demo, telemetry};
 use clap::Parser;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "crash-points")]
+    let _points = fail::FailScenario::setup();
     let cli = Cli::parse();
     telemetry::abort_on_panic();
     telemetry::start_logs(cli.log_format);

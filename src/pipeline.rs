@@ -40,11 +40,13 @@ fn work(
 ) -> anyhow::Result<()> {
     metrics.store(worker.ledger());
     for ingest::Batch { facts, progress, intake } in batches {
+        crash_point!("batch-taken");
         let start = Instant::now();
         let kept = progress.clone();
         let report = worker
             .process(worker::Batch { facts, progress })
             .context("a batch could not be committed; its events will be read again")?;
+        crash_point!("batch-committed");
         metrics.count((&intake, kept.consumed_until), &report, start, worker.ledger());
         // Only Kafka's own lag figures miss a position that nobody listens for.
         let _ = committed.send(kept.positions);

@@ -13,7 +13,7 @@ use export::admin::Admin;
 use export::{Access, ExportState};
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
-use store::embedded::{Embedded, EngineMetrics};
+use store::embedded::{Embedded, EngineMetrics, Room};
 use store::scan::Reader;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -38,6 +38,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let embedded = Embedded::open(&config.store, &config.policy)?;
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
+    let room = embedded.room();
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
@@ -56,7 +57,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let complete_until = Arc::new(move || intake_state.complete_until());
     let export =
         ExportState::new(reader.clone(), Arc::clone(&config.policy), access, complete_until);
-    let admin = admin((metrics, recorder), (engine, reader), health);
+    let admin = admin((metrics, recorder), (engine, reader), (health, room.clone()));
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
@@ -64,12 +65,19 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
         "adtrail runs"
     );
     let servers = runtime.spawn(listeners.serve(export, admin, shutdown.clone()));
+    let mut is_full = false;
     while !shutdown.is_requested() {
         if intake.is_finished() || attribution.is_finished() || servers.is_finished() {
             shutdown.request();
         }
+        let waits = room.is_awaited();
+        if waits != is_full {
+            is_full = waits;
+            tell_of_room(config, is_full);
+        }
         shutdown.sleep(SUPERVISION);
     }
+    room.give_up();
     let deadline = Instant::now() + config.shutdown_deadline;
     let outcome = end(intake, attribution, control, deadline);
     let left = deadline.saturating_duration_since(Instant::now());
@@ -83,6 +91,19 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     }
     tracing::info!("adtrail has stopped; everything read is committed");
     Ok(())
+}
+
+fn tell_of_room(config: &Config, is_full: bool) {
+    let path = config.store.path.display();
+    if is_full {
+        tracing::error!(
+            store = %path,
+            "the disk of store.path is full: nothing is committed, and soon nothing read, until there is \
+             room; downloads go on, and nothing is lost"
+        );
+    } else {
+        tracing::info!(store = %path, "there is room on the disk of store.path again");
+    }
 }
 
 /// Waits for the threads, and tells the reason if one of them failed.
@@ -107,7 +128,7 @@ fn end(
 fn admin(
     (metrics, recorder): (Arc<PipelineMetrics>, PrometheusHandle),
     (engine, reader): (EngineMetrics, Reader),
-    health: Arc<Health>,
+    (health, room): (Arc<Health>, Room),
 ) -> Admin {
     let observed = Arc::clone(&health);
     let render = move || {
@@ -115,7 +136,10 @@ fn admin(
         metrics.scrape(&observed, &reader, || recorder.render())
     };
     let ready = move || {
-        if health.is_ready() {
+        if room.is_awaited() {
+            Err("the disk of store.path is full: nothing is committed until there is room"
+                .to_owned())
+        } else if health.is_ready() {
             Ok(())
         } else if health.is_silent() {
             Err("the thread that reads kafka has said nothing for a minute".to_owned())

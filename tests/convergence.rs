@@ -5,14 +5,15 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::thread;
+use std::time::Duration;
 
 mod support;
 
-use support::adtrail::Adtrail;
 use support::crowd::{self, APPS, FROM, Record, TO};
+use support::exports::{self, Exports, by_http, check_equal, downloads};
 use support::kafka::Kafka;
 use support::rows;
-use support::site::{Site, Topics};
+use support::site::Site;
 
 /// A few hundred batches of a few dozen records: room to be interrupted in.
 const BATCH_RECORDS: &str = "40";
@@ -34,48 +35,9 @@ fn produce(site: &Site, records: &[Record]) {
 }
 
 /// What `adtrail replay` makes of the records in their own order, by app.
-fn replayed() -> &'static [Vec<u8>; 3] {
-    static REPLAYED: OnceLock<[Vec<u8>; 3]> = OnceLock::new();
-    REPLAYED.get_or_init(|| {
-        let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), crowd::SETTINGS);
-        let file = site.path().join("events.ndjson");
-        std::fs::write(&file, crowd::file(records())).unwrap();
-        let file = file.to_str().unwrap();
-        APPS.map(|app| {
-            let output = site.run(&["replay", "--app", app, file]);
-            let said = String::from_utf8_lossy(&output.stderr);
-            let bad = records().iter().filter(|record| record.is_bad).count();
-            assert!(said.contains(&format!("{bad} lines are no events")), "{said}");
-            output.stdout
-        })
-    })
-}
-
-/// Over HTTP and by the command, beside the running service; both are the same bytes.
-fn downloads(site: &Site, adtrail: &Adtrail) -> [Vec<u8>; 3] {
-    APPS.map(|app| {
-        let by_http = by_http(adtrail, app);
-        assert!(by_http == site.download(app, FROM, TO, &[]), "HTTP and command differ for {app}");
-        by_http
-    })
-}
-
-fn by_http(adtrail: &Adtrail, app: &str) -> Vec<u8> {
-    let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
-    let reply = adtrail.get(&path).unwrap();
-    assert!(reply.status == 200 && reply.is_whole, "{reply:?}");
-    reply.body
-}
-
-#[track_caller]
-fn check_equal(found: &[Vec<u8>; 3], expected: &[Vec<u8>; 3]) {
-    for ((found, expected), app) in found.iter().zip(expected).zip(APPS) {
-        let [found, expected] = [found, expected].map(|bytes| String::from_utf8_lossy(bytes));
-        for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
-            assert_eq!(found, expected, "{app}, line {}", line + 1);
-        }
-        assert_eq!(found.len(), expected.len(), "{app}: one goes on");
-    }
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(records()))
 }
 
 /// That the events are worth it: everything that can happen to a row happens.
@@ -119,16 +81,22 @@ fn one_partition_without_interruption() {
 
 #[test]
 fn killed_again_and_again() {
-    const KILLS: usize = 5;
+    let kills = std::env::var("ADTRAIL_KILLS").map_or(15, |text| text.parse().expect("a number"));
+    let seed =
+        std::env::var("ADTRAIL_KILLS_SEED").map_or(2, |text| text.parse().expect("a number"));
+    let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
-    let records = crowd::redelivered(records(), 2);
-    let mut portions = records.chunks(records.len().div_ceil(KILLS + 1));
-    for portion in portions.by_ref().take(KILLS) {
+    let records = crowd::redelivered(records(), seed);
+    let mut portions = records.chunks(records.len().div_ceil(kills + 1));
+    for portion in portions.by_ref().take(kills) {
         thread::scope(|scope| {
             // Beside it, so that it is killed while it reads.
             scope.spawn(|| portion.chunks(300).for_each(|some| produce(&site, some)));
             let adtrail = site.start();
-            adtrail.await_some_read();
+            if moments.bool() {
+                adtrail.await_some_read();
+            }
+            thread::sleep(Duration::from_millis(moments.u64(..500)));
             // Whatever there is of it is shown once.
             rows::by_event_id(rows::parse(&by_http(&adtrail, APPS[0])));
             rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));

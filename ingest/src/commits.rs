@@ -79,12 +79,14 @@ impl Commits {
             return false;
         }
         self.told_at = Some(Instant::now());
+        crash_point!("offsets-untold");
         let untold = std::mem::take(&mut self.untold);
         let told =
             list(&self.names, &untold).and_then(|list| consumer.commit(&list, CommitMode::Async));
         if let Err(error) = told {
             consumer.context().commit_failed(&error);
         }
+        crash_point!("offsets-told");
         true
     }
 }

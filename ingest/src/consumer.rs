@@ -396,6 +396,7 @@ impl Reader {
         if self.sorter.batch().is_empty() {
             return Ok(());
         }
+        crash_point!("batch-read");
         self.health.saw_message();
         let (batch, letters) = self.sorter.finish();
         if let Some(letter) = letters.first() {
@@ -438,6 +439,7 @@ impl Reader {
             return Ok(());
         }
         stall::send(&self.batches, batch, shutdown, &mut stall)?;
+        crash_point!("batch-handed-on");
         if stall.has_let_go { self.assign() } else { Ok(()) }
     }
 }

@@ -155,9 +155,11 @@ impl DeadLetters {
                 return Ok(false);
             }
             let mut failure = None;
+            crash_point!("letters-to-send");
             if Instant::now() >= retry_at {
                 (in_flight, failure) = self.send(letters, &mut unsent, in_flight)?;
             }
+            crash_point!("letters-sent");
             self.producer.poll(POLL);
             for report in self.reports.try_iter() {
                 in_flight -= 1;
@@ -174,6 +176,9 @@ impl DeadLetters {
                 });
                 retry_at = Instant::now() + backoff.next();
             }
+        }
+        if !letters.is_empty() {
+            crash_point!("letters-acknowledged");
         }
         Ok(true)
     }

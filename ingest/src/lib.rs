@@ -13,6 +13,14 @@
 //! records name come from [`registry`]. Dead letters are sent again by [`mod@resend`], and what a
 //! topic holds is shown by [`mod@peek`].
 
+/// Where a test can make the process end, as a kill would; nothing in the program that people run.
+macro_rules! crash_point {
+    ($name:literal) => {
+        #[cfg(feature = "crash-points")]
+        fail::fail_point!($name, |_| std::process::abort());
+    };
+}
+
 mod assignment;
 mod batch;
 mod callbacks;

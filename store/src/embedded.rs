@@ -15,6 +15,7 @@ mod options;
 pub(crate) mod pending;
 pub(crate) mod recount;
 pub(crate) mod regions;
+mod room;
 mod rows;
 mod space;
 pub(crate) mod tables;
@@ -45,6 +46,7 @@ use meta::Meta;
 pub use metrics::EngineMetrics;
 use pending::Pending;
 use regions::{SharedRegions, now};
+pub use room::Room;
 use rows::RowTable;
 use tables::{Limits, Tables};
 
@@ -112,6 +114,11 @@ impl Embedded {
     /// What the engine says of itself, for any thread.
     pub fn engine(&self) -> Engine {
         Engine::new(self.tables.clone())
+    }
+
+    /// Whether commits wait for room on the disk, and who ends that.
+    pub fn room(&self) -> Room {
+        self.tables.room.clone()
     }
 
     /// Leaves out at once what has expired and what retention has passed, instead of whenever a
@@ -231,11 +238,14 @@ impl Ledger for Embedded {
         if let Some(until) = until {
             meta::put_consumed_until(&mut batch, &self.tables, until);
         }
-        self.tables.db.write_opt(batch, &write_options())?;
+        crash_point!("commit-decided");
+        self.tables.write(batch, &write_options())?;
+        crash_point!("commit-written");
         if let Some(until) = until {
             self.expiry.until().advance(until);
         }
         self.rows.committed(&self.tables)?;
+        crash_point!("commit-ended");
         Ok(Vec::new())
     }
 }

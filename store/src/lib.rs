@@ -6,6 +6,14 @@
 //! [`verify`] looks for damage, and [`backup`] keeps checkpoints of an embedded store. What a decision
 //! is, is not known here.
 
+/// Where a test can make the process end, as a kill would; nothing in the program that people run.
+macro_rules! crash_point {
+    ($name:literal) => {
+        #[cfg(feature = "crash-points")]
+        fail::fail_point!($name, |_| std::process::abort());
+    };
+}
+
 pub mod amount;
 pub mod app;
 pub mod backup;

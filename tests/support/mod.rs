@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 pub mod adtrail;
 pub mod avro;
 pub mod crowd;
+pub mod disk;
+pub mod exports;
 pub mod http;
 pub mod kafka;
 mod leash;

@@ -39,7 +39,9 @@ pub struct Figures {
     pub is_stopped: bool,
     /// Whether writes are slowed down now, so that flushes and compactions keep up.
     pub is_delayed: bool,
-    /// What writes have waited for both reasons.
+    /// Whether a write waits now for room on the disk.
+    pub is_out_of_room: bool,
+    /// What writes have waited for flushes and compactions.
     pub stalled_micros: u64,
     /// In the order of [`Engine::TABLES`].
     pub tables: [TableFigures; TABLES.len()],
@@ -95,6 +97,7 @@ impl Engine {
             wal_bytes: self.wal_bytes(),
             is_stopped: self.whole(properties::IS_WRITE_STOPPED)? != 0,
             is_delayed: self.whole(properties::ACTUAL_DELAYED_WRITE_RATE)? != 0,
+            is_out_of_room: self.tables.room.is_awaited(),
             stalled_micros: ticker(Ticker::StallMicros),
             tables,
         })

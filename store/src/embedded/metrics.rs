@@ -48,6 +48,8 @@ describe! {
     describe_gauge STOPPED = "adtrail_store_writes_stopped";
     /// 1 while commits are slowed down so that flushes and compactions keep up.
     describe_gauge DELAYED = "adtrail_store_writes_delayed";
+    /// 1 while commits wait for room on the disk.
+    describe_gauge OUT_OF_ROOM = "adtrail_store_out_of_room";
     /// Time that commits have waited for flushes and compactions, in whole seconds.
     describe_counter STALLED = "adtrail_store_stalled_seconds_total";
     /// Bytes of a table's write buffers.
@@ -67,7 +69,7 @@ type Figure = fn(&Figures) -> u64;
 pub struct EngineMetrics {
     engine: Engine,
     counters: [(Counter, Figure); 10],
-    gauges: [(Gauge, Figure); 7],
+    gauges: [(Gauge, Figure); 8],
     tables: [TableMetrics; Engine::TABLES.len()],
 }
 
@@ -104,6 +106,7 @@ impl EngineMetrics {
                 (gauge!(WAL), |figures| figures.wal_bytes),
                 (gauge!(STOPPED), |figures| figures.is_stopped.into()),
                 (gauge!(DELAYED), |figures| figures.is_delayed.into()),
+                (gauge!(OUT_OF_ROOM), |figures| figures.is_out_of_room.into()),
             ],
             tables: Engine::TABLES.map(TableMetrics::new),
         };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use attribution::event::EventTime;
-use rocksdb::WriteBatch;
+use rocksdb::{WriteBatch, WriteOptions};
 
 use super::meta::REGION;
 use super::tables::Tables;
@@ -76,7 +76,9 @@ impl SharedRegions {
                 batch.delete_cf(tables.meta(), named(&gone));
             }
             regions.at(place - 1).into_iter().for_each(|region| put(region, &mut batch, tables));
-            tables.db.write(batch)?;
+            // Whoever reads need not wait with it.
+            drop(regions);
+            tables.write(batch, &WriteOptions::default())?;
         }
     }
 
@@ -103,7 +105,8 @@ impl SharedRegions {
             for half in [place, place + 1] {
                 regions.at(half).into_iter().for_each(|region| put(region, &mut batch, tables));
             }
-            tables.db.write(batch)?;
+            drop(regions);
+            tables.write(batch, &WriteOptions::default())?;
         }
     }
 }

@@ -8,10 +8,11 @@ use attribution::ledger::{FactKey, Home, Position};
 use attribution::policy::Policy;
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, DBRecoveryMode, ErrorKind, Options,
-    ReadOptions,
+    ReadOptions, WriteBatch, WriteOptions,
 };
 
 use super::budget::Budget;
+use super::room::Room;
 use super::{meta, options};
 use crate::StoreError;
 use crate::codec;
@@ -64,6 +65,7 @@ pub struct Tables {
     pub db: Arc<DB>,
     /// Those that it was opened with, which hold its counters.
     pub options: Arc<Options>,
+    pub room: Room,
 }
 
 impl Tables {
@@ -77,7 +79,12 @@ impl Tables {
         let engine = options::engine(&budget, &cache);
         let db =
             DB::open_cf_descriptors(&engine, path, tables).map_err(|error| opening(path, error))?;
-        Ok(Self { db: Arc::new(db), options: Arc::new(engine) })
+        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
+    }
+
+    /// Writes a batch, and waits for room where the disk is full.
+    pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), StoreError> {
+        Ok(self.room.write(&self.db, batch, options)?)
     }
 
     pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
@@ -94,7 +101,13 @@ impl Tables {
         loop {
             attempts += 1;
             match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
-                Ok(db) => return Ok(Self { db: Arc::new(db), options: Arc::new(engine) }),
+                Ok(db) => {
+                    return Ok(Self {
+                        db: Arc::new(db),
+                        options: Arc::new(engine),
+                        room: Room::default(),
+                    });
+                }
                 // The writing process may delete a file between its listing and its opening.
                 Err(_) if attempts < 10 => std::thread::sleep(std::time::Duration::from_millis(50)),
                 Err(error) => return Err(opening(path, error)),
@@ -124,7 +137,7 @@ impl Tables {
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
         let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
             .map_err(|error| opening(path, error))?;
-        Ok(Self { db: Arc::new(db), options: Arc::new(engine) })
+        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
     }
 
     /// For whoever repairs what is derived: nothing expires meanwhile.

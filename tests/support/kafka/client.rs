@@ -84,6 +84,17 @@ impl Kafka {
         }
     }
 
+    /// A group that nobody is a member of.
+    pub fn delete_group(&self, name: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let deleted = runtime.block_on(admin.delete_groups(&[name], &options));
+        for result in deleted.expect("kafka answers") {
+            result.unwrap_or_else(|(name, code)| panic!("group {name}: {code}"));
+        }
+    }
+
     fn leaders_known(
         &self,
         client: &BaseConsumer,
