@@ -223,7 +223,7 @@ impl Ledger for Seat<'_> {
 }
 
 /// Whether nobody has decided about the event, or replaced its fact, since it was read.
-fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
+pub fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
     let same_fact = match (stored, &write.home) {
         (Home::Activation(stored), Home::Activation(home)) => stored.fact == home.fact,
         (Home::Effect(stored), Home::Effect(home)) => stored.fact == home.fact,

@@ -1,0 +1,301 @@
+//! One process with a store of its own: what it commits is there whole or not at all, and the
+//! last of it can be lost with the power.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use adtrail_store::StoreError;
+use adtrail_store::memory::Memory;
+use attribution::event::EventTime;
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
+};
+use attribution::worker::{Batch, Report, Worker};
+use fastrand::Rng;
+
+use super::broker::Broker;
+use super::judge::{self, Counted, Verdict};
+use super::plan::{Kind, Plan};
+use super::tally::{Tally, Trace};
+use crate::support::traffic;
+
+/// So many past commits can be lost with the power.
+const UNSYNCED: usize = 4;
+
+struct Machine<'p> {
+    plan: &'p Plan,
+    rng: Rng,
+    broker: Broker,
+    disk: Disk,
+    /// As it was before each of the last commits.
+    past: Vec<Disk>,
+    /// The next offset to read of each log.
+    next: Vec<usize>,
+    batches: u64,
+    troubles_left: u32,
+    /// A count was lost with a process.
+    is_uncounted: bool,
+    tally: Tally,
+    trace: Trace,
+}
+
+/// What is durable.
+#[derive(Clone)]
+struct Disk {
+    memory: Memory,
+    /// How far each log was ever committed.
+    kept: Vec<usize>,
+    counted: Counted,
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Death {
+    /// Before the ledger does what it is asked for, after so many calls.
+    Before(u32),
+    AfterCommit,
+}
+
+pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Tally, Trace) {
+    let memory = match plan.kind {
+        Kind::Expiring => Memory::with_expiry(&plan.policy),
+        _ => Memory::default(),
+    };
+    let disk = Disk { memory, kept: Vec::new(), counted: Counted::default() };
+    let mut machine = Machine {
+        plan,
+        rng,
+        broker,
+        disk,
+        past: Vec::new(),
+        next: Vec::new(),
+        batches: 0,
+        troubles_left: plan.odds.troubles_max,
+        is_uncounted: false,
+        tally: Tally::default(),
+        trace,
+    };
+    let verdict = machine.work();
+    (verdict, machine.tally, machine.trace)
+}
+
+impl Machine<'_> {
+    fn work(&mut self) -> Verdict {
+        loop {
+            if !self.broker.coming.is_empty() && self.rng.u8(0..4) == 0 {
+                let count = self.rng.usize(1..=20);
+                self.broker.produce(count);
+            }
+            self.next.resize(self.broker.logs.len(), 0);
+            let until = self.take();
+            if until != self.next {
+                self.process(until)?;
+                self.suffer();
+            } else if self.broker.coming.is_empty() {
+                judge::judge(self.plan, &self.disk.memory)?;
+                if !self.is_uncounted {
+                    self.disk.counted.judge(self.plan, &self.disk.memory)?;
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// Up to where the next batch reads.
+    fn take(&mut self) -> Vec<usize> {
+        let mut until = self.next.clone();
+        let mut left = self.rng.usize(1..=self.plan.odds.batch_max);
+        let has_more = |place: &usize| self.next[*place] < self.broker.logs[*place].messages.len();
+        let mut open: Vec<usize> = (0..self.next.len()).filter(has_more).collect();
+        self.rng.shuffle(&mut open);
+        for place in open {
+            let there = self.broker.logs[place].messages.len() - until[place];
+            let least = usize::from(until == self.next);
+            let count = self.rng.usize(least..=left.min(there).max(least));
+            left = left.saturating_sub(count);
+            until[place] += count;
+        }
+        until
+    }
+
+    fn process(&mut self, until: Vec<usize>) -> Verdict {
+        let batch = self.batch(&until);
+        let messages = batch.facts.len();
+        self.tally.count("batches");
+        self.batches += 1;
+        let note = [messages as u64, until.iter().sum::<usize>() as u64];
+        self.trace.note((self.batches, 0), "takes a batch", note);
+        let death = self.draw_death();
+        let before = self.disk.clone();
+        let mortal = Mortal { memory: &mut self.disk.memory, calls: 0, death };
+        let mut worker = Worker::new(mortal, Arc::clone(&self.plan.policy));
+        let outcome = worker.process(batch);
+        self.tally.add("steps", worker.ledger().calls.into());
+        match outcome {
+            Ok(report) => self.committed(before, until, Some((&report, messages))),
+            Err(_) if death == Some(Death::AfterCommit) => {
+                self.tally.count("answers lost");
+                self.is_uncounted = true;
+                self.committed(before, until, None)?;
+                self.restart();
+                Ok(())
+            }
+            Err(_) => {
+                self.tally.count("deaths before a commit");
+                self.disk = before;
+                self.restart();
+                Ok(())
+            }
+        }
+    }
+
+    fn batch(&mut self, until: &[usize]) -> Batch {
+        let (mut facts, mut positions) = (Vec::new(), Vec::new());
+        for (place, (from, until)) in self.next.iter().zip(until).enumerate() {
+            let messages = &self.broker.logs[place].messages[*from..*until];
+            facts.extend(messages.iter().map(|message| message.fact.clone()));
+            if !messages.is_empty() {
+                positions.push(self.broker.position(place, *until));
+            }
+        }
+        let consumed_until = (self.plan.kind == Kind::Expiring)
+            .then(|| {
+                let logs = self.broker.logs.iter().map(|log| log.messages.clone());
+                traffic::consumed(&logs.collect::<Vec<_>>(), until)
+            })
+            .flatten();
+        Batch { facts, progress: Progress { positions, consumed_until } }
+    }
+
+    fn committed(
+        &mut self,
+        before: Disk,
+        until: Vec<usize>,
+        report: Option<(&Report, usize)>,
+    ) -> Verdict {
+        self.past.push(before);
+        if self.past.len() > UNSYNCED {
+            self.past.remove(0);
+        }
+        if let Some((report, messages)) = report {
+            self.disk.counted.add(report, messages)?;
+        }
+        let nothing = HashSet::new();
+        self.disk.kept.resize(until.len(), 0);
+        for (place, until) in until.iter().enumerate() {
+            let log = &mut self.broker.logs[place];
+            log.kept_until = self.disk.kept[place];
+            judge::is_kept(self.plan, (&mut self.disk.memory, &nothing), log, *until)?;
+            self.disk.kept[place] = log.kept_until;
+        }
+        self.next = until;
+        if self.rng.u8(0..8) == 0 {
+            let Self { plan, disk, broker, .. } = self;
+            judge::judge_prefix(&plan.policy, &disk.memory, &broker.logs, &disk.kept)?;
+        }
+        Ok(())
+    }
+
+    fn draw_death(&mut self) -> Option<Death> {
+        if self.troubles_left == 0 || self.rng.u32(0..self.plan.odds.trouble) != 0 {
+            return None;
+        }
+        self.troubles_left -= 1;
+        let is_after = self.rng.u8(0..4) == 0;
+        Some(if is_after { Death::AfterCommit } else { Death::Before(self.rng.u32(0..12)) })
+    }
+
+    /// What can happen between two batches.
+    fn suffer(&mut self) {
+        if self.troubles_left == 0 || self.rng.u32(0..self.plan.odds.trouble * 2) != 0 {
+            return;
+        }
+        self.troubles_left -= 1;
+        if self.plan.kind != Kind::Expiring && self.rng.bool() && !self.past.is_empty() {
+            self.tally.count("power failures");
+            let lost = self.rng.usize(0..self.past.len());
+            self.disk = self.past[lost].clone();
+            self.past.truncate(lost);
+        } else {
+            self.tally.count("positions rewound");
+            let place = self.rng.usize(0..self.next.len());
+            let offset = self.rng.usize(0..=self.next[place]);
+            let positions = vec![self.broker.position(place, offset)];
+            let progress = Progress { positions, consumed_until: None };
+            self.disk.memory.commit(Vec::new(), &progress).expect("memory does not fail");
+        }
+        self.restart();
+    }
+
+    /// Another process begins at the stored positions.
+    fn restart(&mut self) {
+        self.trace.note((self.batches, 0), "starts", [0, 0]);
+        self.next.fill(0);
+        for position in self.disk.memory.positions().expect("memory does not fail") {
+            self.next[self.broker.place(&position)] = position.next_offset as usize;
+        }
+    }
+}
+
+/// A ledger whose process may end with a call.
+struct Mortal<'a> {
+    memory: &'a mut Memory,
+    calls: u32,
+    death: Option<Death>,
+}
+
+impl Mortal<'_> {
+    fn call(&mut self) -> Result<&mut Memory, StoreError> {
+        self.calls += 1;
+        match self.death {
+            Some(Death::Before(calls)) if calls < self.calls => Err(over()),
+            _ => Ok(self.memory),
+        }
+    }
+}
+
+/// The process ends here.
+fn over() -> StoreError {
+    StoreError::Corrupt { what: "the process ends here".into() }
+}
+
+impl Facts for Mortal<'_> {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        self.call()?.homes(keys)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.call()?.scan(scans)
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.memory.consumed_until()
+    }
+}
+
+impl Ledger for Mortal<'_> {
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.call()?.positions()
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        self.call()?.known(keys)
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        self.call()?.record(facts)
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        progress: &Progress,
+    ) -> Result<Vec<FactKey>, StoreError> {
+        let death = self.death;
+        let lost = self.call()?.commit(decisions, progress)?;
+        if death == Some(Death::AfterCommit) { Err(over()) } else { Ok(lost) }
+    }
+}
