@@ -198,20 +198,25 @@ impl Machine<'_> {
     }
 
     fn draw_death(&mut self) -> Option<Death> {
-        if self.troubles_left == 0 || self.rng.u32(0..self.plan.odds.trouble) != 0 {
+        if !self.is_troubled() {
             return None;
         }
-        self.troubles_left -= 1;
         let is_after = self.rng.u8(0..4) == 0;
         Some(if is_after { Death::AfterCommit } else { Death::Before(self.rng.u32(0..12)) })
     }
 
+    fn is_troubled(&mut self) -> bool {
+        let one_in = (self.plan.odds.trouble / 4).max(2);
+        let is_troubled = self.troubles_left > 0 && self.rng.u32(0..one_in) == 0;
+        self.troubles_left -= u32::from(is_troubled);
+        is_troubled
+    }
+
     /// What can happen between two batches.
     fn suffer(&mut self) {
-        if self.troubles_left == 0 || self.rng.u32(0..self.plan.odds.trouble * 2) != 0 {
+        if !self.is_troubled() {
             return;
         }
-        self.troubles_left -= 1;
         if self.plan.kind != Kind::Expiring && self.rng.bool() && !self.past.is_empty() {
             self.tally.count("power failures");
             let lost = self.rng.usize(0..self.past.len());

@@ -56,10 +56,10 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// All seeds of the range, on every processor. Tells those that fail.
-fn simulate_all(seeds: Range<u64>) -> (Tally, Vec<String>) {
+/// All seeds of the range, on every processor. Tells their hash and those that fail.
+fn simulate_all(seeds: Range<u64>) -> (Tally, u64, Vec<String>) {
     let next = AtomicU64::new(seeds.start);
-    let found = Mutex::new((Tally::default(), Vec::new()));
+    let found = Mutex::new((Tally::default(), 0u64, Vec::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -69,8 +69,9 @@ fn simulate_all(seeds: Range<u64>) -> (Tally, Vec<String>) {
             let run = simulate(seed, false);
             let mut found = found.lock().expect("nobody panics with it");
             found.0.add_all(&run.tally);
+            found.1 = found.1.wrapping_add(run.hash);
             if let Err(what) = &run.verdict {
-                found.1.push(failure(&run.plan, what));
+                found.2.push(failure(&run.plan, what));
             }
         }
     };
@@ -106,11 +107,13 @@ fn whatever_happens_the_rows_are_those_of_one_worker() {
     let first = number("ADTRAIL_SIM_FROM").unwrap_or(0);
     let count = number("ADTRAIL_SIM_SEEDS").unwrap_or(SEEDS);
     let start = Instant::now();
-    let (tally, failures) = simulate_all(first..first.saturating_add(count));
+    let (tally, hash, failures) = simulate_all(first..first.saturating_add(count));
     let seconds = start.elapsed().as_secs_f64();
-    eprintln!("{count} seeds from {first} in {seconds:.1} s, {} failed\n{tally}", failures.len());
+    let failed = failures.len();
+    eprintln!("{count} seeds from {first} in {seconds:.1} s, {failed} failed, hash {hash:016x}");
+    eprintln!("{tally}");
     let shown: Vec<_> = failures.iter().take(20).map(String::as_str).collect();
-    assert!(failures.is_empty(), "{} seeds fail\n{}", failures.len(), shown.join("\n\n"));
+    assert!(failed == 0, "{failed} seeds fail\n{}", shown.join("\n\n"));
     if count >= SEEDS {
         let missing: Vec<_> = TROUBLES.iter().filter(|what| tally.of(what) == 0).collect();
         assert!(missing.is_empty(), "never happened: {missing:?}");

@@ -40,7 +40,8 @@ pub enum Kind {
 pub struct Odds {
     /// One step in so many is another worker's.
     pub switch: u32,
-    /// At one write in so many, and one read in eight times as many, something goes wrong.
+    /// At one write in so many, and one read in eight times as many, something goes wrong; alone,
+    /// at one batch in a quarter as many.
     pub trouble: u32,
     /// Then nothing does any more.
     pub troubles_max: u32,
@@ -59,7 +60,7 @@ impl Plan {
     /// The plan and the broker as they are at first; what is drawn from the generator after that
     /// is the schedule.
     pub fn new(seed: u64, rng: &mut Rng) -> (Self, Broker) {
-        let kind = match rng.u8(0..10) {
+        let kind = match rng.u8(0..8) {
             0 => Kind::Alone,
             1 => Kind::Expiring,
             _ => Kind::Shared { workers: rng.usize(1..=4) },

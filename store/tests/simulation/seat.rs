@@ -70,6 +70,7 @@ impl<'t, 'p> Seat<'t, 'p> {
         let done = act(&mut world)?;
         world.hands[self.me].has_written |= is_write;
         match trouble {
+            Trouble::DieAfter if world.must_live(self.me) => Ok((done, true)),
             Trouble::DieAfter => Err(over()),
             Trouble::AnswerLost => {
                 world.tally.count("answers lost");

@@ -243,9 +243,7 @@ impl<'p> World<'p> {
         }
         self.troubles_left -= 1;
         match self.rng.u8(0..13) {
-            // See docs/decisions/ledger-port.md: what a replaced fact reached is known to its
-            // batch alone. So no process ends between recording that and deciding.
-            0..5 if self.hands[me].has_replaced => self.tally.count("deaths put off"),
+            0..5 if self.must_live(me) => {}
             0..2 => return Trouble::DieBefore,
             2..5 => return Trouble::DieAfter,
             5..7 if is_write => return Trouble::AnswerLost,
@@ -258,6 +256,16 @@ impl<'p> World<'p> {
             _ => self.rebalance(),
         }
         Trouble::Nothing
+    }
+
+    /// What a replaced fact reached is known to its batch alone, as docs/decisions/ledger-port.md
+    /// says: so no process ends between recording that and deciding.
+    pub fn must_live(&mut self, me: usize) -> bool {
+        let must_live = self.hands[me].has_replaced;
+        if must_live {
+            self.tally.count("deaths put off");
+        }
+        must_live
     }
 
     fn pause(&mut self, me: usize) {
