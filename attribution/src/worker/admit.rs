@@ -106,6 +106,7 @@ impl<L: Ledger> Desk<'_, L> {
                 stale: Vec::new(),
             });
         };
+        settled.is_unsure |= L::SHARED;
         let standing = into_fact(known.clone());
         let is_least = self.is_changeable(&key, standing.time())
             && canonical::compare(&fact, &standing, &app.key) == Ordering::Less;

@@ -204,6 +204,7 @@ impl World<'_> {
         write: &FactWrite,
         read: Option<&Home>,
     ) -> Result<bool, StoreError> {
+        self.trace.tell(|| format!("{:?} {:?}", write.key.family, write.home.id()));
         let stored = self.home(&write.key)?;
         if stored.as_ref() != read {
             self.tally.count("facts that came too late");
@@ -221,6 +222,7 @@ impl World<'_> {
     }
 
     fn put_decision(&mut self, write: DecisionWrite) -> Result<bool, StoreError> {
+        self.trace.tell(|| format!("{:?} {:?} {:?}", write.key.family, write.home.id(), write.row));
         let stored = self.home(&write.key)?;
         if !stored.is_some_and(|stored| is_as_read(&stored, &write)) {
             self.tally.count("decisions that came too late");
