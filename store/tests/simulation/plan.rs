@@ -43,6 +43,8 @@ pub struct Odds {
     /// At one write in so many, and one read in eight times as many, something goes wrong; alone,
     /// at one batch in a quarter as many.
     pub trouble: u32,
+    /// So many times as often it goes wrong when a decision is written.
+    pub deciding: u32,
     /// Then nothing does any more.
     pub troubles_max: u32,
     /// Messages are produced at one step in so many.
@@ -107,6 +109,7 @@ impl Odds {
         Self {
             switch: one(&[1, 2, 3, 8, 30, 200]),
             trouble: one(&[4, 12, 40, 150]),
+            deciding: one(&[1, 4, 20]),
             troubles_max: one(&[0, 2, 5, 12, 30]),
             produce: one(&[1, 20, 200]),
             batch_max: one(&[1, 3, 8, 30, 200]) as usize,

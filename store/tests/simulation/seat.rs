@@ -11,7 +11,7 @@ use attribution::ledger::{
 };
 
 use super::judge;
-use super::world::{Table, Trouble, World};
+use super::world::{Act, Table, Trouble, World};
 use crate::support::race::is_as_read;
 
 pub struct Seat<'t, 'p> {
@@ -20,9 +20,9 @@ pub struct Seat<'t, 'p> {
     read: HashMap<FactKey, Option<Home>>,
 }
 
-/// One step: its name, the key that it is about, and whether it writes.
+/// One step: its name, the key that it is about, and what it does to the store.
 #[derive(Clone, Copy)]
-struct Step(&'static str, u64, bool);
+struct Step(&'static str, u64, Act);
 
 impl<'t, 'p> Seat<'t, 'p> {
     pub fn new(table: &'t Table<'p>, me: usize) -> Self {
@@ -50,7 +50,7 @@ impl<'t, 'p> Seat<'t, 'p> {
     /// Does one thing when it is this worker's turn. Whether the answer came, too.
     fn try_step<T>(
         &self,
-        Step(what, key, is_write): Step,
+        Step(what, key, does): Step,
         act: impl FnOnce(&mut World<'p>) -> Result<T, StoreError>,
     ) -> Result<(T, bool), StoreError> {
         let (mut world, trouble) = loop {
@@ -58,7 +58,7 @@ impl<'t, 'p> Seat<'t, 'p> {
             if world.end.is_some() {
                 return Err(over());
             }
-            match world.trouble(self.me, is_write) {
+            match world.trouble(self.me, does) {
                 Trouble::Pause => {}
                 trouble => break (world, trouble),
             }
@@ -68,7 +68,7 @@ impl<'t, 'p> Seat<'t, 'p> {
             return Err(over());
         }
         let done = act(&mut world)?;
-        world.hands[self.me].has_written |= is_write;
+        world.hands[self.me].has_written |= does != Act::Reads;
         match trouble {
             Trouble::DieAfter if world.must_live(self.me) => Ok((done, true)),
             Trouble::DieAfter => Err(over()),
@@ -96,7 +96,8 @@ impl Facts for Seat<'_, '_> {
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
         let mut homes = Vec::with_capacity(keys.len());
         for key in keys {
-            let home = self.step(Step("reads", number(key), false), |world| world.home(key))?;
+            let home =
+                self.step(Step("reads", number(key), Act::Reads), |world| world.home(key))?;
             self.read.insert(*key, home.clone());
             homes.push(home);
         }
@@ -105,7 +106,7 @@ impl Facts for Seat<'_, '_> {
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         let page = |scan: &Scan| {
-            let step = Step("scans", scan.key.0, false);
+            let step = Step("scans", scan.key.0, Act::Reads);
             Ok(self.step(step, |world| world.memory.scan(&[*scan]))?.remove(0))
         };
         scans.iter().map(page).collect()
@@ -121,7 +122,7 @@ impl Ledger for Seat<'_, '_> {
     const SHARED: bool = true;
 
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.step(Step("asks for positions", 0, false), |world| world.memory.positions())
+        self.step(Step("asks for positions", 0, Act::Reads), |world| world.memory.positions())
     }
 
     fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
@@ -134,10 +135,10 @@ impl Ledger for Seat<'_, '_> {
         for write in facts {
             let read = self.read.get(&write.key).expect("what is written was read before");
             let key = number(&write.key);
-            self.step(Step("puts entries", key, true), |world| world.put_entries(&write))?;
+            self.step(Step("puts entries", key, Act::Writes), |world| world.put_entries(&write))?;
             let me = self.me;
             let put = |world: &mut World<'_>| world.put_home(me, &write, read.as_ref());
-            if !self.compared(Step("puts a home", key, true), put)? {
+            if !self.compared(Step("puts a home", key, Act::Writes), put)? {
                 lost.push(write);
             }
         }
@@ -155,14 +156,14 @@ impl Ledger for Seat<'_, '_> {
         let mut lost = Vec::new();
         for write in decisions {
             let key = write.key;
-            let step = Step("decides", number(&key), true);
+            let step = Step("decides", number(&key), Act::Decides);
             if !self.compared(step, |world| world.put_decision(write))? {
                 lost.push(key);
             }
         }
         if !progress.positions.is_empty() {
             let me = self.me;
-            self.step(Step("gives positions", 0, true), |world| {
+            self.step(Step("gives positions", 0, Act::Writes), |world| {
                 let verdict = world.take_positions(me, &progress.positions);
                 verdict.unwrap_or_else(|what| world.finish(Err(what)));
                 Ok(())

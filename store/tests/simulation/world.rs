@@ -66,6 +66,15 @@ pub struct Hand {
     pub has_written: bool,
 }
 
+/// What a step does to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Reads,
+    Writes,
+    /// Writes a decision.
+    Decides,
+}
+
 /// What goes wrong with a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
@@ -236,8 +245,12 @@ impl<'p> World<'p> {
         self.rebalance();
     }
 
-    pub fn trouble(&mut self, me: usize, is_write: bool) -> Trouble {
-        let one_in = self.plan.odds.trouble * if is_write { 1 } else { 8 };
+    pub fn trouble(&mut self, me: usize, act: Act) -> Trouble {
+        let one_in = match act {
+            Act::Reads => self.plan.odds.trouble * 8,
+            Act::Writes => self.plan.odds.trouble,
+            Act::Decides => (self.plan.odds.trouble / self.plan.odds.deciding).max(2),
+        };
         if self.troubles_left == 0 || self.rng.u32(0..one_in) != 0 {
             return Trouble::Nothing;
         }
@@ -246,7 +259,7 @@ impl<'p> World<'p> {
             0..5 if self.must_live(me) => {}
             0..2 => return Trouble::DieBefore,
             2..5 => return Trouble::DieAfter,
-            5..7 if is_write => return Trouble::AnswerLost,
+            5..7 if act != Act::Reads => return Trouble::AnswerLost,
             7..10 => {
                 self.pause(me);
                 return Trouble::Pause;
