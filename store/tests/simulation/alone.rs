@@ -91,7 +91,7 @@ impl Machine<'_> {
             let until = self.take();
             if until != self.next {
                 self.process(until)?;
-                self.suffer();
+                self.suffer()?;
             } else if self.broker.coming.is_empty() {
                 judge::judge(self.plan, &self.disk.memory)?;
                 if !self.is_uncounted {
@@ -128,24 +128,24 @@ impl Machine<'_> {
         self.trace.note((self.batches, 0), "takes a batch", note);
         let death = self.draw_death();
         let before = self.disk.clone();
-        let mortal = Mortal { memory: &mut self.disk.memory, calls: 0, death };
+        let durable = before.memory.clone();
+        let mortal = Mortal { memory: &mut self.disk.memory, durable, calls: 0, death };
         let mut worker = Worker::new(mortal, Arc::clone(&self.plan.policy));
         let outcome = worker.process(batch);
         self.tally.add("steps", worker.ledger().calls.into());
+        let durable = worker.ledger().durable.clone();
         match outcome {
             Ok(report) => self.committed(before, until, Some((&report, messages))),
             Err(_) if death == Some(Death::AfterCommit) => {
                 self.tally.count("answers lost");
                 self.is_uncounted = true;
                 self.committed(before, until, None)?;
-                self.restart();
-                Ok(())
+                self.restart()
             }
             Err(_) => {
                 self.tally.count("deaths before a commit");
-                self.disk = before;
-                self.restart();
-                Ok(())
+                self.disk = Disk { memory: durable, ..before };
+                self.restart()
             }
         }
     }
@@ -181,15 +181,8 @@ impl Machine<'_> {
         if let Some((report, messages)) = report {
             self.disk.counted.add(report, messages)?;
         }
-        let nothing = HashSet::new();
-        self.disk.kept.resize(until.len(), 0);
-        for (place, until) in until.iter().enumerate() {
-            let log = &mut self.broker.logs[place];
-            log.kept_until = self.disk.kept[place];
-            judge::is_kept(self.plan, (&mut self.disk.memory, &nothing), log, *until)?;
-            self.disk.kept[place] = log.kept_until;
-        }
         self.next = until;
+        self.is_kept()?;
         if self.rng.u8(0..8) == 0 {
             let Self { plan, disk, broker, .. } = self;
             judge::judge_prefix(&plan.policy, &disk.memory, &broker.logs, &disk.kept)?;
@@ -213,9 +206,9 @@ impl Machine<'_> {
     }
 
     /// What can happen between two batches.
-    fn suffer(&mut self) {
+    fn suffer(&mut self) -> Verdict {
         if !self.is_troubled() {
-            return;
+            return Ok(());
         }
         if self.plan.kind != Kind::Expiring && self.rng.bool() && !self.past.is_empty() {
             self.tally.count("power failures");
@@ -230,22 +223,39 @@ impl Machine<'_> {
             let progress = Progress { positions, consumed_until: None };
             self.disk.memory.commit(Vec::new(), &progress).expect("memory does not fail");
         }
-        self.restart();
+        self.restart()
     }
 
     /// Another process begins at the stored positions.
-    fn restart(&mut self) {
+    fn restart(&mut self) -> Verdict {
         self.trace.note((self.batches, 0), "starts", [0, 0]);
         self.next.fill(0);
         for position in self.disk.memory.positions().expect("memory does not fail") {
-            self.next[self.broker.place(&position)] = position.next_offset as usize;
+            let place = self.broker.place(&position);
+            self.next[place] = position.next_offset as usize;
         }
+        self.is_kept()
+    }
+
+    /// Everything before the next offsets is durable.
+    fn is_kept(&mut self) -> Verdict {
+        let nothing = HashSet::new();
+        self.disk.kept.resize(self.next.len(), 0);
+        for (place, next) in self.next.iter().enumerate() {
+            let log = &mut self.broker.logs[place];
+            log.kept_until = self.disk.kept[place];
+            judge::is_kept(self.plan, (&mut self.disk.memory, &nothing), log, *next)?;
+            self.disk.kept[place] = log.kept_until;
+        }
+        Ok(())
     }
 }
 
 /// A ledger whose process may end with a call.
 struct Mortal<'a> {
     memory: &'a mut Memory,
+    /// As it was after the last commit.
+    durable: Memory,
     calls: u32,
     death: Option<Death>,
 }
@@ -299,8 +309,8 @@ impl Ledger for Mortal<'_> {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        let death = self.death;
         let lost = self.call()?.commit(decisions, progress)?;
-        if death == Some(Death::AfterCommit) { Err(over()) } else { Ok(lost) }
+        self.durable = self.memory.clone();
+        if self.death == Some(Death::AfterCommit) { Err(over()) } else { Ok(lost) }
     }
 }
