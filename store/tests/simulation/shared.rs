@@ -66,12 +66,13 @@ fn live(table: &Table<'_>, plan: &Plan, me: usize) {
             }
         }
         let mut world = table.lock();
-        if world.end.is_some() {
-            return;
-        }
+        let is_over = world.end.is_some();
         world.died(me);
         let is_gone = world.hands[me].is_gone;
         drop(world);
+        if is_over {
+            return table.end(Ok(()));
+        }
         if is_gone {
             return table.leave();
         }
