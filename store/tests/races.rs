@@ -11,7 +11,7 @@ use attribution::event::Fact;
 use attribution::worker::{Admitted, Batch, Worker};
 use support::dying::Dying;
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
-use support::race::{Lost, Side, race};
+use support::race::{Lost, Side, race, race_from};
 use support::rules::rules;
 use support::run::{Shelf, fed, same};
 
@@ -185,4 +185,64 @@ fn effects_of_a_late_click_are_decided_on_when_it_comes_again() {
         let late = click("c1", a_and(-hours * HOUR - MINUTE)).only("imei", "1");
         check_again(there, vec![late.clone(), activation("z", A).only("imei", "2")]);
     }
+}
+
+/// What a process writes from what it read before another did all of its work, and then ends, is
+/// put right when its batch comes again.
+#[track_caller]
+fn check_late_end(there: Vec<Draft>, batch: Vec<Draft>, between: Vec<Draft>) {
+    let [there, left, right] = [there, batch, between].map(identified);
+    let all = [&there[..], &left, &right].concat();
+    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
+    let memory = fed(Memory::default(), &rules(), vec![there]).ledger().clone();
+    let mut wrong = 0;
+    for decisions in 1..4 {
+        let mut stop = 0;
+        loop {
+            let mut turns = vec![Side::Left; stop];
+            turns.resize(stop + 10_000, Side::Right);
+            let batches = [vec![left.clone()], vec![right.clone()]];
+            let from = (memory.clone(), Some(decisions));
+            let outcome = race_from(from, &rules(), batches, &turns);
+            wrong += usize::from(outcome.rows != expected);
+            let mut memory = outcome.memory;
+            let shared = Dying::<_, true> { ledger: &mut memory, dies_after: None };
+            let batch = Batch { facts: left.clone(), ..Batch::default() };
+            Worker::new(shared, rules()).process(batch).expect("the process goes on");
+            let how = format!("stopped after {stop} steps, ended after {decisions} decisions");
+            same(&memory.shown(), &expected, &how);
+            if stop > outcome.steps {
+                break;
+            }
+            stop += 1;
+        }
+    }
+    assert!(wrong > 0, "nothing was put right");
+}
+
+#[test]
+fn a_late_effect_of_a_click_that_newer_ones_outdo_is_put_right() {
+    let there = vec![
+        activation("a", A).only("imei", "1").and("oaid", "x"),
+        effect("e", a_and(MINUTE)).only("oaid", "x"),
+    ];
+    let clicks = |numbers: std::ops::Range<i64>| {
+        numbers
+            .map(|number| {
+                click(&format!("c{number}"), a_and(number * MINUTE - HOUR)).only("imei", "1")
+            })
+            .collect()
+    };
+    check_late_end(there, clicks(1..2), clicks(2..6));
+}
+
+#[test]
+fn a_late_effect_of_a_reinstall_that_is_credited_meanwhile_is_put_right() {
+    let there = vec![
+        activation("a", A).only("imei", "1"),
+        activation("b", a_and(DAY)).only("imei", "1").and("oaid", "x"),
+        effect("e", a_and(DAY + MINUTE)).only("oaid", "x"),
+    ];
+    let credited = vec![click("c2", a_and(DAY - HOUR)).only("oaid", "x").retargeting()];
+    check_late_end(there, vec![click("c1", a_and(-HOUR)).only("imei", "1")], credited);
 }
