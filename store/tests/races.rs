@@ -12,7 +12,7 @@ use attribution::worker::{Admitted, Batch, Worker};
 use support::dying::Dying;
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
 use support::race::{Lost, Side, race, race_from};
-use support::rules::rules;
+use support::rules::{rules, rules_with};
 use support::run::{Shelf, fed, same};
 
 /// What the one worker does in batches, and what comes in between.
@@ -191,6 +191,7 @@ fn effects_of_a_late_click_are_decided_on_when_it_comes_again() {
 /// put right when its batch comes again.
 #[track_caller]
 fn check_late_end(there: Vec<Draft>, batch: Vec<Draft>, between: Vec<Draft>) {
+    let rules = || rules_with(|app| app.fraud.clicks_per_device_max = 0);
     let [there, left, right] = [there, batch, between].map(identified);
     let all = [&there[..], &left, &right].concat();
     let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();

@@ -33,9 +33,6 @@ impl<L: Ledger> Desk<'_, L> {
         let unsure: Vec<_> = cases.iter().filter(|_| L::SHARED).map(|case| case.key).collect();
         let mut changed = self.decide_cases(cases)?;
         changed.extend(unsure);
-        if settled.is_unsure {
-            changed.extend(classified.iter().map(|walked| walked.key));
-        }
         // A replaced activation may show the same row and still be another fact to its effects.
         changed.extend(settled.outgoing_activations.iter().map(|(key, _)| *key));
         Ok(changed)
