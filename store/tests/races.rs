@@ -239,11 +239,13 @@ fn a_late_effect_of_a_click_that_newer_ones_outdo_is_put_right() {
 
 #[test]
 fn a_late_effect_of_a_reinstall_that_is_credited_meanwhile_is_put_right() {
+    // Too late to be credited with the click itself.
+    let late = |ms| a_and(8 * DAY + ms);
     let there = vec![
         activation("a", A).only("imei", "1"),
-        activation("b", a_and(DAY)).only("imei", "1").and("oaid", "x"),
-        effect("e", a_and(DAY + MINUTE)).only("oaid", "x"),
+        activation("b", late(0)).only("imei", "1").and("oaid", "x"),
+        effect("e", late(MINUTE)).only("oaid", "x"),
     ];
-    let credited = vec![click("c2", a_and(DAY - HOUR)).only("oaid", "x").retargeting()];
+    let credited = vec![click("c2", late(-HOUR)).only("oaid", "x").retargeting()];
     check_late_end(there, vec![click("c1", a_and(-HOUR)).only("imei", "1")], credited);
 }
