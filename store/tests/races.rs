@@ -172,7 +172,7 @@ fn effects_of_an_activation_of_another_class_are_decided_on_when_it_comes_again(
 
 #[test]
 fn effects_of_a_late_click_are_decided_on_when_it_comes_again() {
-    let there = vec![
+    let there = [
         activation("a", A).only("imei", "1").and("oaid", "x"),
         effect("e", a_and(MINUTE)).only("oaid", "x"),
         activation("b", a_and(DAY)).only("imei", "1").and("caid", "y"),
