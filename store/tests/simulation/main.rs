@@ -12,9 +12,12 @@ mod support;
 mod alone;
 mod broker;
 mod judge;
+mod member;
+mod mortal;
 mod plan;
 mod seat;
 mod shared;
+mod table;
 mod tally;
 mod world;
 
@@ -101,8 +104,10 @@ fn whatever_happens_the_rows_are_those_of_one_worker() {
             eprintln!("{fact:?}");
         }
         eprintln!("{}", run.tally);
-        let told = run.verdict.as_ref().map_err(|what| failure(&run.plan, what));
-        return told.map(|()| ()).unwrap_or_else(|failure| panic!("{failure}"));
+        if let Err(what) = &run.verdict {
+            panic!("{}", failure(&run.plan, what));
+        }
+        return;
     }
     let first = number("ADTRAIL_SIM_FROM").unwrap_or(0);
     let count = number("ADTRAIL_SIM_SEEDS").unwrap_or(SEEDS);

@@ -11,7 +11,8 @@ use attribution::ledger::{
 };
 
 use super::judge;
-use super::world::{Act, Table, Trouble, World};
+use super::table::Table;
+use super::world::{Act, Trouble, World};
 use crate::support::race::is_as_read;
 
 pub struct Seat<'t, 'p> {

@@ -8,10 +8,12 @@ use fastrand::Rng;
 
 use super::broker::Broker;
 use super::judge::{self, Verdict};
+use super::member::Poll;
 use super::plan::Plan;
 use super::seat::Seat;
+use super::table::Table;
 use super::tally::{Tally, Trace};
-use super::world::{Poll, Table, World};
+use super::world::World;
 
 pub fn run(
     plan: &Plan,
