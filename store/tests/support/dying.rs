@@ -55,8 +55,11 @@ impl<L: Ledger<Error = StoreError>, const SHARED: bool> Ledger for Dying<'_, L, 
             self.dies_after = Some(left - decisions.len());
             return self.ledger.commit(decisions, progress);
         }
-        let some = decisions.into_iter().take(left).collect();
-        self.ledger.commit(some, &Progress::default())?;
+        // Even a commit of nothing makes durable what was recorded.
+        if left > 0 {
+            let some = decisions.into_iter().take(left).collect();
+            self.ledger.commit(some, &Progress::default())?;
+        }
         Err(StoreError::Corrupt { what: "the process ends here".into() })
     }
 }
