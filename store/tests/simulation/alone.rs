@@ -167,6 +167,7 @@ impl Machine<'_> {
             self.past.remove(0);
         }
         if let Some((report, messages)) = report {
+            self.tally.add("messages processed", messages as u64);
             self.disk.counted.add(report, messages)?;
         }
         self.next = until;
