@@ -90,19 +90,3 @@ fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
         replayed(),
     );
 }
-
-#[test]
-fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
-    let site = site("topics.meanwhile", 1);
-    produce(&site, records());
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    make_anew(&site, &site.topics.effects);
-    let (status, log) = adtrail.wait();
-    assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains(MADE_ANEW) || log.contains("not in the topic any more"), "{log}");
-    check_equal(
-        &crowd::APPS.map(|app| site.download(app, crowd::FROM, crowd::TO, &[])),
-        replayed(),
-    );
-}
