@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test long-test conformance-kafka mutants build lint deploy-check advisories bench \
+.PHONY: help demo test long-test simulate conformance-kafka mutants build lint deploy-check advisories bench \
   install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
@@ -62,6 +62,11 @@ long-test: install ## 10,000 random sets of facts against the reference, in ever
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
 	  time PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
 	  cargo test $(cargo_flags) --package adtrail-store --test reference --test convergence --test expiry
+
+simulate: install ## 10,000 runs of the worker in a simulated world where everything goes wrong; prints the first seed
+	@first=$${ADTRAIL_SIM_FROM:-$$RANDOM$$RANDOM}; echo "ADTRAIL_SIM_FROM=$$first"; \
+	  time ADTRAIL_SIM_FROM=$$first ADTRAIL_SIM_SEEDS=$${ADTRAIL_SIM_SEEDS:-10000} \
+	  cargo test $(cargo_flags) --package adtrail-store --test simulation -- --nocapture whatever
 
 conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \

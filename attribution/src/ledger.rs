@@ -77,6 +77,16 @@ pub struct Position {
     pub topic: Arc<str>,
     pub partition: i32,
     pub next_offset: i64,
+    /// By which a topic that was made anew is told from the one that was read.
+    pub last: Option<LastRead>,
+}
+
+/// The record that was read last of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LastRead {
+    pub offset: i64,
+    /// A hash of its time, key and value.
+    pub digest: u64,
 }
 
 /// One page of the index of a family.

@@ -1,6 +1,9 @@
 //! The names of a request's parameters, and what is said of a wrong one.
 
 use std::borrow::Cow;
+use std::str::Utf8Error;
+
+use percent_encoding::percent_decode;
 
 use crate::ExportError;
 
@@ -62,8 +65,8 @@ pub(crate) fn decoded(query: &[u8]) -> Result<Vec<(String, String)>, Option<Stri
     let pairs = pairs.map(|pair| {
         let place = pair.iter().position(|byte| *byte == b'=');
         let (name, value) = pair.split_at(place.unwrap_or(pair.len()));
-        let name = String::from_utf8(unescaped(name)).map_err(|_| None)?;
-        match String::from_utf8(unescaped(value.get(1..).unwrap_or_default())) {
+        let name = unescaped(name).map_err(|_| None)?;
+        match unescaped(value.get(1..).unwrap_or_default()) {
             Ok(value) => Ok((name, value)),
             Err(_) => Err(Some(name)),
         }
@@ -72,23 +75,9 @@ pub(crate) fn decoded(query: &[u8]) -> Result<Vec<(String, String)>, Option<Stri
 }
 
 /// What is no escape is left as it is.
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
-    while let Some((first, after)) = rest.split_first() {
-        let escaped = match (first, after) {
-            (b'%', [high, low, ..]) => digit(high).zip(digit(low)),
-            _ => None,
-        };
-        match (escaped, first) {
-            // Both are below 16.
-            (Some((high, low)), _) => bytes.push((high * 16 + low) as u8),
-            (None, b'+') => bytes.push(b' '),
-            (None, first) => bytes.push(*first),
-        }
-        rest = after.get(if escaped.is_some() { 2 } else { 0 }..).unwrap_or_default();
-    }
-    bytes
+fn unescaped(text: &[u8]) -> Result<String, Utf8Error> {
+    let text: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_decode(&text).decode_utf8().map(Cow::into_owned)
 }
 
 /// The values of a list, with commas between. One in quotes may have commas, and quotes twice, as a

@@ -79,7 +79,7 @@ pub fn find_extents(
     Ok(extents)
 }
 
-/// Every partition that is not held, from its next offset, or from its beginning if nothing was
+/// Every partition that is not held, from what was read last, or from its beginning if nothing was
 /// read of it yet.
 pub fn assignment(
     names: &TopicNames,
@@ -90,7 +90,10 @@ pub fn assignment(
     let mut list = TopicPartitionList::new();
     let read = partitions(counts).filter(|(topic, partition)| !is_held(*topic, *partition));
     for (topic, partition) in read {
-        let next = offsets.next(topic, partition).map_or(Offset::Beginning, Offset::Offset);
+        // What was read last once more, to see that it is the same topic.
+        let last = offsets.last(topic, partition).map(|last| last.offset);
+        let next = last.or_else(|| offsets.next(topic, partition));
+        let next = next.map_or(Offset::Beginning, Offset::Offset);
         list.add_partition_offset(names.of(topic), partition, next)?;
     }
     Ok(list)

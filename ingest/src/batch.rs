@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use attribution::event::{EventTime, Fact};
-use attribution::ledger::Progress;
+use attribution::ledger::{LastRead, Progress};
 
 use crate::offsets::Offsets;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
@@ -42,7 +42,7 @@ pub struct TopicIntake {
 pub struct Source {
     pub topic: TopicKind,
     pub partition: i32,
-    pub offset: i64,
+    pub last: LastRead,
     pub bytes: usize,
 }
 
@@ -128,7 +128,7 @@ impl Accumulator {
         self.since.get_or_insert(now);
         self.records += 1;
         self.bytes += source.bytes;
-        self.offsets.advance(source.topic, source.partition, source.offset + 1);
+        self.offsets.pass(source.topic, source.partition, source.last);
         let intake = self.intake.of_mut(source.topic);
         intake.read += 1;
         intake.bytes += source.bytes as u64;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
-        Source { topic, partition, offset, bytes }
+        Source { topic, partition, last: LastRead { offset, digest: 7 }, bytes }
     }
 
     fn fact(time_ms: i64) -> Fact {
@@ -220,6 +220,7 @@ mod tests {
             topic: topic.setting().into(),
             partition,
             next_offset,
+            last: Some(LastRead { offset: next_offset - 1, digest: 7 }),
         };
         assert_eq!(
             done.progress.positions,

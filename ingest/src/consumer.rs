@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use attribution::ledger::{Position, Progress};
+use attribution::ledger::{LastRead, Position, Progress};
 use config::{Config, Kafka};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
@@ -24,6 +24,7 @@ use crate::commits::Commits;
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetters;
 use crate::decoder::Decoder;
+use crate::digest::digest;
 use crate::error::IngestError;
 use crate::health::{Extent, Health};
 use crate::held::{Breaker, Held, Hold};
@@ -236,7 +237,12 @@ impl Reader {
                     tries += 1;
                     self.shutdown.sleep(RANGE_RETRY);
                 }
-                outcome => return outcome,
+                outcome => {
+                    self.offsets.forget_last(|topic, partition, last| {
+                        extents.get(&(topic, partition)).is_none_or(|at| last.offset < at.low)
+                    });
+                    return outcome;
+                }
             }
         }
     }
@@ -308,15 +314,18 @@ impl Reader {
                 Some(Ok(message)) => {
                     let Some(topic) = self.names.kind(message.topic()) else { continue };
                     let (partition, offset) = (message.partition(), message.offset());
-                    // What was fetched before partitions were taken up anew can still come.
+                    let last = LastRead { offset, digest: digest(&message) };
+                    // What was read last, or fetched before partitions were taken up anew.
                     let is_read = |next| offset < next;
-                    if self.offsets.next(topic, partition).is_some_and(is_read)
-                        || self.held.holds(topic, partition)
-                    {
+                    if self.offsets.next(topic, partition).is_some_and(is_read) {
+                        self.recognise(topic, partition, last)?;
                         continue;
                     }
-                    match self.sorter.take(&message, topic, now) {
-                        None => self.offsets.advance(topic, partition, offset + 1),
+                    if self.held.holds(topic, partition) {
+                        continue;
+                    }
+                    match self.sorter.take(&message, (topic, last), now) {
+                        None => self.offsets.pass(topic, partition, last),
                         Some(hold) => {
                             drop(message);
                             return self.hold(topic, partition, hold);
@@ -328,12 +337,30 @@ impl Reader {
         Ok(())
     }
 
+    /// That a record which was read before is the one that it was.
+    fn recognise(
+        &self,
+        topic: TopicKind,
+        partition: i32,
+        found: LastRead,
+    ) -> Result<(), IngestError> {
+        match self.offsets.last(topic, partition) {
+            Some(last) if last.offset == found.offset && last.digest != found.digest => {
+                let topic = self.names.of(topic).clone();
+                Err(IngestError::MadeAnew { topic, partition, offset: found.offset })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// After an error that came instead of a record. The client itself tries most things again.
     fn mend(&mut self, error: &KafkaError) -> Result<(), IngestError> {
         let KafkaError::MessageConsumption(code) = error else { return stall::refuse_fatal(error) };
         match code {
             RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
                 self.check_positions()?;
+                // What was read last may be gone, while what comes next is there.
+                self.offsets.forget_last(|_, _, _| true);
                 tracing::warn!(%error, "positions are in range, reading on from them");
                 self.shutdown.sleep(RANGE_RETRY);
                 self.assign()

@@ -65,7 +65,7 @@ impl DeadLetter {
         let added = [
             (header::TOPIC, name.to_owned()),
             (header::PARTITION, source.partition.to_string()),
-            (header::OFFSET, source.offset.to_string()),
+            (header::OFFSET, source.last.offset.to_string()),
             (header::STAGE, "VALUE_CONVERTER".to_owned()),
             (header::CLASS, format!("adtrail.{code}")),
             (header::MESSAGE, error.message.clone()),

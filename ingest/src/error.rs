@@ -36,6 +36,13 @@ pub enum IngestError {
     PartitionGone { topic: Arc<str>, partition: i32, wanted: i64, partitions: usize },
 
     #[error(
+        "the record that was read last is another one now: offset {offset} of partition {partition}; \
+         the topic was made anew, or a broker has lost the end of the partition; events may have been \
+         lost; {WAY_ON}: {topic}"
+    )]
+    MadeAnew { topic: Arc<str>, partition: i32, offset: i64 },
+
+    #[error(
         "records cannot be read and would be lost if they were passed over: {0}; check the \
          broker's log for the partition"
     )]

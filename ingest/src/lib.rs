@@ -32,6 +32,7 @@ mod consumer;
 mod creation;
 mod dead_letter;
 mod decoder;
+mod digest;
 mod error;
 pub mod file;
 pub mod headers;

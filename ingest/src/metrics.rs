@@ -173,8 +173,12 @@ mod tests {
     fn intake() -> Intake {
         let limits =
             Limits { records_max: 9, bytes_max: 999, age_max: std::time::Duration::from_secs(1) };
-        let source =
-            |offset| Source { topic: TopicKind::Activations, partition: 0, offset, bytes: 7 };
+        let source = |offset| Source {
+            topic: TopicKind::Activations,
+            partition: 0,
+            last: attribution::ledger::LastRead { offset, digest: 0 },
+            bytes: 7,
+        };
         let fact = Fact::Activation(Box::new(Activation {
             pid: Pid(1),
             id: "a".into(),

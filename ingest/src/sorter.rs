@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use attribution::event::{EventTime, Fact};
+use attribution::ledger::LastRead;
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
@@ -54,16 +55,11 @@ impl Sorter {
     pub fn take(
         &mut self,
         message: &BorrowedMessage<'_>,
-        topic: TopicKind,
+        (topic, last): (TopicKind, LastRead),
         now: Instant,
     ) -> Option<Hold> {
-        let value = message.payload().unwrap_or_default();
-        let source = Source {
-            topic,
-            partition: message.partition(),
-            offset: message.offset(),
-            bytes: value.len(),
-        };
+        let bytes = message.payload().map_or(0, <[u8]>::len);
+        let source = Source { topic, partition: message.partition(), last, bytes };
         let broker_ms = message.timestamp().to_millis();
         let taken = match self.decode(message, source, broker_ms) {
             Ok(taken) => taken,
@@ -100,8 +96,8 @@ impl Sorter {
             Decoded::Bad(error) => Err(error),
             Decoded::Waits(key) => return Err(Hold::Schema(key)),
         };
-        let Source { topic, partition, offset, .. } = source;
-        if decoded.is_err() && !self.breaker.takes(topic, partition, offset) {
+        let Source { topic, partition, last, .. } = source;
+        if decoded.is_err() && !self.breaker.takes(topic, partition, last.offset) {
             return Err(Hold::Bad);
         }
         Ok(Some(decoded))

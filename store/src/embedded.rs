@@ -233,6 +233,9 @@ impl Ledger for Embedded {
         for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+            if let Some(last) = position.last {
+                meta::put_last_read(&mut batch, &self.tables, position, last);
+            }
         }
         self.rows.finish(&mut batch, &self.tables)?;
         if let Some(until) = until {

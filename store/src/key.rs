@@ -4,7 +4,7 @@
 //! `docs/format.md`.
 
 use attribution::event::{EventTime, Family, Pid, SpreadId};
-use attribution::ledger::{FactKey, IndexEntry, Position};
+use attribution::ledger::{FactKey, IndexEntry, LastRead, Position};
 use attribution::matching::MatchKey;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -170,6 +170,20 @@ pub fn position(position: &Position) -> Vec<u8> {
     key
 }
 
+/// The value of what was read last of a partition: offset i64 · digest u64.
+pub fn last_read(LastRead { offset, digest }: LastRead) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&offset.to_be_bytes());
+    value[8..].copy_from_slice(&digest.to_be_bytes());
+    value
+}
+
+pub fn decode_last_read(value: &[u8]) -> Option<LastRead> {
+    let (offset, digest) = value.split_first_chunk()?;
+    let digest = u64::from_be_bytes(digest.try_into().ok()?);
+    Some(LastRead { offset: i64::from_be_bytes(*offset), digest })
+}
+
 /// The position at a key, with its value.
 pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
     let (topic, partition) = key.split_last_chunk::<4>()?;
@@ -179,6 +193,7 @@ pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
         topic: topic.into(),
         partition: i32::from_be_bytes(*partition),
         next_offset: i64::from_be_bytes(next_offset.try_into().ok()?),
+        last: None,
     })
 }
 
@@ -257,10 +272,18 @@ mod tests {
 
     #[test]
     fn positions_come_back() {
-        let kept = Position { topic: "adtrail.clicks".into(), partition: 11, next_offset: 1 << 40 };
+        let kept = Position {
+            topic: "adtrail.clicks".into(),
+            partition: 11,
+            next_offset: 1 << 40,
+            last: None,
+        };
         let value = kept.next_offset.to_be_bytes();
         assert_eq!(decode_position(&position(&kept), &value), Some(kept));
         assert_eq!(decode_position(b"x", &value), None);
+        let last = LastRead { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
+        assert_eq!(decode_last_read(&last_read(last)), Some(last));
+        assert_eq!(decode_last_read(&[0; 15]), None);
     }
 
     #[test]

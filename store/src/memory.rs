@@ -24,7 +24,7 @@ pub struct Memory {
     /// Newest first.
     index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
-    positions: BTreeMap<(std::sync::Arc<str>, i32), i64>,
+    positions: BTreeMap<(std::sync::Arc<str>, i32), Position>,
     /// What it hides stays in the maps.
     expiry: Expiry,
     /// Room to encode in.
@@ -89,10 +89,7 @@ impl Facts for Memory {
 
 impl Ledger for Memory {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        let position = |((topic, partition), next_offset): (&(std::sync::Arc<str>, i32), &i64)| {
-            Position { topic: topic.clone(), partition: *partition, next_offset: *next_offset }
-        };
-        Ok(self.positions.iter().map(position).collect())
+        Ok(self.positions.values().cloned().collect())
     }
 
     fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
@@ -134,7 +131,7 @@ impl Ledger for Memory {
         }
         for position in &progress.positions {
             let partition = (position.topic.clone(), position.partition);
-            self.positions.insert(partition, position.next_offset);
+            self.positions.insert(partition, position.clone());
         }
         if let Some(until) = progress.consumed_until {
             self.expiry.until().advance(until);

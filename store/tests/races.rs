@@ -11,8 +11,8 @@ use attribution::event::Fact;
 use attribution::worker::{Admitted, Batch, Worker};
 use support::dying::Dying;
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
-use support::race::{Lost, Side, race};
-use support::rules::rules;
+use support::race::{Lost, Side, race, race_from};
+use support::rules::{rules, rules_with};
 use support::run::{Shelf, fed, same};
 
 /// What the one worker does in batches, and what comes in between.
@@ -131,16 +131,121 @@ fn an_install_and_the_effect_of_its_reinstall() {
     );
 }
 
+/// What a process leaves undone that ends after any number of decisions is done when its batch
+/// comes again.
+#[track_caller]
+fn check_again(there: Vec<Draft>, batch: Vec<Draft>) {
+    let (there, facts) = (identified(there), identified(batch));
+    let all = [there.clone(), facts.clone()].concat();
+    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
+    for decisions in 0.. {
+        let mut memory = fed(Memory::default(), &rules(), vec![there.clone()]).ledger().clone();
+        let batch = || Batch { facts: facts.clone(), ..Batch::default() };
+        let shared = Dying::<_, true> { ledger: &mut memory, dies_after: Some(decisions) };
+        let mut worker = Worker::new(shared, rules());
+        let has_ended = worker.process(batch()).is_err();
+        worker.ledger_mut().dies_after = None;
+        worker.process(batch()).expect("the process goes on");
+        same(&memory.shown(), &expected, &format!("ended after {decisions} decisions"));
+        if !has_ended {
+            assert!(decisions > 1, "nothing was left undone");
+            return;
+        }
+    }
+}
+
 #[test]
 fn facts_that_were_recorded_before_a_crash_are_decided_on_when_they_come_again() {
-    let facts = || identified([click("c1", a_and(-HOUR)), activation("a", A), effect("e", A)]);
-    let batch = || Batch { facts: facts(), ..Batch::default() };
-    let mut memory = Memory::default();
-    let shared = Dying::<_, true> { ledger: &mut memory, is_dying: true };
-    let mut worker = Worker::new(shared, rules());
-    worker.process(batch()).expect_err("the process ends");
-    worker.ledger_mut().is_dying = false;
-    worker.process(batch()).expect("the process goes on");
-    let expected = fed(Memory::default(), &rules(), vec![facts()]);
-    same(&memory.shown(), &expected.ledger().shown(), "after a crash");
+    check_again(vec![], vec![click("c1", a_and(-HOUR)), activation("a", A), effect("e", A)]);
+}
+
+#[test]
+fn effects_of_an_activation_of_another_class_are_decided_on_when_it_comes_again() {
+    let there = vec![
+        click("c1", a_and(-HOUR)).only("imei", "1"),
+        click("c2", a_and(-2 * HOUR)).only("imei", "1").retargeting(),
+        activation("b", A).only("imei", "1").and("oaid", "x"),
+        effect("e", a_and(MINUTE)).only("oaid", "x"),
+    ];
+    check_again(there, vec![activation("a", a_and(-DAY)).only("imei", "1")]);
+}
+
+#[test]
+fn effects_of_a_late_click_are_decided_on_when_it_comes_again() {
+    let there = [
+        activation("a", A).only("imei", "1").and("oaid", "x"),
+        effect("e", a_and(MINUTE)).only("oaid", "x"),
+        activation("b", a_and(DAY)).only("imei", "1").and("caid", "y"),
+        effect("f", a_and(DAY + MINUTE)).only("caid", "y"),
+    ];
+    for hours in 1..5 {
+        let older = (2..7).map(|number| click(&format!("c{number}"), a_and(-number * HOUR)));
+        let older = older.map(|click| click.only("imei", "1"));
+        let there = there.iter().cloned().chain(older).collect();
+        let late = click("c1", a_and(-hours * HOUR - MINUTE)).only("imei", "1");
+        check_again(there, vec![late.clone(), activation("z", A).only("imei", "2")]);
+    }
+}
+
+/// What a process writes from what it read before another did all of its work, and then ends, is
+/// put right when its batch comes again.
+#[track_caller]
+fn check_late_end(there: Vec<Draft>, batch: Vec<Draft>, between: Vec<Draft>) {
+    let rules = || rules_with(|app| app.fraud.clicks_per_device_max = 0);
+    let [there, left, right] = [there, batch, between].map(identified);
+    let all = [&there[..], &left, &right].concat();
+    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
+    let memory = fed(Memory::default(), &rules(), vec![there]).ledger().clone();
+    let mut wrong = 0;
+    for decisions in 1..4 {
+        let mut stop = 0;
+        loop {
+            let mut turns = vec![Side::Left; stop];
+            turns.resize(stop + 10_000, Side::Right);
+            let batches = [vec![left.clone()], vec![right.clone()]];
+            let from = (memory.clone(), Some(decisions));
+            let outcome = race_from(from, &rules(), batches, &turns);
+            wrong += usize::from(outcome.rows != expected);
+            let mut memory = outcome.memory;
+            let shared = Dying::<_, true> { ledger: &mut memory, dies_after: None };
+            let batch = Batch { facts: left.clone(), ..Batch::default() };
+            Worker::new(shared, rules()).process(batch).expect("the process goes on");
+            let how = format!("stopped after {stop} steps, ended after {decisions} decisions");
+            same(&memory.shown(), &expected, &how);
+            if stop > outcome.steps {
+                break;
+            }
+            stop += 1;
+        }
+    }
+    assert!(wrong > 0, "nothing was put right");
+}
+
+#[test]
+fn a_late_effect_of_a_click_that_newer_ones_outdo_is_put_right() {
+    let there = vec![
+        activation("a", A).only("imei", "1").and("oaid", "x"),
+        effect("e", a_and(MINUTE)).only("oaid", "x"),
+    ];
+    let clicks = |numbers: std::ops::Range<i64>| {
+        numbers
+            .map(|number| {
+                click(&format!("c{number}"), a_and(number * MINUTE - HOUR)).only("imei", "1")
+            })
+            .collect()
+    };
+    check_late_end(there, clicks(1..2), clicks(2..6));
+}
+
+#[test]
+fn a_late_effect_of_a_reinstall_that_is_credited_meanwhile_is_put_right() {
+    // Too late to be credited with the click itself.
+    let late = |ms| a_and(8 * DAY + ms);
+    let there = vec![
+        activation("a", A).only("imei", "1"),
+        activation("b", late(0)).only("imei", "1").and("oaid", "x"),
+        effect("e", late(MINUTE)).only("oaid", "x"),
+    ];
+    let credited = vec![click("c2", late(-HOUR)).only("oaid", "x").retargeting()];
+    check_late_end(there, vec![click("c1", a_and(-HOUR)).only("imei", "1")], credited);
 }

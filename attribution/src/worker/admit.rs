@@ -106,6 +106,9 @@ impl<L: Ledger> Desk<'_, L> {
                 stale: Vec::new(),
             });
         };
+        if L::SHARED {
+            settled.is_unsure = true;
+        }
         let standing = into_fact(known.clone());
         let is_least = self.is_changeable(&key, standing.time())
             && canonical::compare(&fact, &standing, &app.key) == Ordering::Less;

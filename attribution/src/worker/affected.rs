@@ -85,7 +85,7 @@ impl<L: Ledger> Desk<'_, L> {
         self.load(near.iter().map(|(entry, _)| entry.fact))?;
         let mut touched: Vec<_> = near
             .into_iter()
-            .filter(|(entry, reach)| self.can_change(entry, reach))
+            .filter(|(entry, reach)| self.can_change(entry, reach, settled.is_unsure))
             .map(|(entry, _)| entry.fact)
             .collect();
         touched.sort_unstable();
@@ -145,7 +145,7 @@ impl<L: Ledger> Desk<'_, L> {
         Ok(reaches)
     }
 
-    fn can_change(&self, entry: &IndexEntry, reach: &Reach) -> bool {
+    fn can_change(&self, entry: &IndexEntry, reach: &Reach, is_unsure: bool) -> bool {
         let (Some(Home::Activation(home)), Some(app)) = (self.at(entry), self.app(&entry.fact))
         else {
             return false;
@@ -153,7 +153,7 @@ impl<L: Ledger> Desk<'_, L> {
         if !self.is_changeable(&entry.fact, entry.time) {
             return false;
         }
-        home.decision.as_ref().is_none_or(|decision| {
+        home.decision.as_ref().filter(|_| !is_unsure).is_none_or(|decision| {
             if entry.time > reach.candidate_until {
                 return attribute::can_deny(decision, reach.touch_time);
             }
@@ -206,6 +206,7 @@ impl<L: Ledger> Desk<'_, L> {
         self.scan_all(&merged(scans), |_, entry| followers.push(entry.fact))?;
         self.load(followers.iter().copied())?;
         followers.retain(|key| match self.home(key) {
+            Some(Home::Activation(_)) if settled.is_unsure => true,
             Some(Home::Activation(home)) => home.decision.as_ref().is_some_and(|decision| {
                 decision.credit.status == Status::Unattributed
                     && original(key, decision).is_some_and(|original| changed.contains(&original))

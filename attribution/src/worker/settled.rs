@@ -15,6 +15,9 @@ pub struct Settled {
     pub outgoing_activations: Vec<(FactKey, Activation)>,
     /// Touches and activations that are new or took the place of what they were, in key order.
     pub arrived: Vec<Cause>,
+    /// On a shared store: some of it came before, and whoever had it then can have ended between
+    /// any two writes. So all that it reaches is decided on, whatever stands.
+    pub is_unsure: bool,
 }
 
 impl Settled {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use attribution::event::{EventTime, Pid};
+use attribution::ledger::{LastRead, Position};
 use rocksdb::{DB, Options, ReadOptions, WriteBatch};
 
 use super::regions::now;
@@ -10,6 +11,7 @@ use super::tables::{META, Tables};
 use crate::StoreError;
 use crate::app::{App, Apps, CLOCK_OFF_MS};
 use crate::cell::{self, Cell, CellKey};
+use crate::key;
 
 /// The version of all layouts together.
 pub const LAYOUT_VERSION: u32 = 7;
@@ -25,6 +27,8 @@ const TOTALS: &[u8] = b"totals";
 const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
 pub const REGION: &[u8] = b"region/";
+/// Then the key of the position: of stores that were written to since it is kept.
+pub const LAST_READ: &[u8] = b"last_read/";
 
 /// Fixed when the store was created, or counted since.
 pub struct Meta {
@@ -163,6 +167,19 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
 /// All apps that the store has ever known.
 ///
 /// # Errors
+pub fn put_last_read(batch: &mut WriteBatch, tables: &Tables, position: &Position, last: LastRead) {
+    let name = [LAST_READ, &key::position(position)].concat();
+    batch.put_cf(tables.meta(), name, key::last_read(last));
+}
+
+/// Of the partition of a position, if it is kept.
+pub fn last_read(tables: &Tables, position: &Position) -> Result<Option<LastRead>, StoreError> {
+    let name = [LAST_READ, &key::position(position)].concat();
+    let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
+    let last = key::decode_last_read(&value);
+    last.map(Some).ok_or_else(|| StoreError::corrupt("what was read last"))
+}
+
 /// [`StoreError::Corrupt`] where what is kept of one can not be true.
 pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     let (apps, now) = (Apps::default(), now());

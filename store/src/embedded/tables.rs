@@ -249,7 +249,9 @@ impl Tables {
         entries.seek_to_first();
         while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
             let position = key::decode_position(key, value);
-            positions.push(position.ok_or_else(|| StoreError::corrupt("a position"))?);
+            let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
+            position.last = meta::last_read(self, &position)?;
+            positions.push(position);
             entries.next();
         }
         entries.status()?;

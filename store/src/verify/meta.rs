@@ -11,7 +11,7 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::app::{self, App};
 use crate::cell::{self, CELL_KEY_BYTES, Cell, CellKey};
-use crate::embedded::meta::{self, APP};
+use crate::embedded::meta::{self, APP, LAST_READ};
 use crate::embedded::regions::{self, now};
 use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
 use crate::key::{self, RowKey};
@@ -23,6 +23,7 @@ impl Checker<'_> {
             checker.report.looked(Check::Meta, chunk.len());
             for (name, value) in chunk {
                 unreadable.extend(checker.take_app(&name, &value));
+                checker.check_last_read(&name, &value);
             }
             Ok(())
         })?;
@@ -137,6 +138,16 @@ impl Checker<'_> {
                 None
             }
             _ => Some(pid),
+        }
+    }
+
+    fn check_last_read(&mut self, name: &[u8], value: &[u8]) {
+        if name.starts_with(LAST_READ) && key::decode_last_read(value).is_none() {
+            // Without it a topic that was made anew is not told from the one that was read.
+            let named = || at(META, name);
+            self.find_and(Problem::PositionUnreadable, named, |batch, tables| {
+                batch.delete_cf(tables.meta(), name);
+            });
         }
     }
 

@@ -64,14 +64,14 @@ impl Disk {
             let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
             let batch = || Batch { facts: facts.clone(), ..Batch::default() };
             if *restart == Restart::Midway {
-                let lent = Dying::<_, false> { ledger: self.store(), is_dying: true };
+                let lent = Dying::<_, false> { ledger: self.store(), dies_after: Some(0) };
                 let mut worker = Worker::new(lent, Arc::clone(&policy));
                 worker.process(batch()).expect_err("the process ends");
             }
             if *restart != Restart::No {
                 self.store = None;
             }
-            let lent = Dying::<_, false> { ledger: self.store(), is_dying: false };
+            let lent = Dying::<_, false> { ledger: self.store(), dies_after: None };
             let mut worker = Worker::new(lent, Arc::clone(&policy));
             worker.process(batch()).expect("the store works");
         }

@@ -1,4 +1,4 @@
-//! A ledger whose process ends with a commit.
+//! A ledger whose process ends with a commit, or in the middle of one.
 
 use adtrail_store::StoreError;
 use attribution::event::EventTime;
@@ -10,8 +10,8 @@ use attribution::ledger::{
 /// A ledger that comes back; others may use it too if it is `SHARED`.
 pub struct Dying<'a, L, const SHARED: bool> {
     pub ledger: &'a mut L,
-    /// The process ends with the first commit, before it does anything.
-    pub is_dying: bool,
+    /// The process ends when it would commit a decision or positions after so many decisions.
+    pub dies_after: Option<usize>,
 }
 
 impl<L: Ledger<Error = StoreError>, const SHARED: bool> Facts for Dying<'_, L, SHARED> {
@@ -50,9 +50,16 @@ impl<L: Ledger<Error = StoreError>, const SHARED: bool> Ledger for Dying<'_, L, 
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        if self.is_dying {
-            return Err(StoreError::Corrupt { what: "the process ends here".into() });
+        let Some(left) = self.dies_after else { return self.ledger.commit(decisions, progress) };
+        if decisions.len() < left {
+            self.dies_after = Some(left - decisions.len());
+            return self.ledger.commit(decisions, progress);
         }
-        self.ledger.commit(decisions, progress)
+        // Even a commit of nothing makes durable what was recorded.
+        if left > 0 {
+            let some = decisions.into_iter().take(left).collect();
+            self.ledger.commit(some, &Progress::default())?;
+        }
+        Err(StoreError::Corrupt { what: "the process ends here".into() })
     }
 }

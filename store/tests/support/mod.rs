@@ -13,3 +13,4 @@ pub mod reference;
 pub mod rules;
 pub mod run;
 pub mod show;
+pub mod traffic;

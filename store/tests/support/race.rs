@@ -21,6 +21,7 @@ use super::show::Shown;
 
 /// How a race ended.
 pub struct Outcome {
+    pub memory: Memory,
     pub rows: Vec<Shown>,
     pub positions: Vec<Position>,
     pub lost: Lost,
@@ -39,8 +40,19 @@ pub struct Lost {
 /// Runs a worker for each of the two lists of batches. The turns are cycled through; a worker
 /// alone needs none.
 pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) -> Outcome {
+    race_from((Memory::default(), None), policy, batches, turns)
+}
+
+/// The same over a store with something in it; the left one's process ends before it writes another
+/// decision than so many.
+pub fn race_from(
+    (memory, left_ends_after): (Memory, Option<usize>),
+    policy: &Arc<Policy>,
+    batches: [Vec<Vec<Fact>>; 2],
+    turns: &[Side],
+) -> Outcome {
     let state = State {
-        memory: Memory::default(),
+        memory,
         turns: turns.to_vec(),
         steps: 0,
         is_done: [false; 2],
@@ -50,7 +62,8 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
     let counted = Mutex::new(Admitted::default());
     std::thread::scope(|scope| {
         for (side, batches) in [Side::Left, Side::Right].into_iter().zip(batches) {
-            let seat = Seat { table: &table, side, read: HashMap::new() };
+            let ends_after = left_ends_after.filter(|_| side == Side::Left);
+            let seat = Seat { table: &table, side, read: HashMap::new(), ends_after };
             let counted = &counted;
             scope.spawn(move || {
                 let mut worker = Worker::new(seat, Arc::clone(policy));
@@ -58,7 +71,10 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
                     let positions = vec![position("race", side as i32, number as i64 + 1)];
                     let progress = Progress { positions, consumed_until: None };
                     let report = worker.process(Batch { facts, progress });
-                    let report = report.expect("memory does not fail");
+                    let Ok(report) = report else {
+                        assert_eq!(worker.ledger().ends_after, Some(0), "memory does not fail");
+                        return;
+                    };
                     add(&mut counted.lock().unwrap_or_else(PoisonError::into_inner), &report);
                 }
             });
@@ -68,7 +84,7 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
     let State { mut memory, lost, steps, .. } =
         table.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let positions = memory.positions().expect("memory does not fail");
-    Outcome { rows: memory.shown(), positions, lost, steps, admitted }
+    Outcome { rows: memory.shown(), memory, positions, lost, steps, admitted }
 }
 
 fn add(sum: &mut Admitted, report: &Report) {
@@ -103,6 +119,7 @@ struct Seat<'a> {
     table: &'a Table,
     side: Side,
     read: HashMap<FactKey, Option<Home>>,
+    ends_after: Option<usize>,
 }
 
 impl State {
@@ -203,6 +220,10 @@ impl Ledger for Seat<'_> {
         );
         let mut lost = Vec::new();
         for write in decisions {
+            if self.ends_after == Some(0) {
+                return Err(StoreError::Corrupt { what: "the process ends here".into() });
+            }
+            self.ends_after = self.ends_after.map(|left| left - 1);
             let key = write.key;
             let is_lost = self.step(|state| {
                 let stored = state.memory.homes(&[key])?.remove(0);
@@ -223,7 +244,7 @@ impl Ledger for Seat<'_> {
 }
 
 /// Whether nobody has decided about the event, or replaced its fact, since it was read.
-fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
+pub fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
     let same_fact = match (stored, &write.home) {
         (Home::Activation(stored), Home::Activation(home)) => stored.fact == home.fact,
         (Home::Effect(stored), Home::Effect(home)) => stored.fact == home.fact,

@@ -110,7 +110,7 @@ pub fn give<L: Shelf>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
 }
 
 pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
-    Position { topic: topic.into(), partition, next_offset }
+    Position { topic: topic.into(), partition, next_offset, last: None }
 }
 
 /// The rows of the facts, which are the same whatever the ledger, the order and the batches.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
+    TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -82,6 +83,22 @@ impl Kafka {
         for result in deleted.expect("kafka answers") {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
+    }
+
+    /// So many partitions in all.
+    pub fn grow_topic(&self, name: &str, partitions: usize) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let more = NewPartitions::new(name, partitions);
+        let grown = runtime.block_on(admin.create_partitions([&more], &options));
+        for result in grown.expect("kafka answers") {
+            result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
+        }
+        let client: BaseConsumer = self.client().create().expect("a client");
+        eventually("the partitions have leaders", || {
+            self.leaders_known(&client, name, partitions as i32)
+        });
     }
 
     /// A group that nobody is a member of.

@@ -1,0 +1,92 @@
+//! Topics that change under adtrail: more partitions, and topics that are made anew, which are never
+//! read as if they were the old ones.
+#![cfg(test)]
+
+mod support;
+
+use std::sync::OnceLock;
+
+use support::crowd::{self, Record};
+use support::exports::{self, Exports, check_equal, downloads};
+use support::kafka::{Kafka, Message};
+use support::site::Site;
+
+const MADE_ANEW: &str = "the record that was read last is another one now";
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::records(12, 1200))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(records()))
+}
+
+fn site(name: &str, partitions: i32) -> Site {
+    Site::new(Kafka::shared(), name, partitions, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", "100")
+}
+
+fn produce(site: &Site, records: &[Record]) {
+    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
+    Kafka::shared().produce_all(messages);
+}
+
+fn read_all(site: &Site) {
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn partitions_that_are_added_are_read() {
+    let site = site("topics.grown", 2);
+    let (some, rest) = records().split_at(400);
+    produce(&site, some);
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    // While it runs.
+    site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 5));
+    let (some, rest) = rest.split_at(400);
+    produce(&site, some);
+    adtrail.await_read(800);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    // And while it does not.
+    site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
+    produce(&site, rest);
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+fn make_anew(site: &Site, topic: &str) {
+    let kafka = Kafka::shared();
+    kafka.delete_topics(&[topic.to_owned()]);
+    kafka.create_topic(topic, 1, &[]);
+    // More than the old one had: its positions are within.
+    let message = |n| Message::new("app-x", format!(r#"{{"app":"app-x","event_id":"new-{n}"}}"#));
+    kafka.produce(topic, (0..2000).map(message));
+    assert!(site.topics.all().contains(&topic));
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
+    let site = site("topics.anew", 1);
+    produce(&site, records());
+    read_all(&site);
+    // What is read again of an unchanged topic is what it was.
+    read_all(&site);
+    make_anew(&site, &site.topics.activations);
+    let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
+    assert!(log.contains(MADE_ANEW) && log.contains(&site.topics.activations), "{log}");
+    assert!(log.contains("begin with a new store"), "{log}");
+    // Nothing of it was taken.
+    check_equal(
+        &crowd::APPS.map(|app| site.download(app, crowd::FROM, crowd::TO, &[])),
+        replayed(),
+    );
+}
