@@ -116,8 +116,10 @@ impl Embedded {
         Engine::new(self.tables.clone())
     }
 
-    /// Whether commits wait for room on the disk, and who ends that.
-    pub fn room(&self) -> Room {
+    /// From now on commits wait for room where the disk is full, for whoever tells of it and ends
+    /// that; without it they fail.
+    pub fn wait_for_room(&self) -> Room {
+        self.tables.room.wait();
         self.tables.room.clone()
     }
 

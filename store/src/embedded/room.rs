@@ -1,5 +1,5 @@
-//! Waiting for room on the disk: what the engine has no room for is kept and tried again, and the
-//! engine takes up its work by itself once there is room.
+//! Waiting for room on the disk, where somebody wants that: what the engine has no room for is kept
+//! and tried again, and the engine takes up its work by itself once there is room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub struct Room(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     is_awaited: AtomicBool,
-    is_given_up: AtomicBool,
+    may_wait: AtomicBool,
 }
 
 impl Room {
@@ -29,26 +29,31 @@ impl Room {
         self.0.is_awaited.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing waits any more: what finds no room fails.
-    pub fn give_up(&self) {
-        self.0.is_given_up.store(true, Ordering::Relaxed);
+    /// From now on writes wait, for somebody who says so.
+    pub(super) fn wait(&self) {
+        self.0.may_wait.store(true, Ordering::Relaxed);
     }
 
-    /// Writes the batch, however long it takes until there is room.
+    /// From now on nothing waits any more: what finds no room fails.
+    pub fn give_up(&self) {
+        self.0.may_wait.store(false, Ordering::Relaxed);
+    }
+
+    /// Writes the batch, however long it takes until there is room, if it may wait.
     ///
     /// # Errors
-    /// The engine's; that there is no room only once it is given up.
+    /// The engine's; that there is no room only if nothing waits.
     pub(super) fn write(
         &self,
         db: &DB,
         batch: WriteBatch,
         options: &WriteOptions,
     ) -> Result<(), Error> {
+        let may_wait = || self.0.may_wait.load(Ordering::Relaxed);
         // The engine does not give back what it could not write.
-        let bytes = batch.data().to_vec();
+        let bytes = if may_wait() { batch.data().to_vec() } else { Vec::new() };
         let mut outcome = db.write_opt(batch, options);
-        while outcome.as_ref().is_err_and(is_of_room) && !self.0.is_given_up.load(Ordering::Relaxed)
-        {
+        while outcome.as_ref().is_err_and(is_of_room) && may_wait() && !bytes.is_empty() {
             self.0.is_awaited.store(true, Ordering::Relaxed);
             thread::sleep(TRY_EVERY);
             outcome = db.write_opt(WriteBatch::from_data(&bytes), options);

@@ -82,7 +82,7 @@ impl Tables {
         Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
     }
 
-    /// Writes a batch, and waits for room where the disk is full.
+    /// Writes a batch, and may wait for room where the disk is full.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), StoreError> {
         Ok(self.room.write(&self.db, batch, options)?)
     }
