@@ -16,7 +16,7 @@ use std::thread;
 
 use serde_json::Value;
 use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, Record, TO};
+use support::crowd::{self, APPS, FROM, TO};
 use support::kafka::Kafka;
 use support::site::{Site, Topics};
 use support::{eventually, run, run_ok};
@@ -30,11 +30,6 @@ fn site(name: &str) -> Site {
 /// One without Kafka, whose service runs and is never ready.
 fn alone(name: &str) -> Site {
     Site::on(Topics::of(name), "127.0.0.1:1".into(), crowd::SETTINGS)
-}
-
-fn produce(site: &Site, records: &[Record]) {
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
 }
 
 fn exports(site: &Site) -> [Vec<u8>; 3] {
@@ -121,7 +116,7 @@ fn taken_under_load_each_is_the_store_of_its_moment() {
     let dir = site.path().join("backups");
     let records = crowd::redelivered(&crowd::records(5, 3000), 5);
     let (before, during) = records.split_at(records.len() / 2);
-    produce(&site, before);
+    crowd::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_some_read();
     let is_enough = AtomicBool::new(false);
@@ -131,7 +126,7 @@ fn taken_under_load_each_is_the_store_of_its_moment() {
             let mut written = before.len();
             while !is_enough.load(Ordering::Relaxed) {
                 let portion = portions.next().unwrap();
-                produce(&site, portion);
+                crowd::produce(&site.topics, portion);
                 written += portion.len();
             }
             written as u64
@@ -196,7 +191,7 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     let site = site("backup.moved");
     let records = crowd::redelivered(&crowd::records(6, 600), 6);
     let (before, after) = records.split_at(records.len() / 2);
-    produce(&site, before);
+    crowd::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_read(before.len() as u64);
     let rows = exports(&site);
@@ -221,7 +216,7 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     assert_eq!(records_before(&alone), before.len() as i64);
     assert!(!killed.path().join("store/checkpoint").exists());
 
-    produce(&site, after);
+    crowd::produce(&site.topics, after);
     let moved = [&stopped, &killed].map(|other| {
         let adtrail = other.start();
         adtrail.await_read(after.len() as u64);

@@ -29,11 +29,6 @@ fn site(name: &str, partitions: i32) -> Site {
         .set("ingest.batch_records_max", BATCH_RECORDS)
 }
 
-fn produce(site: &Site, records: &[Record]) {
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
-}
-
 /// What `adtrail replay` makes of the records in their own order, by app.
 fn replayed() -> &'static Exports {
     static REPLAYED: OnceLock<Exports> = OnceLock::new();
@@ -65,7 +60,7 @@ fn the_events_lead_to_every_kind_of_row() {
 fn one_partition_without_interruption() {
     let site = site("convergence.plain", 1);
     let records = crowd::redelivered(records(), 1);
-    produce(&site, &records);
+    crowd::produce(&site.topics, &records);
     let adtrail = site.start();
     adtrail.await_read(records.len() as u64);
     check_equal(&downloads(&site, &adtrail), replayed());
@@ -91,7 +86,7 @@ fn killed_again_and_again() {
     for portion in portions.by_ref().take(kills) {
         thread::scope(|scope| {
             // Beside it, so that it is killed while it reads.
-            scope.spawn(|| portion.chunks(300).for_each(|some| produce(&site, some)));
+            scope.spawn(|| portion.chunks(300).for_each(|some| crowd::produce(&site.topics, some)));
             let adtrail = site.start();
             if moments.bool() {
                 adtrail.await_some_read();
@@ -103,7 +98,7 @@ fn killed_again_and_again() {
             adtrail.kill9();
         });
     }
-    produce(&site, portions.next().unwrap());
+    crowd::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
@@ -119,13 +114,13 @@ fn stopped_and_started() {
     let records = crowd::redelivered(records(), 3);
     let mut portions = records.chunks(records.len().div_ceil(STOPS + 1));
     for portion in portions.by_ref().take(STOPS) {
-        produce(&site, portion);
+        crowd::produce(&site.topics, portion);
         let adtrail = site.start();
         adtrail.await_some_read();
         let (status, log) = adtrail.terminate();
         assert!(status.success(), "{status}: {log}");
     }
-    produce(&site, portions.next().unwrap());
+    crowd::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     let read = adtrail.metric("adtrail_ingest_read_total").unwrap();

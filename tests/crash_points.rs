@@ -37,9 +37,7 @@ fn check(point: &str) {
     let site = Site::new(Kafka::shared(), &format!("crash.{point}"), 3, crowd::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
-    let records = crowd::redelivered(records(), 8);
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
+    crowd::produce(&site.topics, &crowd::redelivered(records(), 8));
     let passes = if point.starts_with("offsets") { PASSES_OF_A_SECOND } else { PASSES };
     for (life, passes) in passes.into_iter().enumerate() {
         let points = format!("{point}={passes}*off->return");

@@ -38,11 +38,6 @@ fn site(name: &str) -> (Site, Disk) {
     (site.set("store.path", site_store.to_str().unwrap()), disk)
 }
 
-fn produce(site: &Site, records: &[Record]) {
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
-}
-
 fn await_readiness(adtrail: &Adtrail, status: u16, part: &str) {
     eventually("it says how it is", || match adtrail.admin("/readyz") {
         Ok(reply) if reply.status == status && reply.text().contains(part) => Ok(()),
@@ -54,12 +49,12 @@ fn await_readiness(adtrail: &Adtrail, status: u16, part: &str) {
 /// A service that has read half of the events, and whose disk has been full for a while.
 fn stuck(site: &Site, disk: &Disk) -> (Adtrail, Exports) {
     let (some, rest) = records().split_at(records().len() / 2);
-    produce(site, some);
+    crowd::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
     let before = APPS.map(|app| by_http(&adtrail, app));
     disk.fill();
-    produce(site, rest);
+    crowd::produce(&site.topics, rest);
     await_readiness(&adtrail, 503, FULL);
     assert_eq!(adtrail.metric("adtrail_store_out_of_room"), Some(1.0));
     (adtrail, before)

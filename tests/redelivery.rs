@@ -31,11 +31,6 @@ fn site(name: &str) -> Site {
         .set("ingest.batch_records_max", "100")
 }
 
-fn produce(site: &Site, records: &[Record]) {
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
-}
-
 /// Reads all that there is, and stops: how many records that were.
 fn read_all(site: &Site) -> f64 {
     let adtrail = site.start();
@@ -56,10 +51,10 @@ fn a_store_that_is_behind_reads_again_what_it_has_lost() {
     let (store, kept) = (site.path().join("store"), site.path().join("kept"));
     let all = crowd::redelivered(records(), 9);
     let (some, rest) = all.split_at(all.len() / 4);
-    produce(&site, some);
+    crowd::produce(&site.topics, some);
     read_all(&site);
     copy(&store, &kept);
-    produce(&site, rest);
+    crowd::produce(&site.topics, rest);
     assert_eq!(read_all(&site), rest.len() as f64);
     for _ in 0..2 {
         fs::remove_dir_all(&store).unwrap();
@@ -76,12 +71,12 @@ fn up_to_nine_times_and_without_a_group() {
     // One to nine times each.
     let all = crowd::redelivered(&crowd::redelivered(records(), 10), 11);
     let (some, rest) = all.split_at(all.len() / 2);
-    produce(&site, some);
+    crowd::produce(&site.topics, some);
     assert_eq!(read_all(&site), some.len() as f64);
     // The store's positions count: no group is asked where to read on.
     let group = site.path().file_name().unwrap().to_str().unwrap();
     Kafka::shared().delete_group(group);
-    produce(&site, rest);
+    crowd::produce(&site.topics, rest);
     assert_eq!(read_all(&site), rest.len() as f64);
     let adtrail = site.start();
     check_equal(&downloads(&site, &adtrail), replayed());

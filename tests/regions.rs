@@ -6,7 +6,7 @@ mod support;
 
 use serde_json::Value;
 use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, Record, TO};
+use support::crowd::{self, APPS, FROM, TO};
 use support::kafka::Kafka;
 use support::rows;
 use support::run_ok;
@@ -16,11 +16,6 @@ use support::site::Site;
 fn settings(fan: u16) -> String {
     let app = "key = \"app-x\"\n";
     crowd::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fan}\n"))
-}
-
-fn produce(site: &Site, records: &[Record]) {
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
 }
 
 fn regions(site: &Site) -> Value {
@@ -48,7 +43,7 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
     for fan in fans {
         last.into_iter().for_each(Adtrail::kill9);
         site.change(&settings(fan));
-        produce(&site, portions.next().unwrap());
+        crowd::produce(&site.topics, portions.next().unwrap());
         let adtrail = site.start();
         adtrail.await_some_read();
         last = Some(adtrail);

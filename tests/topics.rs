@@ -29,11 +29,6 @@ fn site(name: &str, partitions: i32) -> Site {
         .set("ingest.batch_records_max", "100")
 }
 
-fn produce(site: &Site, records: &[Record]) {
-    let messages = records.iter().map(|record| (record.topic(&site.topics), record.message()));
-    Kafka::shared().produce_all(messages);
-}
-
 fn read_all(site: &Site) {
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -45,19 +40,19 @@ fn read_all(site: &Site) {
 fn partitions_that_are_added_are_read() {
     let site = site("topics.grown", 2);
     let (some, rest) = records().split_at(400);
-    produce(&site, some);
+    crowd::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
     // While it runs.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 5));
     let (some, rest) = rest.split_at(400);
-    produce(&site, some);
+    crowd::produce(&site.topics, some);
     adtrail.await_read(800);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
     // And while it does not.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
-    produce(&site, rest);
+    crowd::produce(&site.topics, rest);
     let adtrail = site.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&site, &adtrail), replayed());
@@ -76,7 +71,7 @@ fn make_anew(site: &Site, topic: &str) {
 #[test]
 fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
     let site = site("topics.anew", 1);
-    produce(&site, records());
+    crowd::produce(&site.topics, records());
     read_all(&site);
     // What is read again of an unchanged topic is what it was.
     read_all(&site);

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use md5::{Digest, Md5};
 use serde_json::{Map, Value, json};
 
-use super::kafka::Message;
+use super::kafka::{Kafka, Message};
 use super::site::Topics;
 
 /// Three apps that differ in every rule that the crowd can touch.
@@ -125,6 +125,11 @@ pub fn redelivered(records: &[Record], seed: u64) -> Vec<Record> {
         .collect();
     rng.shuffle(&mut all);
     all
+}
+
+/// Into the shared Kafka.
+pub fn produce(topics: &Topics, records: &[Record]) {
+    Kafka::shared().produce_all(records.iter().map(|one| (one.topic(topics), one.message())));
 }
 
 /// The records as a file of mixed events.
