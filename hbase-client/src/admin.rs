@@ -1,0 +1,208 @@
+//! Tables and regions as a whole: made, looked at, and removed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::Cluster;
+use crate::connection::{Call, Service};
+use crate::error::Error;
+use crate::fault::{Fault, Remedy};
+use crate::names::{Server, TableName};
+use crate::proto::admin::{
+    CreateTableRequest, GetProcedureResultRequest, GetProcedureResultResponse,
+    GetTableDescriptorsRequest, GetTableDescriptorsResponse, GetTableNamesResponse,
+    ProcedureResponse, TableRequest,
+};
+use crate::proto::rpc::{Empty, ForeignException};
+
+mod regions;
+mod schema;
+pub use regions::{Load, RegionStatus};
+pub use schema::{Family, TableSpec};
+
+/// What masters do. Each waits until it is done, as long as [`Config::operation_timeout`], also
+/// while the cluster changes its master.
+///
+/// [`Config::operation_timeout`]: crate::Config::operation_timeout
+#[derive(Debug, Clone)]
+pub struct Admin {
+    cluster: Arc<Cluster>,
+}
+
+/// Of a procedure.
+const RUNNING: i32 = 1;
+const FINISHED: i32 = 2;
+
+impl Admin {
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { cluster }
+    }
+
+    /// With regions that begin at these rows, besides the first one.
+    ///
+    /// # Errors
+    /// Where there is such a table, or the servers refuse it.
+    pub async fn create(&self, table: &TableSpec, splits: &[Bytes]) -> Result<(), Error> {
+        let (nonce_group, nonce) = nonces();
+        let table_schema = table.to_proto()?;
+        let split_keys = splits.to_vec();
+        let request = CreateTableRequest { table_schema, split_keys, nonce_group, nonce };
+        self.procedure("CreateTable", &request).await
+    }
+
+    /// # Errors
+    /// Where there is no such table, or it is disabled already.
+    pub async fn disable(&self, table: &str) -> Result<(), Error> {
+        self.of_table("DisableTable", table).await
+    }
+
+    /// # Errors
+    /// Where there is no such table, or it is enabled already.
+    pub async fn enable(&self, table: &str) -> Result<(), Error> {
+        self.of_table("EnableTable", table).await
+    }
+
+    /// Of a table that is disabled: it is gone, with all its rows.
+    ///
+    /// # Errors
+    /// Where there is no such table, or it is enabled.
+    pub async fn delete(&self, table: &str) -> Result<(), Error> {
+        self.of_table("DeleteTable", table).await
+    }
+
+    /// The names of all tables that are not HBase's own.
+    ///
+    /// # Errors
+    /// Where the master does not answer.
+    pub async fn list(&self) -> Result<Vec<TableName>, Error> {
+        let answer: GetTableNamesResponse = self.ask("GetTableNames", &Empty {}).await?;
+        Ok(answer.table_names.iter().filter_map(TableName::from_proto).collect())
+    }
+
+    /// # Errors
+    /// Where there is no such table.
+    pub async fn describe(&self, table: &str) -> Result<TableSpec, Error> {
+        let table: TableName = table.parse()?;
+        let request = GetTableDescriptorsRequest { table_names: vec![table.to_proto()] };
+        let answer: GetTableDescriptorsResponse = self.ask("GetTableDescriptors", &request).await?;
+        let schema = answer.table_schema.first().and_then(TableSpec::from_proto);
+        schema.ok_or(Error::NoTable { table })
+    }
+
+    async fn of_table(&self, method: &'static str, table: &str) -> Result<(), Error> {
+        let table: TableName = table.parse()?;
+        let (nonce_group, nonce) = nonces();
+        let request = TableRequest { table_name: table.to_proto(), nonce_group, nonce };
+        self.procedure(method, &request).await?;
+        self.cluster.forget_table(&table);
+        Ok(())
+    }
+
+    /// Has it done, and waits for it.
+    async fn procedure(&self, method: &'static str, request: &impl Message) -> Result<(), Error> {
+        let deadline = self.cluster.operation_deadline();
+        let begun: ProcedureResponse = self.ask_until(method, request, deadline).await?;
+        let Some(proc_id) = begun.proc_id else { return Ok(()) };
+        let request = GetProcedureResultRequest { proc_id };
+        for tries in 0.. {
+            // With a small letter, unlike all others.
+            let (server, state) = self
+                .ask_server::<_, GetProcedureResultResponse>(
+                    "getProcedureResult",
+                    &request,
+                    deadline,
+                )
+                .await?;
+            match (state.state, state.exception) {
+                (FINISHED, None) => return Ok(()),
+                (FINISHED, Some(exception)) => {
+                    return Err(Error::Refused { server, fault: fault_of(exception) });
+                }
+                (RUNNING, _) => {}
+                _ => {
+                    let reason = format!("does not know any more whether {method} was done");
+                    return Err(Error::Connection { server, reason });
+                }
+            }
+            let delay = self.cluster.config.backoff.delay(tries, 1.0);
+            if Instant::now() + delay >= deadline {
+                let limit = self.cluster.config.operation_timeout;
+                return Err(Error::Deadline { what: method, limit, last: None });
+            }
+            sleep(delay).await;
+        }
+        Ok(())
+    }
+
+    async fn ask<M: Message, R: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &M,
+    ) -> Result<R, Error> {
+        self.ask_until(method, request, self.cluster.operation_deadline()).await
+    }
+
+    async fn ask_until<M: Message, R: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &M,
+        deadline: Instant,
+    ) -> Result<R, Error> {
+        Ok(self.ask_server(method, request, deadline).await?.1)
+    }
+
+    /// Asks whoever is master, until there is one that answers.
+    async fn ask_server<M: Message, R: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &M,
+        deadline: Instant,
+    ) -> Result<(Server, R), Error> {
+        for failed in 0.. {
+            let error = match self.ask_once(method, request, deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) => error,
+            };
+            let delay = self.cluster.config.backoff.delay(failed, fastrand::f64());
+            if Instant::now() + delay >= deadline {
+                let limit = self.cluster.config.operation_timeout;
+                return Err(Error::Deadline { what: method, limit, last: Some(Arc::new(error)) });
+            }
+            sleep(delay).await;
+        }
+        Err(Error::Closed)
+    }
+
+    async fn ask_once<M: Message, R: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &M,
+        deadline: Instant,
+    ) -> Result<(Server, R), Error> {
+        let master = self.cluster.master(deadline).await?;
+        let master = master.ok_or(Error::NoMaster)?;
+        let call = Call::new(method, request, self.cluster.call_deadline(deadline));
+        let (answer, _) = self.cluster.call(&master, Service::Master, call).await?;
+        Ok((master, answer))
+    }
+}
+
+/// What is asked twice with the same numbers is done once.
+fn nonces() -> (Option<u64>, Option<u64>) {
+    // 0 says that there is none.
+    (Some(fastrand::u64(1..)), Some(fastrand::u64(1..)))
+}
+
+fn fault_of(exception: ForeignException) -> Fault {
+    let generic = exception.generic.unwrap_or_default();
+    Fault {
+        class: generic.class_name.unwrap_or_default(),
+        message: generic.message.unwrap_or_default(),
+        do_not_retry: true,
+        moved_to: None,
+    }
+}

@@ -1,0 +1,248 @@
+//! What is known of each action of a batch, and what is decided about it. No IO.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Outcomes;
+use crate::action::{Action, Outcome};
+use crate::error::Error;
+use crate::fault::Remedy;
+use crate::names::Server;
+
+/// Actions that are tried again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Retry {
+    pub ids: Vec<u32>,
+    /// How often the most unlucky of them failed; nothing where it is tried at once.
+    pub failed_before: Option<u32>,
+}
+
+#[derive(Debug)]
+pub struct Ledger {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    failed: u32,
+    /// A try that ended without an answer, which may have been done all the same.
+    in_doubt: Option<Arc<Error>>,
+    last: Option<Arc<Error>>,
+    heard: Option<Result<Outcome, Error>>,
+    settled: Option<Result<Outcome, Error>>,
+}
+
+impl Ledger {
+    pub fn new(actions: usize) -> Self {
+        Self { entries: vec![Entry::default(); actions] }
+    }
+
+    pub fn settle(&mut self, id: u32, outcome: Result<Outcome, Error>) {
+        self.entries[id as usize].settled = Some(outcome);
+    }
+
+    /// Of calls that were answered; an action's region is judged as a whole.
+    pub fn hear(&mut self, said: Vec<(u32, Result<Outcome, Error>)>) {
+        for (id, outcome) in said {
+            self.entries[id as usize].heard = Some(outcome);
+        }
+    }
+
+    /// The same went wrong with all of these.
+    pub fn fail(&mut self, actions: &[Action], ids: &[u32], error: &Error) -> Retry {
+        self.hear(ids.iter().map(|&id| (id, Err(error.clone()))).collect());
+        self.decide(actions, ids, &mut Vec::new())
+    }
+
+    /// After an answer: what is tried again of one region's actions, and what was said of them, each
+    /// class once.
+    pub fn judge(
+        &mut self,
+        actions: &[Action],
+        ids: &[u32],
+        server: &Server,
+    ) -> (Retry, Vec<Error>) {
+        for &id in ids {
+            self.entries[id as usize].heard.get_or_insert_with(|| {
+                let reason = "said nothing of a row that it was sent".to_owned();
+                Err(Error::Connection { server: server.clone(), reason })
+            });
+        }
+        let mut errors = Vec::new();
+        let retry = self.decide(actions, ids, &mut errors);
+        (retry, errors)
+    }
+
+    fn decide(&mut self, actions: &[Action], ids: &[u32], errors: &mut Vec<Error>) -> Retry {
+        let mut again = Vec::new();
+        // Where a server has done some of it, it does the rest if it says so.
+        let (mut waits, mut has_done) = (None, false);
+        for &id in ids {
+            let entry = &mut self.entries[id as usize];
+            let Some(outcome) = entry.heard.take() else { continue };
+            let remedy = match &outcome {
+                Ok(_) => Remedy::Fail,
+                Err(error) => error.remedy(),
+            };
+            has_done |= outcome.is_ok();
+            if remedy == Remedy::Fail {
+                let is_repeatable = actions[id as usize].is_repeatable();
+                entry.settled = Some(entry.conclude(outcome, is_repeatable));
+                continue;
+            }
+            if let Err(error) = outcome {
+                note(errors, &error);
+                let failed_before = entry.failed;
+                entry.note(error);
+                if remedy != Remedy::AtOnce {
+                    waits = waits.max(Some(failed_before));
+                }
+            }
+            again.push(id);
+        }
+        let failed = again.iter().map(|&id| self.entries[id as usize].failed).max();
+        let failed_before = match waits {
+            None if has_done => None,
+            None => failed.map(|failed| failed.saturating_sub(1)),
+            waits => waits,
+        };
+        Retry { ids: again, failed_before }
+    }
+
+    /// The time is over, or all is settled.
+    pub fn close(self, limit: Duration) -> Outcomes {
+        let close = |entry: Entry| {
+            entry.settled.unwrap_or_else(|| {
+                let what = "the row's part of the batch";
+                Err(Error::Deadline { what, limit, last: entry.last })
+            })
+        };
+        self.entries.into_iter().map(close).collect()
+    }
+}
+
+impl Entry {
+    fn note(&mut self, error: Error) {
+        self.failed += 1;
+        let error = Arc::new(error);
+        if error.may_be_done() {
+            self.in_doubt = Some(error.clone());
+        }
+        self.last = Some(error);
+    }
+
+    fn conclude(
+        &mut self,
+        outcome: Result<Outcome, Error>,
+        is_repeatable: bool,
+    ) -> Result<Outcome, Error> {
+        match (outcome, self.in_doubt.take()) {
+            // It may be the earlier try that changed what the condition is about.
+            (Ok(Outcome::Checked(false)), Some(last)) if !is_repeatable => {
+                Err(Error::Uncertain { last })
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+/// Thousands of rows say the same.
+fn note(errors: &mut Vec<Error>, error: &Error) {
+    let kind = |error: &Error| match error {
+        Error::Refused { fault, .. } => fault.class.clone(),
+        _ => String::new(),
+    };
+    if !errors.iter().any(|known| kind(known) == kind(error)) {
+        errors.push(error.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{CheckAndMutate, Mutation, Put};
+    use crate::fault::Fault;
+    use crate::proto::rpc::ExceptionResponse;
+
+    fn server() -> Server {
+        "h:1".parse().unwrap()
+    }
+
+    fn refused(class: &str) -> Error {
+        let exception = ExceptionResponse {
+            exception_class_name: Some(class.to_owned()),
+            ..ExceptionResponse::default()
+        };
+        Error::Refused { server: server(), fault: Fault::from_exception(&exception) }
+    }
+
+    fn reset() -> Error {
+        Error::Connection { server: server(), reason: "reset".to_owned() }
+    }
+
+    fn puts(count: usize) -> Vec<Action> {
+        let put = Put::new("r").cell("f", "q", "v");
+        vec![Action::Mutate(Mutation::from(put).change); count]
+    }
+
+    fn check() -> Vec<Action> {
+        let put = Put::new("r").cell("f", "q", "v");
+        vec![Action::Check(CheckAndMutate::where_absent("f", "q", put))]
+    }
+
+    fn retry(ids: &[u32], failed_before: Option<u32>) -> Retry {
+        Retry { ids: ids.to_vec(), failed_before }
+    }
+
+    #[test]
+    fn only_what_failed_is_tried_again() {
+        let (actions, mut ledger) = (puts(4), Ledger::new(4));
+        ledger.hear(vec![
+            (0, Ok(Outcome::Row(None))),
+            (1, Err(refused("a.RegionTooBusyException"))),
+            (2, Err(refused("a.NoSuchColumnFamilyException"))),
+        ]);
+        let (again, errors) = ledger.judge(&actions, &[0, 1, 2, 3], &server());
+        // Of 3 nothing was said.
+        assert_eq!(again, retry(&[1, 3], Some(0)));
+        assert_eq!(errors.len(), 2);
+        let again = ledger.fail(&actions, &[1, 3], &reset());
+        assert_eq!(again, retry(&[1, 3], Some(1)));
+        let outcomes = ledger.close(Duration::from_secs(1));
+        assert!(matches!(outcomes[0], Ok(Outcome::Row(None))));
+        assert!(matches!(outcomes[1], Err(Error::Deadline { last: Some(_), .. })));
+        assert!(matches!(&outcomes[2], Err(Error::Refused { fault, .. })
+            if fault.name() == "NoSuchColumnFamilyException"));
+    }
+
+    #[test]
+    fn rest_of_a_long_answer_is_asked_for_at_once_while_some_of_it_comes() {
+        let (actions, mut ledger) = (puts(2), Ledger::new(2));
+        let rest = || Err(refused("a.MultiActionResultTooLarge"));
+        ledger.hear(vec![(0, Ok(Outcome::Row(None))), (1, rest())]);
+        assert_eq!(ledger.judge(&actions, &[0, 1], &server()).0, retry(&[1], None));
+        ledger.hear(vec![(1, rest())]);
+        assert_eq!(ledger.judge(&actions, &[1], &server()).0, retry(&[1], Some(1)));
+    }
+
+    #[track_caller]
+    fn check_doubt(first: &Error, then: Outcome, expected: Result<Outcome, ()>) {
+        let (actions, mut ledger) = (check(), Ledger::new(1));
+        ledger.fail(&actions, &[0], first);
+        ledger.hear(vec![(0, Ok(then))]);
+        ledger.judge(&actions, &[0], &server());
+        let outcome = ledger.close(Duration::from_secs(1)).remove(0);
+        let shown =
+            outcome.map_err(|error| assert!(matches!(error, Error::Uncertain { .. }), "{error}"));
+        assert_eq!(shown, expected, "after {first}");
+    }
+
+    #[test]
+    fn check_that_fails_after_a_lost_answer_is_in_doubt() {
+        let (held, failed) = (Outcome::Checked(true), Outcome::Checked(false));
+        check_doubt(&reset(), failed.clone(), Err(()));
+        check_doubt(&reset(), held.clone(), Ok(held));
+        check_doubt(&refused("a.NotServingRegionException"), failed.clone(), Ok(failed.clone()));
+        check_doubt(&refused("java.io.IOException"), failed, Err(()));
+    }
+}

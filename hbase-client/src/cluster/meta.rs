@@ -1,0 +1,175 @@
+//! Rows of `hbase:meta`: which regions a table has, and where. Bytes in, names out.
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::location::Region;
+use crate::names::{Server, TableName};
+use crate::proto::common::{RegionInfo, TableState};
+use crate::proto::data::Column;
+use crate::proto::scan::Scan;
+use crate::rows::Row;
+use crate::wire::WireError;
+
+const FAMILY: &[u8] = b"info";
+/// Before each message that is stored.
+const MAGIC: &[u8] = b"PBUF";
+/// The states of a region in which its server is not where it can be read.
+const CLOSED_STATES: [&[u8]; 3] = [b"CLOSED", b"OFFLINE", b"SPLIT"];
+
+/// A region as `hbase:meta` tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetaRow {
+    pub name: Bytes,
+    pub info: RegionInfo,
+    /// None while it is nowhere, as the daughters of a split are for a moment.
+    pub server: Option<Server>,
+}
+
+impl MetaRow {
+    /// Nothing of a row that is no region, or of one that was split or merged and is only still listed.
+    ///
+    /// # Errors
+    /// Where the description of the region can not be read.
+    pub fn parse(row: &Row) -> Result<Option<Self>, WireError> {
+        let Some(info) = row.value(FAMILY, b"regioninfo") else { return Ok(None) };
+        let info = info.strip_prefix(MAGIC).ok_or(WireError::Nonsense("a region without PBUF"))?;
+        let info = RegionInfo::decode(info)
+            .map_err(|error| WireError::unreadable("a region in hbase:meta", error))?;
+        if info.offline.unwrap_or(false) || info.split.unwrap_or(false) {
+            return Ok(None);
+        }
+        let state = row.value(FAMILY, b"state").unwrap_or_default();
+        let server = row.value(FAMILY, b"server").filter(|_| !CLOSED_STATES.contains(&state));
+        let server = server.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        Ok(Some(Self { name: Bytes::copy_from_slice(row.key()), info, server }))
+    }
+
+    pub fn start(&self) -> Bytes {
+        self.info.start_key.clone().unwrap_or_default()
+    }
+
+    pub fn end(&self) -> Bytes {
+        self.info.end_key.clone().unwrap_or_default()
+    }
+
+    /// As it can be asked, if it can.
+    pub fn region(&self) -> Option<Region> {
+        let server = self.server.clone()?;
+        let (start, end) = (self.start(), self.end());
+        Some(Region { name: self.name.clone(), id: self.info.region_id, start, end, server })
+    }
+}
+
+/// Backwards from the row's place: the region that has it is the first one.
+pub fn scan_back_from(table: &TableName, row: &[u8]) -> Scan {
+    // An id is of digits, and `:` is greater than all of them.
+    let start = [table.to_string().as_bytes(), b",", row, b",:"].concat();
+    let stop = Some(format!("{table},,").into());
+    Scan { start_row: Some(start.into()), stop_row: stop, reversed: Some(true), ..of_regions() }
+}
+
+/// All regions of a table that begin at a row or after it.
+pub fn scan_on_from(table: &TableName, row: &[u8]) -> Scan {
+    let start = [table.to_string().as_bytes(), b",", row, b","].concat();
+    // `-` follows `,`.
+    let stop = Some(format!("{table}-").into());
+    Scan { start_row: Some(start.into()), stop_row: stop, ..of_regions() }
+}
+
+fn of_regions() -> Scan {
+    let family = Column { family: Bytes::from_static(FAMILY), qualifier: Vec::new() };
+    Scan { column: vec![family], max_versions: Some(1), ..Scan::default() }
+}
+
+/// The one row that tells whether a table is enabled.
+pub fn scan_of_state(table: &TableName) -> Scan {
+    let row = Bytes::from(table.to_string());
+    let family = Column { family: Bytes::from_static(b"table"), qualifier: Vec::new() };
+    Scan {
+        column: vec![family],
+        start_row: Some(row.clone()),
+        stop_row: Some(row),
+        include_stop_row: Some(true),
+        ..Scan::default()
+    }
+}
+
+/// Whether the row that [`scan_of_state`] finds tells that the table is disabled, or about to be.
+pub fn is_disabled(row: &Row) -> bool {
+    let state = row.value(b"table", b"state").and_then(|state| TableState::decode(state).ok());
+    state.is_some_and(|state| matches!(state.state, 1 | 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::cell::{Cell, Kind, Parts};
+
+    fn row(key: &[u8], columns: &[(&[u8], &[u8])]) -> Row {
+        let cell = |&(qualifier, value): &(&[u8], &[u8])| {
+            let parts =
+                Parts { row: key, family: FAMILY, qualifier, timestamp: 1, kind: Kind::Put, value };
+            Cell::from_parts(&parts, 4).unwrap()
+        };
+        Row::new(columns.iter().map(cell).collect()).unwrap()
+    }
+
+    fn info(offline: bool, split: bool) -> Vec<u8> {
+        let table: TableName = "t".parse().unwrap();
+        let info = RegionInfo {
+            region_id: 7,
+            table_name: table.to_proto(),
+            start_key: Some("b".into()),
+            end_key: Some("d".into()),
+            offline: Some(offline),
+            split: Some(split),
+            replica_id: Some(0),
+        };
+        [MAGIC, &info.encode_to_vec()].concat()
+    }
+
+    fn server(columns: &[(&[u8], &[u8])]) -> Option<Server> {
+        MetaRow::parse(&row(b"t,b,7.x.", columns)).unwrap().unwrap().server
+    }
+
+    #[test]
+    fn region_has_range_and_server() {
+        let columns: [(&[u8], &[u8]); 2] =
+            [(b"regioninfo", &info(false, false)), (b"server", b"h:5")];
+        let read = MetaRow::parse(&row(b"t,b,7.x.", &columns)).unwrap().unwrap();
+        let region = read.region().unwrap();
+        assert_eq!((region.id, &region.start[..], &region.end[..]), (7, &b"b"[..], &b"d"[..]));
+        assert_eq!((region.server, &region.name[..]), ("h:5".parse().unwrap(), &b"t,b,7.x."[..]));
+    }
+
+    #[test]
+    fn split_parent_is_no_region() {
+        for info in [info(true, false), info(false, true)] {
+            let columns: [(&[u8], &[u8]); 2] = [(b"regioninfo", &info), (b"server", b"h:5")];
+            assert_eq!(MetaRow::parse(&row(b"t,b,7.x.", &columns)), Ok(None));
+        }
+        assert_eq!(MetaRow::parse(&row(b"t", &[(b"state", b"x")])), Ok(None));
+    }
+
+    #[test]
+    fn region_may_have_no_server() {
+        let info = info(false, false);
+        assert_eq!(server(&[(b"regioninfo", &info)]), None);
+        assert_eq!(server(&[(b"regioninfo", &info), (b"server", b"")]), None);
+        assert_eq!(
+            server(&[(b"regioninfo", &info), (b"server", b"h:1"), (b"state", b"CLOSED")]),
+            None
+        );
+        let opening: [(&[u8], &[u8]); 3] =
+            [(b"regioninfo", &info), (b"server", b"h:1"), (b"state", b"OPENING")];
+        assert_eq!(server(&opening), "h:1".parse().ok());
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_an_error() {
+        for info in [&b"plain"[..], b"PBUF\xff"] {
+            assert!(MetaRow::parse(&row(b"t,b,7.x.", &[(b"regioninfo", info)])).is_err());
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Where the regions of a table are, as far as it is known. No IO: what is found elsewhere is put
+//! in, and what turns out to be wrong is taken out.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::names::Server;
+
+/// A region and its server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    /// As in `hbase:meta`: `table,start,id.encoded.`
+    pub name: Bytes,
+    /// The moment at which it was made: of two that overlap, the greater one is there.
+    pub id: u64,
+    /// Its first row; empty: from the beginning.
+    pub start: Bytes,
+    /// The row after its last; empty: to the end.
+    pub end: Bytes,
+    pub server: Server,
+}
+
+impl Region {
+    pub fn contains(&self, row: &[u8]) -> bool {
+        self.start <= row && (self.end.is_empty() || row < &self.end[..])
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let begins_before_end = |a: &Self, b: &Self| b.end.is_empty() || a.start < b.end;
+        begins_before_end(self, other) && begins_before_end(other, self)
+    }
+}
+
+/// The regions of one table, none of which overlap.
+#[derive(Debug, Default)]
+pub struct Locations {
+    by_start: BTreeMap<Bytes, Arc<Region>>,
+}
+
+impl Locations {
+    pub fn find(&self, row: &[u8]) -> Option<&Arc<Region>> {
+        self.at_or_before(row).filter(|region| region.contains(row))
+    }
+
+    /// The beginning of the stretch around a row of which nothing is known: those who look for rows
+    /// of one stretch look for the same, as far as can be told.
+    pub fn gap(&self, row: &[u8]) -> Bytes {
+        self.at_or_before(row).map_or_else(Bytes::new, |region| region.end.clone())
+    }
+
+    fn at_or_before(&self, row: &[u8]) -> Option<&Arc<Region>> {
+        let range = (Bound::Unbounded, Bound::Included(row));
+        self.by_start.range::<[u8], _>(range).next_back().map(|(_, region)| region)
+    }
+
+    /// Takes what was found in, unless a later region is known where it is: what was read may be
+    /// older than what others read meanwhile.
+    pub fn insert(&mut self, found: Arc<Region>) {
+        let stop =
+            if found.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(&found.end[..]) };
+        let mut overlapped: Vec<_> = self
+            .by_start
+            .range::<[u8], _>((Bound::Unbounded, stop))
+            .rev()
+            .map(|(_, region)| region)
+            .take_while(|region| region.overlaps(&found))
+            .collect();
+        if overlapped.iter().any(|known| known.id > found.id) {
+            return;
+        }
+        let starts: Vec<_> = overlapped.drain(..).map(|region| region.start.clone()).collect();
+        for start in starts {
+            self.by_start.remove(&start);
+        }
+        self.by_start.insert(found.start.clone(), found);
+    }
+
+    /// Forgets where a region is, if it still is what the caller has used: another one may have
+    /// found it again.
+    pub fn forget(&mut self, used: &Region) {
+        if self.is_known_as(used) {
+            self.by_start.remove(&used.start);
+        }
+    }
+
+    /// The region went to another server, as the one that it was on says.
+    pub fn moved(&mut self, used: &Region, server: Server) {
+        if self.is_known_as(used) {
+            let moved = Region { server, ..used.clone() };
+            self.by_start.insert(moved.start.clone(), Arc::new(moved));
+        }
+    }
+
+    fn is_known_as(&self, used: &Region) -> bool {
+        let known = self.by_start.get(&used.start);
+        known.is_some_and(|known| known.name == used.name && known.server == used.server)
+    }
+
+    /// A server is gone, with all of its regions.
+    pub fn forget_server(&mut self, server: &Server) {
+        self.by_start.retain(|_, region| region.server != *server);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: &'static str, end: &'static str, id: u64, port: u16) -> Arc<Region> {
+        Arc::new(Region {
+            name: format!("t,{start},{id}").into(),
+            id,
+            start: start.into(),
+            end: end.into(),
+            server: Server::new("h", port).unwrap(),
+        })
+    }
+
+    fn locations(regions: &[(&'static str, &'static str, u64)]) -> Locations {
+        let mut locations = Locations::default();
+        for &(start, end, id) in regions {
+            locations.insert(region(start, end, id, 1));
+        }
+        locations
+    }
+
+    fn shown(locations: &Locations) -> Vec<String> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let show = |r: &Arc<Region>| format!("{}-{}#{}", text(&r.start), text(&r.end), r.id);
+        locations.by_start.values().map(show).collect()
+    }
+
+    #[test]
+    fn row_is_found_in_its_region_alone() {
+        let known = locations(&[("", "c", 1), ("c", "f", 1), ("h", "", 1)]);
+        let find = |row: &str| known.find(row.as_bytes()).map(|region| region.start.clone());
+        assert_eq!(find(""), Some("".into()));
+        assert_eq!(find("bzz"), Some("".into()));
+        assert_eq!(find("c"), Some("c".into()));
+        assert_eq!(find("f"), None);
+        assert_eq!(find("gz"), None);
+        assert_eq!(find("h"), Some("h".into()));
+        assert_eq!(find("zzz"), Some("h".into()));
+    }
+
+    #[test]
+    fn gap_is_the_same_for_all_rows_in_it() {
+        let known = locations(&[("b", "c", 1), ("h", "k", 1)]);
+        let gap = |row: &str| known.gap(row.as_bytes());
+        assert_eq!([gap("a"), gap("")], ["", ""]);
+        assert_eq!([gap("c"), gap("gz")], ["c", "c"]);
+        assert_eq!([gap("k"), gap("z")], ["k", "k"]);
+    }
+
+    #[track_caller]
+    fn check_insert(
+        before: &[(&'static str, &'static str, u64)],
+        found: (&'static str, &'static str, u64),
+        after: &[&str],
+    ) {
+        let mut known = locations(before);
+        known.insert(region(found.0, found.1, found.2, 1));
+        assert_eq!(shown(&known), after);
+    }
+
+    #[test]
+    fn later_region_replaces_what_it_overlaps() {
+        // Daughters of a split replace the parent, a merged region its parents.
+        check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "b", 2), &["a-b#2", "c-f#1"]);
+        check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "f", 2), &["a-f#2"]);
+        check_insert(&[("", "", 1)], ("m", "", 2), &["m-#2"]);
+        check_insert(&[("", "c", 1), ("c", "", 1)], ("", "", 2), &["-#2"]);
+    }
+
+    #[test]
+    fn earlier_region_replaces_nothing() {
+        check_insert(&[("a", "b", 2), ("b", "c", 2)], ("a", "c", 1), &["a-b#2", "b-c#2"]);
+        check_insert(&[("b", "c", 2)], ("", "", 1), &["b-c#2"]);
+        check_insert(&[("a", "b", 2)], ("b", "c", 1), &["a-b#2", "b-c#1"]);
+    }
+
+    #[test]
+    fn same_region_is_taken_with_its_new_server() {
+        let mut known = locations(&[("a", "c", 1)]);
+        known.insert(region("a", "c", 1, 2));
+        assert_eq!(known.find(b"b").unwrap().server.port, 2);
+    }
+
+    #[test]
+    fn only_what_was_used_is_forgotten() {
+        let mut known = locations(&[("a", "c", 1)]);
+        known.forget(&region("a", "c", 1, 9));
+        known.forget(&region("a", "c", 7, 1));
+        assert_eq!(shown(&known), ["a-c#1"]);
+        known.forget(&region("a", "c", 1, 1));
+        assert!(shown(&known).is_empty());
+    }
+
+    #[test]
+    fn move_is_taken_from_the_server_that_was_asked_alone() {
+        let to = Server::new("h", 5).unwrap();
+        let mut known = locations(&[("a", "c", 1)]);
+        known.moved(&region("a", "c", 1, 9), to.clone());
+        assert_eq!(known.find(b"b").unwrap().server.port, 1);
+        known.moved(&region("a", "c", 1, 1), to);
+        assert_eq!(known.find(b"b").unwrap().server.port, 5);
+    }
+
+    #[test]
+    fn server_is_forgotten_with_its_regions() {
+        let mut known = locations(&[("a", "b", 1), ("c", "d", 1)]);
+        known.insert(region("b", "c", 1, 2));
+        known.forget_server(&Server::new("h", 1).unwrap());
+        assert_eq!(shown(&known), ["b-c#1"]);
+    }
+}

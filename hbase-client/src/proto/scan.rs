@@ -1,0 +1,86 @@
+//! Scanning.
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::common::{RegionSpecifier, TimeRange};
+use super::data::{Column, Filter, Result};
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Scan {
+    #[prost(message, repeated, tag = "1")]
+    pub column: Vec<Column>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub start_row: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub stop_row: Option<Bytes>,
+    #[prost(message, optional, tag = "5")]
+    pub filter: Option<Filter>,
+    #[prost(message, optional, tag = "6")]
+    pub time_range: Option<TimeRange>,
+    #[prost(uint32, optional, tag = "7")]
+    pub max_versions: Option<u32>,
+    #[prost(bool, optional, tag = "8")]
+    pub cache_blocks: Option<bool>,
+    #[prost(uint64, optional, tag = "10")]
+    pub max_result_size: Option<u64>,
+    #[prost(uint32, optional, tag = "11")]
+    pub store_limit: Option<u32>,
+    #[prost(bool, optional, tag = "15")]
+    pub reversed: Option<bool>,
+    #[prost(uint32, optional, tag = "17")]
+    pub caching: Option<u32>,
+    #[prost(bool, optional, tag = "21")]
+    pub include_start_row: Option<bool>,
+    #[prost(bool, optional, tag = "22")]
+    pub include_stop_row: Option<bool>,
+    /// 0 as the server likes, 1 a stream, 2 single reads.
+    #[prost(int32, optional, tag = "23")]
+    pub read_type: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ScanRequest {
+    #[prost(message, optional, tag = "1")]
+    pub region: Option<RegionSpecifier>,
+    #[prost(message, optional, tag = "2")]
+    pub scan: Option<Scan>,
+    #[prost(uint64, optional, tag = "3")]
+    pub scanner_id: Option<u64>,
+    #[prost(uint32, optional, tag = "4")]
+    pub number_of_rows: Option<u32>,
+    #[prost(bool, optional, tag = "5")]
+    pub close_scanner: Option<bool>,
+    /// 0 opens, and each further call has one more.
+    #[prost(uint64, optional, tag = "6")]
+    pub next_call_seq: Option<u64>,
+    #[prost(bool, optional, tag = "7")]
+    pub client_handles_partials: Option<bool>,
+    #[prost(bool, optional, tag = "8")]
+    pub client_handles_heartbeats: Option<bool>,
+    #[prost(uint32, optional, tag = "11")]
+    pub limit_of_rows: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ScanResponse {
+    /// How many cells of the cell block each result has.
+    #[prost(uint32, repeated, packed = "false", tag = "1")]
+    pub cells_per_result: Vec<u32>,
+    #[prost(uint64, optional, tag = "2")]
+    pub scanner_id: Option<u64>,
+    /// Stays true at the end of a region: only false says something.
+    #[prost(bool, optional, tag = "3")]
+    pub more_results: Option<bool>,
+    /// Results with their cells in the message, on a connection without a codec.
+    #[prost(message, repeated, tag = "5")]
+    pub results: Vec<Result>,
+    /// Of each result: more cells of its row may follow.
+    #[prost(bool, repeated, packed = "false", tag = "7")]
+    pub partial_flag_per_result: Vec<bool>,
+    #[prost(bool, optional, tag = "8")]
+    pub more_results_in_region: Option<bool>,
+    /// Nothing was found in time, and the scan goes on.
+    #[prost(bool, optional, tag = "9")]
+    pub heartbeat_message: Option<bool>,
+}

@@ -1,0 +1,305 @@
+//! Cells, as HBase's `KeyValueCodec` lays them out: all numbers big-endian,
+//!
+//! ```text
+//! u32 length of what follows · u32 key · u32 value ·
+//! u16 row · row · u8 family · family · qualifier · u64 timestamp · u8 kind · value
+//! ```
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::WireError;
+
+/// Put where no timestamp is given: the server takes its own time.
+pub const LATEST: u64 = i64::MAX as u64;
+
+pub const ROW_BYTES_MAX: usize = i16::MAX as usize;
+pub const FAMILY_BYTES_MAX: usize = i8::MAX as usize;
+
+/// Lengths of key and value.
+const LENGTHS: usize = 8;
+/// Of a key without row, family and qualifier: their lengths, the timestamp, the kind.
+const KEY_BYTES_MIN: usize = 2 + 1 + STAMP_BYTES;
+const STAMP_BYTES: usize = 9;
+
+/// What a cell says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Put,
+    /// One version of a column.
+    Delete,
+    /// One version of all columns of a family.
+    DeleteFamilyVersion,
+    /// A column, up to the timestamp.
+    DeleteColumn,
+    /// A family, up to the timestamp.
+    DeleteFamily,
+}
+
+impl Kind {
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Put => 4,
+            Self::Delete => 8,
+            Self::DeleteFamilyVersion => 10,
+            Self::DeleteColumn => 12,
+            Self::DeleteFamily => 14,
+        }
+    }
+
+    pub fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            4 => Self::Put,
+            8 => Self::Delete,
+            10 => Self::DeleteFamilyVersion,
+            12 => Self::DeleteColumn,
+            14 => Self::DeleteFamily,
+            _ => return None,
+        })
+    }
+}
+
+/// The parts of a cell that is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts<'a> {
+    pub row: &'a [u8],
+    pub family: &'a [u8],
+    pub qualifier: &'a [u8],
+    pub timestamp: u64,
+    pub kind: Kind,
+    pub value: &'a [u8],
+}
+
+impl Parts<'_> {
+    fn key_bytes(&self) -> usize {
+        KEY_BYTES_MIN + self.row.len() + self.family.len() + self.qualifier.len()
+    }
+
+    /// As [`Parts::put`] writes it.
+    pub fn encoded_len(&self) -> usize {
+        4 + LENGTHS + self.key_bytes() + self.value.len()
+    }
+
+    /// Lengths must be within their bounds, which whoever takes rows from outside has checked.
+    pub fn put(&self, out: &mut BytesMut) {
+        let key_bytes = self.key_bytes();
+        out.reserve(self.encoded_len());
+        out.put_u32((LENGTHS + key_bytes + self.value.len()) as u32);
+        out.put_u32(key_bytes as u32);
+        out.put_u32(self.value.len() as u32);
+        out.put_u16(self.row.len() as u16);
+        out.put_slice(self.row);
+        out.put_u8(self.family.len() as u8);
+        out.put_slice(self.family);
+        out.put_slice(self.qualifier);
+        out.put_u64(self.timestamp);
+        out.put_u8(self.kind.code());
+        out.put_slice(self.value);
+    }
+}
+
+/// A cell that was read. It shares the buffer that it came in; [`Cell::detached`] has its own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// From the lengths on.
+    bytes: Bytes,
+    key_bytes: u32,
+    row_bytes: u16,
+    family_bytes: u8,
+}
+
+impl Cell {
+    pub fn row(&self) -> &[u8] {
+        &self.bytes[LENGTHS + 2..self.row_end()]
+    }
+
+    pub fn family(&self) -> &[u8] {
+        &self.bytes[self.row_end() + 1..self.family_end()]
+    }
+
+    pub fn qualifier(&self) -> &[u8] {
+        &self.bytes[self.family_end()..self.key_end() - STAMP_BYTES]
+    }
+
+    pub fn timestamp(&self) -> u64 {
+        (&self.bytes[self.key_end() - STAMP_BYTES..]).get_u64()
+    }
+
+    /// Nothing where a later HBase has a kind that is not known here.
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_code(self.bytes[self.key_end() - 1])
+    }
+
+    pub fn value(&self) -> &[u8] {
+        &self.bytes[self.key_end()..]
+    }
+
+    /// The row without copying it.
+    pub fn row_bytes(&self) -> Bytes {
+        self.bytes.slice(LENGTHS + 2..self.row_end())
+    }
+
+    /// The value without copying it.
+    pub fn value_bytes(&self) -> Bytes {
+        self.bytes.slice(self.key_end()..)
+    }
+
+    /// A copy that does not keep the whole answer in memory which it came in.
+    pub fn detached(&self) -> Self {
+        Self { bytes: Bytes::copy_from_slice(&self.bytes), ..*self }
+    }
+
+    /// The cell that is at the beginning of a block, which is taken from it.
+    ///
+    /// # Errors
+    /// Where it is cut off, or lengths contradict each other.
+    pub fn take(block: &mut Bytes) -> Result<Self, WireError> {
+        const CUT: WireError = WireError::Cut { part: "a cell" };
+        if block.len() < 4 {
+            return Err(CUT);
+        }
+        let length = block.get_u32() as usize;
+        if length > block.len() {
+            return Err(CUT);
+        }
+        Self::parse(block.split_to(length))
+    }
+
+    fn parse(mut bytes: Bytes) -> Result<Self, WireError> {
+        const LENGTHS_DIFFER: WireError = WireError::Nonsense("a cell whose lengths do not agree");
+        if bytes.len() < LENGTHS + KEY_BYTES_MIN {
+            return Err(WireError::Cut { part: "a cell" });
+        }
+        let mut head = &bytes[..LENGTHS + 2];
+        let (key_bytes, value_bytes) = (head.get_u32(), head.get_u32());
+        let row_bytes = head.get_u16();
+        let all = LENGTHS as u64 + u64::from(key_bytes) + u64::from(value_bytes);
+        if all > bytes.len() as u64 || (key_bytes as usize) < KEY_BYTES_MIN + row_bytes as usize {
+            return Err(LENGTHS_DIFFER);
+        }
+        let row_end = LENGTHS + 2 + usize::from(row_bytes);
+        let family_bytes = bytes[row_end];
+        let used = KEY_BYTES_MIN + usize::from(row_bytes) + usize::from(family_bytes);
+        if (key_bytes as usize) < used {
+            return Err(LENGTHS_DIFFER);
+        }
+        // What follows the value are tags, which are not shown.
+        bytes.truncate(all as usize);
+        Ok(Self { bytes, key_bytes, row_bytes, family_bytes })
+    }
+
+    /// From its parts, as where an answer has no block of cells.
+    ///
+    /// # Errors
+    /// Where a part is too long for a cell.
+    pub fn from_parts(parts: &Parts<'_>, kind_code: u8) -> Result<Self, WireError> {
+        if parts.row.len() > ROW_BYTES_MAX || parts.family.len() > FAMILY_BYTES_MAX {
+            return Err(WireError::Nonsense("a cell with too long a row or family"));
+        }
+        let mut out = BytesMut::with_capacity(parts.encoded_len());
+        parts.put(&mut out);
+        let kind_at = 4 + LENGTHS + parts.key_bytes() - 1;
+        out[kind_at] = kind_code;
+        Self::take(&mut out.freeze())
+    }
+
+    fn row_end(&self) -> usize {
+        LENGTHS + 2 + usize::from(self.row_bytes)
+    }
+
+    fn family_end(&self) -> usize {
+        self.row_end() + 1 + usize::from(self.family_bytes)
+    }
+
+    fn key_end(&self) -> usize {
+        LENGTHS + self.key_bytes as usize
+    }
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (row, family) = (self.row().escape_ascii(), self.family().escape_ascii());
+        let (qualifier, value) = (self.qualifier().escape_ascii(), self.value().escape_ascii());
+        write!(f, "{row}/{family}:{qualifier}/{}/{:?}={value}", self.timestamp(), self.kind())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: Parts<'_> = Parts {
+        row: b"row",
+        family: b"f",
+        qualifier: b"qq",
+        timestamp: 0x0102_0304_0506_0708,
+        kind: Kind::Put,
+        value: b"value",
+    };
+
+    fn encoded(parts: &Parts<'_>) -> Bytes {
+        let mut out = BytesMut::new();
+        parts.put(&mut out);
+        assert_eq!(out.len(), parts.encoded_len());
+        out.freeze()
+    }
+
+    #[test]
+    fn layout_is_that_of_key_value_codec() {
+        let wanted = b"\0\0\0\x1f\0\0\0\x12\0\0\0\x05\0\x03row\x01fqq\x01\x02\x03\x04\x05\x06\x07\x08\x04value";
+        assert_eq!(&encoded(&PARTS)[..], wanted);
+    }
+
+    #[track_caller]
+    fn check_back(parts: Parts<'_>) {
+        let mut block = encoded(&parts);
+        let cell = Cell::take(&mut block).unwrap();
+        assert!(block.is_empty());
+        let read = Parts {
+            row: cell.row(),
+            family: cell.family(),
+            qualifier: cell.qualifier(),
+            timestamp: cell.timestamp(),
+            kind: cell.kind().unwrap(),
+            value: cell.value(),
+        };
+        assert_eq!(read, parts);
+        assert_eq!(Cell::from_parts(&parts, parts.kind.code()).unwrap(), cell);
+        assert_eq!(cell.detached(), cell);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        check_back(PARTS);
+        check_back(Parts { qualifier: b"", value: b"", ..PARTS });
+        check_back(Parts { kind: Kind::DeleteFamily, timestamp: LATEST, ..PARTS });
+        check_back(Parts { row: &[7; ROW_BYTES_MAX], ..PARTS });
+    }
+
+    #[test]
+    fn every_cut_of_a_cell_is_an_error() {
+        let whole = encoded(&PARTS);
+        for end in 0..whole.len() {
+            assert!(Cell::take(&mut whole.slice(..end)).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_contradict_are_errors() {
+        // Of the key, the value, the row, the family.
+        for at in [7, 11, 13, 17] {
+            let mut bytes = encoded(&PARTS).to_vec();
+            bytes[at] = 0x7f;
+            assert!(Cell::take(&mut bytes.into()).is_err(), "at {at}");
+        }
+    }
+
+    #[test]
+    fn tags_are_passed_over() {
+        let mut bytes = encoded(&PARTS).to_vec();
+        bytes[3] += 4;
+        bytes.extend_from_slice(b"tags");
+        let mut block = Bytes::from(bytes);
+        assert_eq!(Cell::take(&mut block).unwrap().value(), b"value");
+        assert!(block.is_empty());
+    }
+}

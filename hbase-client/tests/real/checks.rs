@@ -1,0 +1,98 @@
+//! Changes under a condition, and races for them.
+
+use hbase_client::{CheckAndMutate, Delete, Get, Put, Table};
+
+use crate::support::hbase::HBase;
+
+fn counter(row: &str, value: u32) -> Put {
+    Put::new(row.to_owned()).cell("d", "n", value.to_string())
+}
+
+async fn read(table: &Table, row: &str) -> Option<u32> {
+    let row = table.get(Get::new(row.to_owned())).await.unwrap()?;
+    let text = String::from_utf8(row.value(b"d", b"n")?.to_vec()).unwrap();
+    Some(text.parse().unwrap())
+}
+
+fn increment(row: &str, from: Option<u32>) -> CheckAndMutate {
+    let then = counter(row, from.map_or(1, |from| from + 1));
+    match from {
+        None => CheckAndMutate::where_absent("d", "n", then),
+        Some(from) => CheckAndMutate::where_equal("d", "n", from.to_string(), then),
+    }
+}
+
+#[tokio::test]
+async fn change_is_made_where_the_condition_holds() {
+    let (_, table) = HBase::shared().table("checks", &["m"]).await;
+    for row in ["a", "z"] {
+        assert!(!table.check_and_mutate(increment(row, Some(1))).await.unwrap());
+        assert!(table.check_and_mutate(increment(row, None)).await.unwrap());
+        assert!(!table.check_and_mutate(increment(row, None)).await.unwrap());
+        assert!(table.check_and_mutate(increment(row, Some(1))).await.unwrap());
+        assert_eq!(read(&table, row).await, Some(2));
+        let delete = Delete::new(row).column("d", "n");
+        let delete = CheckAndMutate::where_equal("d", "n", "2", delete);
+        assert!(table.check_and_mutate(delete).await.unwrap());
+        assert_eq!(read(&table, row).await, None);
+    }
+}
+
+#[tokio::test]
+async fn each_row_of_a_batch_has_its_own_condition() {
+    let (_, table) = HBase::shared().table("check-batch", &["3", "6"]).await;
+    let rows: Vec<String> = (0..100).map(|row| format!("{row:02}")).collect();
+    // Every third is there.
+    for row in rows.iter().step_by(3) {
+        table.mutate(counter(row, 1)).await.unwrap();
+    }
+    let checks = rows.iter().map(|row| increment(row, None)).collect();
+    let held = table.check_and_mutate_many(checks).await;
+    for (row, held) in held.into_iter().enumerate() {
+        assert_eq!(held.unwrap(), row % 3 != 0, "{row}");
+    }
+    for row in &rows {
+        assert_eq!(read(&table, row).await, Some(1), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_family_in_a_batch_fails_its_row_alone() {
+    let (_, table) = HBase::shared().table("check-wrong", &[]).await;
+    let wrong = |family: &'static str, into: &'static str| {
+        let put = Put::new("b").cell(into, "n", "1");
+        CheckAndMutate::where_absent(family, "n", put)
+    };
+    let checks =
+        vec![increment("a", None), wrong("nope", "d"), wrong("d", "nope"), increment("c", None)];
+    let held = table.check_and_mutate_many(checks).await;
+    let shown: Vec<_> = held.iter().map(|held| held.as_ref().ok()).collect();
+    assert_eq!(shown, [Some(&true), None, None, Some(&true)], "{held:?}");
+    assert_eq!((read(&table, "a").await, read(&table, "c").await), (Some(1), Some(1)));
+}
+
+/// Each sees what it changed: no increment is lost, and none counts twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racers_count_together() {
+    const RACERS: u32 = 8;
+    const ROUNDS: u32 = 25;
+    let (_, table) = HBase::shared().table("racers", &[]).await;
+    let mut racers = tokio::task::JoinSet::new();
+    for _ in 0..RACERS {
+        let table = table.clone();
+        racers.spawn(async move {
+            for _ in 0..ROUNDS {
+                loop {
+                    let seen = read(&table, "n").await;
+                    if table.check_and_mutate(increment("n", seen)).await.unwrap() {
+                        break;
+                    }
+                }
+            }
+        });
+    }
+    while let Some(racer) = racers.join_next().await {
+        racer.unwrap();
+    }
+    assert_eq!(read(&table, "n").await, Some(RACERS * ROUNDS));
+}

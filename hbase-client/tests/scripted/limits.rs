@@ -1,0 +1,157 @@
+//! Bounds: of time, of bytes on their way, of connections that hang.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hbase_client::{Get, Mutation, Put};
+use tokio::time::Instant;
+
+use crate::is_multi;
+use crate::support::fake::{Heard, Model, Reply, Servers};
+
+fn connections(servers: &Servers) -> usize {
+    servers.with(|fake| {
+        let calls = fake.heard.iter().filter(|heard| is_multi(heard));
+        calls.map(|heard| heard.connection).collect::<HashSet<_>>().len()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_are_told_how_long_is_waited() {
+    let servers = Servers::new();
+    let mut config = Servers::config();
+    config.operation_timeout = Duration::from_secs(25);
+    let table = servers.table_of(config).await;
+    servers.script(|heard, _| is_multi(heard).then_some(Reply::Never));
+    let begun = Instant::now();
+    let error = table.get(Get::new("a")).await.unwrap_err();
+    assert!(error.to_string().contains("not done within 25s"), "{error}");
+    assert_eq!(begun.elapsed().as_secs(), 25);
+    let told: Vec<_> = servers.with(|fake| {
+        fake.heard
+            .iter()
+            .filter(|heard| is_multi(heard))
+            .map(|heard| heard.timeout_ms / 1_000)
+            .collect()
+    });
+    // 10 s each, and the last one what is left of 25 s.
+    assert_eq!(told, [10, 10, 4], "seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_on_which_nothing_comes_is_left() {
+    let servers = Servers::new();
+    let table = servers.table().await;
+    let mut hung = HashSet::new();
+    // Whichever connection is the first one to this server hangs for ever.
+    servers.script(move |heard, _| {
+        if is_multi(heard) && hung.is_empty() {
+            hung.insert(heard.connection);
+        }
+        hung.contains(&heard.connection).then_some(Reply::Never)
+    });
+    let begun = Instant::now();
+    table.get(Get::new("a")).await.unwrap();
+    assert!((10..12).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert_eq!(connections(&servers), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answer_harms_nobody() {
+    let servers = Servers::new();
+    servers.model(Model::fill);
+    let table = servers.table().await;
+    let mut is_first = true;
+    servers.script(move |heard, model| {
+        let hits = is_multi(heard) && std::mem::take(&mut is_first);
+        hits.then(|| Reply::After(Duration::from_secs(12), Box::new(model.reply(heard))))
+    });
+    let row = |name: &'static str| {
+        let table = table.clone();
+        async move { table.get(Get::new(name)).await.unwrap().unwrap().key().to_vec() }
+    };
+    // Others are answered on that connection meanwhile: it does not hang, one call does.
+    let (slow, _) = tokio::join!(row("a00"), async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        assert_eq!(row("b00").await, b"b00");
+    });
+    assert_eq!(slow, b"a00");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(row("c00").await, b"c00");
+    assert_eq!(connections(&servers), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_in_any_order_find_who_waits_for_them() {
+    let servers = Servers::new();
+    servers.model(Model::fill);
+    let table = servers.table().await;
+    let mut random = fastrand::Rng::with_seed(7);
+    servers.script(move |heard, model| {
+        let delay = Duration::from_millis(random.u64(..1_000));
+        is_multi(heard).then(|| Reply::After(delay, Box::new(model.reply(heard))))
+    });
+    let mut reading = tokio::task::JoinSet::new();
+    for number in 0..300 {
+        let row = format!("{}{:02}", (b'a' + (number % 26) as u8) as char, number % 100);
+        let table = table.clone();
+        reading.spawn(async move {
+            let found = table.get(Get::new(row.clone())).await.unwrap().unwrap();
+            assert_eq!(found.key(), row.as_bytes());
+            assert_eq!(found.value(b"d", b"x"), Some(format!("{row}x").as_bytes()));
+        });
+    }
+    while let Some(read) = reading.join_next().await {
+        read.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_on_their_way_to_a_server_are_bounded() {
+    let servers = Servers::new();
+    let mut config = Servers::config();
+    (config.in_flight_bytes_max, config.call_bytes_max) = (100_000, 20_000);
+    let table = servers.table_of(config).await;
+    servers.script(|heard, model| {
+        let reply = is_multi(heard).then(|| Box::new(model.reply(heard)));
+        reply.map(|reply| Reply::After(Duration::from_secs(1), reply))
+    });
+    let put =
+        |row: u32| Mutation::from(Put::new(format!("a{row:04}")).cell("d", "q", vec![7; 1_000]));
+    let writing = table.clone();
+    let writing =
+        tokio::spawn(async move { writing.mutate_many((0..1_000).map(put).collect()).await });
+    let bytes = |heard: &Heard| heard.param.len() + heard.cells.len();
+    let mut before = 0;
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_millis(999)).await;
+        let all: usize =
+            servers.with(|fake| fake.heard.iter().filter(|heard| is_multi(heard)).map(bytes).sum());
+        assert!(all - before <= 100_000, "{} bytes in a second", all - before);
+        assert!(all - before >= 60_000, "only {} bytes in a second", all - before);
+        before = all;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(writing.await.unwrap().iter().all(Result::is_ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_no_longer_waits_leaves_nothing_behind() {
+    let servers = Servers::new();
+    servers.model(Model::fill);
+    let mut config = Servers::config();
+    config.in_flight_bytes_max = 1_000;
+    let table = servers.table_of(config).await;
+    table.get(Get::new("a00")).await.unwrap();
+    servers.script(|heard, model| {
+        let reply = is_multi(heard).then(|| Box::new(model.reply(heard)));
+        reply.map(|reply| Reply::After(Duration::from_millis(100), reply))
+    });
+    // Were what they took of the budget kept, the last one would wait for ever.
+    for _ in 0..100 {
+        let waited =
+            tokio::time::timeout(Duration::from_millis(1), table.get(Get::new("a00"))).await;
+        assert!(waited.is_err());
+    }
+    assert!(table.get(Get::new("a00")).await.unwrap().is_some());
+}

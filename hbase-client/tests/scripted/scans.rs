@@ -1,0 +1,297 @@
+//! Whatever happens to a scan, and whenever: each row comes once, whole, in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hbase_client::{Error, Scan};
+use tokio::time::Instant;
+
+use crate::support::fake::{Heard, Model, Reply, Servers};
+use crate::support::rows::read;
+use crate::{check_all, is_of_meta, is_scan, read_all};
+
+async fn filled() -> Servers {
+    let servers = Servers::new();
+    servers.model(Model::fill);
+    servers
+}
+
+/// What happens at the call that it happens at.
+type Happening = fn(&Heard, &mut Model) -> Reply;
+
+/// Each at each call of a scan, of which there are so many.
+async fn check_at_every_call(name: &str, happening: Happening) {
+    let undisturbed = filled().await;
+    read_all(&undisturbed.table().await).await.unwrap();
+    let calls = undisturbed.count(is_scan);
+    assert!(calls >= 12, "{calls} calls");
+    for at in 0..calls {
+        let servers = filled().await;
+        let counted = Arc::new(AtomicUsize::new(0));
+        let seen = counted.clone();
+        servers.script(move |heard, model| {
+            let hits = is_scan(heard) && seen.fetch_add(1, Ordering::Relaxed) == at;
+            hits.then(|| happening(heard, model))
+        });
+        let found = read_all(&servers.table().await).await;
+        let found = found.unwrap_or_else(|error| panic!("{name} at call {at}: {error}"));
+        servers.model(|model| check_all(&found, model));
+        assert!(counted.load(Ordering::Relaxed) > calls, "{name} at call {at} is another call");
+    }
+}
+
+/// The server goes on, and what it says is lost.
+fn answered(heard: &Heard, model: &mut Model) -> Box<Reply> {
+    Box::new(model.reply(heard))
+}
+
+#[tokio::test(start_paused = true)]
+async fn exceptions_at_any_call() {
+    let checks: [(&str, Happening); 9] = [
+        ("not serving", |_, _| {
+            Reply::exception("org.apache.hadoop.hbase.NotServingRegionException")
+        }),
+        ("opening", |_, _| {
+            Reply::exception("org.apache.hadoop.hbase.exceptions.RegionOpeningException")
+        }),
+        ("busy", |_, _| Reply::exception("org.apache.hadoop.hbase.CallQueueTooBigException")),
+        ("io", |_, _| Reply::exception("java.io.IOException")),
+        ("stopped", |_, _| {
+            Reply::exception("org.apache.hadoop.hbase.regionserver.RegionServerStoppedException")
+        }),
+        ("unknown scanner", |_, model| {
+            model.scanners.forget_all();
+            Reply::exception("org.apache.hadoop.hbase.UnknownScannerException")
+        }),
+        ("out of order", |heard, model| {
+            // It has gone on, and the client does not know how far.
+            answered(heard, model);
+            Reply::exception("org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException")
+        }),
+        ("reset", |heard, model| {
+            answered(heard, model);
+            model.scanners.forget_all();
+            Reply::exception("org.apache.hadoop.hbase.exceptions.ScannerResetException")
+        }),
+        ("throttled", |_, _| {
+            Reply::exception("org.apache.hadoop.hbase.quotas.RpcThrottlingException")
+        }),
+    ];
+    for (name, happening) in checks {
+        check_at_every_call(name, happening).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_at_any_call() {
+    let checks: [(&str, Happening); 7] = [
+        ("closed", |heard, model| {
+            answered(heard, model);
+            Reply::Close
+        }),
+        ("cut in the length", |heard, model| Reply::Cut(2, answered(heard, model))),
+        ("cut in the header", |heard, model| Reply::Cut(7, answered(heard, model))),
+        ("cut in the cells", |heard, model| Reply::Cut(3_000, answered(heard, model))),
+        ("never", |heard, model| {
+            answered(heard, model);
+            Reply::Never
+        }),
+        ("too late", |heard, model| Reply::After(Duration::from_secs(11), answered(heard, model))),
+        ("nonsense", |heard, model| {
+            answered(heard, model);
+            Reply::Raw(b"HTTP/1.1 200 OK".to_vec())
+        }),
+    ];
+    for (name, happening) in checks {
+        check_at_every_call(name, happening).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn regions_change_at_any_call() {
+    let checks: [(&str, Happening); 3] = [
+        ("moved", |heard, model| {
+            model.move_region(0, "s2:1");
+            model.move_region(1, "s3:1");
+            model.move_region(2, "s1:1");
+            model.scanners.forget_all();
+            model.reply(heard)
+        }),
+        ("split", |heard, model| {
+            use crate::support::fake::FakeRegion;
+            for region in &mut model.regions {
+                region.is_parent = true;
+            }
+            let daughters = [("", "c"), ("c", "h"), ("h", "j"), ("j", "p"), ("p", "w"), ("w", "")];
+            let server = ["s1:1", "s2:1", "s3:1"].into_iter().cycle();
+            let daughters = daughters.into_iter().zip(server);
+            model.regions.extend(
+                daughters.map(|((start, end), server)| FakeRegion::new(start, end, 2, server)),
+            );
+            model.reply(heard)
+        }),
+        ("merged", |heard, model| {
+            use crate::support::fake::FakeRegion;
+            model.regions = vec![FakeRegion::new("", "", 2, "s3:1")];
+            model.reply(heard)
+        }),
+    ];
+    for (name, happening) in checks {
+        check_at_every_call(name, happening).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_are_put_together_however_small_answers_are() {
+    for answer_cells in [1, 2, 3, 4, 7, 100_000] {
+        let servers = filled().await;
+        servers.model(|model| model.scanners.answer_cells = answer_cells);
+        let found = read_all(&servers.table().await).await.unwrap();
+        servers.model(|model| check_all(&found, model));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_answers_that_say_there_is_more_are_progress() {
+    let servers = filled().await;
+    servers.model(|model| (model.scanners.heartbeats, model.scanners.answer_cells) = (20, 3_000));
+    // Each takes 9 s, which is less than a call may take; all together take many operations' times.
+    servers.script(|heard, model| {
+        let reply = is_scan(heard).then(|| model.reply(heard));
+        reply.map(|reply| Reply::After(Duration::from_secs(9), Box::new(reply)))
+    });
+    let begun = Instant::now();
+    let found = read_all(&servers.table().await).await.unwrap();
+    servers.model(|model| check_all(&found, model));
+    assert!(begun.elapsed() > Duration::from_secs(400), "{:?}", begun.elapsed());
+    assert_eq!(servers.count(is_of_meta), 2, "nothing is located again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scan_without_progress_ends_at_its_deadline() {
+    let servers = filled().await;
+    servers.script(|heard, _| is_scan(heard).then_some(Reply::Never));
+    let begun = Instant::now();
+    let error = read_all(&servers.table().await).await.unwrap_err();
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!(
+        error.to_string().contains("a step of a scan was not done within 60s; last: "),
+        "{error}"
+    );
+    let waited = begun.elapsed();
+    assert!(waited > Duration::from_secs(50) && waited <= Duration::from_secs(61), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_before_an_error_are_given_out() {
+    let servers = filled().await;
+    let mut calls = 0;
+    servers.script(move |heard, _| {
+        calls += usize::from(is_scan(heard));
+        let class = "org.apache.hadoop.hbase.DoNotRetryIOException";
+        (is_scan(heard) && calls > 2).then(|| Reply::exception(class))
+    });
+    let mut rows = servers.table().await.scan(Scan::all());
+    let mut count = 0;
+    let error = loop {
+        match rows.next().await {
+            Some(Ok(_)) => count += 1,
+            Some(Err(error)) => break error,
+            None => panic!("an end without the error"),
+        }
+    };
+    // Two answers of 700 cells.
+    assert_eq!(count, 1_400 / 3);
+    assert!(error.to_string().contains("DoNotRetryIOException"), "{error}");
+    assert!(rows.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_come_twice_are_given_out_once() {
+    let servers = filled().await;
+    let mut last = None;
+    // Each answer once more, in place of every fifth one, and its own after it.
+    let mut calls = 0;
+    servers.script(move |heard, model| {
+        if !is_scan(heard) {
+            return None;
+        }
+        calls += 1;
+        match last.take() {
+            Some(repeated) if calls % 5 == 0 => {
+                model.scanners.forget_all();
+                Some(repeated)
+            }
+            _ => {
+                let reply = model.reply(heard);
+                last = matches!(reply, Reply::Answer { .. }).then(|| reply.clone());
+                Some(reply)
+            }
+        }
+    });
+    let found = read_all(&servers.table().await).await.unwrap();
+    servers.model(|model| check_all(&found, model));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_holds_over_regions_and_faults() {
+    for limit in [1, 699, 700, 701, 1_500, 2_600, 5_000] {
+        let servers = filled().await;
+        let mut calls = 0;
+        servers.script(move |heard, _| {
+            calls += usize::from(is_scan(heard));
+            (is_scan(heard) && calls % 3 == 0).then_some(Reply::Close)
+        });
+        let found = read(&servers.table().await, Scan::all().limit(limit)).await.unwrap();
+        assert_eq!(found.len() as u64, limit.min(2_600));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_reading_ends_the_scanner() {
+    let servers = filled().await;
+    let mut rows = servers.table().await.scan(Scan::all());
+    rows.next().await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(servers.model(|model| model.scanners.count()), 1);
+    let ahead = servers.count(is_scan);
+    assert!(ahead <= 4, "{ahead} calls, though nobody has read more than one row");
+    drop(rows);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(servers.model(|model| model.scanners.count()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn scanner_that_grew_too_old_while_nobody_read_is_opened_again() {
+    let servers = filled().await;
+    let mut rows = servers.table().await.scan(Scan::all());
+    let mut found = vec![rows.next().await.unwrap().unwrap()];
+    // Longer than an operation may take: the time is the reader's own.
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    servers.model(|model| model.scanners.forget_all());
+    found.extend(crate::support::rows::gather(rows).await.unwrap());
+    servers.model(|model| check_all(&found, model));
+}
+
+/// What is read after it must not look like all there is.
+#[test]
+fn scan_whose_runtime_ends_does_not_look_complete() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let reading = runtime();
+    let mut rows = reading.block_on(async {
+        let mut rows = filled().await.table().await.scan(Scan::all());
+        rows.next().await.unwrap().unwrap();
+        rows
+    });
+    drop(reading);
+    let last = runtime().block_on(async {
+        loop {
+            match rows.next().await {
+                Some(Ok(_)) => {}
+                other => break other,
+            }
+        }
+    });
+    assert!(matches!(last, Some(Err(Error::Closed))), "{last:?}");
+}

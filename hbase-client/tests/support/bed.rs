@@ -1,0 +1,78 @@
+//! What every part of the test bed needs.
+
+use std::fmt::Display;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+const POLL_EVERY: Duration = Duration::from_millis(50);
+
+/// What `attempt` gives once it succeeds, asked on a thread and a runtime of its own, so that it can
+/// be called from both.
+///
+/// # Panics
+/// With the last failure, at the deadline.
+#[track_caller]
+pub fn eventually<T, E, F>(what: &str, mut attempt: impl FnMut() -> F + Send) -> T
+where
+    F: Future<Output = Result<T, E>>,
+    T: Send,
+    E: Display,
+{
+    let outcome = thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime");
+            let started = Instant::now();
+            loop {
+                match runtime.block_on(attempt()) {
+                    Ok(value) => return Ok(value),
+                    Err(failure) if started.elapsed() > DEADLINE => return Err(failure.to_string()),
+                    Err(_) => thread::sleep(POLL_EVERY),
+                }
+            }
+        });
+        asking.join().expect("an attempt does not panic")
+    });
+    outcome.unwrap_or_else(|failure| panic!("{what}: not within {DEADLINE:?}: {failure}"))
+}
+
+/// A port that nothing listens on, never given twice. It lies below the range from which the
+/// system draws the ports of outgoing connections, so that none of these takes it meanwhile.
+pub fn free_port() -> u16 {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    static DRAWN: AtomicU16 = AtomicU16::new(0);
+    // Test binaries that run side by side start at different places.
+    let start = std::process::id().wrapping_mul(127) % u32::from(COUNT);
+    loop {
+        let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
+        assert!(drawn < COUNT, "no free port between {FIRST} and {}", FIRST + COUNT);
+        let port = FIRST + ((start + u32::from(drawn)) % u32::from(COUNT)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Where what was fetched once is kept: the folder that the Makefile uses too.
+pub fn cache_dir() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache")
+    });
+    base.join("adtrail")
+}
+
+/// Runs a command that must succeed.
+pub fn run_ok(command: &mut Command, _no_input: &[u8]) {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?} (is it installed?): {error}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {stderr}", output.status);
+}

@@ -1,0 +1,269 @@
+//! What the scripted servers have: regions, and rows with one family, `d`. It does what HBase does,
+//! in memory, where no script says something else.
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::{Bytes, BytesMut};
+use hbase_client::proto::common::{
+    NameBytesPair, RegionInfo, RegionLocation, ServerName, TableName, TableState,
+};
+use hbase_client::proto::data::{
+    Action, BinaryComparator, Condition, MultiRequest, MultiResponse, RegionAction,
+    RegionActionResult, Result as RowResult, ResultOrException,
+};
+use hbase_client::proto::rpc::{
+    GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
+    GetMetaRegionLocationsResponse,
+};
+use hbase_client::wire::cell::{Cell, Kind, Parts};
+use prost::Message;
+
+use super::scanning::Scanners;
+use super::{Heard, Reply};
+
+pub const TABLE: &str = "t";
+pub const META: &[u8] = b"hbase:meta,,1";
+const NOT_SERVING: &str = "org.apache.hadoop.hbase.NotServingRegionException";
+
+#[derive(Debug, Clone)]
+pub struct FakeRegion {
+    pub start: &'static str,
+    pub end: &'static str,
+    pub id: u64,
+    /// Where `hbase:meta` has it; empty: nowhere.
+    pub listed: String,
+    /// Where it is.
+    pub server: String,
+    pub is_parent: bool,
+}
+
+impl FakeRegion {
+    pub fn new(start: &'static str, end: &'static str, id: u64, server: &str) -> Self {
+        let (listed, server) = (server.to_owned(), server.to_owned());
+        Self { start, end, id, listed, server, is_parent: false }
+    }
+
+    pub fn name(&self) -> String {
+        format!("{TABLE},{},{}.encoded.", self.start, self.id)
+    }
+
+    pub fn contains(&self, row: &[u8]) -> bool {
+        row >= self.start.as_bytes() && (self.end.is_empty() || row < self.end.as_bytes())
+    }
+}
+
+/// Qualifier and value.
+type Cells = BTreeMap<Bytes, Bytes>;
+
+pub struct Model {
+    pub regions: Vec<FakeRegion>,
+    pub rows: BTreeMap<Bytes, Cells>,
+    /// How often each row was written.
+    pub writes: BTreeMap<Bytes, usize>,
+    /// Values that were written under a condition.
+    pub history: Vec<Bytes>,
+    pub down: HashSet<String>,
+    pub master: Option<String>,
+    pub nodes: Vec<&'static str>,
+    /// 0 is enabled, 1 disabled.
+    pub state: i32,
+    pub scanners: Scanners,
+}
+
+impl Model {
+    pub fn new() -> Self {
+        Self {
+            regions: vec![
+                FakeRegion::new("", "h", 1, "s1:1"),
+                FakeRegion::new("h", "p", 1, "s2:1"),
+                FakeRegion::new("p", "", 1, "s3:1"),
+            ],
+            rows: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            history: Vec::new(),
+            down: HashSet::new(),
+            master: Some("s1:1".to_owned()),
+            nodes: vec!["s2:1", "s3:1"],
+            state: 0,
+            scanners: Scanners::default(),
+        }
+    }
+
+    /// Rows `a00` to `z99`, in each of which are three cells.
+    pub fn fill(&mut self) {
+        for letter in 'a'..='z' {
+            for number in 0..100 {
+                let row = format!("{letter}{number:02}");
+                let cell = |q: &'static str| (Bytes::from(q), Bytes::from(format!("{row}{q}")));
+                self.rows.insert(row.clone().into(), ["x", "y", "z"].map(cell).into());
+            }
+        }
+    }
+
+    /// Moves a region, and has `hbase:meta` say so.
+    pub fn move_region(&mut self, index: usize, server: &str) {
+        self.regions[index].server = server.to_owned();
+        self.regions[index].listed = server.to_owned();
+    }
+
+    pub fn reply(&mut self, heard: &Heard) -> Reply {
+        match &*heard.method {
+            "GetClusterId" => Reply::answer(&GetClusterIdResponse { cluster_id: None }),
+            "GetBootstrapNodes" => {
+                let server_name = self.nodes.iter().map(|name| server_name(name)).collect();
+                Reply::answer(&GetBootstrapNodesResponse { server_name })
+            }
+            "GetActiveMaster" => {
+                let server_name = self.master.as_deref().map(server_name);
+                Reply::answer(&GetActiveMasterResponse { server_name })
+            }
+            "GetMetaRegionLocations" => Reply::answer(&meta_location()),
+            "Multi" => self.multi(heard),
+            "Scan" => self.scan(heard),
+            other => panic!("nobody asks for {other}"),
+        }
+    }
+
+    /// The region of that name, if it is on that server.
+    pub fn serving(&self, server: &str, name: &[u8]) -> Option<&FakeRegion> {
+        let is_it = |region: &&FakeRegion| region.name().as_bytes() == name && !region.is_parent;
+        self.regions.iter().find(is_it).filter(|region| region.server == server)
+    }
+
+    fn multi(&mut self, heard: &Heard) -> Reply {
+        let request = MultiRequest::decode(heard.param.clone()).expect("a batch");
+        let (mut cells, mut out) = (heard.cells.clone(), BytesMut::new());
+        let mut answer = MultiResponse::default();
+        for part in request.region_action {
+            let is_served = self.serving(&heard.server, &part.region.value).is_some();
+            // What is not done is passed over in the block as well.
+            let result = match is_served {
+                true => self.part(part, &mut cells, &mut out),
+                false => {
+                    skip(&part, &mut cells);
+                    RegionActionResult { exception: Some(pair(NOT_SERVING)), ..Default::default() }
+                }
+            };
+            answer.region_action_result.push(result);
+        }
+        Reply::Answer { message: answer.encode_to_vec(), cells: out.freeze() }
+    }
+
+    fn part(
+        &mut self,
+        part: RegionAction,
+        cells: &mut Bytes,
+        out: &mut BytesMut,
+    ) -> RegionActionResult {
+        let processed = part.condition.as_ref().map(|condition| self.holds(condition));
+        let mut result = RegionActionResult { processed, ..RegionActionResult::default() };
+        for action in part.action {
+            let index = action.index;
+            let done = match processed {
+                Some(false) => RowResult::default(),
+                _ => self.act(action, cells, out),
+            };
+            result.result_or_exception.push(ResultOrException {
+                index,
+                result: Some(done),
+                exception: None,
+            });
+        }
+        result
+    }
+
+    fn act(&mut self, action: Action, cells: &mut Bytes, out: &mut BytesMut) -> RowResult {
+        if let Some(get) = action.get {
+            let count = self.put_row(&get.row, out);
+            return RowResult { associated_cell_count: Some(count), ..RowResult::default() };
+        }
+        let mutation = action.mutation.expect("a get or a mutation");
+        let row = mutation.row.expect("a row");
+        *self.writes.entry(row.clone()).or_default() += 1;
+        let stored = self.rows.entry(row).or_default();
+        for _ in 0..mutation.associated_cell_count.unwrap_or(0) {
+            let cell = Cell::take(cells).expect("a cell");
+            let qualifier = Bytes::copy_from_slice(cell.qualifier());
+            stored.insert(qualifier, cell.value_bytes());
+        }
+        for value in mutation.column_value.iter().flat_map(|column| &column.qualifier_value) {
+            let of = |field: &Option<Bytes>| field.clone().unwrap_or_default();
+            self.history.push(of(&value.value));
+            stored.insert(of(&value.qualifier), of(&value.value));
+        }
+        RowResult::default()
+    }
+
+    fn holds(&self, condition: &Condition) -> bool {
+        let comparator = condition.comparator.as_ref().expect("a comparator");
+        let wanted = comparator.serialized_comparator.clone().expect("a value");
+        let wanted = BinaryComparator::decode(wanted).expect("a value").comparable.value;
+        let qualifier = condition.qualifier.clone().unwrap_or_default();
+        let found = self.rows.get(&condition.row).and_then(|cells| cells.get(&qualifier));
+        found.cloned().unwrap_or_default() == wanted.unwrap_or_default()
+    }
+
+    pub fn put_row(&self, row: &Bytes, out: &mut BytesMut) -> i32 {
+        let cells = self.rows.get(row).into_iter().flatten();
+        cells.map(|(qualifier, value)| put_cell(row, b"d", qualifier, value, out)).count() as i32
+    }
+
+    /// What `hbase:meta` has of the table, by key: a description, and where it is.
+    pub fn meta_rows(&self) -> BTreeMap<Bytes, Vec<(&'static [u8], Bytes)>> {
+        let row = |region: &FakeRegion| {
+            let info = RegionInfo {
+                region_id: region.id,
+                table_name: table_name(TABLE),
+                start_key: Some(region.start.into()),
+                end_key: Some(region.end.into()),
+                offline: Some(region.is_parent),
+                split: Some(region.is_parent),
+                replica_id: Some(0),
+            };
+            let info = [b"PBUF", &info.encode_to_vec()[..]].concat();
+            let server = Bytes::from(region.listed.clone());
+            let columns: Vec<(&'static [u8], Bytes)> =
+                vec![(b"regioninfo", info.into()), (b"server", server)];
+            (Bytes::from(region.name()), columns)
+        };
+        self.regions.iter().map(row).collect()
+    }
+
+    pub fn table_state(&self) -> Bytes {
+        TableState { state: self.state }.encode_to_vec().into()
+    }
+}
+
+fn skip(part: &RegionAction, cells: &mut Bytes) {
+    let counts = part.action.iter().filter_map(|action| action.mutation.as_ref());
+    let count: i32 = counts.filter_map(|mutation| mutation.associated_cell_count).sum();
+    (0..count).for_each(|_| drop(Cell::take(cells).expect("a cell")));
+}
+
+pub fn put_cell(row: &[u8], family: &[u8], qualifier: &[u8], value: &[u8], out: &mut BytesMut) {
+    Parts { row, family, qualifier, timestamp: 1, kind: Kind::Put, value }.put(out);
+}
+
+pub fn pair(class: &str) -> NameBytesPair {
+    let text = format!("{class}: as the test wants");
+    NameBytesPair { name: class.to_owned(), value: Some(text.into()) }
+}
+
+pub fn server_name(name: &str) -> ServerName {
+    let (host, port) = name.split_once(':').expect("host:port");
+    let port = Some(port.parse().expect("a port"));
+    ServerName { host_name: host.to_owned(), port, start_code: Some(1) }
+}
+
+fn table_name(name: &str) -> TableName {
+    TableName { namespace: "default".into(), qualifier: Bytes::copy_from_slice(name.as_bytes()) }
+}
+
+/// `hbase:meta` is on the second server.
+fn meta_location() -> GetMetaRegionLocationsResponse {
+    let region_info =
+        RegionInfo { region_id: 1, table_name: table_name("meta"), ..Default::default() };
+    let server_name = Some(server_name("s2:1"));
+    let location = RegionLocation { region_info, server_name, seq_num: 1 };
+    GetMetaRegionLocationsResponse { meta_locations: vec![location] }
+}

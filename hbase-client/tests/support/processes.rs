@@ -1,0 +1,121 @@
+//! A real Apache HBase of five processes, each of which can be killed: ZooKeeper, a master, and
+//! three region servers.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hbase_client::{Client, Config};
+use tempfile::TempDir;
+
+use super::free_port;
+use super::hbase::{await_servers, configure, java};
+use super::leash::Leash;
+use super::site::Site;
+
+const PACKAGE: &str = "org.apache.hadoop.hbase";
+const REGION_SERVERS: usize = 3;
+
+#[derive(Debug)]
+pub struct Processes {
+    dir: PathBuf,
+    master_port: u16,
+    ports: Vec<u16>,
+    master: Option<Leash>,
+    servers: Vec<Option<Leash>>,
+    /// Ended last, as it removes the folder.
+    _zookeeper: Leash,
+}
+
+impl Processes {
+    pub fn start() -> Self {
+        let dir = TempDir::with_prefix("hbase-client-").expect("a temporary folder").keep();
+        let (master_port, zookeeper_port) = (free_port(), free_port());
+        let data = dir.join("data");
+        let site = Site::of_test()
+            .set("hbase.cluster.distributed", true)
+            .set("hbase.rootdir", format!("file://{}/root", data.display()))
+            .set("hbase.tmp.dir", format!("{}/tmp", data.display()))
+            .set("hbase.zookeeper.quorum", "127.0.0.1")
+            .set("hbase.zookeeper.property.clientPort", zookeeper_port)
+            .set("hbase.zookeeper.property.clientPortAddress", "127.0.0.1")
+            .set("hbase.zookeeper.property.dataDir", data.join("zookeeper").display())
+            .set("hbase.zookeeper.property.tickTime", 500)
+            .set("hbase.zookeeper.property.admin.enableServer", false)
+            // Longer than a busy machine lets a process wait.
+            .set("zookeeper.session.timeout", 6_000)
+            .set("hbase.master.port", master_port);
+        configure(&dir, &site);
+        let mut zookeeper = java(&dir, "-Xmx128m");
+        zookeeper.arg(format!("{PACKAGE}.zookeeper.HQuorumPeer"));
+        let zookeeper = Leash::hold(&dir, &zookeeper);
+        let ports = (0..REGION_SERVERS).map(|_| free_port()).collect();
+        let mut processes = Self {
+            dir,
+            master_port,
+            ports,
+            master: None,
+            servers: (0..REGION_SERVERS).map(|_| None).collect(),
+            _zookeeper: zookeeper,
+        };
+        processes.start_master();
+        (0..REGION_SERVERS).for_each(|server| processes.start_server(server));
+        let log = processes.dir.join("master/log");
+        await_servers(&processes.addresses(), &log)
+            .unwrap_or_else(|log| panic!("hbase does not start:\n{log}"));
+        processes
+    }
+
+    pub fn start_master(&mut self) {
+        let mut command = java(&self.dir, "-Xmx384m");
+        command.args([&format!("{PACKAGE}.master.HMaster"), "start"]);
+        self.master = Some(Leash::hold(&self.part("master"), &command));
+    }
+
+    pub fn start_server(&mut self, server: usize) {
+        let mut command = java(&self.dir, "-Xmx384m");
+        command.arg(format!("{PACKAGE}.regionserver.HRegionServer"));
+        command.args(["-D", &format!("hbase.regionserver.port={}", self.ports[server]), "start"]);
+        let name = format!("server-{server}");
+        self.servers[server] = Some(Leash::hold(&self.part(&name), &command));
+    }
+
+    /// As the kernel does when memory is short, or a power cut.
+    pub fn kill_server(&mut self, server: usize) {
+        self.servers[server].take().expect("it runs").end("KILL");
+    }
+
+    pub fn kill_master(&mut self) {
+        self.master.take().expect("it runs").end("KILL");
+    }
+
+    /// The number of the server with this port.
+    pub fn server_of(&self, port: u16) -> usize {
+        self.ports.iter().position(|known| *known == port).expect("one of ours")
+    }
+
+    /// Of the master, and of the region servers.
+    pub fn addresses(&self) -> Vec<String> {
+        let ports = std::iter::once(&self.master_port).chain(&self.ports);
+        ports.map(|port| format!("localhost:{port}")).collect()
+    }
+
+    pub async fn client(&self) -> Client {
+        let mut config = Config::new(self.addresses()).expect("addresses");
+        config.operation_timeout = Duration::from_secs(60);
+        Client::connect(config).await.expect("hbase answers")
+    }
+
+    fn part(&self, name: &str) -> PathBuf {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir).expect("a folder");
+        dir
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        drop(self.master.take());
+        self.servers.clear();
+    }
+}
