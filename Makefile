@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test long-test simulate conformance-kafka mutants build lint deploy-check advisories bench \
+.PHONY: help demo test long-test simulate fuzz conformance-kafka defects guarantees soak mutants build lint deploy-check advisories bench \
   install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
@@ -27,7 +27,8 @@ demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 	cargo run $(cargo_flags) --bin adtrail -- demo
 
 test: lint deploy-check ## what CI runs: lint, the tests of all crates, on a real Kafka and Prometheus
-	cargo test $(cargo_flags) --workspace
+	# One that fails keeps no other from telling what it has to say.
+	cargo test $(cargo_flags) --workspace --no-fail-fast
 	cargo test $(cargo_flags) --features crash-points --test crash_points
 	@if [[ -n "$(talkingdata)" ]]; then set -x; \
 	  ADTRAIL_TALKINGDATA="$(talkingdata)" cargo test $(cargo_flags) --test talkingdata -- --ignored; \
@@ -43,6 +44,7 @@ lint: install-tests tools ## format, dependencies and their arrows, clippy and d
 	cargo fmt --all --check
 	cargo fetch --locked
 	scripts/check-arrows --offline
+	scripts/defects/run --check
 	# Offline: what is asked of the network on every run, the advisories, is `make advisories`.
 	cargo deny --offline --locked --workspace check --hide-inclusion-graph bans licenses sources
 	cargo machete --with-metadata
@@ -68,9 +70,21 @@ simulate: install ## 10,000 runs of the worker in a simulated world where everyt
 	  time ADTRAIL_SIM_FROM=$$first ADTRAIL_SIM_SEEDS=$${ADTRAIL_SIM_SEEDS:-10000} \
 	  cargo test $(cargo_flags) --package adtrail-store --test simulation -- --nocapture whatever
 
+fuzz: install ## 4 hours: what decodes bytes from outside, fed by libFuzzer; ADTRAIL_FUZZ_S=60 for a look; see docs/fuzzing.md
+	scripts/fuzz
+
 conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
 	  cargo test $(cargo_flags) --test conformance_kafka -- --nocapture
+
+defects: install-tests ## half an hour: builds with a named defect, each of which the tests have to find
+	scripts/defects/run
+
+guarantees: install-tests ## an hour: the faults of docs/guarantees.md at full length; prints what was compared
+	scripts/guarantees
+
+soak: install-tests ## half an hour (ADTRAIL_SOAK_MINUTES) at half load: what grows, what is lost, how soon rows are seen
+	cargo test $(cargo_flags) --test soak -- --ignored --nocapture
 
 mutants: install ## hours: every small change to the core that no test sees; see docs/mutants.md
 	scripts/mutants

@@ -17,6 +17,9 @@ mod conformance;
 mod control;
 mod copying;
 pub mod demo;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod leftovers;
 mod pipeline;
 mod service;
@@ -25,5 +28,7 @@ pub mod telemetry;
 pub use service::run;
 
 /// See `docs/decisions/allocator.md`.
+// That of `fuzz/` counts.
+#[cfg(not(feature = "fuzzing"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     let _points = fail::FailScenario::setup();
     let cli = Cli::parse();
     telemetry::abort_on_panic();
+    telemetry::tell_of_file_limits();
     telemetry::start_logs(cli.log_format);
     let outcome = match &cli.command {
         Command::Run(settings) => run::run(settings),

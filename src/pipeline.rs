@@ -66,6 +66,7 @@ pub struct PipelineMetrics {
 
 const ACCEPTED: &str = "adtrail_attribution_accepted_total";
 const REDELIVERED: &str = "adtrail_attribution_redelivered_total";
+const CONFLICTING: &str = "adtrail_attribution_conflicting_total";
 const CORRECTIONS: &str = "adtrail_attribution_corrections_total";
 const BATCH_SECONDS: &str = "adtrail_attribution_batch_seconds";
 const ROWS: &str = "adtrail_store_rows";
@@ -75,6 +76,10 @@ impl PipelineMetrics {
     pub fn new(config: &config::Config) -> Self {
         describe_counter!(ACCEPTED, "Facts that were not known before, by topic.");
         describe_counter!(REDELIVERED, "Messages that repeat a fact or take its place, by topic.");
+        describe_counter!(
+            CONFLICTING,
+            "Messages with an id that stood for something else already, by topic: part of the redelivered."
+        );
         describe_counter!(
             CORRECTIONS,
             "Rows replaced by a corrected one, by the status left and the one entered."
@@ -86,6 +91,7 @@ impl PipelineMetrics {
         for topic in TopicKind::ALL {
             counter!(ACCEPTED, "topic" => topics.of(topic).to_owned()).increment(0);
             counter!(REDELIVERED, "topic" => topics.of(topic).to_owned()).increment(0);
+            counter!(CONFLICTING, "topic" => topics.of(topic).to_owned()).increment(0);
         }
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
@@ -124,6 +130,7 @@ impl PipelineMetrics {
             let name = || self.topics.of(topic).to_owned();
             counter!(ACCEPTED, "topic" => name()).increment(admitted.accepted);
             counter!(REDELIVERED, "topic" => name()).increment(admitted.redelivered);
+            counter!(CONFLICTING, "topic" => name()).increment(admitted.conflicting);
         }
         let decided: &BTreeMap<(Option<Status>, Status), u64> = &report.decided;
         for ((left, entered), count) in decided {
@@ -132,9 +139,8 @@ impl PipelineMetrics {
             }
         }
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
-        if !decided.is_empty() {
-            self.store(store);
-        }
+        // Rows go by retention too, whatever was decided.
+        self.store(store);
     }
 
     fn store(&self, store: &Embedded) {

@@ -43,6 +43,8 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
+    // Before anything is read: until here a signal just ends the process, and nothing is lost by it.
+    listen_for_signals(&runtime, shutdown).context("signals can not be listened for")?;
     let metrics = Arc::new(PipelineMetrics::new(config));
     let health = Arc::new(Health::default());
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
@@ -80,16 +82,19 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     room.give_up();
     let deadline = Instant::now() + config.shutdown_deadline;
     let outcome = end(intake, attribution, control, deadline);
-    let left = deadline.saturating_duration_since(Instant::now());
-    let served = runtime.block_on(async { tokio::time::timeout(left, servers).await });
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
     // A download that is still under way is cut off here, and its client can tell. Its line in the
     // log may be written yet.
     runtime.shutdown_timeout(CUT_OFF_MAX);
-    outcome?;
+    let left = outcome?;
     if let Ok(served) = served {
         served.context("the listeners failed")?.context("the listeners failed")?;
     }
-    tracing::info!("adtrail has stopped; everything read is committed");
+    match left {
+        0 => tracing::info!("adtrail has stopped; everything read is committed"),
+        left => tracing::info!(left, "adtrail has stopped; so many records are read again"),
+    }
     Ok(())
 }
 
@@ -106,13 +111,14 @@ fn tell_of_room(config: &Config, is_full: bool) {
     }
 }
 
-/// Waits for the threads, and tells the reason if one of them failed.
+/// Waits for the threads, and tells the reason if one of them failed: how many records were read and
+/// are not committed.
 fn end(
-    intake: JoinHandle<Result<(), ingest::IngestError>>,
+    intake: JoinHandle<Result<u64, ingest::IngestError>>,
     attribution: JoinHandle<anyhow::Result<()>>,
     control: JoinHandle<()>,
     deadline: Instant,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u64> {
     while !(intake.is_finished() && attribution.is_finished() && control.is_finished()) {
         if Instant::now() >= deadline {
             bail!("not stopped within run.shutdown_deadline; what is not committed is read again");
@@ -121,8 +127,9 @@ fn end(
     }
     let panicked = "a thread has panicked";
     attribution.join().map_err(|_| anyhow::anyhow!(panicked))??;
-    intake.join().map_err(|_| anyhow::anyhow!(panicked))??;
-    control.join().map_err(|_| anyhow::anyhow!(panicked))
+    let left = intake.join().map_err(|_| anyhow::anyhow!(panicked))??;
+    control.join().map_err(|_| anyhow::anyhow!(panicked))?;
+    Ok(left)
 }
 
 fn admin(
@@ -143,6 +150,10 @@ fn admin(
             Ok(())
         } else if health.is_silent() {
             Err("the thread that reads kafka has said nothing for a minute".to_owned())
+        } else if let Some(topics) = health.denied() {
+            Err(format!("kafka does not let adtrail read: {topics}"))
+        } else if health.is_connected() && health.are_letters_waiting() {
+            Err("dead letters are not acknowledged, reading waits for them".to_owned())
         } else if health.is_connected() && health.is_assigned() {
             Err("events wait for a schema, and the schema registry does not answer".to_owned())
         } else if health.is_connected() {
@@ -181,16 +192,8 @@ impl Listeners {
         admin: Admin,
         shutdown: Shutdown,
     ) -> std::io::Result<()> {
-        let stop = shutdown.clone();
         let admin = export::admin::serve(self.admin, admin, requested(shutdown.clone()));
         let export = export::serve(self.export, export, requested(shutdown));
-        tokio::spawn(async move {
-            if let Err(error) = wait_for_signal().await {
-                tracing::error!(%error, "signals can not be listened for");
-            }
-            tracing::info!("stopping");
-            stop.request();
-        });
         tokio::try_join!(export, admin).map(|_| ())
     }
 }
@@ -201,13 +204,20 @@ async fn requested(shutdown: Shutdown) {
     }
 }
 
-async fn wait_for_signal() -> std::io::Result<()> {
+/// From now on SIGINT and SIGTERM are wishes to stop, however many come.
+fn listen_for_signals(runtime: &Runtime, shutdown: &Shutdown) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
+    let _within = runtime.enter();
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let stop = shutdown.clone();
+    runtime.spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+        stop.request();
+    });
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! Logs to standard error, and the recorder behind `/metrics`.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use attribution::printable::printable;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use signal_hook::consts::SIGXFSZ;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::LogFormat;
@@ -90,6 +91,13 @@ pub fn abort_on_panic() {
         report(panic);
         std::process::abort();
     }));
+}
+
+/// A file that may not grow any more (`ulimit -f`) is an error of whoever writes it, with a reason, and not a
+/// signal that ends the process without a word.
+pub fn tell_of_file_limits() {
+    // Where it can not be handled it ends the process, as it did.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Installs the recorder; its handle renders what `/metrics` answers.

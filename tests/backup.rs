@@ -17,6 +17,7 @@ use std::thread;
 use serde_json::Value;
 use support::adtrail::Adtrail;
 use support::crowd::{self, APPS, FROM, TO};
+use support::exports::check_equal;
 use support::kafka::Kafka;
 use support::site::{Site, Topics};
 use support::{eventually, run, run_ok};
@@ -162,12 +163,12 @@ fn taken_under_load_each_is_the_store_of_its_moment() {
             assert_eq!(told[field], taken[field], "{field}");
         }
         let rows = exports(&other);
-        assert!(rows == replayed(&site, taken), "backup {backup} is not of its positions");
+        check_equal(&rows, &replayed(&site, taken));
         assert!(rows != whole, "nothing came after backup {backup}");
         let again = other.start();
         again.await_caught_up();
         again.await_read(written - records_before(taken) as u64);
-        assert!(exports(&other) == whole, "backup {backup} does not catch up");
+        check_equal(&exports(&other), &whole);
         assert!(again.terminate().0.success());
     }
     // Without a number it is the newest, and the list has both.
@@ -210,7 +211,7 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     assert!(site.path().join("store/control.sock").exists());
     let killed = site.beside();
     copy_to(&killed);
-    assert!(exports(&killed) == rows);
+    check_equal(&exports(&killed), &rows);
     // Without a service the command opens the store itself.
     let alone = back_up(&killed, "backups");
     assert_eq!(records_before(&alone), before.len() as i64);
@@ -227,7 +228,7 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     let adtrail = site.start();
     adtrail.await_read(after.len() as u64);
     let rows = exports(&site);
-    assert!(moved.iter().all(|moved| *moved == rows));
+    moved.iter().for_each(|moved| check_equal(moved, &rows));
 }
 
 /// A service that is there, and its socket.

@@ -28,13 +28,17 @@ fn replayed() -> &'static Exports {
 /// The store is in a folder of the disk, where the ballast is, too. The engine goes on once there is
 /// room for a write buffer, of 64 MiB.
 fn site(name: &str) -> (Site, Disk) {
+    site_of(name, 256)
+}
+
+fn site_of(name: &str, mib: u32) -> (Site, Disk) {
     let site = Site::new(Kafka::shared(), name, 3, crowd::SETTINGS)
         .set("store.retention", "off")
         .set("store.memory", "32MiB")
         .set("ingest.batch_records_max", "1000");
     let disk = site.path().join("disk");
     let site_store = disk.join("store");
-    let disk = Disk::at(&disk, 256);
+    let disk = Disk::at(&disk, mib);
     (site.set("store.path", site_store.to_str().unwrap()), disk)
 }
 
@@ -88,6 +92,29 @@ fn stopped_or_killed_meanwhile_it_loses_nothing() {
         Ok(adtrail) => adtrail.kill9(),
     }
     disk.make_room();
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    check_equal(&downloads(&site, &adtrail), replayed());
+    adtrail.kill9();
+}
+
+/// Files, and not bytes: the engine can not go on after that, so the process ends, to be started again.
+#[test]
+fn with_no_file_left_to_make_it_ends_once_there_are() {
+    let (site, disk) = site_of("disk_full.files", 1024);
+    let (some, rest) = records().split_at(records().len() / 2);
+    crowd::produce(&site.topics, some);
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    // For the checkpoint's folder, but none for the log that begins with it.
+    disk.leave_files(Some(1));
+    assert!(!site.run(&["backup", "backups"]).status.success());
+    crowd::produce(&site.topics, rest);
+    await_readiness(&adtrail, 503, FULL);
+    disk.leave_files(None);
+    let (status, log) = adtrail.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("its engine does not take up its work"), "{log}");
     let adtrail = site.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&site, &adtrail), replayed());

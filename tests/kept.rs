@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use support::eventually;
 use support::kafka::{Kafka, Message};
 use support::rows;
-use support::site::{ONE_CAMPAIGN, Site};
+use support::site::{ONE_CAMPAIGN, Site, Topics};
 
 /// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
 const NOON_MS: i64 = 1_741_608_000_000;
@@ -144,10 +144,13 @@ fn transactions_that_were_ended_taken_back_and_are_open() {
     adtrail.await_read(50);
     check_rows(&site, &[&kept]);
 
-    // What comes after an open transaction waits for its end, and is no lag until then.
+    // What comes after an open transaction waits for its end, and is there to be read.
     let waiting = transaction(&open);
     kafka.produce(topic, messages(&later));
-    adtrail.await_read(50);
+    eventually("what waits is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
+        Some(lag) if lag >= 100.0 => Ok(()),
+        lag => Err(format!("{lag:?}")),
+    });
     check_rows(&site, &[&kept]);
     waiting.commit();
     adtrail.await_read(150);
@@ -164,6 +167,130 @@ fn transactions_that_were_ended_taken_back_and_are_open() {
     let adtrail = beside.start();
     adtrail.await_read(150);
     check_rows(&beside, &[&kept, &open, &later]);
+}
+
+/// Nothing is said to be complete that lies behind it, and no state goes by what was read elsewhere.
+#[test]
+fn what_lies_behind_an_open_transaction_is_not_passed_over() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "kept.open", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    let Topics { clicks, activations, effects } = &site.topics;
+    let adtrail = site.start();
+    let line = |number: i64, more: &str| {
+        format!(r#"{{"app":"app-x","event_id":"e-{number}","time":{NOON_MS}{more}}}"#)
+    };
+    let give = |topic: &str, number: i64, minute: i64, more: &str| {
+        let message = Message::new("app-x", line(number, more));
+        kafka.produce(topic, [message.at(NOON_MS + minute * 60_000)]);
+    };
+    let (click, effect) = (r#","type":"click","spreadid":7"#, r#","name":"n""#);
+    give(clicks, 0, 0, &click.replace(",\"type", ",\"click_id\":\"c-0\",\"type"));
+    give(activations, 1, 0, "");
+    give(effects, 2, 0, effect);
+    adtrail.await_read(3);
+    let complete = || {
+        let path = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
+        let reply = adtrail.get(path).expect("an answer");
+        let until = reply.header("adtrail-complete-until")?;
+        Some(until.parse::<jiff::Timestamp>().expect("a time"))
+    };
+    let consumed_minutes = || {
+        let until = adtrail.metric("adtrail_ingest_consumed_until_timestamp_seconds")?;
+        Some((until - NOON_MS as f64 / 1e3) / 60.0)
+    };
+    eventually("it is complete", || complete().ok_or("not yet"));
+
+    let waiting = kafka.transactional("kept.open");
+    waiting.begin();
+    let first = Message::new("app-x", line(3, "")).at(NOON_MS + 60_000);
+    waiting.produce_all([(activations.as_str(), first)]);
+    let opened = jiff::Timestamp::now();
+    give(activations, 4, 2, "");
+    // Longer than two looks at where partitions end, each with batches before and after.
+    for second in 0..25 {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let minute = 10 + second;
+        give(
+            clicks,
+            100 + second,
+            minute,
+            &click.replace(",\"type", &format!(",\"click_id\":\"c-{second}\",\"type")),
+        );
+        give(effects, 200 + second, minute, effect);
+        assert!(complete() <= Some(opened), "after {second} s");
+        assert!(consumed_minutes() <= Some(1.0), "{:?} after {second} s", consumed_minutes());
+    }
+    let topic = format!("topic=\"{activations}\"");
+    assert_eq!(adtrail.metric_of("adtrail_ingest_lag_messages", &topic), Some(2.0));
+    assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", &topic) > Some(20.0));
+    assert_eq!(adtrail.admin("/readyz").expect("an answer").status, 200);
+
+    waiting.commit();
+    adtrail.await_read(3 + 2 + 2 * 25);
+    let mut number = 300;
+    eventually("it is complete again, and state goes on", || {
+        number += 1;
+        give(activations, number, 60, "");
+        let (until, minutes) = (complete(), consumed_minutes());
+        let is_on = until > Some(opened) && minutes > Some(1.0);
+        if is_on { Ok(()) } else { Err(format!("{until:?} {minutes:?}")) }
+    });
+}
+
+/// Not ready and told why, by the topic's name, and with a lag; it goes on by itself.
+#[test]
+fn a_topic_that_may_not_be_read_any_more() {
+    let kafka = Kafka::start_with_rules();
+    for operation in ["Read", "All"] {
+        let name = format!("kept.denied-{operation}");
+        let site = Site::new(&kafka, &name, 2, ONE_CAMPAIGN).set("store.retention", "off");
+        let topic = &*site.topics.activations;
+        let (before, after) = (ids("before", 20), ids("after", 20));
+        kafka.produce(topic, messages(&before));
+        let adtrail = site.start();
+        adtrail.await_read(20);
+        kafka.rule(true, topic, operation);
+        adtrail.await_readiness(503, topic);
+        let lag = || adtrail.metric_of("adtrail_ingest_lag_messages", topic);
+        assert!(lag() > Some(0.0), "{:?}", lag());
+        let told =
+            |log: &str| log.contains("kafka does not let adtrail read") && log.contains(topic);
+        assert!(told(&adtrail.log()), "{}", adtrail.log());
+        // It does not start as if all were well, either.
+        let beside = site.beside();
+        let another = beside.spawn();
+        another.await_readiness(503, topic);
+        drop(another);
+        kafka.rule(false, topic, operation);
+        kafka.produce(topic, messages(&after));
+        adtrail.await_readiness(200, "");
+        adtrail.await_read(40);
+        check_rows(&site, &[&before, &after]);
+    }
+}
+
+#[test]
+fn a_topic_for_dead_letters_that_is_deleted_is_told_soon() {
+    let kafka = Kafka::shared();
+    let site = site("kept.deleted-letters");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    let adtrail = site.start();
+    kafka.delete_topics(std::slice::from_ref(&letters));
+    let produced = std::time::Instant::now();
+    kafka.produce(topic, [Message::new("key", "x")]);
+    adtrail.await_readiness(503, "dead letters are not acknowledged");
+    assert!(produced.elapsed() < std::time::Duration::from_secs(15), "{:?}", produced.elapsed());
+    eventually("the log says which", || {
+        let log = adtrail.log();
+        let is_told = |line: &str| line.contains("does not exist") && line.contains(&letters);
+        if log.lines().any(is_told) { Ok(()) } else { Err(log) }
+    });
+    let log = adtrail.log();
+    assert!(!log.contains("went to the dead letters"), "{log}");
+    kafka.create_topic(&letters, 1, &[]);
+    adtrail.await_read(1);
+    adtrail.await_readiness(200, "");
+    assert_eq!(kafka.consume_all(&letters).len(), 1);
 }
 
 #[test]

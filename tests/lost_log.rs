@@ -6,6 +6,9 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
+use fastrand::Rng;
+use support::crowd;
+use support::exports::{self, check_equal, check_same, downloads};
 use support::kafka::{Kafka, Message};
 use support::site::{ONE_CAMPAIGN, Site};
 
@@ -34,7 +37,7 @@ fn check(site: &Site, rows: &[u8], is_lost: bool) {
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
     assert_eq!(log.contains(LOST), is_lost, "{log}");
-    assert!(download(site) == rows);
+    check_same("app-x", &download(site), rows);
 }
 
 fn download(site: &Site) -> Vec<u8> {
@@ -75,4 +78,74 @@ fn what_was_lost_is_told_and_read_again() {
     let rows = filled(&site, 300);
     fs::remove_file(newest_log(&site)).expect("a log");
     check(&site, &rows, true);
+}
+
+/// Killed under load, and the end of the log is not what was written: cut, zeros, other bytes, a bit.
+/// `store/tests/ledger/torn.rs` does it at many more places.
+#[test]
+fn a_log_that_is_torn_at_a_kill_is_read_again() {
+    const KILLS: usize = 6;
+    let site = Site::new(Kafka::shared(), "lost_log.torn", 3, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", "40");
+    let records = crowd::records(17, 3_000);
+    for (number, portion) in records.chunks(records.len().div_ceil(KILLS + 1)).enumerate() {
+        crowd::produce(&site.topics, portion);
+        let adtrail = site.start();
+        adtrail.await_caught_up();
+        // More than has come since.
+        let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
+        assert!(number == 0 || read > portion.len() as f64, "nothing was lost: {read}");
+        if number == KILLS {
+            check_equal(&downloads(&site, &adtrail), &exports::replayed(&records));
+            break;
+        }
+        adtrail.kill9();
+        let mut rng = Rng::with_seed(number as u64);
+        let log = newest_log(&site);
+        let mut bytes = fs::read(&log).unwrap();
+        let at = rng.usize(bytes.len() / 2..bytes.len());
+        match number % 4 {
+            0 => bytes.truncate(at),
+            1 => bytes[at..].fill(0),
+            2 => bytes[at..].iter_mut().for_each(|byte| *byte = rng.u8(..)),
+            _ => bytes[at] ^= 0x20,
+        }
+        fs::write(&log, bytes).unwrap();
+    }
+}
+
+/// The disk of the store is not mounted: a new store begins, and it is said what that means.
+#[test]
+fn a_store_that_is_missing_is_told() {
+    const MISSING: &str = "the store has no position in partitions that the group has read";
+    let kafka = Kafka::shared();
+    let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");
+    let site = Site::new(kafka, "lost_log.missing", 1, &settings).set("store.retention", "off");
+    kafka.produce(&site.topics.activations, activations(0));
+    let told = || {
+        let adtrail = site.start();
+        adtrail.await_caught_up();
+        let (status, log) = adtrail.terminate();
+        assert!(status.success(), "{log}");
+        log
+    };
+    // The first start of all, and one that goes on.
+    for log in [told(), told()] {
+        assert!(!log.contains(MISSING) && !log.contains(LOST), "{log}");
+    }
+    kafka.forget(&site.topics.activations);
+    kafka.produce(&site.topics.activations, activations(100));
+    told();
+    let (store, aside) = (site.path().join("store"), site.path().join("aside"));
+    fs::rename(&store, &aside).expect("a folder");
+    let log = told();
+    assert!(log.contains(MISSING), "{log}");
+    let line = log.lines().find(|line| line.contains(MISSING)).expect("a line");
+    assert!(line.contains("WARN") && line.contains("records=100") && line.contains("gone=100"));
+    // Brought back, it is as if nothing had been.
+    fs::remove_dir_all(&store).expect("a folder");
+    fs::rename(&aside, &store).expect("a folder");
+    let log = told();
+    assert!(!log.contains(MISSING) && !log.contains(LOST), "{log}");
 }

@@ -7,6 +7,7 @@ mod support;
 use serde_json::Value;
 use support::adtrail::Adtrail;
 use support::crowd::{self, APPS, FROM, TO};
+use support::exports::check_same;
 use support::kafka::Kafka;
 use support::rows;
 use support::run_ok;
@@ -54,7 +55,7 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
     for app in APPS {
         let replayed = site.run(&["replay", "--app", app, file.to_str().unwrap()]).stdout;
         let downloaded = site.download(app, FROM, TO, &[]);
-        assert!(downloaded == replayed, "{app}");
+        check_same(app, &downloaded, &replayed);
         shown += rows::parse(&downloaded).len() as u64;
     }
     check_regions(&site, &adtrail, shown);

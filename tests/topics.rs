@@ -11,7 +11,7 @@ use support::exports::{self, Exports, check_equal, downloads};
 use support::kafka::{Kafka, Message};
 use support::site::Site;
 
-const MADE_ANEW: &str = "the record that was read last is another one now";
+const MADE_ANEW: &str = "a record that was read is another one now";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
@@ -66,6 +66,21 @@ fn make_anew(site: &Site, topic: &str) {
     let message = |n| Message::new("app-x", format!(r#"{{"app":"app-x","event_id":"new-{n}"}}"#));
     kafka.produce(topic, (0..2000).map(message));
     assert!(site.topics.all().contains(&topic));
+}
+
+#[test]
+fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
+    let site = site("topics.meanwhile", 1);
+    crowd::produce(&site.topics, records());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    make_anew(&site, &site.topics.activations);
+    let (status, log) = adtrail.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains(MADE_ANEW) && log.contains(&site.topics.activations), "{log}");
+    // Nor does the next start forget it.
+    let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
+    assert!(log.contains(MADE_ANEW), "{log}");
 }
 
 #[test]

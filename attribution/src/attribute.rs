@@ -90,6 +90,11 @@ impl Decision {
         short(self) == short(other)
     }
 
+    /// Whether nothing is told of the touch beside.
+    pub fn is_short(&self) -> bool {
+        self.credit.touch.as_ref().is_some_and(|touch| touch.details.is_none())
+    }
+
     /// As it would have been kept with a row of this form.
     pub fn in_form(mut self, form: RowForm) -> Self {
         if form == RowForm::Short {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::attribute::Decision;
 use crate::classify::Walks;
-use crate::event::{Activation, Effect, EventTime, Family, Pid, SpreadId, Touch};
+use crate::event::{Activation, Effect, EventTime, Fact, Family, Pid, SpreadId, Touch};
 pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
 use crate::row::{InstallType, Row, RowForm, Status};
@@ -78,12 +78,12 @@ pub struct Position {
     pub partition: i32,
     pub next_offset: i64,
     /// By which a topic that was made anew is told from the one that was read.
-    pub last: Option<LastRead>,
+    pub mark: Option<Mark>,
 }
 
-/// The record that was read last of a partition.
+/// A record that was read of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LastRead {
+pub struct Mark {
     pub offset: i64,
     /// A hash of its time, key and value.
     pub digest: u64,
@@ -124,6 +124,9 @@ pub enum Home {
 pub enum Known {
     Nothing,
     Home(Home),
+    /// On a shared store: a home and the facts that its own took the place of, in batches that are not
+    /// committed. Whoever had them may be gone, so what these reached is decided on again.
+    Replaced(Home, Vec<Fact>),
     /// An activation or effect that has expired: no decision depends on it any more, and its row
     /// stands as long as rows are kept.
     Row,
@@ -206,6 +209,9 @@ pub struct FactWrite {
     pub marks: Vec<(MatchKey, IndexEntry)>,
     /// Entries of the fact that this one replaces.
     pub stale: Vec<(MatchKey, EventTime)>,
+    /// The fact that this one replaces, where the store is shared: kept before this one stands, at least
+    /// until the batch is committed, and told with the home by [`Ledger::known`].
+    pub outgoing: Option<Fact>,
 }
 
 /// A decision to make durable.
@@ -215,8 +221,16 @@ pub struct DecisionWrite {
     /// With the new decision and the new row's [`Present`].
     pub home: Home,
     pub row: Row,
-    /// The row that goes.
+    /// The row that goes. On a shared store it can be the very row, of a decision that stands: whoever
+    /// has decided may have ended before it was put.
     pub replaced: Option<Present>,
+}
+
+impl DecisionWrite {
+    /// Whether the decision stands, and its row alone is put once more.
+    pub fn is_again(&self) -> bool {
+        self.replaced.is_some_and(|replaced| replaced.revision == self.row.revision)
+    }
 }
 
 impl Home {

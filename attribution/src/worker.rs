@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Fact, Family};
-use crate::ledger::{DecisionWrite, Ledger, Present, Progress};
+use crate::ledger::{DecisionWrite, FactKey, Ledger, Present, Progress};
 use crate::policy::Policy;
 use crate::row::Status;
 use affected::Reaches;
@@ -70,6 +70,9 @@ pub struct Admitted {
     pub accepted: u64,
     /// Messages that repeat a fact, or take its place.
     pub redelivered: u64,
+    /// Of these, the ones that say something else: either an event was sent again in other words, or two
+    /// events have one id, and only the lesser of them stands.
+    pub conflicting: u64,
 }
 
 impl<L: Ledger> Worker<L> {
@@ -92,6 +95,7 @@ impl<L: Ledger> Worker<L> {
         let reaches = std::mem::take(&mut self.reaches);
         let mut desk = Desk::new(&mut self.ledger, &self.policy);
         let mut admitted = desk.admit(batch.facts, reaches, &mut report)?;
+        desk.unsure.is_all = admitted.is_unsure;
         loop {
             let writes = desk.decide_all(&mut admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
@@ -147,8 +151,27 @@ impl<L: Ledger> Desk<'_, L> {
         let classified = self.classify(settled)?;
         let changed = self.decide_activations(settled, &classified, touched)?;
         self.note_causes(settled);
+        if L::SHARED && self.has_decided() {
+            // Effects follow once these stand: one that came too late would leave them outdated.
+            return Ok(self.take_decisions());
+        }
         let effects = self.affected_effects(settled, &classified, &changed)?;
-        self.decide_effects(effects)?;
+        if L::SHARED {
+            self.decide_effects_from_fresh(effects)?;
+        } else {
+            self.decide_effects(effects)?;
+        }
         Ok(self.take_decisions())
+    }
+
+    /// Reads the activations of each effect after the effect itself. So a decision from activations
+    /// that another worker has changed since is compared with an effect of before that, and loses.
+    fn decide_effects_from_fresh(&mut self, effects: Vec<FactKey>) -> Result<(), L::Error> {
+        for some in effects.chunks(effects::TOGETHER) {
+            self.load(some.iter().copied())?;
+            self.retain_homes(|key| key.family == Family::Effect);
+            self.decide_effects(some.to_vec())?;
+        }
+        Ok(())
     }
 }

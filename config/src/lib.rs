@@ -14,6 +14,9 @@ mod duration;
 mod error;
 mod formats;
 mod fraud;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod kafka;
 mod layers;
 mod librdkafka;

@@ -55,7 +55,8 @@ impl Value {
             Self::Untyped(text) | Self::Text(text) => shown_text(text),
             Self::Integer(number) => number.to_string(),
             Self::Boolean(truth) => truth.to_string(),
-            Self::Literal(text) => text.clone(),
+            // What begins as a number is one to the parser, whatever follows.
+            Self::Literal(text) => text.escape_debug().take(CHARS_MAX).collect(),
             Self::List(_) | Self::Table(_) => self.kind().into(),
         }
     }
@@ -72,9 +73,11 @@ impl Value {
     }
 }
 
+/// Of a value in a message.
+const CHARS_MAX: usize = 120;
+
 /// Text in quotes, in one line and not too long.
 pub(crate) fn shown_text(text: &str) -> String {
-    const CHARS_MAX: usize = 120;
     match text.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
         None => format!("{text:?}"),

@@ -106,7 +106,7 @@ impl Access {
         self.admit(&Method::GET, headers, Timestamp::now()).ok().cloned()
     }
 
-    fn admit(
+    pub(crate) fn admit(
         &self,
         method: &Method,
         headers: &HeaderMap,

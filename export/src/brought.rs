@@ -82,7 +82,7 @@ pub(crate) async fn devices(
 }
 
 /// As that of an export of the campaign's activations, with a cursor of its own.
-fn parse<'a>(
+pub(crate) fn parse<'a>(
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     spreadid: SpreadId,
 ) -> Result<(ExportQuery, usize), ExportError> {

@@ -9,6 +9,8 @@ mod told;
 mod why;
 mod words;
 
+pub(crate) use words::span;
+
 use attribution::attribute::Decision;
 use attribution::candidate::Tier;
 use attribution::event::{EventTime, Pid, SpreadId};

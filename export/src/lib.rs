@@ -33,6 +33,9 @@ mod expected;
 pub mod explain;
 mod exports;
 mod filter;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod metrics;
 mod moment;
 mod ndjson;

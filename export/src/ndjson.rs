@@ -1,5 +1,5 @@
 //! Rows as JSON lines: an object a row, its members the columns in the order asked for. Numbers of
-//! apps and campaigns are numbers, props are an object, nothing is null, all else is text: amounts
+//! apps and campaigns are numbers, props are an object, what is empty is null, all else is text: amounts
 //! too, so that no reader rounds them.
 
 use std::io::Write;

@@ -13,6 +13,8 @@ mod choice;
 mod columns;
 mod command;
 mod form;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod history;
 mod home;
 mod list;

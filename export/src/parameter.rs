@@ -117,6 +117,17 @@ pub(crate) fn parts(values: &str) -> Vec<Cow<'_, str>> {
     split(values).0
 }
 
+/// Names with commas between; in quotes those that would not be read so again.
+pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
+    let quoted = names.iter().map(|name| match name.as_ref() {
+        name if name.contains([',', '"']) || name.trim() != name => {
+            format!("\"{}\"", name.replace('"', "\"\""))
+        }
+        name => name.to_owned(),
+    });
+    quoted.collect::<Vec<_>>().join(",")
+}
+
 /// The values, and the place of the quote that is not closed, in characters from 0.
 fn split(values: &str) -> (Vec<Cow<'_, str>>, Option<usize>) {
     if !values.contains('"') {

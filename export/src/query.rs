@@ -16,6 +16,7 @@ use crate::moment::{self, Moment};
 use crate::parameter::{
     ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
     INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, all_listed, bad, one_of,
+    quoted,
 };
 use crate::zone::{Zone, in_utc};
 
@@ -130,8 +131,8 @@ impl ExportQuery {
         let zone = given.timezone.map_or(Ok(Zone::utc()), parse_zone)?;
         let from_text = require(FROM, given.from)?;
         let to_text = require(TO, given.to)?;
-        let from_moment = parse_moment(FROM, from_text)?;
-        let to_moment = parse_moment(TO, to_text)?;
+        let from_moment = moment_with_t(FROM, from_text)?;
+        let to_moment = moment_with_t(TO, to_text)?;
         let from = in_range(FROM, from_text, from_moment.start(&zone))?;
         let to = in_range(TO, to_text, to_moment.end(&zone))?;
         // A day before that of `from` ends with it, and is before it all the same.
@@ -204,14 +205,14 @@ impl ExportQuery {
             (DIALECT, dialect.map_or("", |(name, _)| name).to_owned()),
         ]);
         if self.fields != all_columns() {
-            texts.insert(FIELDS, fields.join(","));
+            texts.insert(FIELDS, quoted(&fields));
         }
         texts.extend(self.limit.map(|limit| (LIMIT, limit.to_string())));
         texts.extend(self.after.map(|after| (AFTER, after.to_string())));
         for (name, value) in self.filter.named() {
             let values = texts.entry(name).or_default();
             values.push_str(if values.is_empty() { "" } else { "," });
-            values.push_str(&value);
+            values.push_str(&quoted(&[value]));
         }
         texts
     }
@@ -320,11 +321,24 @@ impl<'a> Given<'a> {
     }
 }
 
+/// Of `2026-03-10`.
+const DATE_LEN: usize = 10;
+
 pub(crate) fn require<'a>(
     parameter: &'static str,
     value: Option<&'a str>,
 ) -> Result<&'a str, ExportError> {
     value.ok_or(ExportError::MissingParameter { parameter, allowed: &moment::FORMS })
+}
+
+/// As [`parse_moment`]. `2026-03-10+08:00` comes as a date, a space and a time of day, which is not what
+/// was meant.
+fn moment_with_t(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+    if text.as_bytes().get(DATE_LEN) != Some(&b' ') {
+        return parse_moment(parameter, text);
+    }
+    let problem = "expected a T between date and time; a + in an address is a space, %2B is a +";
+    Err(bad(parameter, problem.to_owned(), text, moment::FORMS.to_vec()))
 }
 
 pub(crate) fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
@@ -447,6 +461,16 @@ mod tests {
         assert_eq!(query.fields[1], Field::Prop("a,\"b".into()));
     }
 
+    /// Else one with a comma in it would be said as two are.
+    #[test]
+    fn names_are_told_apart() {
+        let texts = |name, value| parse(&[(name, value)]).unwrap().texts()[name].clone();
+        assert_eq!(texts("event_name", "b,a"), "a,b");
+        assert_eq!(texts("event_name", "\"a,b\""), "\"a,b\"");
+        assert_eq!(texts("fields", "props.a,props.b"), "props.a,props.b");
+        assert_eq!(texts("fields", "\"props.a,props.b\""), "\"props.a,props.b\"");
+    }
+
     #[test]
     fn a_range_may_be_empty() {
         let query =
@@ -468,10 +492,10 @@ mod tests {
     fn file_names_are_safe() {
         check_name("2026-03-10", "2026-03-11", "UTC", "a--b---_2026-03-10_2026-03-11_UTC.csv");
         check_name(
-            "2026-03-10 08:00",
+            "2026-03-10T08:00",
             "2026-03-10T08:00:00.5+08:00",
             "asia/shanghai",
-            "a--b---_2026-03-10-08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
+            "a--b---_2026-03-10T08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
         );
     }
 

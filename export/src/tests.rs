@@ -95,10 +95,13 @@ fn types_fields_times_and_zones_are_as_asked() {
         "2026-03-10T00:02:00.000Z,e-1\n",
     );
     check_range(
-        "from=2026-03-10%2008:03&to=2026-03-10&timezone=Asia%2FShanghai",
+        "from=2026-03-10T08:03&to=2026-03-10&timezone=Asia%2FShanghai",
         "2026-03-10T08:03:00.000+08:00,a-2\n2026-03-10T08:04:00.000+08:00,e-2\n",
     );
     check_range("from=2026-03-10T00:02:00Z&to=2026-03-10T00:02:00Z", "");
+    // Meant is a day ahead of UTC, and said a time of day.
+    let meant = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10+08:00&to=2026-03-11");
+    assert!(meant.status == 400 && meant.text().contains("%2B is a +"), "{meant:?}");
     let other =
         bed.get("/v1/apps/app%20y/events.csv?from=2026-03-10&to=2026-03-10&fields=app,event_id");
     assert_eq!(other.text(), "app,event_id\napp y,b-1\n");

@@ -2,7 +2,7 @@
 //!
 //! The id of the device is in the request alone: in no answer's rows, log or error.
 
-mod cursor;
+pub(crate) mod cursor;
 
 use attribution::event::{EventTime, Family, Purpose, SpreadId};
 use attribution::ids::{DeviceIds, IdKind};

@@ -1,8 +1,9 @@
 //! Which partitions are read, and from where: the store's positions against what the broker has.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use attribution::ledger::Mark;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -17,8 +18,9 @@ use crate::topic::{PerTopic, TopicKind, TopicNames};
 /// A look at the cluster takes at most this long.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How many partitions each topic has.
-pub type PartitionCounts = PerTopic<usize>;
+/// The partitions that are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Partitions(BTreeSet<(TopicKind, i32)>);
 
 /// What the broker has of each partition.
 pub type Extents = BTreeMap<(TopicKind, i32), Extent>;
@@ -29,20 +31,57 @@ pub enum Unfound {
     /// The cluster answers that there is no such topic, which it does for a moment after one
     /// was created too.
     NoTopic(TopicKind),
+    /// The cluster does not let us look at it.
+    Denied(TopicKind),
     Unreachable(KafkaError),
 }
 
+impl Partitions {
+    /// All of topics that have so many.
+    pub fn all(counts: &PerTopic<usize>) -> Self {
+        let of = |topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition));
+        Self(TopicKind::ALL.into_iter().flat_map(of).collect())
+    }
+
+    /// Those that a group gives.
+    pub fn of_list(names: &TopicNames, list: &TopicPartitionList) -> Self {
+        let elements = list.elements();
+        let of = |(topic, partition): (&str, i32)| Some((names.kind(topic)?, partition));
+        Self(elements.iter().filter_map(|given| of((given.topic(), given.partition()))).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (TopicKind, i32)> {
+        self.0.iter().copied()
+    }
+
+    pub fn contains(&self, topic: TopicKind, partition: i32) -> bool {
+        self.0.contains(&(topic, partition))
+    }
+
+    pub fn count(&self, topic: TopicKind) -> usize {
+        self.iter().filter(|(of, _)| *of == topic).count()
+    }
+}
+
 /// Asks the cluster for the topics' partitions.
-pub fn find_partitions(
-    consumer: &Consumer,
-    names: &TopicNames,
-) -> Result<PartitionCounts, Unfound> {
-    let mut counts = PartitionCounts::default();
+pub fn find_partitions(consumer: &Consumer, names: &TopicNames) -> Result<Partitions, Unfound> {
+    let mut counts = PerTopic::default();
     for topic in TopicKind::ALL {
-        let count = partition_count(consumer, names.of(topic)).map_err(Unfound::Unreachable)?;
+        let count = partition_count(consumer, names.of(topic)).map_err(|error| {
+            if is_denial(&error) { Unfound::Denied(topic) } else { Unfound::Unreachable(error) }
+        })?;
         *counts.of_mut(topic) = count.ok_or(Unfound::NoTopic(topic))?;
     }
-    Ok(counts)
+    Ok(Partitions::all(&counts))
+}
+
+/// Whether Kafka's rules of who may do what are the reason.
+pub fn is_denial(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
 }
 
 /// `None` if there is no such topic.
@@ -56,19 +95,36 @@ pub fn partition_count(consumer: &Consumer, name: &str) -> KafkaResult<Option<us
     }
 }
 
-/// Asks the brokers for the oldest and the last offset of every partition, in one request each.
+/// Asks the brokers for the oldest and the last offset of every partition, in one request each. A client
+/// that reads only what is committed would be told where the first open transaction begins.
 pub fn find_extents(
+    looker: &Consumer,
+    names: &TopicNames,
+    partitions: &Partitions,
+) -> KafkaResult<Extents> {
+    let extents = ask_for_extents(looker, names, partitions);
+    if !extents.as_ref().is_ok_and(|extents| extents.len() == partitions.0.len()) {
+        // It fetches nothing, and would not hear of leaders that have changed.
+        let _ = find_partitions(looker, names);
+    }
+    extents
+}
+
+fn ask_for_extents(
     consumer: &Consumer,
     names: &TopicNames,
-    counts: &PartitionCounts,
+    partitions: &Partitions,
 ) -> KafkaResult<Extents> {
+    if partitions.is_empty() {
+        return Ok(Extents::new());
+    }
     let ends = |of: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
-        let asked = list(names, counts, |_, _| of)?;
+        let asked = list(names, partitions, |_, _| of)?;
         Ok(consumer.offsets_for_times(asked, LOOK_TIMEOUT)?.to_topic_map())
     };
     let (lows, highs) = (ends(Offset::Beginning)?, ends(Offset::End)?);
     let mut extents = Extents::new();
-    for (topic, partition) in partitions(counts) {
+    for (topic, partition) in partitions.iter() {
         let key = (names.of(topic).to_string(), partition);
         if let (Some(Offset::Offset(low)), Some(Offset::Offset(high))) =
             (lows.get(&key), highs.get(&key))
@@ -79,20 +135,18 @@ pub fn find_extents(
     Ok(extents)
 }
 
-/// Every partition that is not held, from what was read last, or from its beginning if nothing was
+/// Every partition that is not held, from its position, or from its beginning if nothing was
 /// read of it yet.
 pub fn assignment(
     names: &TopicNames,
-    counts: &PartitionCounts,
+    partitions: &Partitions,
     offsets: &Offsets,
     is_held: impl Fn(TopicKind, i32) -> bool,
 ) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
-    let read = partitions(counts).filter(|(topic, partition)| !is_held(*topic, *partition));
+    let read = partitions.iter().filter(|(topic, partition)| !is_held(*topic, *partition));
     for (topic, partition) in read {
-        // What was read last once more, to see that it is the same topic.
-        let last = offsets.last(topic, partition).map(|last| last.offset);
-        let next = last.or_else(|| offsets.next(topic, partition));
+        let next = offsets.next(topic, partition);
         let next = next.map_or(Offset::Beginning, Offset::Offset);
         list.add_partition_offset(names.of(topic), partition, next)?;
     }
@@ -103,14 +157,14 @@ pub fn assignment(
 /// refuses a wrong offset when it is asked for it.
 pub fn check(
     names: &TopicNames,
-    counts: &PartitionCounts,
+    partitions: &Partitions,
     extents: &Extents,
     offsets: &Offsets,
 ) -> Result<(), IngestError> {
     for (topic, partition, wanted) in offsets.iter() {
-        let partitions = *counts.of(topic);
         let name = names.of(topic).clone();
-        if !usize::try_from(partition).is_ok_and(|partition| partition < partitions) {
+        if !partitions.contains(topic, partition) {
+            let partitions = partitions.count(topic);
             return Err(IngestError::PartitionGone { topic: name, partition, wanted, partitions });
         }
         match extents.get(&(topic, partition)) {
@@ -124,39 +178,91 @@ pub fn check(
     Ok(())
 }
 
-/// Records that the group was told of as committed and the store has lost since: of each partition
-/// those between its position and the group's.
+/// Records that the group was told of as committed and the store does not have: it is of an earlier moment,
+/// or another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Kafka still has them.
+    pub again: i64,
+    /// Kafka may have had so many more, once: those before its oldest ones.
+    pub gone: i64,
+    /// In partitions of which the store has no position at all.
+    pub unknown: i64,
+}
+
+/// What lies between the store's position of each partition and the group's. The group has none of a
+/// partition that nothing was read of yet, so at the first start of all nothing is lost.
 pub fn find_lost(
+    partitions: &Partitions,
+    told: &Offsets,
+    ours: &Offsets,
+    extents: &Extents,
+) -> Lost {
+    let mut lost = Lost::default();
+    for (topic, partition) in partitions.iter() {
+        let Some(told) = told.next(topic, partition) else { continue };
+        let low = extents.get(&(topic, partition)).map_or(0, |extent| extent.low);
+        let (from, gone) = match ours.next(topic, partition) {
+            Some(next) => (next, 0),
+            None => (low.min(told), low.min(told)),
+        };
+        lost.again += (told - from).max(0);
+        lost.gone += gone;
+        if ours.next(topic, partition).is_none() {
+            lost.unknown += told;
+        }
+    }
+    lost
+}
+
+/// The positions that the group has of partitions.
+pub fn find_committed(
     consumer: &Consumer,
     names: &TopicNames,
-    counts: &PartitionCounts,
-    offsets: &Offsets,
-) -> KafkaResult<i64> {
-    let asked = list(names, counts, |_, _| Offset::Invalid)?;
-    let told = consumer.committed_offsets(asked, LOOK_TIMEOUT)?.to_topic_map();
-    let lost = partitions(counts).filter_map(|(topic, partition)| {
-        match told.get(&(names.of(topic).to_string(), partition)) {
-            Some(Offset::Offset(told)) => Some(told - offsets.next(topic, partition)?),
-            _ => None,
+    partitions: &Partitions,
+) -> KafkaResult<Offsets> {
+    let mut offsets = Offsets::default();
+    if partitions.is_empty() {
+        return Ok(offsets);
+    }
+    let asked = list(names, partitions, |_, _| Offset::Invalid)?;
+    let committed = consumer.committed_offsets(asked, LOOK_TIMEOUT)?;
+    for told in committed.elements() {
+        told.error()?;
+        if let (Some(topic), Offset::Offset(next)) = (names.kind(told.topic()), told.offset()) {
+            offsets.put(topic, told.partition(), next, mark(told.metadata()));
         }
-    });
-    Ok(lost.filter(|lost| *lost > 0).sum())
+    }
+    Ok(offsets)
 }
 
-/// Every partition of every topic.
-pub fn partitions(counts: &PartitionCounts) -> impl Iterator<Item = (TopicKind, i32)> {
-    TopicKind::ALL
-        .into_iter()
-        .flat_map(|topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition)))
+/// What a position says of a record that was read, as [`positions`] writes it.
+fn mark(metadata: &str) -> Option<Mark> {
+    let (offset, digest) = metadata.split_once(':')?;
+    Some(Mark { offset: offset.parse().ok()?, digest: u64::from_str_radix(digest, 16).ok()? })
 }
 
-fn list(
+/// Positions, each with its mark.
+pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::new();
+    for (topic, partition, next) in offsets.iter() {
+        let mut told = list.add_partition(names.of(topic), partition);
+        told.set_offset(Offset::Offset(next))?;
+        if let Some(mark) = offsets.mark(topic, partition) {
+            told.set_metadata(format!("{}:{:016x}", mark.offset, mark.digest));
+        }
+    }
+    Ok(list)
+}
+
+/// The partitions, each with an offset.
+pub fn list(
     names: &TopicNames,
-    counts: &PartitionCounts,
+    partitions: &Partitions,
     offset: impl Fn(TopicKind, i32) -> Offset,
 ) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
-    for (topic, partition) in partitions(counts) {
+    for (topic, partition) in partitions.iter() {
         list.add_partition_offset(names.of(topic), partition, offset(topic, partition))?;
     }
     Ok(list)
@@ -172,11 +278,11 @@ mod tests {
 
     /// Three partitions; the broker has 10 to 20 of partition 0, nothing is known of partition 1.
     fn outcome(partition: i32, wanted: i64) -> Result<(), IngestError> {
-        let counts = PartitionCounts::from_fn(|_| 3);
+        let partitions = Partitions::all(&PerTopic::from_fn(|_| 3));
         let extents = Extents::from([((TopicKind::Clicks, 0), Extent { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
-        offsets.advance(TopicKind::Clicks, partition, wanted);
-        check(&names(), &counts, &extents, &offsets)
+        offsets.put(TopicKind::Clicks, partition, wanted, None);
+        check(&names(), &partitions, &extents, &offsets)
     }
 
     #[track_caller]
@@ -203,16 +309,43 @@ mod tests {
         }
     }
 
+    /// One partition, of which the broker has 10 to 20.
+    #[track_caller]
+    fn check_lost(told: Option<i64>, ours: Option<i64>, expected: Lost) {
+        let offsets = |next: Option<i64>| {
+            let mut offsets = Offsets::default();
+            next.into_iter().for_each(|next| offsets.put(TopicKind::Clicks, 0, next, None));
+            offsets
+        };
+        let partitions = Partitions::all(&PerTopic::from_fn(|_| 1));
+        let extents = Extents::from([((TopicKind::Clicks, 0), Extent { low: 10, high: 20 })]);
+        let lost = find_lost(&partitions, &offsets(told), &offsets(ours), &extents);
+        assert_eq!(lost, expected, "{told:?} {ours:?}");
+    }
+
+    #[test]
+    fn what_the_group_was_told_of_and_the_store_does_not_have_is_lost() {
+        let lost = |again, gone, unknown| Lost { again, gone, unknown };
+        check_lost(None, None, Lost::default());
+        check_lost(None, Some(15), Lost::default());
+        check_lost(Some(15), Some(15), Lost::default());
+        check_lost(Some(14), Some(15), Lost::default());
+        check_lost(Some(18), Some(15), lost(3, 0, 0));
+        check_lost(Some(18), None, lost(8, 10, 18));
+        check_lost(Some(7), None, lost(0, 7, 7));
+        check_lost(Some(0), None, Lost::default());
+    }
+
     #[test]
     fn unread_partitions_start_at_their_beginning() {
-        let counts = PartitionCounts::from_fn(|topic| match topic {
+        let partitions = Partitions::all(&PerTopic::from_fn(|topic| match topic {
             TopicKind::Clicks => 2,
             _ => 1,
-        });
+        }));
         let mut offsets = Offsets::default();
-        offsets.advance(TopicKind::Clicks, 1, 7);
+        offsets.put(TopicKind::Clicks, 1, 7, None);
         let is_held = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
-        let list = assignment(&names(), &counts, &offsets, is_held).expect("valid offsets");
+        let list = assignment(&names(), &partitions, &offsets, is_held).expect("valid offsets");
         let offset = |topic: &str, partition| {
             list.find_partition(topic, partition).map(|found| found.offset())
         };

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use attribution::event::{EventTime, Fact};
-use attribution::ledger::{LastRead, Progress};
+use attribution::ledger::Progress;
 
 use crate::offsets::Offsets;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
@@ -33,6 +33,8 @@ pub struct TopicIntake {
     pub empty: u64,
     /// Older by the broker's time than what was consumed already, by more than is allowed for.
     pub disordered: u64,
+    /// Found to be on another partition than most of their app's; some were read before.
+    pub misplaced: u64,
     /// By [`ErrorCode::ALL`].
     dead_lettered: [u64; ErrorCode::ALL.len()],
 }
@@ -42,7 +44,7 @@ pub struct TopicIntake {
 pub struct Source {
     pub topic: TopicKind,
     pub partition: i32,
-    pub last: LastRead,
+    pub offset: i64,
     pub bytes: usize,
 }
 
@@ -100,6 +102,13 @@ impl Accumulator {
         self.intake.of_mut(topic).disordered += 1;
     }
 
+    /// Notes what was found to be misplaced.
+    pub fn note_misplaced(&mut self, count: &PerTopic<u64>) {
+        for topic in TopicKind::ALL {
+            self.intake.of_mut(topic).misplaced += count.of(topic);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
@@ -128,7 +137,7 @@ impl Accumulator {
         self.since.get_or_insert(now);
         self.records += 1;
         self.bytes += source.bytes;
-        self.offsets.pass(source.topic, source.partition, source.last);
+        self.offsets.put(source.topic, source.partition, source.offset + 1, None);
         let intake = self.intake.of_mut(source.topic);
         intake.read += 1;
         intake.bytes += source.bytes as u64;
@@ -157,7 +166,7 @@ mod tests {
     }
 
     fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
-        Source { topic, partition, last: LastRead { offset, digest: 7 }, bytes }
+        Source { topic, partition, offset, bytes }
     }
 
     fn fact(time_ms: i64) -> Fact {
@@ -220,7 +229,7 @@ mod tests {
             topic: topic.setting().into(),
             partition,
             next_offset,
-            last: Some(LastRead { offset: next_offset - 1, digest: 7 }),
+            mark: None,
         };
         assert_eq!(
             done.progress.positions,

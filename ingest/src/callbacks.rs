@@ -1,17 +1,21 @@
 //! What librdkafka tells by itself: errors, logs, statistics, commits.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::ConsumerContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
+use crate::assignment::Partitions;
+use crate::consumer::member::Change;
 use crate::retry::Throttle;
 use crate::statistics::Statistics;
+use crate::topic::TopicNames;
 
 /// What to look at when a broker would not talk.
 pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
@@ -44,6 +48,16 @@ pub struct Callbacks {
     refusal: Mutex<Option<String>>,
     commits: AtomicU64,
     commit_failed: AtomicBool,
+    has_untold: AtomicBool,
+    changes: Mutex<VecDeque<Assigned>>,
+    has_changed: AtomicBool,
+    is_closing: AtomicBool,
+}
+
+/// What a group says: the partitions given, or that none are any more.
+enum Assigned {
+    Given(TopicPartitionList),
+    Taken { is_lost: bool },
 }
 
 impl Callbacks {
@@ -66,12 +80,43 @@ impl Callbacks {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Commits serve dashboards: a failure is worth one line, not one a second.
+    /// Whether a commit has failed since it was asked last.
+    pub fn take_untold(&self) -> bool {
+        self.has_untold.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the group has changed anything that was not taken yet.
+    pub fn has_changed(&self) -> bool {
+        self.has_changed.load(Ordering::Relaxed)
+    }
+
+    /// The next change of the group, once. It waits until that is done: until then nobody reads.
+    pub fn take_change(&self, names: &TopicNames) -> Option<Change> {
+        let mut changes = self.changes();
+        let change = changes.pop_front();
+        self.has_changed.store(!changes.is_empty(), Ordering::Relaxed);
+        Some(match change? {
+            Assigned::Given(list) => Change::Given(Partitions::of_list(names, &list)),
+            Assigned::Taken { is_lost } => Change::Taken { is_lost },
+        })
+    }
+
+    fn changes(&self) -> MutexGuard<'_, VecDeque<Assigned>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on partitions that are taken away are let go of at once: nobody asks any more.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Positions are told again: a failure is worth one line, not one a second.
     pub fn commit_failed(&self, error: &KafkaError) {
+        self.has_untold.store(true, Ordering::Relaxed);
         if self.commit_failed.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, "positions cannot be told to kafka");
         } else {
-            tracing::warn!(%error, "positions cannot be told to kafka, its lag will not be right");
+            tracing::warn!(%error, "positions cannot be told to kafka, and are told again");
         }
     }
 }
@@ -110,6 +155,29 @@ impl ClientContext for Callbacks {
 }
 
 impl ConsumerContext for Callbacks {
+    /// The reading thread does it: what it has in hand comes first.
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        what: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
+        if self.is_closing.load(Ordering::Relaxed) {
+            if let Err(error) = consumer.unassign() {
+                tracing::debug!(%error, "partitions cannot be let go of");
+            }
+            return;
+        }
+        self.changes().push_back(match what {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Assigned::Given(list.clone()),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
+                Assigned::Taken { is_lost: consumer.assignment_lost() }
+            }
+            _ => Assigned::Taken { is_lost: true },
+        });
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = result {

@@ -1,10 +1,13 @@
 //! librdkafka's settings, and the clients that they make.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use config::Kafka;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaResult;
+use rdkafka::message::BorrowedMessage;
 
 use crate::callbacks::Callbacks;
 pub use crate::callbacks::{Logged, REFUSAL_HELP, UNREACHABLE_HELP, log};
@@ -12,6 +15,14 @@ use crate::error::IngestError;
 
 /// The longest dead letter, and so the longest record that can be passed.
 pub const RECORD_BYTES_MAX: &str = "104857600";
+
+/// A record that is longer than all fetch limits comes alone, if this lets it; and a batch by zstd is
+/// unpacked if no try, each three times the one before, is longer. Nothing bounds batches by other codecs,
+/// and brokers send no more than fetch limits but for one batch: it costs memory only where one needs it.
+const RECEIVED_BYTES_MAX: &str = "1000000000";
+
+/// A record that comes while nothing is there is seen so soon.
+const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// The consumer with what its callbacks bring.
 pub type Consumer = BaseConsumer<Callbacks>;
@@ -31,13 +42,44 @@ pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
         .map_err(IngestError::of_client)
 }
 
+/// As [`consumer`], as a member of its group: each is given the same partitions of all topics, so that
+/// one of them has all that an app's key brings.
+pub fn member(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    let mut client = client(kafka, &consumer_settings(kafka));
+    client
+        .set("partition.assignment.strategy", "range")
+        // Partitions that were added are noticed so soon.
+        .set("topic.metadata.refresh.interval.ms", "10000");
+    client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
+}
+
+/// The next record or error. It is waited for by a clock that only goes on: the client itself waits by the
+/// machine's, and for an hour more where that is set back by an hour.
+pub fn poll(consumer: &Consumer, wait: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
+    let started = Instant::now();
+    loop {
+        if let Some(polled) = consumer.poll(Duration::ZERO) {
+            return Some(polled);
+        }
+        let left = wait.checked_sub(started.elapsed()).filter(|left| !left.is_zero())?;
+        thread::sleep(left.min(POLL_EVERY));
+    }
+}
+
+/// Has the client's own thread look at its clock again, for the same reason: it keeps the group and tells
+/// statistics.
+pub fn wake(consumer: &Consumer) {
+    // Whatever that thread is asked does.
+    let _ = consumer.group_metadata();
+}
+
 /// Brings what callbacks wait to be told, while nothing is assigned that could be read. A poll that
 /// does not wait brings one thing, and there may be more of them than polls.
 pub fn serve(consumer: &Consumer) {
     const TIME: Duration = Duration::from_millis(100);
     let started = Instant::now();
     while let Some(left) = TIME.checked_sub(started.elapsed()) {
-        let _ = consumer.poll(left);
+        let _ = poll(consumer, left);
     }
 }
 
@@ -56,17 +98,26 @@ fn consumer_settings(kafka: &Kafka) -> [(&str, &str); 10] {
         ("queued.max.messages.kbytes", "16384"),
         ("queued.min.messages", "10000"),
         ("statistics.interval.ms", "1000"),
-        // A record that is longer than all fetch limits comes alone, if this lets it.
-        ("receive.message.max.bytes", "134217728"),
+        ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
     ]
 }
 
 /// For a command that reads a topic from here to there, and leaves no trace in Kafka. The group is
 /// only named: a user who may read for the service may read for the command.
 pub fn reader(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    reader_of(kafka, "read_committed")
+}
+
+/// For looking beside the service: it sees what is in a topic, of open transactions too, and so where
+/// partitions really end.
+pub fn looker(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    reader_of(kafka, "read_uncommitted")
+}
+
+fn reader_of(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError> {
     let settings = [
         ("group.id", kafka.group.as_str()),
-        ("receive.message.max.bytes", "134217728"),
+        ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
         ("fetch.queue.backoff.ms", "10"),
         ("queued.max.messages.kbytes", "16384"),
     ];
@@ -74,7 +125,7 @@ pub fn reader(kafka: &Kafka) -> Result<Consumer, IngestError> {
     let forced = [
         ("enable.auto.commit", "false"),
         ("enable.partition.eof", "true"),
-        ("isolation.level", "read_committed"),
+        ("isolation.level", isolation),
         // What expired while others were read is passed over.
         ("auto.offset.reset", "earliest"),
     ];

@@ -1,4 +1,5 @@
-//! Positions that the store has committed, told to Kafka's group for dashboards alone.
+//! Positions that the store has committed, told to Kafka's group: for dashboards, where the store
+//! keeps its own; else they are where its members go on.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -6,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use attribution::ledger::Position;
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::KafkaResult;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use crate::client::Consumer;
+use crate::assignment;
+use crate::client::{self, Consumer};
 use crate::health::Health;
 use crate::offsets::Offsets;
 use crate::topic::TopicNames;
@@ -26,12 +26,43 @@ pub struct Commits {
     committed: Receiver<Vec<Position>>,
     /// Committed by the store, not told to Kafka yet.
     untold: Offsets,
+    /// Told, and by now perhaps taken.
+    told: Offsets,
     told_at: Option<Instant>,
+    /// Batches on their way.
+    awaited: usize,
+    /// Those of them that were read before the partitions were taken away.
+    disowned: usize,
 }
 
 impl Commits {
     pub fn new(names: TopicNames, health: Arc<Health>, committed: Receiver<Vec<Position>>) -> Self {
-        Self { names, health, committed, untold: Offsets::default(), told_at: None }
+        Self {
+            names,
+            health,
+            committed,
+            untold: Offsets::default(),
+            told: Offsets::default(),
+            told_at: None,
+            awaited: 0,
+            disowned: 0,
+        }
+    }
+
+    /// A batch is on its way: its positions come.
+    pub fn expect(&mut self) {
+        self.awaited += 1;
+    }
+
+    /// The partitions are taken away. What is on its way is waited for and told, unless they are
+    /// lost; what comes later is told no more.
+    pub fn give_back(&mut self, consumer: &Consumer, is_lost: bool) {
+        if !is_lost {
+            self.wait(|commits| commits.awaited == 0);
+            self.tell(consumer, CommitMode::Sync);
+        }
+        (self.untold, self.told) = Default::default();
+        self.disowned = self.awaited;
     }
 
     /// Takes what was committed meanwhile, and tells it if it is time.
@@ -40,61 +71,67 @@ impl Commits {
             self.take(&positions);
         }
         if self.told_at.is_none_or(|told_at| told_at.elapsed() >= COMMIT_EVERY) {
-            self.tell(consumer);
+            if consumer.context().take_untold() {
+                let told = std::mem::take(&mut self.told);
+                let newer = std::mem::replace(&mut self.untold, told);
+                self.untold.put_all(&newer);
+            }
+            self.tell(consumer, CommitMode::Async);
         }
     }
 
     /// Waits for the last positions, until their sender is gone, and tells them.
     pub fn finish(mut self, consumer: &Consumer) {
-        let deadline = Instant::now() + LAST_POSITIONS;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.committed.recv_timeout(left) {
-                Ok(positions) => self.take(&positions),
-                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-            }
-        }
+        self.wait(|_| false);
         let answered = consumer.context().commits();
-        if !self.tell(consumer) {
+        if !self.tell(consumer, CommitMode::Async) {
             return;
         }
         let start = Instant::now();
         while consumer.context().commits() == answered && start.elapsed() < LAST_COMMIT {
             // Whatever else comes was not read: its position stays where it is.
-            let _ = consumer.poll(Duration::from_millis(20));
+            let _ = client::poll(consumer, Duration::from_millis(20));
+        }
+    }
+
+    /// Until that is enough, nothing more comes, or it takes too long.
+    fn wait(&mut self, is_enough: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + LAST_POSITIONS;
+        while !is_enough(self) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.committed.recv_timeout(left) {
+                Ok(positions) => self.take(&positions),
+                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return,
+            }
         }
     }
 
     fn take(&mut self, positions: &[Position]) {
+        self.awaited = self.awaited.saturating_sub(1);
+        if self.disowned > 0 {
+            self.disowned -= 1;
+            return;
+        }
         let committed = Offsets::new(&self.names, positions);
         self.health.set_committed(&committed);
-        for (topic, partition, next_offset) in committed.iter() {
-            self.untold.advance(topic, partition, next_offset);
-        }
+        self.untold.put_all(&committed);
     }
 
     /// Whether there was anything to tell.
-    fn tell(&mut self, consumer: &Consumer) -> bool {
+    fn tell(&mut self, consumer: &Consumer, mode: CommitMode) -> bool {
         if self.untold.is_empty() {
             return false;
         }
         self.told_at = Some(Instant::now());
         crash_point!("offsets-untold");
         let untold = std::mem::take(&mut self.untold);
-        let told =
-            list(&self.names, &untold).and_then(|list| consumer.commit(&list, CommitMode::Async));
+        self.told.put_all(&untold);
+        let told = assignment::positions(&self.names, &untold)
+            .and_then(|list| consumer.commit(&list, mode));
         if let Err(error) = told {
             consumer.context().commit_failed(&error);
         }
         crash_point!("offsets-told");
         true
     }
-}
-
-fn list(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPartitionList> {
-    let mut list = TopicPartitionList::new();
-    for (topic, partition, next_offset) in offsets.iter() {
-        list.add_partition_offset(names.of(topic), partition, Offset::Offset(next_offset))?;
-    }
-    Ok(list)
 }

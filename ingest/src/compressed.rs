@@ -35,6 +35,12 @@ pub fn plain<'a>(mut source: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>
     Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, Checked { decoder, format })))
 }
 
+/// Whether these bytes are a text of their own.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    Format::of(bytes.get(..MAGIC_BYTES).unwrap_or(bytes)).is_none()
+}
+
 #[derive(Clone, Copy)]
 enum Format {
     Gzip,

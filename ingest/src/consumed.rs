@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use attribution::event::EventTime;
 use attribution::expiry::DISORDER_MS;
 
-use crate::assignment::{self, Extents, PartitionCounts};
+use crate::assignment::{Extents, Partitions};
 use crate::topic::TopicKind;
 
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ impl Consumed {
         Self { newest: until, until, ..Self::default() }
     }
 
-    pub fn set_partitions(&mut self, counts: &PartitionCounts) {
-        for partition in assignment::partitions(counts) {
+    pub fn set_partitions(&mut self, partitions: &Partitions) {
+        for partition in partitions.iter() {
             self.partitions.entry(partition).or_default();
         }
     }
@@ -104,6 +104,7 @@ impl Consumed {
 mod tests {
     use super::*;
     use crate::health::Extent;
+    use crate::topic::PerTopic;
     use TopicKind::{Activations, Clicks};
 
     const NOW: i64 = 1_773_144_000_000;
@@ -112,12 +113,14 @@ mod tests {
         EventTime::from_millis(millis).unwrap()
     }
 
+    fn clicks_and_activations() -> Partitions {
+        Partitions::all(&PerTopic::from_fn(|topic| usize::from(topic != TopicKind::Effects)))
+    }
+
     /// One partition of clicks, one of activations.
     fn two() -> Consumed {
         let mut consumed = Consumed::default();
-        consumed.set_partitions(&PartitionCounts::from_fn(|topic| {
-            usize::from(topic != TopicKind::Effects)
-        }));
+        consumed.set_partitions(&clicks_and_activations());
         consumed
     }
 
@@ -180,9 +183,7 @@ mod tests {
     #[test]
     fn it_goes_on_after_a_restart() {
         let mut consumed = Consumed::new(Some(at(5_000)));
-        consumed.set_partitions(&PartitionCounts::from_fn(|topic| {
-            usize::from(topic != TopicKind::Effects)
-        }));
+        consumed.set_partitions(&clicks_and_activations());
         consumed.ask(&extents(3));
         consumed.take(Clicks, 0, 9_000);
         assert_eq!(finish(&mut consumed), Some(5_000));

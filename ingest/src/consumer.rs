@@ -1,47 +1,58 @@
 //! The thread that reads Kafka.
 //!
-//! It owns every partition and reads each from the store's position, so Kafka's group decides
-//! nothing. While batches are not taken, or dead letters not acknowledged, nothing is polled:
-//! that holds producers back no more than Kafka's own log does.
+//! Alone at its store, it owns every partition and reads each from the store's position, so Kafka's
+//! group decides nothing. As a member of a group, at a store that is shared, it reads what the group
+//! gives it, from the group's positions (`member`). While batches are not taken, or dead letters not
+//! acknowledged, nothing is polled: that holds producers back no more than Kafka's own log does.
 
-use std::ops::ControlFlow;
+mod hand_on;
+pub mod member;
+mod place;
+mod unreadable;
+
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use attribution::ledger::{LastRead, Position, Progress};
+use attribution::ledger::{Position, Progress};
 use config::{Config, Kafka};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaErrorCode;
 
-use crate::assignment::{self, Extents, PartitionCounts, Unfound};
+use crate::assignment::Partitions;
 use crate::batch::{Batch, Limits};
-use crate::client::{self, Consumer, UNREACHABLE_HELP};
+use crate::client::{self, Consumer};
 use crate::commits::Commits;
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetters;
 use crate::decoder::Decoder;
 use crate::digest::digest;
 use crate::error::IngestError;
-use crate::health::{Extent, Health};
+use crate::health::Health;
 use crate::held::{Breaker, Held, Hold};
 use crate::offsets::Offsets;
 use crate::registry::Lookup;
-use crate::retry::{Backoff, Throttle};
+use crate::retry::Throttle;
 use crate::shutdown::Shutdown;
 use crate::sorter::Sorter;
-use crate::stall::{self, Stall};
-use crate::statistics::Statistics;
+use crate::stall;
 use crate::topic::{TopicKind, TopicNames};
+use crate::transactions::OpenTransactions;
+use crate::witness::Witness;
 
 /// A topic that was just made may be unknown to some brokers for so long.
 const NO_TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 /// Partitions that were added, and those without records that are read to their end, are noticed
 /// so soon.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// While a topic may not be read.
+const LOOK_SOON: Duration = Duration::from_secs(2);
+const WAKE_EVERY: Duration = Duration::from_secs(1);
+/// Before anything is read, it is waited for so long to know that the topics are the ones that were.
+const FIRST_LOOK: Duration = Duration::from_secs(20);
 /// A broker that just became leader may not know a partition's end: it is asked again.
 const RANGE_TRIES: usize = 3;
 const RANGE_RETRY: Duration = Duration::from_millis(500);
@@ -69,7 +80,41 @@ pub fn start(
     committed: Receiver<Vec<Position>>,
     shutdown: Shutdown,
     health: Arc<Health>,
-) -> Result<JoinHandle<Result<(), IngestError>>, IngestError> {
+) -> Result<Reading, IngestError> {
+    let consumer = client::consumer(&config.kafka)?;
+    read(config, (consumer, false), progress, (batches, committed), shutdown, health)
+}
+
+/// Starts reading as a member of the group `kafka.group`: the partitions that it gives, from its
+/// positions, which are told once batches are committed; for the rest as [`start`]. Of a batch that is
+/// committed after its partitions were taken away nothing is told, and whoever has them now reads its
+/// records again. Nothing is said of how far all partitions are consumed.
+///
+/// # Errors
+/// As of [`start`].
+pub fn join(
+    config: &Config,
+    batches: SyncSender<Batch>,
+    committed: Receiver<Vec<Position>>,
+    shutdown: Shutdown,
+    health: Arc<Health>,
+) -> Result<Reading, IngestError> {
+    let consumer = client::member(&config.kafka)?;
+    read(config, (consumer, true), &Progress::default(), (batches, committed), shutdown, health)
+}
+
+/// The thread that reads, and how reading ended: how many records were read and not handed on, because
+/// dead letters among them were not acknowledged. They will be read again.
+type Reading = JoinHandle<Result<u64, IngestError>>;
+
+fn read(
+    config: &Config,
+    (consumer, is_member): (Consumer, bool),
+    progress: &Progress,
+    (batches, committed): (SyncSender<Batch>, Receiver<Vec<Position>>),
+    shutdown: Shutdown,
+    health: Arc<Health>,
+) -> Result<Reading, IngestError> {
     let names = TopicNames::new(&config.kafka.topics);
     let limits = Limits {
         records_max: config.ingest.batch_records_max,
@@ -82,14 +127,20 @@ pub fn start(
     let decoder = Decoder::new(config, SCHEMA_PATIENCE)?;
     let breaker = Breaker::new(config.ingest.bad_records_max);
     let reader = Reader {
-        consumer: client::consumer(&config.kafka)?,
+        consumer,
+        is_member,
         dead_letters: DeadLetters::new(&config.kafka, &names)?,
         sorter: Sorter::new(names.clone(), decoder, breaker, limits, consumed),
         held: Held::new(&names),
         commits: Commits::new(names.clone(), health.clone(), committed),
-        counts: PartitionCounts::default(),
+        partitions: Partitions::default(),
+        witness: Witness::start(&config.kafka, &names)?,
         looked_at: Instant::now(),
+        woken_at: Instant::now(),
+        left: 0,
         letters_told: Throttle::default(),
+        denials_told: Throttle::default(),
+        open: OpenTransactions::default(),
         kafka: config.kafka.clone(),
         names,
         offsets,
@@ -107,12 +158,19 @@ struct Reader {
     kafka: Kafka,
     names: TopicNames,
     consumer: Consumer,
+    is_member: bool,
     dead_letters: DeadLetters,
     sorter: Sorter,
     commits: Commits,
-    counts: PartitionCounts,
+    partitions: Partitions,
+    witness: Witness,
     looked_at: Instant,
+    woken_at: Instant,
+    /// Records that were read and will be read again, at the end.
+    left: u64,
     letters_told: Throttle,
+    denials_told: Throttle,
+    open: OpenTransactions,
     held: Held,
     /// How far everything is read, handed on or not.
     offsets: Offsets,
@@ -122,16 +180,16 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(mut self) -> Result<(), IngestError> {
+    fn run(mut self) -> Result<u64, IngestError> {
         let outcome = self.read();
         self.health.set_assigned(false);
-        let Self { batches, commits, consumer, .. } = self;
+        let Self { batches, commits, consumer, left, .. } = self;
         drop(batches);
         if outcome.is_ok() {
             commits.finish(&consumer);
         }
         close(consumer);
-        outcome
+        outcome.map(|()| left)
     }
 
     fn read(&mut self) -> Result<(), IngestError> {
@@ -139,13 +197,21 @@ impl Reader {
             return Ok(());
         }
         while !self.shutdown.is_requested() {
+            self.follow()?;
             self.commits.serve(&self.consumer);
             if let Some(statistics) = self.consumer.context().take_statistics() {
                 self.observe(&statistics);
             }
-            if self.looked_at.elapsed() >= LOOK_EVERY {
+            if self.woken_at.elapsed() >= WAKE_EVERY {
+                client::wake(&self.consumer);
+                self.woken_at = Instant::now();
+            }
+            let is_denied = self.health.denied().is_some();
+            let every = if is_denied { LOOK_SOON } else { LOOK_EVERY };
+            if self.looked_at.elapsed() >= every {
                 self.look_again()?;
             }
+            self.recognise(Duration::ZERO)?;
             self.let_go()?;
             self.poll()?;
         }
@@ -181,125 +247,6 @@ impl Reader {
         if self.held.let_go(is_settled) { self.assign() } else { Ok(()) }
     }
 
-    /// Finds the topics and takes up every partition; breaks off if asked to stop.
-    fn begin(&mut self) -> Result<ControlFlow<()>, IngestError> {
-        let Some(counts) = self.find_topics()? else { return Ok(ControlFlow::Break(())) };
-        self.sorter.consumed().set_partitions(&counts);
-        self.counts = counts;
-        self.dead_letters.create_topics(&self.kafka, &self.consumer, &self.shutdown)?;
-        self.check_positions()?;
-        self.tell_what_is_lost();
-        self.assign()?;
-        self.health.set_connected(true);
-        self.health.set_assigned(true);
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Asks until the brokers answer; `None` if asked to stop first.
-    fn find_topics(&self) -> Result<Option<PartitionCounts>, IngestError> {
-        let mut backoff = Backoff::new();
-        let unreachable = Throttle::default();
-        let mut missing_since = None;
-        while !self.shutdown.is_requested() {
-            match assignment::find_partitions(&self.consumer, &self.names) {
-                Ok(counts) => return Ok(Some(counts)),
-                Err(Unfound::NoTopic(topic)) => {
-                    self.health.set_connected(true);
-                    let since = missing_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= NO_TOPIC_PATIENCE {
-                        let setting = topic.setting();
-                        let topic = self.names.of(topic).clone();
-                        return Err(IngestError::NoTopic { setting, topic });
-                    }
-                }
-                Err(Unfound::Unreachable(error)) => {
-                    self.health.set_connected(false);
-                    self.health.set_refusal(self.consumer.context().refusal());
-                    let brokers = &self.kafka.brokers;
-                    unreachable.warn(|| {
-                        tracing::warn!(brokers, %error, "kafka does not answer, asking again; {UNREACHABLE_HELP}");
-                    });
-                }
-            }
-            client::serve(&self.consumer);
-            self.shutdown.sleep(backoff.next().min(Duration::from_secs(1)));
-        }
-        Ok(None)
-    }
-
-    /// That the broker still has what the positions point at.
-    fn check_positions(&mut self) -> Result<(), IngestError> {
-        let mut tries = 1;
-        loop {
-            let extents = self.find_extents();
-            match assignment::check(&self.names, &self.counts, &extents, &self.offsets) {
-                Err(IngestError::OutOfRange { .. }) if tries < RANGE_TRIES => {
-                    tries += 1;
-                    self.shutdown.sleep(RANGE_RETRY);
-                }
-                outcome => {
-                    self.offsets.forget_last(|topic, partition, last| {
-                        extents.get(&(topic, partition)).is_none_or(|at| last.offset < at.low)
-                    });
-                    return outcome;
-                }
-            }
-        }
-    }
-
-    /// A store whose log was damaged, or that was restored, is of an earlier moment. What came after
-    /// it is read again, which nobody would see otherwise.
-    fn tell_what_is_lost(&self) {
-        let (consumer, names, counts) = (&self.consumer, &self.names, &self.counts);
-        match assignment::find_lost(consumer, names, counts, &self.offsets) {
-            Ok(0) => {}
-            Ok(records) => tracing::warn!(
-                records,
-                "the store is of an earlier moment than it was, by so many records: it was restored, or \
-                 its log was damaged or lost; they are read again from kafka"
-            ),
-            Err(error) => tracing::debug!(%error, "the group's positions are not known"),
-        }
-    }
-
-    /// Empty if a broker does not answer: then fetching finds out.
-    fn find_extents(&self) -> Extents {
-        let find = || assignment::find_extents(&self.consumer, &self.names, &self.counts);
-        self.health.take_extents(find)
-    }
-
-    fn assign(&mut self) -> Result<(), IngestError> {
-        self.sorter.consumed().forget_ends();
-        let is_held = |topic, partition| self.held.holds(topic, partition);
-        assignment::assignment(&self.names, &self.counts, &self.offsets, is_held)
-            .and_then(|list| self.consumer.assign(&list))
-            .map_err(IngestError::Client)
-    }
-
-    /// Takes up partitions that were added since, and asks where all end.
-    fn look_again(&mut self) -> Result<(), IngestError> {
-        self.looked_at = Instant::now();
-        match assignment::find_partitions(&self.consumer, &self.names) {
-            Ok(counts) if counts != self.counts => {
-                tracing::info!(?counts, "the number of partitions has changed");
-                self.sorter.consumed().set_partitions(&counts);
-                self.counts = counts;
-                self.check_positions()?;
-                self.assign()
-            }
-            Ok(_) => {
-                let extents = self.find_extents();
-                self.sorter.consumed().ask(&extents);
-                Ok(())
-            }
-            // Fetching fails too, if it is true, and is heard.
-            Err(unfound) => {
-                tracing::debug!(?unfound, "partitions cannot be looked up");
-                Ok(())
-            }
-        }
-    }
-
     fn poll(&mut self) -> Result<(), IngestError> {
         for _ in 0..POLLS {
             let now = Instant::now();
@@ -308,24 +255,25 @@ impl Reader {
             if batch.is_full() || wait.is_zero() {
                 return self.hand_on();
             }
-            match self.consumer.poll(wait) {
+            let polled = client::poll(&self.consumer, wait);
+            if self.consumer.context().has_changed() {
+                return Ok(());
+            }
+            match polled {
                 None => return Ok(()),
                 Some(Err(error)) => return self.mend(&error),
                 Some(Ok(message)) => {
                     let Some(topic) = self.names.kind(message.topic()) else { continue };
                     let (partition, offset) = (message.partition(), message.offset());
-                    let last = LastRead { offset, digest: digest(&message) };
-                    // What was read last, or fetched before partitions were taken up anew.
+                    // Fetched before partitions were taken up anew.
                     let is_read = |next| offset < next;
-                    if self.offsets.next(topic, partition).is_some_and(is_read) {
-                        self.recognise(topic, partition, last)?;
+                    if self.offsets.next(topic, partition).is_some_and(is_read)
+                        || self.held.holds(topic, partition)
+                    {
                         continue;
                     }
-                    if self.held.holds(topic, partition) {
-                        continue;
-                    }
-                    match self.sorter.take(&message, (topic, last), now) {
-                        None => self.offsets.pass(topic, partition, last),
+                    match self.sorter.take(&message, topic, now) {
+                        None => self.offsets.pass(topic, partition, offset, || digest(&message)),
                         Some(hold) => {
                             drop(message);
                             return self.hold(topic, partition, hold);
@@ -337,30 +285,12 @@ impl Reader {
         Ok(())
     }
 
-    /// That a record which was read before is the one that it was.
-    fn recognise(
-        &self,
-        topic: TopicKind,
-        partition: i32,
-        found: LastRead,
-    ) -> Result<(), IngestError> {
-        match self.offsets.last(topic, partition) {
-            Some(last) if last.offset == found.offset && last.digest != found.digest => {
-                let topic = self.names.of(topic).clone();
-                Err(IngestError::MadeAnew { topic, partition, offset: found.offset })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// After an error that came instead of a record. The client itself tries most things again.
     fn mend(&mut self, error: &KafkaError) -> Result<(), IngestError> {
         let KafkaError::MessageConsumption(code) = error else { return stall::refuse_fatal(error) };
         match code {
             RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
                 self.check_positions()?;
-                // What was read last may be gone, while what comes next is there.
-                self.offsets.forget_last(|_, _, _| true);
                 tracing::warn!(%error, "positions are in range, reading on from them");
                 self.shutdown.sleep(RANGE_RETRY);
                 self.assign()
@@ -368,10 +298,11 @@ impl Reader {
             RDKafkaErrorCode::UnknownTopicOrPartition
             | RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownPartition => {
-                let Some(counts) = self.find_topics()? else { return Ok(()) };
-                self.sorter.consumed().set_partitions(&counts);
-                self.counts = counts;
-                self.check_positions()?;
+                let Some(partitions) = self.find_topics()? else { return Ok(()) };
+                if self.is_member {
+                    return Ok(());
+                }
+                self.take_up(partitions)?;
                 self.assign()
             }
             // The client would pass over what it cannot read.
@@ -379,7 +310,12 @@ impl Reader {
             | RDKafkaErrorCode::BadCompression
             | RDKafkaErrorCode::NotImplemented
             | RDKafkaErrorCode::InvalidMessage
-            | RDKafkaErrorCode::MessageSizeTooLarge => Err(IngestError::Unreadable(error.clone())),
+            | RDKafkaErrorCode::MessageSizeTooLarge => Err(self.unreadable(*code)),
+            // Of which topic the client does not say.
+            RDKafkaErrorCode::TopicAuthorizationFailed => {
+                self.witness.ask_all(self.offsets.candidates().collect());
+                Ok(())
+            }
             RDKafkaErrorCode::AllBrokersDown => {
                 self.health.set_connected(false);
                 Ok(())
@@ -387,93 +323,16 @@ impl Reader {
             _ => Ok(()),
         }
     }
-
-    fn observe(&mut self, statistics: &Statistics) {
-        self.health.has_told();
-        self.health.set_refusal(self.consumer.context().refusal());
-        let is_connected = statistics.is_connected();
-        match (self.health.is_connected(), is_connected) {
-            (false, true) => tracing::info!("kafka answers again"),
-            (true, false) => tracing::warn!(
-                brokers = self.kafka.brokers,
-                "kafka does not answer any more; what it has is read once it does"
-            ),
-            _ => {}
-        }
-        self.health.set_connected(is_connected);
-        for (name, partition, seen) in statistics.partitions() {
-            let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };
-            // Of a partition that is not read the client knows nothing new.
-            if self.held.holds(topic, partition) {
-                continue;
-            }
-            if let Some(polled) = seen.polled() {
-                self.sorter.consumed().reach(topic, partition, polled);
-            }
-            let low = seen.low();
-            let read = self.offsets.next(topic, partition);
-            let high = if seen.is_drained() { read.unwrap_or(low) } else { high };
-            self.health.set_extent(topic, partition, Extent { low, high });
-        }
-    }
-
-    /// Hands on what was read, once its dead letters are acknowledged. Asked to stop, a batch
-    /// whose dead letters are not acknowledged is dropped: it will be read again.
-    fn hand_on(&mut self) -> Result<(), IngestError> {
-        if self.sorter.batch().is_empty() {
-            return Ok(());
-        }
-        crash_point!("batch-read");
-        self.health.saw_message();
-        let (batch, letters) = self.sorter.finish();
-        if let Some(letter) = letters.first() {
-            let (topic, count) = (self.names.of(letter.topic()), letters.len());
-            self.letters_told.warn(|| {
-                tracing::warn!(
-                    count,
-                    %topic,
-                    code = letter.code(),
-                    "records that are no events went to the dead letters: adtrail peek {topic}.dlq \
-                     tells what was wrong"
-                );
-            });
-        }
-        self.health.set_read_until(self.sorter.consumed().of_partitions());
-        for ((topic, partition), until) in self.sorter.consumed().of_partitions() {
-            if let Some(next_offset) = self.offsets.next(topic, partition) {
-                self.health.await_commit((topic, partition), next_offset, until.millis());
-            }
-        }
-        let (consumer, names, counts) = (&self.consumer, &self.names, &self.counts);
-        let look = || {
-            self.health.take_extents(|| assignment::find_extents(consumer, names, counts));
-        };
-        let mut stall = Stall::new(consumer, &mut self.commits, &look);
-        let mut stop_at = None;
-        let shutdown = &self.shutdown;
-        let acknowledged = self.dead_letters.deliver(&letters, || {
-            stall.serve()?;
-            if shutdown.is_requested() {
-                stop_at.get_or_insert_with(|| Instant::now() + LAST_LETTERS);
-            }
-            Ok(stop_at.is_none_or(|stop_at| Instant::now() < stop_at))
-        })?;
-        if !acknowledged {
-            tracing::warn!(
-                letters = letters.len(),
-                "stopped before dead letters were acknowledged"
-            );
-            return Ok(());
-        }
-        stall::send(&self.batches, batch, shutdown, &mut stall)?;
-        crash_point!("batch-handed-on");
-        if stall.has_let_go { self.assign() } else { Ok(()) }
-    }
 }
 
 /// Closing waits for answers to positions that were told, for a minute if the brokers are away.
 /// They are for dashboards alone, so the client is then left to the end of the process.
 fn close(consumer: Consumer) {
+    consumer.context().close();
+    // What the group took back and nobody gave back yet would be waited for.
+    if let Err(error) = consumer.unassign() {
+        tracing::debug!(%error, "partitions cannot be let go of");
+    }
     let (closed, is_closed) = mpsc::channel();
     thread::spawn(move || {
         drop(consumer);

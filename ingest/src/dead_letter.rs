@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use config::Kafka;
@@ -10,7 +11,7 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Message, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::types::RDKafkaErrorCode;
 
 use crate::assignment;
@@ -29,8 +30,14 @@ pub const SUFFIX: &str = ".dlq";
 /// The topic's setting of how long a record may be.
 const LIMIT: &str = "max.message.bytes";
 
-/// How long one look for acknowledgements takes.
-const POLL: Duration = Duration::from_millis(5);
+/// The topic's setting of whose clock stamps its records: brokers refuse what is stamped by one that is
+/// an hour ahead of theirs.
+const STAMPED_BY: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
+
+/// Acknowledgements are looked for so often.
+const POLL_EVERY: Duration = Duration::from_millis(5);
+/// Of one look for a topic's leaders.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The names of the headers that a dead letter has besides its record's own.
 pub mod header {
@@ -65,7 +72,7 @@ impl DeadLetter {
         let added = [
             (header::TOPIC, name.to_owned()),
             (header::PARTITION, source.partition.to_string()),
-            (header::OFFSET, source.last.offset.to_string()),
+            (header::OFFSET, source.offset.to_string()),
             (header::STAGE, "VALUE_CONVERTER".to_owned()),
             (header::CLASS, format!("adtrail.{code}")),
             (header::MESSAGE, error.message.clone()),
@@ -160,8 +167,10 @@ impl DeadLetters {
                 (in_flight, failure) = self.send(letters, &mut unsent, in_flight)?;
             }
             crash_point!("letters-sent");
-            self.producer.poll(POLL);
+            self.producer.poll(Duration::ZERO);
+            let mut is_idle = true;
             for report in self.reports.try_iter() {
+                is_idle = false;
                 in_flight -= 1;
                 if let Some(error) = report.error {
                     unsent.push_back(report.index);
@@ -172,15 +181,58 @@ impl DeadLetters {
                 refuse_fatal(&error)?;
                 self.stuck.warn(|| {
                     let waiting = in_flight + unsent.len();
-                    tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits");
+                    let why = guess(&error);
+                    tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits{why}");
                 });
+                self.look_for_leaders(letters);
                 retry_at = Instant::now() + backoff.next();
+            }
+            if is_idle {
+                // As of `client::poll`.
+                thread::sleep(POLL_EVERY);
             }
         }
         if !letters.is_empty() {
             crash_point!("letters-acknowledged");
         }
         Ok(true)
+    }
+
+    /// Says that they wait: the client itself waits half a minute for a topic that is gone.
+    pub fn tell_waiting(&self, consumer: &Consumer, letters: &[DeadLetter]) {
+        self.stuck.warn(|| {
+            let is_used =
+                |topic: &TopicKind| letters.iter().any(|letter| letter.topic == *topic);
+            let names = TopicKind::ALL.into_iter().filter(is_used).map(|it| self.topics.of(it));
+            let is_gone = |name: &&String| {
+                matches!(assignment::partition_count(consumer, name), Ok(None))
+            };
+            match names.clone().find(is_gone) {
+                Some(topic) => tracing::warn!(
+                    topic,
+                    "dead letters are not acknowledged, reading waits: the topic does not exist: create \
+                     it, or start adtrail again, which does"
+                ),
+                None => tracing::warn!(
+                    "dead letters are not acknowledged, reading waits; the reason follows once kafka or \
+                     the client says one"
+                ),
+            }
+        });
+    }
+
+    /// Asks who leads the letters' topics now: the client may have been told that nobody does, and not
+    /// ask again for minutes.
+    fn look_for_leaders(&self, letters: &[DeadLetter]) {
+        for topic in TopicKind::ALL {
+            if letters.iter().any(|letter| letter.topic == topic) {
+                let name = self.topics.of(topic);
+                if let Err(error) = self.producer.client().fetch_metadata(Some(name), LOOK_TIMEOUT)
+                {
+                    tracing::debug!(name, %error, "who leads the topic is not known");
+                }
+            }
+        }
     }
 
     /// Hands letters to the client until it takes no more; how many are under way then.
@@ -239,8 +291,9 @@ fn warn_of_limits(kafka: &Kafka, topics: &[&str]) -> Result<(), IngestError> {
 }
 
 fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), IngestError> {
-    let topics: Vec<_> =
-        names.iter().map(|name| creation::topic(name).set(LIMIT, RECORD_BYTES_MAX)).collect();
+    let (key, value) = STAMPED_BY;
+    let topic = |name| creation::topic(name).set(LIMIT, RECORD_BYTES_MAX).set(key, value);
+    let topics: Vec<_> = names.iter().map(|name| topic(name)).collect();
     match creation::create(kafka, &topics, || shutdown.is_requested())? {
         Some(Ok(results)) => results.into_iter().for_each(report_creation),
         Some(Err(error)) => {
@@ -249,6 +302,19 @@ fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), Inge
         None => {}
     }
     Ok(())
+}
+
+/// Of what the broker does not say.
+fn guess(error: &KafkaError) -> &'static str {
+    match error {
+        KafkaError::MessageProduction(
+            RDKafkaErrorCode::InvalidTimestamp | RDKafkaErrorCode::InvalidRecord,
+        ) => {
+            "; perhaps this machine's clock is ahead: set it, or message.timestamp.type=LogAppendTime on \
+             the topics for dead letters"
+        }
+        _ => "",
+    }
 }
 
 fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaErrorCode;
 
 use crate::client::{REFUSAL_HELP, UNREACHABLE_HELP};
 
@@ -36,11 +37,17 @@ pub enum IngestError {
     PartitionGone { topic: Arc<str>, partition: i32, wanted: i64, partitions: usize },
 
     #[error(
-        "the record that was read last is another one now: offset {offset} of partition {partition}; \
+        "a record that was read is another one now: offset {offset} of partition {partition}; \
          the topic was made anew, or a broker has lost the end of the partition; events may have been \
          lost; {WAY_ON}: {topic}"
     )]
     MadeAnew { topic: Arc<str>, partition: i32, offset: i64 },
+
+    #[error(
+        "records cannot be read and would be lost if they were passed over: {error}: {place}; {}",
+        unreadable_help(*error)
+    )]
+    UnreadableAt { place: String, error: RDKafkaErrorCode },
 
     #[error(
         "records cannot be read and would be lost if they were passed over: {0}; check the \
@@ -107,6 +114,17 @@ pub enum IngestError {
 
 const WAY_ON: &str = "to go on, restore the topic's records, or begin with a new store \
                       (store.path), which reads every topic from its beginning";
+
+fn unreadable_help(error: RDKafkaErrorCode) -> &'static str {
+    match error {
+        RDKafkaErrorCode::BadCompression => {
+            "a batch by zstd that unpacks to more than a third of \
+             kafka.librdkafka.receive.message.max.bytes may be too large: raise it, to 2147483647 at \
+             most; else check the broker's log for the partition"
+        }
+        _ => "check the broker's log for the partition",
+    }
+}
 
 impl IngestError {
     /// Of making a client. Values are left out: they can be passwords.

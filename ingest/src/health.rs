@@ -1,9 +1,9 @@
 //! What the service shows of its intake while it runs: whether it reads, and how far behind.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use attribution::event::EventTime;
 use rdkafka::error::KafkaResult;
@@ -15,7 +15,7 @@ use crate::topic::TopicKind;
 /// Places that wait to be committed, of a partition; more are taken together.
 const WAITING_MAX: usize = 8;
 /// A reading thread that says nothing for so long hangs.
-const SILENT_AFTER_MS: u64 = 60_000;
+const SILENT_AFTER: Duration = Duration::from_secs(60);
 
 /// Written by the reading thread, read by probes and metrics.
 #[derive(Debug, Default)]
@@ -23,11 +23,14 @@ pub struct Health {
     connected: AtomicBool,
     assigned: AtomicBool,
     registry_down: AtomicBool,
+    letters_waiting: AtomicBool,
     refusal: Mutex<Option<String>>,
+    /// Topics that may not be read, by name.
+    denied: Mutex<BTreeMap<TopicKind, String>>,
     /// 0: none yet.
     last_message_ms: AtomicU64,
-    /// When the reading thread last told how far all is; 0: not yet.
-    told_ms: AtomicU64,
+    /// When the reading thread last told how far all is, by a clock that nobody sets.
+    told: Mutex<Option<Instant>>,
     partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
 }
 
@@ -77,13 +80,29 @@ impl Health {
 
     /// Whether the reading thread has said nothing for a minute.
     pub fn is_silent(&self) -> bool {
-        let told_ms = self.told_ms.load(Ordering::Relaxed);
-        told_ms > 0 && now_ms().saturating_sub(told_ms) > SILENT_AFTER_MS
+        self.told().is_some_and(|told| told.elapsed() > SILENT_AFTER)
     }
 
     /// Whether all is read that there is to read.
     pub fn is_ready(&self) -> bool {
-        self.is_connected() && self.is_assigned() && !self.is_registry_down() && !self.is_silent()
+        self.is_connected()
+            && self.is_assigned()
+            && !self.is_registry_down()
+            && !self.is_silent()
+            && !self.are_letters_waiting()
+            && self.denied_topics().is_empty()
+    }
+
+    /// Whether reading waits for dead letters that are not acknowledged.
+    pub fn are_letters_waiting(&self) -> bool {
+        self.letters_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Topics that Kafka does not let us read.
+    pub fn denied(&self) -> Option<String> {
+        let denied = self.denied_topics();
+        let names: Vec<&str> = denied.values().map(String::as_str).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// When the last record came, in milliseconds since 1970.
@@ -95,15 +114,18 @@ impl Health {
     pub fn lag_messages(&self, topic: TopicKind) -> u64 {
         let partitions = self.partitions();
         let of_topic = partitions.iter().filter(|((of, _), _)| *of == topic);
-        of_topic.map(|(_, partition)| partition.lag_messages()).sum()
+        let known = of_topic.map(|(_, partition)| partition.lag_messages()).sum();
+        // What comes to a topic that may not be read is not known: it is not nothing.
+        if self.denied_topics().contains_key(&topic) { u64::max(known, 1) } else { known }
     }
 
     /// How long ago the broker had the next record of the topic's partition that is furthest
     /// behind, at most; 0 while nothing is left.
     pub fn lag_ms(&self, topic: TopicKind, now_ms: u64) -> u64 {
+        let is_denied = self.denied_topics().contains_key(&topic);
         let mut partitions = self.partitions();
         let of_topic = partitions.iter_mut().filter(|((of, _), _)| *of == topic);
-        of_topic.map(|(_, partition)| partition.lag_ms(now_ms)).max().unwrap_or(0)
+        of_topic.map(|(_, partition)| partition.lag_ms(now_ms, is_denied)).max().unwrap_or(0)
     }
 
     /// All that Kafka received before this is committed: the least over all partitions. `None`
@@ -126,6 +148,28 @@ impl Health {
         self.registry_down.store(is_down, Ordering::Relaxed);
     }
 
+    pub(crate) fn set_letters_waiting(&self, are_waiting: bool) {
+        self.letters_waiting.store(are_waiting, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_denied(&self, topic: TopicKind) -> bool {
+        self.denied_topics().contains_key(&topic)
+    }
+
+    /// Whether a topic may be read; `true` if it was otherwise before.
+    pub(crate) fn set_denied(&self, topic: TopicKind, name: &str, is_denied: bool) -> bool {
+        let mut denied = self.denied_topics();
+        if is_denied {
+            denied.insert(topic, name.to_owned()).is_none()
+        } else {
+            denied.remove(&topic).is_some()
+        }
+    }
+
+    fn denied_topics(&self) -> MutexGuard<'_, BTreeMap<TopicKind, String>> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn set_assigned(&self, assigned: bool) {
         self.assigned.store(assigned, Ordering::Relaxed);
     }
@@ -135,7 +179,7 @@ impl Health {
     }
 
     pub(crate) fn has_told(&self) {
-        self.told_ms.store(now_ms(), Ordering::Relaxed);
+        *self.told() = Some(Instant::now());
     }
 
     /// Up to which broker time partitions are read.
@@ -194,6 +238,15 @@ impl Health {
         }
     }
 
+    /// Others read them now.
+    pub(crate) fn forget_partitions(&self) {
+        self.partitions().clear();
+    }
+
+    fn told(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
     fn partitions(&self) -> MutexGuard<'_, HashMap<(TopicKind, i32), Partition>> {
         self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
@@ -225,8 +278,9 @@ impl Partition {
         u64::try_from(high - next).unwrap_or(0)
     }
 
-    fn lag_ms(&mut self, now_ms: u64) -> u64 {
-        if self.lag_messages() == 0 || self.until_ms == 0 {
+    /// While it may not be read, nobody knows that nothing is left.
+    fn lag_ms(&mut self, now_ms: u64, is_denied: bool) -> u64 {
+        if self.until_ms == 0 || (self.lag_messages() == 0 && !is_denied) {
             self.until_ms = now_ms;
         }
         now_ms.saturating_sub(self.until_ms)
@@ -263,7 +317,7 @@ mod tests {
         health.set_read_until(read.into_iter());
         assert_eq!(lag_ms(12_000), 1_500);
         let mut committed = Offsets::default();
-        committed.advance(TopicKind::Clicks, 0, 5);
+        committed.put(TopicKind::Clicks, 0, 5, None);
         health.set_committed(&committed);
         assert_eq!(lag_ms(13_000), 0);
         health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 1 });
@@ -278,7 +332,7 @@ mod tests {
         assert_eq!(complete_ms(), None);
         let commit = |next_offset| {
             let mut committed = Offsets::default();
-            committed.advance(TopicKind::Clicks, 0, next_offset);
+            committed.put(TopicKind::Clicks, 0, next_offset, None);
             health.set_committed(&committed);
         };
         let [first, empty] = [(TopicKind::Clicks, 0), (TopicKind::Effects, 0)];
@@ -312,8 +366,23 @@ mod tests {
         assert!(health.is_ready());
         health.has_told();
         assert!(health.is_ready());
-        health.told_ms.store(now_ms() - SILENT_AFTER_MS - 1_000, Ordering::Relaxed);
+        *health.told() = Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
         assert!(!health.is_ready() && health.is_silent());
+    }
+
+    #[test]
+    fn a_topic_that_may_not_be_read_is_behind() {
+        let health = Health::default();
+        health.set_connected(true);
+        health.set_assigned(true);
+        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 0 });
+        let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
+        assert_eq!((lag_ms(10_000), health.lag_messages(TopicKind::Clicks)), (0, 0));
+        assert!(health.set_denied(TopicKind::Clicks, "c", true) && !health.is_ready());
+        assert_eq!((lag_ms(12_000), health.lag_messages(TopicKind::Clicks)), (2_000, 1));
+        assert_eq!(health.denied().as_deref(), Some("c"));
+        assert!(health.set_denied(TopicKind::Clicks, "c", false) && health.is_ready());
+        assert_eq!((lag_ms(12_000), health.lag_messages(TopicKind::Clicks)), (0, 0));
     }
 
     #[test]
@@ -334,7 +403,7 @@ mod tests {
         health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 7 });
         health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 1 });
         let mut committed = Offsets::default();
-        committed.advance(TopicKind::Clicks, 1, 7);
+        committed.put(TopicKind::Clicks, 1, 7, None);
         health.set_committed(&committed);
         assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
         assert_eq!(health.lag_messages(TopicKind::Effects), 1);

@@ -51,6 +51,12 @@ impl Held {
         self.show();
     }
 
+    /// Others read them now.
+    pub fn clear(&mut self) {
+        self.partitions.clear();
+        self.show();
+    }
+
     /// Lets those go on whose schema is settled; whether there are any.
     pub fn let_go(&mut self, mut is_settled: impl FnMut(SchemaKey) -> bool) -> bool {
         let before = self.partitions.len();

@@ -25,6 +25,7 @@ mod assignment;
 mod batch;
 mod callbacks;
 mod client;
+mod clock;
 mod commits;
 pub mod compressed;
 mod consumed;
@@ -35,6 +36,9 @@ mod decoder;
 mod digest;
 mod error;
 pub mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod headers;
 mod health;
 mod held;
@@ -42,6 +46,7 @@ pub mod lateness;
 mod metrics;
 mod offsets;
 pub mod peek;
+mod placement;
 pub mod registry;
 pub mod resend;
 mod retry;
@@ -52,13 +57,15 @@ mod stall;
 mod statistics;
 mod sweep;
 mod topic;
+mod transactions;
 pub mod wire;
+mod witness;
 
 #[cfg(test)]
 mod tests;
 
 pub use batch::{Batch, Intake, TopicIntake};
-pub use consumer::start;
+pub use consumer::{join, start};
 pub use dead_letter::SUFFIX as DEAD_LETTER_SUFFIX;
 pub use decoder::check as check_formats;
 pub use error::IngestError;

@@ -33,6 +33,8 @@ describe! {
     /// Records whose broker timestamp is so far before what was consumed of every partition that
     /// state which they need may have expired.
     describe_counter DISORDERED = "adtrail_ingest_disordered_total";
+    /// Records on another partition than most of their app's, which is in use all the while.
+    describe_counter MISPLACED = "adtrail_ingest_misplaced_total";
     /// Records that are no events and were produced to the topic's dead letters, by reason.
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.
@@ -58,6 +60,7 @@ struct TopicMetrics {
     bytes: Counter,
     empty: Counter,
     disordered: Counter,
+    misplaced: Counter,
     /// By [`ErrorCode::ALL`].
     dead_lettered: [Counter; ErrorCode::ALL.len()],
     lag_messages: Gauge,
@@ -83,6 +86,7 @@ impl Metrics {
             metrics.bytes.increment(intake.bytes);
             metrics.empty.increment(intake.empty);
             metrics.disordered.increment(intake.disordered);
+            metrics.misplaced.increment(intake.misplaced);
             for code in ErrorCode::ALL {
                 metrics.dead_lettered[code as usize].increment(intake.dead_lettered(code));
             }
@@ -118,13 +122,15 @@ impl TopicMetrics {
             bytes: counter!(BYTES, "topic" => topic.clone()),
             empty: counter!(EMPTY, "topic" => topic.clone()),
             disordered: counter!(DISORDERED, "topic" => topic.clone()),
+            misplaced: counter!(MISPLACED, "topic" => topic.clone()),
             dead_lettered: ErrorCode::ALL.map(
                 |code| counter!(DEAD_LETTERED, "topic" => topic.clone(), "code" => code.name()),
             ),
             lag_messages: gauge!(LAG_MESSAGES, "topic" => topic.clone()),
             lag_seconds: gauge!(LAG_SECONDS, "topic" => topic),
         };
-        for counter in [&metrics.read, &metrics.bytes, &metrics.empty, &metrics.disordered] {
+        let Self { read, bytes, empty, disordered, misplaced, .. } = &metrics;
+        for counter in [read, bytes, empty, disordered, misplaced] {
             counter.increment(0);
         }
         metrics.dead_lettered.iter().for_each(|counter| counter.increment(0));
@@ -173,12 +179,8 @@ mod tests {
     fn intake() -> Intake {
         let limits =
             Limits { records_max: 9, bytes_max: 999, age_max: std::time::Duration::from_secs(1) };
-        let source = |offset| Source {
-            topic: TopicKind::Activations,
-            partition: 0,
-            last: attribution::ledger::LastRead { offset, digest: 0 },
-            bytes: 7,
-        };
+        let source =
+            |offset| Source { topic: TopicKind::Activations, partition: 0, offset, bytes: 7 };
         let fact = Fact::Activation(Box::new(Activation {
             pid: Pid(1),
             id: "a".into(),
@@ -201,7 +203,7 @@ mod tests {
     fn every_series_is_there_from_the_start() {
         let scrape = recorded(|_| {});
         for topic in ["adtrail.clicks", "adtrail.activations", "adtrail.effects"] {
-            for name in [READ, BYTES, EMPTY, DISORDERED, LAG_MESSAGES, LAG_SECONDS] {
+            for name in [READ, BYTES, EMPTY, DISORDERED, MISPLACED, LAG_MESSAGES, LAG_SECONDS] {
                 check(&scrape, &format!("{name}{{topic=\"{topic}\"}}"), "0");
             }
             for code in ErrorCode::ALL {

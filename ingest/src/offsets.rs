@@ -1,29 +1,31 @@
-//! How far each partition is read.
+//! How far each partition is read, and a record of each by which it is known again.
 
 use std::collections::BTreeMap;
 
-use attribution::ledger::{LastRead, Position};
+use attribution::ledger::{Mark, Position};
 
 use crate::topic::{PerTopic, TopicKind, TopicNames};
 
-/// The next offset of each partition that any was read of, and what was read last.
+/// The next offset of each partition that any was read of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Offsets(PerTopic<BTreeMap<i32, Read>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Read {
     next: i64,
-    last: Option<LastRead>,
+    /// A record that was there when the topic was looked at last; it is kept with the position.
+    mark: Option<Mark>,
+    /// A record that was read since, to be looked at next.
+    candidate: Option<Mark>,
 }
 
 impl Offsets {
     /// Those of the three topics; other topics' positions are left out.
     pub fn new(names: &TopicNames, positions: &[Position]) -> Self {
         let mut offsets = Self::default();
-        for Position { topic, partition, next_offset, last } in positions {
+        for Position { topic, partition, next_offset, mark } in positions {
             if let Some(topic) = names.kind(topic) {
-                let read = Read { next: *next_offset, last: *last };
-                offsets.0.of_mut(topic).insert(*partition, read);
+                offsets.put(topic, *partition, *next_offset, *mark);
             }
         }
         offsets
@@ -33,27 +35,49 @@ impl Offsets {
         self.0.of(topic).get(&partition).map(|read| read.next)
     }
 
-    /// The record that was read last, where it is known and may be there yet.
-    pub fn last(&self, topic: TopicKind, partition: i32) -> Option<LastRead> {
-        self.0.of(topic).get(&partition)?.last
+    /// By which the partition is known again.
+    pub fn mark(&self, topic: TopicKind, partition: i32) -> Option<Mark> {
+        self.0.of(topic).get(&partition).and_then(|read| read.mark.or(read.candidate))
+    }
+
+    /// Marks that nobody has looked at since they were read.
+    pub fn candidates(&self) -> impl Iterator<Item = (TopicKind, i32, Mark)> {
+        self.all().filter_map(|(topic, partition, read)| Some((topic, partition, read.candidate?)))
     }
 
     /// A record was read.
-    pub fn pass(&mut self, topic: TopicKind, partition: i32, last: LastRead) {
-        let read = Read { next: last.offset + 1, last: Some(last) };
-        self.0.of_mut(topic).insert(partition, read);
+    pub fn pass(
+        &mut self,
+        topic: TopicKind,
+        partition: i32,
+        offset: i64,
+        digest: impl FnOnce() -> u64,
+    ) {
+        let read = Read { next: offset, mark: None, candidate: None };
+        let read = self.0.of_mut(topic).entry(partition).or_insert(read);
+        read.next = offset + 1;
+        read.candidate.get_or_insert_with(|| Mark { offset, digest: digest() });
     }
 
-    pub fn advance(&mut self, topic: TopicKind, partition: i32, next: i64) {
-        self.0.of_mut(topic).insert(partition, Read { next, last: None });
+    /// A partition is read up to here; the mark is looked at next.
+    pub fn put(&mut self, topic: TopicKind, partition: i32, next: i64, mark: Option<Mark>) {
+        self.0.of_mut(topic).insert(partition, Read { next, mark, candidate: mark });
     }
 
-    /// Nobody looks any more at what was read last, where that is so.
-    pub fn forget_last(&mut self, is_gone: impl Fn(TopicKind, i32, LastRead) -> bool) {
+    /// Takes the other's partitions, in the place of its own.
+    pub fn put_all(&mut self, other: &Self) {
         for topic in TopicKind::ALL {
-            for (partition, read) in self.0.of_mut(topic) {
-                read.last.take_if(|last| is_gone(topic, *partition, *last));
-            }
+            self.0.of_mut(topic).extend(other.0.of(topic));
+        }
+    }
+
+    /// A candidate was looked at: it is there, or it is there no more, as records go.
+    pub fn settle(&mut self, topic: TopicKind, partition: i32, mark: Mark, is_there: bool) {
+        let read = self.0.of_mut(topic).get_mut(&partition);
+        if let Some(read) = read.filter(|read| read.candidate == Some(mark)) {
+            read.candidate = None;
+            read.mark =
+                if is_there { Some(mark) } else { read.mark.filter(|other| *other != mark) };
         }
     }
 
@@ -62,9 +86,13 @@ impl Offsets {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (TopicKind, i32, i64)> {
-        TopicKind::ALL.into_iter().flat_map(|topic| {
-            self.0.of(topic).iter().map(move |(partition, read)| (topic, *partition, read.next))
-        })
+        self.all().map(|(topic, partition, read)| (topic, partition, read.next))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (TopicKind, i32, &Read)> {
+        let of =
+            |topic| self.0.of(topic).iter().map(move |(partition, read)| (topic, *partition, read));
+        TopicKind::ALL.into_iter().flat_map(of)
     }
 
     pub fn positions(&self, names: &TopicNames) -> Vec<Position> {
@@ -72,7 +100,7 @@ impl Offsets {
             topic: names.of(topic).clone(),
             partition,
             next_offset,
-            last: self.last(topic, partition),
+            mark: self.mark(topic, partition),
         };
         self.iter().map(position).collect()
     }

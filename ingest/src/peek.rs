@@ -2,8 +2,8 @@
 //!
 //! What a line says of a record is `line`'s to say; here is which records are shown.
 
-mod event;
-mod line;
+pub(crate) mod event;
+pub(crate) mod line;
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -19,14 +19,14 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::error::IngestError;
 use crate::retry::Throttle;
 
-mod answer;
+pub(crate) mod answer;
 mod cache;
 mod client;
 mod disk;
 mod fetch;
 mod gate;
 mod health;
-mod inline;
+pub(crate) mod inline;
 mod key;
 mod tls;
 mod worker;

@@ -5,7 +5,7 @@
 //! side by side, send a letter twice; and one record that became two letters is sent once.
 
 mod journal;
-mod letter;
+pub(crate) mod letter;
 mod reports;
 mod sender;
 

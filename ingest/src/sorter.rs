@@ -3,15 +3,18 @@
 use std::time::Instant;
 
 use attribution::event::{EventTime, Fact};
-use attribution::ledger::LastRead;
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
+use crate::assignment::Partitions;
 use crate::batch::{Accumulator, Batch, Limits, Source};
+use crate::clock::Clock;
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetter;
 use crate::decoder::{Decoded, Decoder};
 use crate::held::{Breaker, Hold};
+use crate::placement::{Key, Placement};
+use crate::retry::Throttle;
 use crate::topic::{TopicKind, TopicNames};
 use crate::wire::{DecodeError, framing};
 use crate::{headers, lateness};
@@ -22,6 +25,9 @@ pub struct Sorter {
     breaker: Breaker,
     batch: Accumulator,
     consumed: Consumed,
+    clock: Clock,
+    placement: Placement,
+    misplaced_told: Throttle,
     letters: Vec<DeadLetter>,
 }
 
@@ -34,7 +40,17 @@ impl Sorter {
         consumed: Consumed,
     ) -> Self {
         let batch = Accumulator::new(limits);
-        Self { names, decoder, breaker, batch, consumed, letters: Vec::new() }
+        Self {
+            names,
+            decoder,
+            breaker,
+            batch,
+            consumed,
+            clock: Clock::default(),
+            placement: Placement::default(),
+            misplaced_told: Throttle::default(),
+            letters: Vec::new(),
+        }
     }
 
     pub fn decoder(&self) -> &Decoder {
@@ -50,16 +66,23 @@ impl Sorter {
         &mut self.consumed
     }
 
+    /// These are read from now on.
+    pub fn set_partitions(&mut self, partitions: &Partitions) {
+        self.consumed.set_partitions(partitions);
+        self.placement.forget();
+    }
+
     /// Takes one record, decoded from where librdkafka holds it; or says why its partition can not
     /// be read on.
     pub fn take(
         &mut self,
         message: &BorrowedMessage<'_>,
-        (topic, last): (TopicKind, LastRead),
+        topic: TopicKind,
         now: Instant,
     ) -> Option<Hold> {
         let bytes = message.payload().map_or(0, <[u8]>::len);
-        let source = Source { topic, partition: message.partition(), last, bytes };
+        let source =
+            Source { topic, partition: message.partition(), offset: message.offset(), bytes };
         let broker_ms = message.timestamp().to_millis();
         let taken = match self.decode(message, source, broker_ms) {
             Ok(taken) => taken,
@@ -70,7 +93,10 @@ impl Sorter {
         }
         match taken {
             None => self.batch.add_empty(source, now),
-            Some(Ok(fact)) => self.batch.add_fact(source, fact, now),
+            Some(Ok(fact)) => {
+                self.place(message, source, &fact);
+                self.batch.add_fact(source, fact, now);
+            }
             Some(Err(error)) => {
                 let name = self.names.of(topic);
                 self.letters.push(DeadLetter::new(message, source, name, &error));
@@ -96,8 +122,8 @@ impl Sorter {
             Decoded::Bad(error) => Err(error),
             Decoded::Waits(key) => return Err(Hold::Schema(key)),
         };
-        let Source { topic, partition, last, .. } = source;
-        if decoded.is_err() && !self.breaker.takes(topic, partition, last.offset) {
+        let Source { topic, partition, offset, .. } = source;
+        if decoded.is_err() && !self.breaker.takes(topic, partition, offset) {
             return Err(Hold::Bad);
         }
         Ok(Some(decoded))
@@ -110,11 +136,25 @@ impl Sorter {
         Ok(fact)
     }
 
+    /// Looks whether a fact's record is where others of its app are.
+    fn place(&mut self, message: &BorrowedMessage<'_>, source: Source, fact: &Fact) {
+        let Some(broker_ms) = message.timestamp().to_millis() else { return };
+        let (pid, place) = (fact.pid(), (source.topic, source.partition, broker_ms));
+        let app = || self.decoder.policy().app(pid).map_or("", |app| &*app.key);
+        let Some(misplaced) = self.placement.take(pid, place, || Key::of(message.key(), app()))
+        else {
+            return;
+        };
+        self.batch.note_misplaced(&misplaced.count);
+        self.misplaced_told.warn(|| misplaced.warn(app(), &self.names));
+    }
+
     /// What was taken so far, and the dead letters that have to be acknowledged before it may be
     /// handed on.
     pub fn finish(&mut self) -> (Batch, Vec<DeadLetter>) {
         let now = Timestamp::now().as_millisecond();
         let now = EventTime::from_millis(now).unwrap_or_default();
+        let now = self.clock.take(now, Instant::now());
         let consumed_until = self.consumed.finish_batch(now);
         (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
     }

@@ -12,6 +12,7 @@ use crate::client::Consumer;
 use crate::commits::Commits;
 use crate::error::IngestError;
 use crate::shutdown::Shutdown;
+use crate::statistics::Statistics;
 
 /// A wait that is longer lets go of the partitions, because polling is how callbacks are served
 /// and records must not be polled; they are read again from where they were.
@@ -26,6 +27,8 @@ pub struct Stall<'a> {
     commits: &'a mut Commits,
     /// Asks the brokers how much there is to read: else nobody would see that it grows.
     look: &'a dyn Fn(),
+    /// Takes what the client tells of itself meanwhile.
+    observe: &'a dyn Fn(&Statistics),
     since: Instant,
     looked_at: Instant,
     /// Then the partitions have to be taken up anew.
@@ -33,9 +36,14 @@ pub struct Stall<'a> {
 }
 
 impl<'a> Stall<'a> {
-    pub fn new(consumer: &'a Consumer, commits: &'a mut Commits, look: &'a dyn Fn()) -> Self {
+    pub fn new(
+        consumer: &'a Consumer,
+        commits: &'a mut Commits,
+        look: &'a dyn Fn(),
+        observe: &'a dyn Fn(&Statistics),
+    ) -> Self {
         let now = Instant::now();
-        Self { consumer, commits, look, since: now, looked_at: now, has_let_go: false }
+        Self { consumer, commits, look, observe, since: now, looked_at: now, has_let_go: false }
     }
 
     /// Does what polling does besides.
@@ -43,6 +51,9 @@ impl<'a> Stall<'a> {
         self.commits.serve(self.consumer);
         if self.since.elapsed() < LET_GO_AFTER {
             return Ok(());
+        }
+        if let Some(statistics) = self.consumer.context().take_statistics() {
+            (self.observe)(&statistics);
         }
         if self.looked_at.elapsed() >= LOOK_EVERY {
             (self.look)();
@@ -60,22 +71,25 @@ impl<'a> Stall<'a> {
     }
 }
 
-/// Hands a batch on; waits while the queue is full. A receiver that is gone is an error, unless
-/// all are stopping.
+/// Hands a batch on; waits while the queue is full. Whether it was: it is dropped if its partitions
+/// are taken away meanwhile. A receiver that is gone is an error, unless all are stopping.
 pub fn send(
     batches: &SyncSender<Batch>,
     mut batch: Batch,
     shutdown: &Shutdown,
     stall: &mut Stall<'_>,
-) -> Result<(), IngestError> {
+) -> Result<bool, IngestError> {
     loop {
         match batches.try_send(batch) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             Err(TrySendError::Full(unsent)) => batch = unsent,
-            Err(TrySendError::Disconnected(_)) if shutdown.is_requested() => return Ok(()),
+            Err(TrySendError::Disconnected(_)) if shutdown.is_requested() => return Ok(false),
             Err(TrySendError::Disconnected(_)) => return Err(IngestError::NoReceiver),
         }
         stall.serve()?;
+        if stall.consumer.context().has_changed() {
+            return Ok(false);
+        }
         thread::sleep(STALL_PAUSE);
     }
 }

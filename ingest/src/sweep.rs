@@ -100,7 +100,7 @@ impl Sweep {
     ) -> Result<(), E> {
         let mut failing_since = None;
         while !self.spans.is_empty() {
-            let flow = match self.consumer.poll(IDLE) {
+            let flow = match client::poll(&self.consumer, IDLE) {
                 None => take(Step::Idle, self.extent)?,
                 Some(Ok(message)) => {
                     failing_since = None;

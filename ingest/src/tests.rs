@@ -95,7 +95,7 @@ struct Running {
     committed: Option<Sender<Vec<Position>>>,
     shutdown: Shutdown,
     health: Arc<Health>,
-    thread: JoinHandle<Result<(), IngestError>>,
+    thread: JoinHandle<Result<u64, IngestError>>,
 }
 
 impl Running {
@@ -130,7 +130,8 @@ impl Running {
         taken
     }
 
-    fn stop(mut self) -> Result<(), IngestError> {
+    /// How many records are left to be read again.
+    fn stop(mut self) -> Result<u64, IngestError> {
         self.shutdown.request();
         self.committed = None;
         self.thread.join().expect("no panic")
@@ -147,7 +148,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
-    Position { topic: topic.into(), partition, next_offset, last: None }
+    Position { topic: topic.into(), partition, next_offset, mark: None }
 }
 
 /// The click ids of the batches, in order.
@@ -238,7 +239,7 @@ fn records_become_facts_positions_and_letters() {
     assert_eq!(sum(&|i| i.of(TopicKind::Effects).dead_lettered(ErrorCode::TooLate)), 1);
     let mut reached: Vec<_> =
         batches.into_iter().flat_map(|batch| batch.progress.positions).collect();
-    reached.iter_mut().for_each(|position| position.last = None);
+    reached.iter_mut().for_each(|position| position.mark = None);
     reached.sort();
     reached.reverse();
     reached.dedup_by(|a, b| (&a.topic, a.partition) == (&b.topic, b.partition));
@@ -349,12 +350,13 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     let held = Duration::from_secs(2);
 
     let running = Running::start(&broker.config(""), &[]);
+    let health = running.health.clone();
+    wait_until("something is read", || health.last_message_ms().is_some());
     // The two can come in one batch or in two; the second is held either way.
     let passed = running.batches.recv_timeout(held).map_or(0, |batch| batch.facts.len());
     assert!(running.batches.recv_timeout(held).is_err(), "{passed} passed");
-    let health = running.health.clone();
-    wait_until("assigned", || health.is_assigned());
-    running.stop().expect("a clean stop");
+    let left = running.stop().expect("a clean stop");
+    assert_eq!(left, 2 - passed as u64);
 
     let running = Running::start(&broker.config(""), &[position(CLICKS, 0, 1)]);
     assert!(running.batches.recv_timeout(held).is_err());
@@ -362,7 +364,7 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
     let batches = running.take(1);
     let reached = &batches[0].progress.positions[0];
-    assert_eq!(Position { last: None, ..reached.clone() }, position(CLICKS, 0, 2));
+    assert_eq!(Position { mark: None, ..reached.clone() }, position(CLICKS, 0, 2));
     assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
     running.stop().expect("a clean stop");
 }
@@ -413,14 +415,94 @@ fn a_receiver_that_is_gone_ends_reading() {
 #[test]
 fn the_partial_batch_is_handed_on_at_the_end() {
     let broker = Broker::with_topics();
-    broker.produce(CLICKS, 0, Some(&click(0)));
+    (0..3).for_each(|id| broker.produce(CLICKS, 0, Some(&click(id))));
     broker.flush();
-    let running = Running::start(&broker.config("[ingest]\nbatch_age_max = \"1h\""), &[]);
-    wait_until("assigned", || running.health.is_assigned());
+    let settings = "[ingest]\nbatch_age_max = \"1h\"\nbatch_records_max = 2";
+    let running = Running::start(&broker.config(settings), &[]);
+    assert_eq!(ids(&running.take(2)), ["c-0", "c-1"]);
+    // What is left was fetched with them, so it is read by now, and is not enough.
     assert!(running.batches.recv_timeout(Duration::from_secs(2)).is_err());
     running.shutdown.request();
-    assert_eq!(ids(&running.take(1)), ["c-0"]);
+    assert_eq!(ids(&running.take(1)), ["c-2"]);
     let disconnected = running.batches.recv_timeout(PATIENCE);
     assert_eq!(disconnected.err(), Some(mpsc::RecvTimeoutError::Disconnected));
+    running.stop().expect("a clean stop");
+}
+
+/// Neither a lag of 0 nor a ready probe, while nobody knows what comes to a topic.
+#[test]
+fn a_topic_that_may_not_be_read_is_told_and_read_on_once_it_may() {
+    let broker = Broker::with_topics();
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    let running = Running::start(&broker.config(""), &[]);
+    running.take(1);
+    wait_until("ready", || running.health.is_ready());
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    broker.cluster.topic_error(CLICKS, denied).expect("a topic that fails");
+    wait_until("not ready", || !running.health.is_ready());
+    assert_eq!(running.health.denied().as_deref(), Some(CLICKS));
+    assert!(running.health.is_connected());
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(running.health.lag_messages(TopicKind::Clicks) > 0);
+    assert_eq!(running.health.lag_messages(TopicKind::Effects), 0);
+    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error(CLICKS, fine).expect("a topic that works");
+    broker.produce(CLICKS, 0, Some(&click(1)));
+    broker.flush();
+    assert_eq!(ids(&running.take(1)), ["c-1"]);
+    wait_until("ready again", || running.health.is_ready());
+    running.stop().expect("a clean stop");
+}
+
+/// The client keeps letters for half a minute before it says anything of a topic that is gone.
+#[test]
+fn letters_that_wait_for_their_topic_are_told_soon() {
+    let broker = Broker::with_topics();
+    broker.produce(CLICKS, 0, Some(b"bad"));
+    broker.flush();
+    let gone = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    broker.cluster.topic_error("adtrail.clicks.dlq", gone).expect("a topic that is gone");
+    let running = Running::start(&broker.config(""), &[]);
+    let health = running.health.clone();
+    wait_until("something is read", || health.last_message_ms().is_some());
+    let read = Instant::now();
+    wait_until("it is told", || health.are_letters_waiting());
+    assert!(!health.is_ready() && read.elapsed() < Duration::from_secs(15), "{:?}", read.elapsed());
+    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");
+    running.take(1);
+    wait_until("ready again", || health.is_ready());
+    running.stop().expect("a clean stop");
+}
+
+/// A few kilobytes of zstd that are 90 MB of records, each of them longer than an event may be.
+#[test]
+fn a_small_batch_of_much_is_read_or_named() {
+    let broker = Broker::with_topics();
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    let producer: BaseProducer = client(&broker.cluster.bootstrap_servers())
+        .set("message.max.bytes", "1000000000")
+        .set("batch.size", "1000000000")
+        .set("linger.ms", "60000")
+        .set("compression.type", "zstd")
+        .create()
+        .expect("a producer");
+    let large = vec![b'0'; 900_000];
+    for _ in 0..100 {
+        let record = BaseRecord::<(), _>::to(CLICKS).partition(1).payload(&large);
+        producer.send(record).map_err(|(error, _)| error).expect("room in the queue");
+    }
+    producer.flush(PATIENCE).expect("the broker answers");
+
+    let low = "[kafka.librdkafka]\nreceive.message.max.bytes = 60000000\n";
+    let running = Running::start(&broker.config(low), &[]);
+    let error = running.thread.join().expect("no panic").expect_err("too long").to_string();
+    for part in ["offset 0", "partition 1 of adtrail.clicks", "receive.message.max.bytes"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let running = Running::start(&broker.config(""), &[]);
+    running.take(101);
     running.stop().expect("a clean stop");
 }

@@ -3,6 +3,8 @@
 //! One thread scans, another writes what it is handed. A file is written beside its place, and what
 //! there is of it stays when the command is ended: `part` says how `--resume` goes on with it.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod part;
 mod progress;
 mod query;

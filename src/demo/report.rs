@@ -126,9 +126,11 @@ impl Places<'_> {
              full CSV   curl -fsS 'http://{export}{csv}' -o {app}.csv\n  \
              more apps  {}\n  \
              metrics    http://{admin}/metrics\n  \
-             settings   {}\n",
+             settings   {settings}\n  \
+             why        adtrail explain --config {settings} --app {app} --activation ID\n  \
+             bad ones   adtrail peek --config {settings} adtrail.activations.dlq\n",
             others.join(", "),
-            settings.display(),
+            settings = settings.display(),
         )
     }
 }

@@ -8,11 +8,12 @@
 mod archive;
 mod copy;
 pub(crate) mod lock;
-mod page;
+pub(crate) mod page;
 mod piece;
 mod target;
 
 pub use archive::Archive;
+pub(crate) use copy::sync_folder;
 pub use page::{Page, Positions};
 pub use piece::{Piece, Source};
 pub use target::Target;
@@ -27,7 +28,7 @@ pub struct Amount {
 impl Amount {
     fn add(&mut self, bytes: u64) {
         self.files += 1;
-        self.bytes += bytes;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 

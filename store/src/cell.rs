@@ -38,22 +38,23 @@ impl Cell {
     }
 
     pub fn rows(&self) -> i64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     pub fn count(&self, event_type: EventType, status: Status) -> i64 {
         self.counts[event_type as usize * STATUSES + status as usize]
     }
 
+    /// RocksDB adds what is damaged too, and must not end for it: beyond 64 bits it goes round.
     pub fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.wrapping_add(other.bytes);
         for (count, other) in self.counts.iter_mut().zip(other.counts) {
-            *count += other;
+            *count = count.wrapping_add(other);
         }
     }
 
     pub fn negated(&self) -> Self {
-        Self { bytes: -self.bytes, counts: self.counts.map(|count| -count) }
+        Self { bytes: self.bytes.wrapping_neg(), counts: self.counts.map(i64::wrapping_neg) }
     }
 
     /// Each number as a varint, zigzag: small ones of either sign take a byte.
@@ -160,6 +161,15 @@ mod tests {
         assert_eq!(Cell::decode(&[&cell.encode()[..], &[0]].concat()), None);
         cell.add(&cell.negated());
         assert_eq!(cell, Cell::default());
+    }
+
+    /// Or a compaction that comes by would end the process.
+    #[test]
+    fn damaged_figures_can_be_added() {
+        let mut cell = Cell { bytes: i64::MAX, counts: [i64::MAX; COUNTS] };
+        cell.add(&Cell { bytes: 1, counts: [1; COUNTS] });
+        assert_eq!((cell.bytes, cell.rows()), (i64::MIN, 0));
+        assert_eq!(cell.negated().bytes, i64::MIN);
     }
 
     #[test]

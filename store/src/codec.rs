@@ -88,6 +88,10 @@ impl<'a> Input<'a> {
         for (place, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * place);
             if *byte < 0x80 {
+                // There is one way to write a number: what is longer, or beyond 64 bits, is damage.
+                if *byte == 0 || (place == VARINT_BYTES_MAX - 1 && *byte > 1) {
+                    return Err(StoreError::corrupt("a number that is not written so"));
+                }
                 self.rest = &self.rest[place + 1..];
                 return Ok(value);
             }
@@ -238,4 +242,30 @@ fn unknown_code(number: u8) -> StoreError {
 #[cold]
 fn truncated() -> StoreError {
     StoreError::corrupt("a value that ends too early")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(bytes: &[u8], expected: Option<u64>) {
+        let mut input = Input::new(bytes);
+        assert_eq!(input.varint().ok(), expected, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn a_number_is_written_in_one_way() {
+        for number in [0, 1, 127, 128, 16_383, 16_384, 1 << 62, 1 << 63, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, number);
+            check(&bytes, Some(number));
+        }
+        check(&[0x80, 0], None);
+        check(&[0xff, 0x80, 0], None);
+        check(&[0xff; 9], None);
+        let beyond = [&[0xff; 9][..], &[2]].concat();
+        check(&beyond, None);
+        check(&[0xff; 10], None);
+    }
 }

@@ -152,13 +152,14 @@ impl Count {
         Self { rows: 1, revenue: Amount::parse(revenue).unwrap_or_default() }
     }
 
+    /// As [`Cell::add`](crate::cell::Cell::add).
     pub fn add(&mut self, other: &Self) {
-        self.rows += other.rows;
+        self.rows = self.rows.wrapping_add(other.rows);
         self.revenue.add(&other.revenue);
     }
 
     pub fn negated(&self) -> Self {
-        Self { rows: -self.rows, revenue: self.revenue.negated() }
+        Self { rows: self.rows.wrapping_neg(), revenue: self.revenue.negated() }
     }
 
     pub fn is_zero(&self) -> bool {

@@ -6,11 +6,13 @@
 
 mod budget;
 pub mod checkpoint;
+mod endless;
 mod expired;
 mod figures;
 pub(crate) mod index;
 pub(crate) mod meta;
 mod metrics;
+mod opening;
 mod options;
 pub(crate) mod pending;
 pub(crate) mod recount;
@@ -41,9 +43,11 @@ use crate::key;
 use crate::region::Regions;
 use crate::retention::{self, Retention};
 use crate::scan::Reader;
+use crate::unfinished;
 pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
 pub use metrics::EngineMetrics;
+use opening::Making;
 use pending::Pending;
 use regions::{SharedRegions, now};
 pub use room::Room;
@@ -66,6 +70,7 @@ impl Embedded {
     /// Opens the store of the settings, creating it where there is none.
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
         upgrade::finish(&settings.path)?;
+        let making = Making::begin(&settings.path)?;
         let (mut tables, mut limits, mut meta) = Self::load(settings, policy)?;
         if upgrade::is_to_be_made_anew(&meta) {
             upgrade::anew(tables, settings, policy)?;
@@ -79,6 +84,7 @@ impl Embedded {
         let Limits { retention, expiry } = limits;
         expiry.until().advance(meta.consumed_until);
         let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
+        making.map_or(Ok(()), Making::end)?;
         let partitions = meta.partitions;
         Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
     }
@@ -235,8 +241,8 @@ impl Ledger for Embedded {
         for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
-            if let Some(last) = position.last {
-                meta::put_last_read(&mut batch, &self.tables, position, last);
+            if let Some(mark) = position.mark {
+                meta::put_mark(&mut batch, &self.tables, position, mark);
             }
         }
         self.rows.finish(&mut batch, &self.tables)?;
@@ -266,6 +272,7 @@ fn write_options() -> WriteOptions {
 /// Opens the store of a directory for reading beside the process that writes it.
 pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> {
     let path: &Path = &settings.path;
+    unfinished::refuse(path)?;
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
     if meta.layout < meta::LAYOUT_VERSION {

@@ -31,6 +31,13 @@ pub enum StoreError {
     )]
     UnknownApp { path: PathBuf, pid: u32 },
 
+    /// Restore again: nothing is lost, the backup has all.
+    #[error(
+        "a restore into this directory has not come to its end: wait if it is at work, else run adtrail restore \
+         again, or remove the directory: {}", .path.display()
+    )]
+    HalfRestored { path: PathBuf },
+
     /// Use the matching version of adtrail.
     #[error("store has layout version {found}, this adtrail reads version {expected}: {}", .path.display())]
     WrongVersion { path: PathBuf, found: u32, expected: u32 },
@@ -54,6 +61,16 @@ pub enum StoreError {
     #[error("store is damaged: {what}")]
     Corrupt { what: String },
 
+    /// Set the clock. If it is right, it was not when this was written, and state has expired too early:
+    /// restore a backup of before, or begin with a new store.
+    #[error(
+        "store was written by a clock that was ahead of this machine's by more than a day: all is consumed \
+         up to {until_ms} ms since 1970, and the clock says {now_ms}: set this machine's clock; if it is \
+         right, it was wrong then, or this figure is damaged: restore a backup of before, or begin with a \
+         new store.path, which reads all that kafka has"
+    )]
+    AheadOfClock { until_ms: u64, now_ms: u64 },
+
     /// Name a directory of backups; or, for a first backup, a new or empty one.
     #[error("directory holds no adtrail backups: {}", .path.display())]
     NoBackups { path: PathBuf },
@@ -73,6 +90,25 @@ pub enum StoreError {
     /// Fix permissions, or free space.
     #[error("can not be {deed}: {}: {source}", .path.display())]
     File { deed: &'static str, path: PathBuf, source: io::Error },
+
+    /// As the client of HBase says.
+    #[error("hbase: {0}")]
+    HBase(#[from] hbase_client::Error),
+
+    /// Try later: its rows are corrected without end.
+    #[error("hbase: rows of pid {pid} at {millis} ms were others whenever they were read")]
+    Torn { pid: u32, millis: u64 },
+
+    /// Free memory or threads.
+    #[error("no threads for the client of hbase: {reason}")]
+    Runtime { reason: String },
+
+    /// Start again: what was committed is safe, and the rest is read again.
+    #[error(
+        "there is room on the disk of the store again, but its engine does not take up its work; the next \
+         start does: {reason}"
+    )]
+    Stopped { reason: String },
 
     /// The engine failed; what was committed is safe.
     #[error("store engine failed: {0}")]

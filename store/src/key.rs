@@ -4,7 +4,7 @@
 //! `docs/format.md`.
 
 use attribution::event::{EventTime, Family, Pid, SpreadId};
-use attribution::ledger::{FactKey, IndexEntry, LastRead, Position};
+use attribution::ledger::{FactKey, IndexEntry, Mark, Position};
 use attribution::matching::MatchKey;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -122,6 +122,15 @@ pub fn index_from(found_by: MatchKey, pid: Pid, newest: EventTime) -> Key {
     fact_key(found_by, pid, U48_MAX - newest.millis(), 0)
 }
 
+/// What follows the prefix of an index key, after those of a time and of all that are newer.
+pub fn index_end_column(oldest: EventTime) -> Vec<u8> {
+    let inverted = U48_MAX - oldest.millis();
+    match inverted {
+        U48_MAX => vec![u8::MAX; KEY_BYTES - FACT_PREFIX_BYTES + 1],
+        _ => u48(inverted + 1).to_vec(),
+    }
+}
+
 /// What an index key and its value say, or `None` if they are no index entry.
 pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
     Some(IndexEntry {
@@ -170,18 +179,18 @@ pub fn position(position: &Position) -> Vec<u8> {
     key
 }
 
-/// The value of what was read last of a partition: offset i64 · digest u64.
-pub fn last_read(LastRead { offset, digest }: LastRead) -> [u8; 16] {
+/// The value of a record that was read of a partition: offset i64 · digest u64.
+pub fn mark(Mark { offset, digest }: Mark) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&offset.to_be_bytes());
     value[8..].copy_from_slice(&digest.to_be_bytes());
     value
 }
 
-pub fn decode_last_read(value: &[u8]) -> Option<LastRead> {
+pub fn decode_mark(value: &[u8]) -> Option<Mark> {
     let (offset, digest) = value.split_first_chunk()?;
     let digest = u64::from_be_bytes(digest.try_into().ok()?);
-    Some(LastRead { offset: i64::from_be_bytes(*offset), digest })
+    Some(Mark { offset: i64::from_be_bytes(*offset), digest })
 }
 
 /// The position at a key, with its value.
@@ -193,7 +202,7 @@ pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
         topic: topic.into(),
         partition: i32::from_be_bytes(*partition),
         next_offset: i64::from_be_bytes(next_offset.try_into().ok()?),
-        last: None,
+        mark: None,
     })
 }
 
@@ -276,14 +285,14 @@ mod tests {
             topic: "adtrail.clicks".into(),
             partition: 11,
             next_offset: 1 << 40,
-            last: None,
+            mark: None,
         };
         let value = kept.next_offset.to_be_bytes();
         assert_eq!(decode_position(&position(&kept), &value), Some(kept));
         assert_eq!(decode_position(b"x", &value), None);
-        let last = LastRead { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
-        assert_eq!(decode_last_read(&last_read(last)), Some(last));
-        assert_eq!(decode_last_read(&[0; 15]), None);
+        let read = Mark { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
+        assert_eq!(decode_mark(&mark(read)), Some(read));
+        assert_eq!(decode_mark(&[0; 15]), None);
     }
 
     #[test]

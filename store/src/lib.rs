@@ -24,12 +24,17 @@ pub mod count;
 pub mod embedded;
 mod error;
 mod expiry;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
+pub mod hbase;
 pub mod key;
 pub mod memory;
 pub mod region;
 mod retention;
 pub mod scan;
 pub mod told;
+mod unfinished;
 pub mod verify;
 
 pub use error::StoreError;

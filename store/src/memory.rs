@@ -97,7 +97,7 @@ impl Ledger for Memory {
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        for FactWrite { key, home, index, marks, stale } in facts {
+        for FactWrite { key, home, index, marks, stale, .. } in facts {
             for (found_by, time) in stale {
                 let stale = IndexEntry { time, fact: key };
                 if let Some(entries) = self.index.get_mut(&(key.family, found_by, key.pid)) {

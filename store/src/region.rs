@@ -61,7 +61,10 @@ impl Figures {
     }
 
     fn plus(self, other: Self) -> Self {
-        Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes }
+        Self {
+            rows: self.rows.saturating_add(other.rows),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 
     fn minus(self, other: Self) -> Self {
@@ -79,7 +82,7 @@ impl Flow {
 
     pub fn add(&mut self, rows: u64, now: EventTime) {
         self.per_second = self.per_second(now) + rows as f64 / (RATE_MS / 1e3);
-        self.total += rows;
+        self.total = self.total.saturating_add(rows);
         // Where the clock was set back, as of then: what came before does not stay for ever.
         self.as_of = now;
     }
@@ -103,7 +106,7 @@ impl Flow {
     fn plus(self, other: Self) -> Self {
         let as_of = self.as_of.max(other.as_of);
         let per_second = self.per_second(as_of) + other.per_second(as_of);
-        Self { total: self.total + other.total, per_second, as_of }
+        Self { total: self.total.saturating_add(other.total), per_second, as_of }
     }
 }
 

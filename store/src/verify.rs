@@ -15,7 +15,7 @@ mod meta;
 mod present;
 mod report;
 mod right;
-mod row;
+pub mod row;
 mod rows;
 mod told;
 mod walk;
@@ -177,7 +177,9 @@ impl<'a> Checker<'a> {
         }
         let until = match kept_meta::consumed_until(&self.tables) {
             // Told of with the rest of meta.
-            Err(StoreError::Corrupt { .. }) => self.derive_consumed_until()?,
+            Err(StoreError::Corrupt { .. } | StoreError::AheadOfClock { .. }) => {
+                self.derive_consumed_until()?
+            }
             until => until?,
         };
         self.expiry.until().advance(until);

@@ -309,9 +309,9 @@ fn half_a_store_does_not_open() {
     archive.restore(&page, &target, &mut ()).expect("all files");
     let half = settings(&bed.path("half"));
     let error = Embedded::open(&half, &rules()).expect_err("half a store");
-    assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    assert!(matches!(error, StoreError::HalfRestored { .. }), "{error}");
     let error = open_for_reading(&half).expect_err("half a store");
-    assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    assert!(matches!(error, StoreError::HalfRestored { .. }), "{error}");
     // Two at once do not fill one directory.
     let error = Target::new(&bed.path("half")).expect_err("two at once");
     assert!(matches!(error, StoreError::BackupUnderWay { .. }), "{error}");

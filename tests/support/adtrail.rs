@@ -61,9 +61,15 @@ impl Adtrail {
     /// Until something is read and committed since its start.
     #[track_caller]
     pub fn await_some_read(&self) {
-        eventually("something is read", || match self.metric("adtrail_ingest_read_total") {
-            Some(1.0..) => Ok(()),
-            read => Err(format!("{read:?}\n{}", self.log())),
+        self.await_read_more_than(0);
+    }
+
+    /// Until more than so many records are read and committed since its start.
+    #[track_caller]
+    pub fn await_read_more_than(&self, records: u64) {
+        eventually("more is read", || match self.metric("adtrail_ingest_read_total") {
+            Some(read) if read > records as f64 => Ok(()),
+            read => Err(format!("{read:?} of more than {records}\n{}", self.log())),
         });
     }
 
@@ -74,6 +80,17 @@ impl Adtrail {
             Some(0.0) => Ok(()),
             lag => Err(format!("{lag:?}\n{}", self.log())),
         });
+    }
+
+    /// Until the probe answers so; it is alive all the while.
+    #[track_caller]
+    pub fn await_readiness(&self, status: u16, part: &str) {
+        eventually("it says how it is", || match self.admin("/readyz") {
+            Ok(reply) if reply.status == status && reply.text().contains(part) => Ok(()),
+            Ok(reply) => Err(format!("{}: {}\n{}", reply.status, reply.text(), self.log())),
+            Err(error) => Err(format!("{error}\n{}", self.log())),
+        });
+        assert_eq!(self.admin("/livez").expect("adtrail answers").status, 200);
     }
 
     /// From the users' listener.
@@ -118,8 +135,13 @@ impl Adtrail {
 
     /// SIGTERM, and what it ends with.
     pub fn terminate(self) -> (ExitStatus, String) {
-        run_ok(Command::new("kill").args(["-TERM", &self.pid().to_string()]), b"");
+        self.signal("TERM");
         self.wait()
+    }
+
+    /// `"TERM"`, `"INT"`: sent, and not waited for.
+    pub fn signal(&self, name: &str) {
+        run_ok(Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]), b"");
     }
 
     /// What it ends with, by itself.

@@ -129,7 +129,11 @@ pub fn redelivered(records: &[Record], seed: u64) -> Vec<Record> {
 
 /// Into the shared Kafka.
 pub fn produce(topics: &Topics, records: &[Record]) {
-    Kafka::shared().produce_all(records.iter().map(|one| (one.topic(topics), one.message())));
+    produce_to(Kafka::shared(), topics, records);
+}
+
+pub fn produce_to(kafka: &Kafka, topics: &Topics, records: &[Record]) {
+    kafka.produce_all(records.iter().map(|one| (one.topic(topics), one.message())));
 }
 
 /// The records as a file of mixed events.

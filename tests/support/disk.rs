@@ -42,6 +42,24 @@ impl Disk {
         fs::remove_file(self.ballast()).unwrap();
     }
 
+    /// Whether nothing can be written, as after an error that the system found. Nobody may have files open
+    /// to write.
+    pub fn set_read_only(&self, is_read_only: bool) {
+        let how = if is_read_only { "remount,ro" } else { "remount,rw" };
+        run_ok(Command::new("mount").args(["-o", how]).arg(&self.folder), b"");
+    }
+
+    /// Leaves so many files that can be made, or any number.
+    pub fn leave_files(&self, left: Option<u64>) {
+        let mut stat = Command::new("stat");
+        let text = run_ok(stat.args(["-f", "-c", "%c %d"]).arg(&self.folder), b"");
+        let text = String::from_utf8(text).unwrap();
+        let (all, free) = text.trim().split_once(' ').unwrap();
+        let [all, free] = [all, free].map(|number| number.parse::<u64>().unwrap());
+        let how = format!("remount,nr_inodes={}", left.map_or(100_000, |left| all - free + left));
+        run_ok(Command::new("mount").args(["-o", &how]).arg(&self.folder), b"");
+    }
+
     fn ballast(&self) -> PathBuf {
         self.folder.join("ballast")
     }

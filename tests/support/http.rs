@@ -53,6 +53,17 @@ pub fn send(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> io::Result<Reply> {
+    finish(begin(method, address, path, headers, body)?, Vec::new(), method == "HEAD")
+}
+
+/// As [`send`], until all is sent: the reply is the caller's to read, as slowly as it likes.
+pub fn begin(
+    method: &str,
+    address: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     let mut headers: String =
@@ -64,14 +75,18 @@ pub fn send(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nTE: trailers\r\n{headers}\r\n"
     );
     stream.write_all(&[head.as_bytes(), body].concat())?;
-    let mut bytes = Vec::new();
+    Ok(stream)
+}
+
+/// Reads what is left of a reply after these bytes.
+pub fn finish(mut stream: TcpStream, mut bytes: Vec<u8>, is_head: bool) -> io::Result<Reply> {
     // A connection that is reset gives what came before; `parse` sees that it is not whole.
     if let Err(error) = stream.read_to_end(&mut bytes)
         && error.kind() != io::ErrorKind::ConnectionReset
     {
         return Err(error);
     }
-    parse(&bytes, method == "HEAD").ok_or_else(|| {
+    parse(&bytes, is_head).ok_or_else(|| {
         io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within the head")
     })
 }

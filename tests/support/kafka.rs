@@ -1,4 +1,5 @@
-//! A real Apache Kafka: one broker and controller in one JVM, from jars that Maven resolves.
+//! A real Apache Kafka: one broker and controller in one JVM, from jars that Maven resolves. Several
+//! of them make a cluster.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,11 @@ use super::leash::Leash;
 use super::{eventually, free_port, maven, run_ok};
 
 mod client;
+mod cluster;
+mod hang;
 mod secured;
 pub use client::{Message, Producer, Record};
+pub use cluster::Cluster;
 pub use secured::{PASSWORD, Secured, USER};
 
 const POM: &str = include_str!("kafka/pom.xml");
@@ -26,7 +30,8 @@ const CLUSTER_ID: &str = "YWR0cmFpbC10ZXN0LWJlZA";
 #[derive(Debug)]
 pub struct Kafka {
     dir: PathBuf,
-    port: u16,
+    /// Of the whole cluster that it is of.
+    brokers: String,
     running: Option<Leash>,
 }
 
@@ -40,6 +45,27 @@ impl Kafka {
     /// A broker of one's own, empty, to be killed and restarted.
     pub fn start() -> Self {
         Self::start_with(server_properties)
+    }
+
+    /// As [`Kafka::start`], with rules of who may do what: everybody everything, but for [`Kafka::rule`].
+    pub fn start_with_rules() -> Self {
+        Self::start_with(|ports, dir| {
+            format!(
+                "{}authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+",
+                server_properties(ports, dir)
+            )
+        })
+    }
+
+    /// Denies everybody an operation on a topic, or does so no more.
+    pub fn rule(&self, is_denied: bool, topic: &str, operation: &str) {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kafka/Rule.java");
+        let mut command = Command::new("java");
+        command.arg("-cp").arg(jars().join("*")).arg(source);
+        let what = if is_denied { "add" } else { "remove" };
+        run_ok(command.args([&self.brokers(), what, topic, operation]), b"");
     }
 
     /// As [`Kafka::start`], with the settings that the function makes of ports and folder.
@@ -62,10 +88,17 @@ impl Kafka {
         properties: &impl Fn(&Ports, &Path) -> String,
         users: &[String],
     ) -> Result<Self, String> {
-        let ports = Ports { broker: free_port(), controller: free_port() };
+        let ports = Ports::free();
+        let brokers = ports.broker();
+        let mut kafka = Self::format(|dir| properties(&ports, dir), brokers, users);
+        kafka.launch()?;
+        Ok(kafka)
+    }
+
+    /// An empty folder for a broker that does not run yet.
+    fn format(settings: impl Fn(&Path) -> String, brokers: String, users: &[String]) -> Self {
         let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary folder");
-        let (settings, file) =
-            (properties(&ports, dir.path()), dir.path().join("server.properties"));
+        let (settings, file) = (settings(dir.path()), dir.path().join("server.properties"));
         fs::write(&file, &settings).expect("a file");
         let mut format = java("kafka.tools.StorageTool");
         format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(file);
@@ -75,16 +108,23 @@ impl Kafka {
         format.args(users.iter().flat_map(|user| ["--add-scram", user]));
         run_ok(&mut format, b"");
         // Kept: the leash removes it, which works for a broker in a `static` too.
-        let mut kafka = Self { dir: dir.keep(), port: ports.broker, running: None };
-        kafka.launch()?;
-        Ok(kafka)
+        Self { dir: dir.keep(), brokers, running: None }
     }
 
     /// Runs the broker on its folder and waits until it answers; else its log.
     fn launch(&mut self) -> Result<(), String> {
+        self.run();
+        self.await_answer()
+    }
+
+    fn run(&mut self) {
         let mut command = java("kafka.Kafka");
         command.arg(self.dir.join("server.properties"));
         self.running = Some(Leash::hold(&self.dir, &command));
+    }
+
+    /// Until it, or another one of its cluster, answers; else its log.
+    fn await_answer(&self) -> Result<(), String> {
         let client: BaseConsumer = self.client().create().expect("a client");
         eventually("kafka answers", || {
             let log = self.log();
@@ -112,7 +152,7 @@ impl Kafka {
 
     /// As the setting `kafka.brokers` wants it.
     pub fn brokers(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.brokers.clone()
     }
 
     pub fn log(&self) -> String {
@@ -140,6 +180,17 @@ impl Drop for Kafka {
 pub struct Ports {
     pub broker: u16,
     pub controller: u16,
+}
+
+impl Ports {
+    fn free() -> Self {
+        Self { broker: free_port(), controller: free_port() }
+    }
+
+    /// The address of the broker.
+    fn broker(&self) -> String {
+        format!("127.0.0.1:{}", self.broker)
+    }
 }
 
 /// Short sessions let a killed broker come back in 3 s instead of 12.

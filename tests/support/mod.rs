@@ -23,6 +23,7 @@ pub mod avro;
 pub mod crowd;
 pub mod disk;
 pub mod exports;
+pub mod faults;
 pub mod http;
 pub mod kafka;
 mod leash;

@@ -1,8 +1,10 @@
 //! A real Prometheus that scrapes what a test runs, and promtool's judgement.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http;
@@ -19,15 +21,21 @@ pub struct Prometheus {
 impl Prometheus {
     /// Scrapes the addresses, `127.0.0.1:8081`, and itself, every second.
     pub fn start(targets: &[&str]) -> Self {
+        Self::start_with(targets, "test", "groups: []")
+    }
+
+    /// As [`Prometheus::start`], under a job's name, and with rules that are looked at as often.
+    pub fn start_with(targets: &[&str], job: &str, rules: &str) -> Self {
         let port = free_port();
         let dir = TempDir::with_prefix("adtrail-prometheus-").expect("a temporary folder").keep();
         let own = format!("127.0.0.1:{port}");
         let targets: Vec<String> =
             targets.iter().chain([&own.as_str()]).map(|target| format!("\"{target}\"")).collect();
         let config = format!(
-            "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: test\n    static_configs: [{{targets: [{}]}}]\n",
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [rules.yml]\nscrape_configs:\n  - job_name: {job}\n    static_configs: [{{targets: [{}]}}]\n",
             targets.join(", ")
         );
+        fs::write(dir.join("rules.yml"), rules).expect("a file");
         fs::write(dir.join("prometheus.yml"), config).expect("a file");
         let mut command = Command::new("prometheus");
         command
@@ -52,6 +60,16 @@ impl Prometheus {
             .filter(|line| !line.is_empty())
             .map(parse_value)
             .collect()
+    }
+
+    /// The names of the alerts that ring.
+    pub fn ringing(&self) -> BTreeSet<String> {
+        let address = format!("127.0.0.1:{}", self.port);
+        let reply = http::get(&address, "/api/v1/alerts").expect("prometheus answers");
+        let answer: Value = serde_json::from_slice(&reply.body).expect("an answer in JSON");
+        let alerts = answer["data"]["alerts"].as_array().expect("alerts").iter();
+        let ringing = alerts.filter(|alert| alert["state"] == "firing");
+        ringing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").into()).collect()
     }
 
     /// The one value of an expression, waited for until Prometheus has scraped it: an answer

@@ -116,7 +116,8 @@ impl<L: Facts> Desk<'_, L> {
         let mut walked: HashSet<FactKey, FixedState> = HashSet::default();
         for Classified { key, class, has_new_walks } in classified {
             walked.insert(*key);
-            let is_open = arrived.contains(key)
+            let is_open = settled.is_unsure
+                || arrived.contains(key)
                 || touched.contains(key)
                 || self.class(key).as_ref() != Some(class);
             if is_open {

@@ -1,6 +1,5 @@
 //! Which message is the fact (the contract's identity rule), and making facts readable.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
@@ -37,23 +36,32 @@ impl<L: Ledger> Desk<'_, L> {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
             let known = self.ledger().known(&keys)?;
             let is_known: Vec<bool> = known.iter().map(|known| *known != Known::Nothing).collect();
+            let mut conflicting = Vec::new();
             let mut writes = Vec::with_capacity(keys.len());
             for ((key, fact), known) in waiting.into_iter().zip(known) {
                 let Some(app) = self.app(&key) else { continue };
-                let home = match known {
+                let known = match known {
                     Known::Nothing => None,
-                    Known::Home(home) => Some(home),
+                    Known::Home(home) => Some((home, Vec::new())),
+                    Known::Replaced(home, outgoing) => Some((home, outgoing)),
                     Known::Row => continue,
                 };
-                writes.extend(self.settle(key, fact, home, app, &mut settled));
+                if known.as_ref().is_some_and(|(home, _)| !says(home, &fact, app)) {
+                    conflicting.push(key);
+                }
+                writes.extend(self.settle((key, fact), known, app, &mut settled));
             }
             let lost = self.ledger().record(writes)?;
             let lost_keys: HashSet<FactKey, FixedState> =
                 lost.iter().map(|write| write.key).collect();
+            let is_settled = |key: &FactKey| lost_keys.is_empty() || !lost_keys.contains(key);
             for (key, is_known) in keys.into_iter().zip(is_known) {
-                if lost_keys.is_empty() || !lost_keys.contains(&key) {
+                if is_settled(&key) {
                     count(key, is_known, report);
                 }
+            }
+            for key in conflicting.into_iter().filter(is_settled) {
+                report.admitted_mut(key.family).conflicting += 1;
             }
             waiting = lost.into_iter().map(|write| (write.key, into_fact(write.home))).collect();
         }
@@ -71,9 +79,12 @@ impl<L: Ledger> Desk<'_, L> {
         least.dedup_by(|(key, fact), (standing_key, standing)| {
             let is_same = key == standing_key;
             if is_same {
-                report.admitted_mut(key.family).redelivered += 1;
                 let app_key = self.app(key).map_or("", |app| &app.key);
-                if canonical::compare(fact, standing, app_key) == Ordering::Less {
+                let order = canonical::compare(fact, standing, app_key);
+                let admitted = report.admitted_mut(key.family);
+                admitted.redelivered += 1;
+                admitted.conflicting += u64::from(order.is_ne());
+                if order.is_lt() {
                     std::mem::swap(fact, standing);
                 }
             }
@@ -86,13 +97,12 @@ impl<L: Ledger> Desk<'_, L> {
     /// is decided on again: after a crash between fact and decision its redelivery completes it.
     fn settle(
         &mut self,
-        key: FactKey,
-        fact: Fact,
-        known: Option<Home>,
+        (key, fact): (FactKey, Fact),
+        known: Option<(Home, Vec<Fact>)>,
         app: &AppPolicy,
         settled: &mut Settled,
     ) -> Option<FactWrite> {
-        let Some(known) = known else {
+        let Some((known, outgoing)) = known else {
             let place = settled.arrive(key, fact.time(), false);
             let reaches = (&mut settled.reaches, place, false);
             let index = index(&fact, self.policy, app, reaches);
@@ -104,6 +114,7 @@ impl<L: Ledger> Desk<'_, L> {
                 home,
                 index,
                 stale: Vec::new(),
+                outgoing: None,
             });
         };
         if L::SHARED {
@@ -111,12 +122,16 @@ impl<L: Ledger> Desk<'_, L> {
         }
         let standing = into_fact(known.clone());
         let is_least = self.is_changeable(&key, standing.time())
-            && canonical::compare(&fact, &standing, &app.key) == Ordering::Less;
+            && canonical::compare(&fact, &standing, &app.key).is_lt();
         if !is_least && !L::SHARED {
             return None;
         }
         let least = if is_least { &fact } else { &standing };
         let place = settled.arrive(key, least.time(), true);
+        for outgoing in outgoing {
+            index(&outgoing, self.policy, app, (&mut settled.reaches, place, true));
+            settled.replace(key, outgoing);
+        }
         let before = index(&standing, self.policy, app, (&mut settled.reaches, place, true));
         if !is_least {
             // Read once more after recording: another worker may be deciding on it.
@@ -127,12 +142,11 @@ impl<L: Ledger> Desk<'_, L> {
         let is_stale =
             |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
-        if let Fact::Activation(outgoing) = standing {
-            settled.outgoing_activations.push((key, *outgoing));
-        }
+        let outgoing = L::SHARED.then(|| standing.clone());
+        settled.replace(key, standing);
         let home = replace(known, fact);
         self.stand(key, &home, settled);
-        Some(FactWrite { key, marks: marks(&home, app), home, index: after, stale })
+        Some(FactWrite { key, marks: marks(&home, app), home, index: after, stale, outgoing })
     }
 
     /// Notes an activation or effect that is to be decided on.
@@ -144,6 +158,11 @@ impl<L: Ledger> Desk<'_, L> {
         }
         self.put(key, home.clone());
     }
+}
+
+/// Whether a home's fact is this one.
+fn says(home: &Home, fact: &Fact, app: &AppPolicy) -> bool {
+    canonical::compare(fact, &into_fact(home.clone()), &app.key).is_eq()
 }
 
 fn count(key: FactKey, is_known: bool, report: &mut Report) {

@@ -4,7 +4,7 @@
 //! read. Of those that arrived together it is not told apart which one it was.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 
@@ -14,8 +14,8 @@ use super::settled::Settled;
 use crate::attribute::{self, Decision};
 use crate::candidate::Tier;
 use crate::classify::Member;
-use crate::event::{Activation, Family};
-use crate::ids::{self, DeviceIds};
+use crate::event::{Activation, Family, Pid};
+use crate::ids::{self, DeviceId, DeviceIds};
 use crate::ledger::{ActivationHome, CAUSES_MAX, Cause, Causes, FactKey, Home, Ledger};
 use crate::matching::{self, MatchKey};
 
@@ -29,8 +29,24 @@ const TIERS: [Tier; 4] = [
     Tier::ImpressionProbabilistic,
 ];
 
-/// The activations that arrived, as they are and as they were, oldest first under each device id.
-type Arrived = HashMap<MatchKey, Vec<(Member, Cause)>, FixedState>;
+/// So many activations are followed back from one.
+const FOLLOWED: usize = 64;
+
+/// An activation that arrived, or that others were walked to from elsewhere before.
+struct Link {
+    member: Member,
+    key: FactKey,
+    ids: DeviceIds,
+    cause: Option<Cause>,
+}
+
+/// The links that changed the walks of a batch, those that went as they were, and where they are under
+/// each device id, oldest first.
+#[derive(Default)]
+struct Links {
+    all: Vec<Link>,
+    by_id: HashMap<(Pid, MatchKey), Vec<usize>, FixedState>,
+}
 
 /// An activation that was decided otherwise before.
 struct Redecided<'a> {
@@ -45,19 +61,14 @@ impl<L: Ledger> Desk<'_, L> {
     /// Notes with each activation that was decided otherwise before what can have changed it.
     pub fn note_causes(&mut self, settled: &Settled) {
         let redecided = std::mem::take(&mut self.redecided);
-        let mut arrived = None;
+        let mut links = None;
         for key in redecided {
-            let Some(causes) = self.causes(key, settled, &mut arrived) else { continue };
+            let Some(causes) = self.causes(key, settled, &mut links) else { continue };
             self.keep_causes(&key, causes);
         }
     }
 
-    fn causes(
-        &self,
-        key: FactKey,
-        settled: &Settled,
-        arrived: &mut Option<Arrived>,
-    ) -> Option<Causes> {
+    fn causes(&self, key: FactKey, settled: &Settled, links: &mut Option<Links>) -> Option<Causes> {
         let Some(Home::Activation(home)) = self.home(&key) else { return None };
         let (decision, previous) = (home.decision.as_ref()?, home.previous.as_ref()?);
         let ids = DeviceIds::new(&home.fact.ids);
@@ -67,8 +78,8 @@ impl<L: Ledger> Desk<'_, L> {
         let class = |decision: &Decision| (decision.install_type, decision.original.clone());
         // On a device of other ids it can have the same class for another reason.
         if class(decision) != class(previous) || !found.facts.is_empty() {
-            let arrived = arrived.get_or_insert_with(|| self.arrived(settled));
-            found.add_peers(&one, arrived);
+            let links = links.get_or_insert_with(|| self.links(settled));
+            found.add_peers(&one, links);
         }
         for credited in [decision, previous].into_iter().filter_map(|one| one.credit.touch.as_ref())
         {
@@ -79,29 +90,16 @@ impl<L: Ledger> Desk<'_, L> {
         Some(found.into_causes())
     }
 
-    fn arrived(&self, settled: &Settled) -> Arrived {
-        let mut arrived = Arrived::default();
-        let mut add = |activation: &Activation, cause: &Cause| {
-            for id in DeviceIds::new(&activation.ids).iter() {
-                let peers: &mut Vec<_> = arrived.entry(matching::by_id(id)).or_default();
-                peers.push((Member::of(activation), *cause));
-            }
-        };
-        for cause in settled.arrived.iter().filter(|cause| cause.fact.family == Family::Activation)
-        {
-            if let Some(activation) = self.activation(&cause.fact) {
-                add(activation, cause);
-            }
-        }
-        for (key, activation) in &settled.outgoing_activations {
-            if let Some(cause) = arrival(settled, key) {
-                add(activation, &cause);
-            }
-        }
-        for peers in arrived.values_mut() {
-            peers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        }
-        arrived
+    fn links(&self, settled: &Settled) -> Links {
+        let arrived = settled.arrived.iter().filter(|one| one.fact.family == Family::Activation);
+        let arrived = arrived.map(|cause| (cause.fact, Some(*cause)));
+        let walked = self.rewalked.iter().filter(|key| arrival(settled, key).is_none());
+        let standing = arrived.chain(walked.map(|key| (*key, None)));
+        let standing =
+            standing.filter_map(|(key, cause)| Some(Link::new(key, self.activation(&key)?, cause)));
+        let gone = settled.outgoing_activations.iter();
+        let gone = gone.map(|(key, gone)| Link::new(*key, gone, arrival(settled, key)));
+        Links::of(standing.chain(gone).collect())
     }
 
     fn add_touches(&self, one: &Redecided<'_>, settled: &Settled, found: &mut Found) {
@@ -144,16 +142,25 @@ struct Found {
 }
 
 impl Found {
-    /// Adds the activations that its class can depend on: those before it with an id of it.
-    fn add_peers(&mut self, one: &Redecided<'_>, arrived: &Arrived) {
+    /// Adds the activations that its class can depend on: those before it with an id of it, and those
+    /// before these.
+    fn add_peers(&mut self, one: &Redecided<'_>, links: &Links) {
+        let mut seen: HashSet<usize, FixedState> = HashSet::default();
         let own = Member::of(&one.home.fact);
-        for id in one.ids.iter() {
-            let Some(peers) = arrived.get(&matching::by_id(id)) else { continue };
-            let before = peers.partition_point(|(member, _)| *member < own);
-            let before = peers.get(..before).unwrap_or_default().iter().rev();
-            let others =
-                before.filter(|(_, cause)| cause.fact.pid == one.key.pid && cause.fact != one.key);
-            self.facts.extend(others.take(CAUSES_MAX + 1).map(|(_, cause)| *cause));
+        let mut open = VecDeque::from([(&own, &one.ids)]);
+        while let Some((member, ids)) = open.pop_front() {
+            for place in ids.iter().flat_map(|id| links.before(one.key.pid, id, member)) {
+                let Some(link) = links.all.get(place) else { continue };
+                if link.key == one.key || !seen.insert(place) {
+                    continue;
+                }
+                self.facts.extend(link.cause);
+                if seen.len() == FOLLOWED {
+                    self.has_more = true;
+                    return;
+                }
+                open.push_back((&link.member, &link.ids));
+            }
         }
     }
 
@@ -171,6 +178,35 @@ impl Found {
             facts.push(cause);
         }
         Causes { facts, has_more }
+    }
+}
+
+impl Link {
+    fn new(key: FactKey, activation: &Activation, cause: Option<Cause>) -> Self {
+        let (member, ids) = (Member::of(activation), DeviceIds::new(&activation.ids));
+        Self { member, key, ids, cause }
+    }
+}
+
+impl Links {
+    fn of(mut all: Vec<Link>) -> Self {
+        all.sort_unstable_by(|a, b| (&a.member, a.key).cmp(&(&b.member, b.key)));
+        let mut by_id: HashMap<_, Vec<usize>, FixedState> = HashMap::default();
+        for (place, link) in all.iter().enumerate() {
+            for id in link.ids.iter() {
+                by_id.entry((link.key.pid, matching::by_id(id))).or_default().push(place);
+            }
+        }
+        Self { all, by_id }
+    }
+
+    /// Places of an app's activations with an id, before another one, newest first.
+    fn before(&self, pid: Pid, id: &DeviceId, member: &Member) -> impl Iterator<Item = usize> {
+        let places = self.by_id.get(&(pid, matching::by_id(id)));
+        let places = places.map(Vec::as_slice).unwrap_or_default();
+        let is_before = |place: &usize| self.all.get(*place).is_some_and(|it| it.member < *member);
+        let before = places.partition_point(is_before);
+        places.get(..before).unwrap_or_default().iter().rev().copied()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What one batch has loaded and decided so far, over the ledger.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 
@@ -30,6 +30,20 @@ pub struct Desk<'a, L> {
     decided: HashMap<FactKey, Decided, FixedState>,
     /// Activations that were decided otherwise before this batch.
     pub redecided: Vec<FactKey>,
+    /// Activations whose walks were others before this batch.
+    pub rewalked: HashSet<FactKey, FixedState>,
+    /// Whose rows are put whatever they show.
+    pub unsure: Unsure,
+}
+
+/// Events whose decision stands on a shared store, and whose row whoever decided may not have put.
+#[derive(Debug, Default)]
+pub struct Unsure {
+    /// All of the batch: some of it came before.
+    pub is_all: bool,
+    /// Those about which somebody has decided meanwhile, this worker itself perhaps.
+    lost: HashSet<FactKey, FixedState>,
+    put: HashSet<FactKey, FixedState>,
 }
 
 /// A new row and the one that it replaces.
@@ -41,7 +55,9 @@ struct Decided {
 impl<'a, L: Facts> Desk<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
         let (homes, decided) = (HashMap::default(), HashMap::default());
-        Self { ledger, policy, homes, decided, redecided: Vec::new() }
+        let (redecided, rewalked) = (Vec::new(), HashSet::default());
+        let unsure = Unsure::default();
+        Self { ledger, policy, homes, decided, redecided, rewalked, unsure }
     }
 
     /// Has an event decided on as if it never was. Gives it back as it stands, if it does.
@@ -61,6 +77,7 @@ impl<'a, L: Facts> Desk<'a, L> {
         self.homes.clear();
         self.decided.clear();
         self.redecided.clear();
+        self.rewalked.clear();
     }
 
     pub fn app(&self, key: &FactKey) -> Option<&'a AppPolicy> {
@@ -145,9 +162,11 @@ impl<'a, L: Facts> Desk<'a, L> {
     /// Keeps the walks that end with an activation, and says whether they are others than before.
     pub fn keep_walks(&mut self, key: &FactKey, walks: Walks) -> bool {
         let Some(Some(Home::Activation(home))) = self.homes.get_mut(key) else { return false };
-        let is_new = home.walks != walks;
-        home.walks = walks;
-        is_new
+        if home.walks != walks {
+            home.walks = walks;
+            self.rewalked.insert(*key);
+        }
+        self.rewalked.contains(key)
     }
 
     /// Takes a decision on an activation and says whether it differs from the present one. It is
@@ -166,13 +185,18 @@ impl<'a, L: Facts> Desk<'a, L> {
         // That more is told of the touch is no other decision.
         let is_same = before.as_ref() == home.decision.as_ref();
         let is_only_told = !is_same
-            && before.as_ref().zip(home.decision.as_ref()).is_some_and(|(a, b)| a.is_same(b));
+            && before
+                .as_ref()
+                .zip(home.decision.as_ref())
+                .is_some_and(|(before, now)| before.is_short() && before.is_same(now));
         if is_new && !is_only_told {
             self.redecided.extend(before.is_some().then_some(key));
             home.previous = before;
         }
         if is_new || must_write {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
+        } else if self.unsure.has(&key) {
+            self.decided.insert(key, Decided::again(row, home.present));
         }
         is_new
     }
@@ -190,7 +214,14 @@ impl<'a, L: Facts> Desk<'a, L> {
         let digest = compose::digest(&row);
         if home.present.is_none_or(|present| present.digest != digest) {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
+        } else if self.unsure.has(&key) {
+            self.decided.insert(key, Decided::again(row, home.present));
         }
+    }
+
+    /// Whether anything is there to be written.
+    pub fn has_decided(&self) -> bool {
+        !self.decided.is_empty()
     }
 
     /// Takes the homes that were decided on, to be written.
@@ -214,11 +245,31 @@ impl<L: Ledger> Desk<'_, L> {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, L::Error> {
-        self.ledger.commit(decisions, progress)
+        if !L::SHARED {
+            return self.ledger.commit(decisions, progress);
+        }
+        let keys: Vec<_> = decisions.iter().map(|write| write.key).collect();
+        let lost = self.ledger.commit(decisions, progress)?;
+        let Unsure { lost: unsure, put, .. } = &mut self.unsure;
+        *unsure = lost.iter().copied().collect();
+        put.extend(keys.into_iter().filter(|key| !unsure.contains(key)));
+        Ok(lost)
+    }
+}
+
+impl Unsure {
+    fn has(&self, key: &FactKey) -> bool {
+        self.lost.contains(key) || (self.is_all && !self.put.contains(key))
     }
 }
 
 impl Decided {
+    /// The row of a decision that stands.
+    fn again(mut row: Row, present: Option<Present>) -> Self {
+        row.revision = present.map_or(0, |present| present.revision);
+        Self { row, replaced: present }
+    }
+
     fn new(mut row: Row, digest: u64, present: &mut Option<Present>) -> Self {
         let replaced = *present;
         row.revision = replaced.map_or(0, |present| present.revision).saturating_add(1);

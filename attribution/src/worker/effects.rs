@@ -11,7 +11,7 @@ use crate::matching;
 
 /// Effects that are decided together, and the pages of activations that are read for so many: most
 /// need no more, and a long history has room alone.
-const TOGETHER: usize = 512;
+pub const TOGETHER: usize = 512;
 const PAGES_TOGETHER: usize = 2;
 
 /// An effect that is being decided.

@@ -1,7 +1,7 @@
 //! What the steps of a batch hand to each other.
 
 use super::affected::Reaches;
-use crate::event::{Activation, EventTime, Family};
+use crate::event::{Activation, EventTime, Fact, Family};
 use crate::ledger::{Cause, FactKey};
 
 /// What stands in the ledger after a batch was admitted, as far as decisions depend on it.
@@ -28,6 +28,13 @@ impl Settled {
             self.arrived.push(Cause { fact, time, again });
         }
         place
+    }
+
+    /// Notes what a fact took the place of.
+    pub fn replace(&mut self, key: FactKey, outgoing: Fact) {
+        if let Fact::Activation(outgoing) = outgoing {
+            self.outgoing_activations.push((key, *outgoing));
+        }
     }
 
     /// Has these events decided on once more.

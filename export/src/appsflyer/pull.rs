@@ -54,7 +54,7 @@ pub async fn raw_data(
 }
 
 /// Names with their values, decoded.
-fn parse<'a>(
+pub(crate) fn parse<'a>(
     kind: Kind,
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<ExportQuery, ExportError> {

@@ -29,7 +29,7 @@ pub(super) enum Of {
 
 /// A date of 1970 or later, with a time and an offset or without.
 pub(super) const TIME: &str = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
-    ([Tt ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,9})?)?\
+    ([Tt]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,9})?)?\
     ([Zz]|[+ -]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
 
 /// An item of a list: quoted as a cell of CSV is, where there is a comma in it.

@@ -16,7 +16,7 @@ pub(super) fn of_query(name: &str) -> Option<Value> {
             "description": "The end of the range, which is in it: the day, the minute or the second. Not \
                 before from.",
             "required": true,
-            "schema": { "type": "string", "pattern": TIME },
+            "schema": { "type": "string", "pattern": TIME.replace("[Tt]", "[Tt ]") },
             "example": "2026-03-10 08:00:30",
         }),
         MEDIA_SOURCE => list(

@@ -5,12 +5,12 @@ use attribution::policy::{AppPolicy, Policy};
 use jiff::ToSpan;
 use jiff::civil::Date;
 
-use super::list::{names, quoted};
+use super::list::names;
 use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
 use super::words;
 use crate::column::{Column, PROPS};
 use crate::nearest::nearest;
-use crate::parameter::{DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts};
+use crate::parameter::{DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts, quoted};
 use crate::query::{ExportQuery, Format, parse_zone};
 use crate::{ExportError, Zone};
 

@@ -20,6 +20,7 @@ use super::preview::Preview;
 use super::words;
 use crate::answer::read;
 use crate::audit::{self, Ended};
+use crate::explain::span;
 use crate::exports::State as Fate;
 use crate::parameter::EXPORT_ID;
 use crate::problem::Problem;
@@ -54,6 +55,8 @@ struct Complete {
     until: String,
     /// Whether that is before the range ends.
     is_before_end: bool,
+    /// How far back what comes late corrects rows, where that has a bound.
+    horizon: Option<String>,
 }
 
 pub(crate) async fn home(asked: Asked) -> Result<Response, Problem> {
@@ -152,6 +155,7 @@ async fn expect(asked: &Asked, choice: &Choice, wish: Wish<'_>) -> Result<Expect
         complete: until.map(|until| Complete {
             until: words::moment(until, &query.zone),
             is_before_end: until < query.to,
+            horizon: app.correction_horizon_ms.map(span),
         }),
         chart: seen.days.as_ref().and_then(|counts| chart(counts, days)),
         preview: seen.preview,

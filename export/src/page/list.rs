@@ -1,17 +1,8 @@
 //! Lists of names as people type them, and as they stand in addresses.
 
 use crate::parameter::parts;
-
-/// Names with commas between; in quotes those that would not be read so again.
-pub(super) fn quoted(names: &[impl AsRef<str>]) -> String {
-    let quoted = names.iter().map(|name| match name.as_ref() {
-        name if name.contains([',', '"']) || name.trim() != name => {
-            format!("\"{}\"", name.replace('"', "\"\""))
-        }
-        name => name.to_owned(),
-    });
-    quoted.collect::<Vec<_>>().join(",")
-}
+#[cfg(test)]
+use crate::parameter::quoted;
 
 /// The names of a list as people write it: spaces beside a comma are of no name, but for those in
 /// quotes.

@@ -17,7 +17,7 @@ use crate::parameter::{AFTER, bad};
 /// the fact's time, family, and the halves of its hash, and 32 bits of a hash of these, the app and
 /// the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PlaceCursor {
+pub(crate) struct PlaceCursor {
     time: EventTime,
     family: Family,
     id: u64,

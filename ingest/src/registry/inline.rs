@@ -140,9 +140,12 @@ impl Writer<'_> {
                 self.named(name, namespace, depth)
             }
             _ => {
-                let mut written = without(object, &["items", "values"]);
-                for key in ["items", "values"] {
-                    if let Some(inner) = object.get(key) {
+                let mut written = object.clone();
+                // A schema as a type is none of Avro's, and some readers take it.
+                for key in ["items", "values", "type"] {
+                    if let Some(inner) = object.get(key)
+                        && !(key == "type" && inner.is_string())
+                    {
                         written.insert(key.into(), self.schema(inner, namespace, depth + 1)?);
                     }
                 }

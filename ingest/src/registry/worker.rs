@@ -59,7 +59,10 @@ impl<T: Send + Sync + 'static> Worker<T> {
                 self.tell(failure);
             })
             .await;
-        let unusable = |kind, reason: String| Some(Err(Unusable { kind, reason }));
+        let unusable = |kind, reason: String| {
+            let reason = reason.chars().take(REASON_CHARS_MAX).collect();
+            Some(Err(Unusable { kind, reason }))
+        };
         let settled = match outcome {
             Ok(schema) => Some(Ok(schema)),
             Err(Failure::Unknown(reason)) => unusable(UnusableKind::Unknown, reason),
@@ -83,8 +86,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         let fetched = fetch(&self.client, key, monitor).await;
         drop(turn);
         let text = fetched?;
-        let schema = (self.compile)(&text)
-            .map_err(|reason| Failure::Bad(reason.chars().take(REASON_CHARS_MAX).collect()))?;
+        let schema = (self.compile)(&text).map_err(Failure::Bad)?;
         self.disk.write(key, &text);
         Ok(Arc::new(schema))
     }

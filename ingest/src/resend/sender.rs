@@ -10,13 +10,13 @@ use rdkafka::producer::{BaseRecord, Producer, PurgeConfig, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::journal;
-use super::letter::Letter;
+use super::letter::{Letter, Source};
 use super::reports::Reports;
 use crate::client;
 use crate::creation;
 use crate::error::IngestError;
 use crate::retry::Backoff;
-use crate::topic::{TopicKind, TopicNames};
+use crate::topic::{PerTopic, TopicKind, TopicNames};
 
 /// Of one question to the coordinator of transactions.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,6 +31,8 @@ pub struct Sender {
     producer: ThreadedProducer<Reports>,
     journal: String,
     names: TopicNames,
+    /// How many each topic has; 0 where that is not known.
+    partitions: PerTopic<i32>,
 }
 
 impl Sender {
@@ -45,7 +47,12 @@ impl Sender {
         let producer: ThreadedProducer<Reports> =
             client.create_with_context(Reports::default()).map_err(IngestError::of_client)?;
         again(|| producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
-        Ok(Self { producer, journal: journal::name(topic), names: names.clone() })
+        let partitions = PerTopic::from_fn(|kind| {
+            let metadata = producer.client().fetch_metadata(Some(names.of(kind)), TIMEOUT).ok();
+            let topic = metadata.as_ref().and_then(|metadata| metadata.topics().first());
+            topic.map_or(0, |topic| i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX))
+        });
+        Ok(Self { producer, journal: journal::name(topic), names: names.clone(), partitions })
     }
 
     /// Sends all but those that the topic does not take for their length: their indexes.
@@ -108,7 +115,7 @@ impl Sender {
         for letter in letters {
             self.produce(BaseRecord {
                 topic: self.names.of(letter.source.topic),
-                partition: None,
+                partition: self.partition(&letter.source),
                 key: letter.key.as_deref(),
                 payload: letter.value.as_deref(),
                 timestamp: None,
@@ -128,6 +135,12 @@ impl Sender {
         }
         self.await_taken()?;
         again(|| self.producer.commit_transaction(TIMEOUT))
+    }
+
+    /// The one that it came from, whatever partitioner its producer has: the rest of its app is there.
+    fn partition(&self, source: &Source) -> Option<i32> {
+        let partitions = 0..*self.partitions.of(source.topic);
+        partitions.contains(&source.partition).then_some(source.partition)
     }
 
     /// Until Kafka has taken all, or has not taken one. The rest is then not sent any more, and

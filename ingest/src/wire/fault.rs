@@ -38,8 +38,8 @@ impl Fault {
 
     /// With the field's place in the JSON, if the field is there.
     pub fn placed(self, record: &[u8]) -> DecodeError {
-        let place = place(record, &self.field).map(|byte| format!(" at byte {byte}"));
-        self.told(&place.unwrap_or_default())
+        let place = place(record, &self.field);
+        self.told(&told_place(place))
     }
 
     /// `place` follows the field's name.
@@ -48,6 +48,20 @@ impl Fault {
         let message = format!("{field}{place} is {what}; expected {expected}");
         DecodeError { code, field: Some(field), message }
     }
+}
+
+fn told_place(place: Option<usize>) -> String {
+    place.map(|byte| format!(" at byte {byte}")).unwrap_or_default()
+}
+
+/// A name of somebody else's, as it may stand in a message: in one line, not too long, and none that
+/// may be a device's id.
+pub fn shown_name(name: &str) -> String {
+    const CHARS_MAX: usize = 64;
+    if is_like_an_id(name) {
+        return "(not shown)".to_owned();
+    }
+    name.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect()
 }
 
 /// Whether a name may be a device's id that stands where none belongs: it has many digits.
@@ -59,10 +73,10 @@ pub fn is_like_an_id(name: &str) -> bool {
 
 /// The error for a record that serde_json refused although it begins as an object.
 pub fn unreadable(record: &[u8], error: &serde_json::Error) -> DecodeError {
-    if let Some((field, reason)) = unreadable_member(record) {
-        let what = format!("unreadable ({reason})");
+    if let Some((name, reason)) = unreadable_member(record) {
+        let (what, field) = (format!("unreadable ({reason})"), shown_name(&name));
         let fault = Fault { code: ErrorCode::BadValue, field, what, expected: "readable JSON" };
-        return fault.placed(record);
+        return fault.told(&told_place(place(record, &name)));
     }
     // With every value accepted, a repeated field is the one thing left that is no syntax error.
     let message = error.to_string();

@@ -2,7 +2,7 @@
 
 use attribution::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
-use super::fault::{Fault, is_like_an_id};
+use super::fault::{Fault, shown_name};
 use super::time::{self, TIME_ALLOWED};
 use super::value::Value;
 
@@ -10,10 +10,9 @@ const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
 const SPREADID: &str = "a whole number from 1 to 4294967295";
 const MILLISECONDS: &str = "milliseconds as a whole number, not below 0";
+/// The longest that Avro can say, too.
+const LOOKBACK_READ_MAX_MS: u64 = i64::MAX as u64;
 const PURPOSE: &str = "\"ua\" or \"retargeting\"";
-
-/// So much of a member's key is repeated in a message.
-const KEY_CHARS_MAX: usize = 64;
 
 /// A text; empty where there is none.
 pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
@@ -39,10 +38,7 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
         other => return Err(Fault::wrong_type(field, &other, MAP)),
     };
     if let Some((key, what)) = members.other {
-        let key: String = match &*key {
-            key if is_like_an_id(key) => "(not shown)".into(),
-            key => key.chars().take(KEY_CHARS_MAX).collect(),
-        };
+        let key = shown_name(&key);
         let mut fault = Fault::bad_value(&format!("{field}.{key}"), what, STRING);
         fault.code = super::ErrorCode::WrongType;
         return Err(fault);
@@ -83,7 +79,8 @@ pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, Fault> {
 pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, Fault> {
     match value {
         absent if absent.is_absent() => Ok(None),
-        Value::Unsigned(number) => Ok(Some(*number)),
+        // Longer than any that counts, and than the store keeps.
+        Value::Unsigned(number) => Ok(Some((*number).min(LOOKBACK_READ_MAX_MS))),
         Value::Negative => Err(Fault::bad_value("lookback_ms", "out of range", MILLISECONDS)),
         other => Err(Fault::wrong_type("lookback_ms", other, MILLISECONDS)),
     }

@@ -64,7 +64,7 @@ impl Archive {
         let archive = Self { folder: folder.into(), _lock: file };
         let files = archive.files();
         fs::create_dir_all(&files).map_err(StoreError::file("written", &files))?;
-        sync_folder(&archive.folder)?;
+        sync(&archive.folder)?;
         Ok(archive)
     }
 
@@ -141,7 +141,7 @@ impl Archive {
                 }
             });
         }
-        sync_folder(&self.files())?;
+        sync(&self.files())?;
         let backup = self.backups()?.last().map_or(1, |last| last + 1);
         let page = Page::new(backup, time, moment, &pieces);
         self.write(&page)?;
@@ -159,7 +159,7 @@ impl Archive {
             used.extend(self.read(*name)?.pieces().unwrap_or_default());
         }
         old.iter().try_for_each(|name| remove(&self.folder.join(name.file())))?;
-        sync_folder(&self.folder)?;
+        sync(&self.folder)?;
         for name in names(&self.files())? {
             if !name.parse().is_ok_and(|piece| used.contains(&piece)) {
                 remove(&self.files().join(name))?;
@@ -251,7 +251,7 @@ impl Archive {
         file.sync_all().map_err(failed())?;
         let path = self.folder.join(name.file());
         fs::rename(&partial, &path).map_err(StoreError::file("written", &path))?;
-        sync_folder(&self.folder)
+        sync(&self.folder)
     }
 }
 
@@ -268,4 +268,8 @@ fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
 
 fn remove(path: &Path) -> Result<(), StoreError> {
     fs::remove_file(path).map_err(StoreError::file("removed", path))
+}
+
+fn sync(folder: &Path) -> Result<(), StoreError> {
+    sync_folder(folder).map_err(StoreError::file("written", folder))
 }

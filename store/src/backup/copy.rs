@@ -1,7 +1,7 @@
 //! Copies a file and tells what was in it.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -33,7 +33,6 @@ pub fn copy(from: &Path, to: &Path, watcher: &mut dyn Watcher) -> Result<(u64, u
 }
 
 /// Makes the names in a folder last.
-pub fn sync_folder(path: &Path) -> Result<(), StoreError> {
-    let folder = File::open(path).map_err(StoreError::file("read", path))?;
-    folder.sync_all().map_err(StoreError::file("written", path))
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }

@@ -15,7 +15,7 @@ use crate::embedded::checkpoint::Moment;
 /// Next offsets by topic and Kafka partition.
 pub type Positions = BTreeMap<String, BTreeMap<i32, i64>>;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// Counted from 1; greater is newer.
     pub backup: u32,
@@ -90,15 +90,19 @@ impl Page {
 
     pub fn read(path: &Path, name: PageName) -> Result<Self, StoreError> {
         let text = fs::read(path).map_err(StoreError::file("read", path))?;
-        let damaged =
-            |what: &str| StoreError::DamagedBackup { path: path.into(), what: what.into() };
-        if xxh3_64(&text) != name.hash {
-            return Err(damaged("its text is not the one that was written"));
+        Self::parse(&text, name)
+            .map_err(|what| StoreError::DamagedBackup { path: path.into(), what })
+    }
+
+    /// # Errors
+    /// In which way it is damaged.
+    pub(crate) fn parse(text: &[u8], name: PageName) -> Result<Self, String> {
+        if xxh3_64(text) != name.hash {
+            return Err("its text is not the one that was written".into());
         }
-        let page: Self =
-            serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
+        let page: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let is_known = page.pieces().is_ok() && page.backup == name.backup;
-        if is_known { Ok(page) } else { Err(damaged("written by another version of adtrail")) }
+        if is_known { Ok(page) } else { Err("written by another version of adtrail".into()) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use attribution::event::{EventTime, Pid};
-use attribution::ledger::{LastRead, Position};
+use attribution::ledger::{Mark, Position};
 use rocksdb::{DB, Options, ReadOptions, WriteBatch};
 
 use super::regions::now;
@@ -28,7 +28,7 @@ const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
 pub const REGION: &[u8] = b"region/";
 /// Then the key of the position: of stores that were written to since it is kept.
-pub const LAST_READ: &[u8] = b"last_read/";
+pub const MARKS: &[u8] = b"last_read/";
 
 /// Fixed when the store was created, or counted since.
 pub struct Meta {
@@ -101,7 +101,8 @@ impl Meta {
 /// on, and state expires by it: one that is later than that is not acted upon.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] where it can not be true.
+/// [`StoreError::Corrupt`] where it is no time; [`StoreError::AheadOfClock`] where it can not be true by
+/// this machine's clock.
 pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
     let Some(stored) = tables.db.get_cf(tables.meta(), CONSUMED_UNTIL)? else {
         return Ok(EventTime::default());
@@ -109,11 +110,10 @@ pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
     let millis = stored.as_slice().try_into().map(i64::from_be_bytes).unwrap_or(-1);
     let until = EventTime::from_millis(millis)
         .ok_or_else(|| StoreError::corrupt("the time up to which all is consumed"))?;
-    if until > now().plus(CLOCK_OFF_MS) {
-        return Err(StoreError::corrupt(
-            "the time up to which all is consumed is later than this machine's clock by more than \
-             a day",
-        ));
+    let now = now();
+    if until > now.plus(CLOCK_OFF_MS) {
+        let (until_ms, now_ms) = (until.millis(), now.millis());
+        return Err(StoreError::AheadOfClock { until_ms, now_ms });
     }
     Ok(until)
 }
@@ -167,17 +167,17 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
 /// All apps that the store has ever known.
 ///
 /// # Errors
-pub fn put_last_read(batch: &mut WriteBatch, tables: &Tables, position: &Position, last: LastRead) {
-    let name = [LAST_READ, &key::position(position)].concat();
-    batch.put_cf(tables.meta(), name, key::last_read(last));
+pub fn put_mark(batch: &mut WriteBatch, tables: &Tables, position: &Position, mark: Mark) {
+    let name = [MARKS, &key::position(position)].concat();
+    batch.put_cf(tables.meta(), name, key::mark(mark));
 }
 
 /// Of the partition of a position, if it is kept.
-pub fn last_read(tables: &Tables, position: &Position) -> Result<Option<LastRead>, StoreError> {
-    let name = [LAST_READ, &key::position(position)].concat();
+pub fn mark(tables: &Tables, position: &Position) -> Result<Option<Mark>, StoreError> {
+    let name = [MARKS, &key::position(position)].concat();
     let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
-    let last = key::decode_last_read(&value);
-    last.map(Some).ok_or_else(|| StoreError::corrupt("what was read last"))
+    let mark = key::decode_mark(&value);
+    mark.map(Some).ok_or_else(|| StoreError::corrupt("a record that was read"))
 }
 
 /// [`StoreError::Corrupt`] where what is kept of one can not be true.
@@ -225,13 +225,23 @@ pub fn counted_before(
     Ok(found)
 }
 
-/// Why a RocksDB that does not open with our tables is a store all the same, if it is one: it has
-/// the tables of another version.
+/// Why a RocksDB is a store all the same that may not open with our tables, if it is one: it is of another
+/// version. Read beside all else, without a byte written.
 pub fn other_layout(path: &Path) -> Option<StoreError> {
-    let db = DB::open_cf_for_read_only(&Options::default(), path, ["default", META], false).ok()?;
+    let engine = Options::default();
+    let db = DB::open_cf_for_read_only(&engine, path, ["default", META], false).ok()?;
     let layout = db.get_cf(db.cf_handle(META)?, LAYOUT).ok()??;
     let layout = layout.as_slice().try_into().map(u32::from_be_bytes).ok()?;
     (layout != LAYOUT_VERSION).then(|| wrong_version(path, layout))
+}
+
+/// Refuses a store of a later version before anything of it is written: opening it for writing alone
+/// rewrites files, and compactions would leave out what this version takes for expired.
+pub fn refuse_later(path: &Path) -> Result<(), StoreError> {
+    match other_layout(path) {
+        Some(later @ StoreError::WrongVersion { .. }) => Err(later),
+        _ => Ok(()),
+    }
 }
 
 pub fn wrong_version(path: &Path, found: u32) -> StoreError {

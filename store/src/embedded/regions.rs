@@ -136,11 +136,11 @@ pub fn cells(
 /// The start of the cell that divides the bytes best, and what is before it; `None` where all
 /// rows are in one cell.
 fn middle(cells: &[(CellKey, Cell)]) -> Option<(Key, Figures)> {
-    let total: i64 = cells.iter().map(|(_, cell)| cell.bytes).sum();
+    let total = cells.iter().fold(0_i64, |sum, (_, cell)| sum.saturating_add(cell.bytes));
     let mut before = Cell::default();
-    let mut best: Option<(i64, Key, Figures)> = None;
+    let mut best: Option<(i128, Key, Figures)> = None;
     for (key, cell) in cells {
-        let off = (total - 2 * before.bytes).abs();
+        let off = (i128::from(total) - 2 * i128::from(before.bytes)).abs();
         if before.rows() > 0 && best.as_ref().is_none_or(|(best, ..)| off < *best) {
             let mut figures = Figures::default();
             figures.add(before.rows(), before.bytes);

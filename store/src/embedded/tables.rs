@@ -2,24 +2,27 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use attribution::event::Family;
 use attribution::ledger::{FactKey, Home, Position};
 use attribution::policy::Policy;
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, DBRecoveryMode, ErrorKind, Options,
-    ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, DBRecoveryMode, Options, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 
 use super::budget::Budget;
+use super::opening::{failure, logs, refuse_foreign};
 use super::room::Room;
-use super::{meta, options};
+use super::{endless, meta, options};
 use crate::StoreError;
 use crate::codec;
 use crate::expiry::Expiry;
 use crate::key;
 use crate::retention::Retention;
 use crate::scan::EVENTS;
+use crate::unfinished;
 
 const TOUCHES: &str = "touches";
 const ACTIVATIONS: &str = "activations";
@@ -56,6 +59,10 @@ pub enum Lenience {
     Files,
 }
 
+/// So often somebody who only reads tries to open a store that is written meanwhile.
+const OPENED_MAX: u32 = 20;
+const OPENED_AGAIN: Duration = Duration::from_millis(50);
+
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
@@ -70,21 +77,23 @@ pub struct Tables {
 
 impl Tables {
     pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
+        unfinished::refuse_half_restored(path)?;
         refuse_foreign(path)?;
-        std::fs::create_dir_all(path).map_err(|error| unwritable(path, &error.to_string()))?;
+        endless::cut(path)?;
+        meta::refuse_later(path)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
         let cache = options::cache(&budget);
         let tables = descriptors(&budget, &cache, limits);
         let engine = options::engine(&budget, &cache);
         let db =
-            DB::open_cf_descriptors(&engine, path, tables).map_err(|error| opening(path, error))?;
+            DB::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
         Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
     }
 
     /// Writes a batch, and may wait for room where the disk is full.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), StoreError> {
-        Ok(self.room.write(&self.db, batch, options)?)
+        self.room.write(&self.db, batch, options)
     }
 
     pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
@@ -95,22 +104,29 @@ impl Tables {
         let budget = Budget::reading(memory_bytes);
         let cache = options::cache(&budget);
         let limits = Limits::none();
+        endless::refuse_logs(path)?;
         let tables = || descriptors(&budget, &cache, &limits);
         let engine = options::reading_engine();
         let mut attempts = 0;
         loop {
             attempts += 1;
+            let logs = logs(path);
             match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
-                Ok(db) => {
+                Ok(db) if logs.iter().all(|log| log.exists()) => {
                     return Ok(Self {
                         db: Arc::new(db),
                         options: Arc::new(engine),
                         room: Room::default(),
                     });
                 }
-                // The writing process may delete a file between its listing and its opening.
-                Err(_) if attempts < 10 => std::thread::sleep(std::time::Duration::from_millis(50)),
-                Err(error) => return Err(opening(path, error)),
+                // The writing process may delete a file between its listing and its opening. A log that
+                // goes meanwhile may be one that this engine never read.
+                Ok(_) | Err(_) if attempts < OPENED_MAX => std::thread::sleep(OPENED_AGAIN),
+                Ok(_) => {
+                    let reason = "its logs are written to files faster than they can be read";
+                    return Err(StoreError::Unopened { path: path.into(), reason: reason.into() });
+                }
+                Err(error) => return Err(failure(path, error)),
             }
         }
     }
@@ -121,10 +137,12 @@ impl Tables {
         memory_bytes: u64,
         lenience: Lenience,
     ) -> Result<Self, StoreError> {
+        unfinished::refuse(path)?;
         refuse_foreign(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
+        endless::refuse_logs(path)?;
         let mut engine = options::reading_engine();
         engine.set_paranoid_checks(lenience != Lenience::Files);
         engine.set_wal_recovery_mode(match lenience {
@@ -136,12 +154,13 @@ impl Tables {
         let budget = Budget::reading(memory_bytes);
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
         let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
-            .map_err(|error| opening(path, error))?;
+            .map_err(|error| failure(path, error))?;
         Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
     }
 
     /// For whoever repairs what is derived: nothing expires meanwhile.
     pub fn open_for_repair(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
+        unfinished::refuse(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
@@ -250,7 +269,7 @@ impl Tables {
         while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
             let position = key::decode_position(key, value);
             let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-            position.last = meta::last_read(self, &position)?;
+            position.mark = meta::mark(self, &position)?;
             positions.push(position);
             entries.next();
         }
@@ -279,67 +298,4 @@ fn descriptors(
         ColumnFamilyDescriptor::new(name, options)
     };
     TABLES.iter().map(|name| table(name)).collect()
-}
-
-/// A directory with files and no RocksDB in it is somebody else's, and so is a RocksDB with data
-/// and none of the tables.
-fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
-    let Ok(mut files) = path.read_dir() else { return Ok(()) };
-    let is_foreign = files.next().is_some()
-        && (!path.join("CURRENT").exists() || is_foreign_database(path).unwrap_or(false));
-    if is_foreign { Err(StoreError::NotAStore { path: path.into() }) } else { Ok(()) }
-}
-
-/// Not so if it is empty: then making a store here was cut off.
-fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
-    let found = DB::list_cf(&Options::default(), path)?;
-    // The first tables of all, which stores of every layout have.
-    if [EVENTS, OFFSETS, META].iter().all(|table| found.iter().any(|name| name == table)) {
-        return Ok(false);
-    }
-    let db = DB::open_cf_for_read_only(&Options::default(), path, &found, false)?;
-    Ok(found.iter().filter_map(|name| db.cf_handle(name)).any(|table| {
-        let mut entries = db.raw_iterator_cf(table);
-        entries.seek_to_first();
-        entries.valid()
-    }))
-}
-
-fn opening(path: &Path, error: rocksdb::Error) -> StoreError {
-    let text = error.to_string();
-    match error.kind() {
-        ErrorKind::IOError if is_locked(&text) => StoreError::InUse { path: path.into() },
-        ErrorKind::IOError if is_of_writing(&text) => unwritable(path, &said_once(&text)),
-        ErrorKind::IOError => StoreError::Unopened { path: path.into(), reason: said_once(&text) },
-        ErrorKind::Corruption => StoreError::corrupt(text),
-        // Tables that this version does not know, or lacks.
-        ErrorKind::InvalidArgument => {
-            meta::other_layout(path).unwrap_or_else(|| StoreError::NotAStore { path: path.into() })
-        }
-        _ => error.into(),
-    }
-}
-
-/// Held by another process, or by this one; a lock file that can not be opened is another matter.
-fn is_locked(text: &str) -> bool {
-    text.contains("While lock file") || text.contains("lock hold by current process")
-}
-
-/// Whoever only reads has the same reasons not to, and needs no space.
-fn is_of_writing(text: &str) -> bool {
-    ["ermission denied", "o space left", "ead-only file system", "LOCK"]
-        .iter()
-        .any(|reason| text.contains(reason))
-}
-
-/// RocksDB says some reasons twice: `… : No such file or directory: No such file or directory`.
-fn said_once(text: &str) -> String {
-    match text.rsplit_once(": ") {
-        Some((rest, reason)) if rest.ends_with(reason) => rest.into(),
-        _ => text.into(),
-    }
-}
-
-fn unwritable(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unwritable { path: path.into(), reason: reason.into() }
 }

@@ -11,7 +11,7 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::app::{self, App};
 use crate::cell::{self, CELL_KEY_BYTES, Cell, CellKey};
-use crate::embedded::meta::{self, APP, LAST_READ};
+use crate::embedded::meta::{self, APP, MARKS};
 use crate::embedded::regions::{self, now};
 use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
 use crate::key::{self, RowKey};
@@ -23,7 +23,7 @@ impl Checker<'_> {
             checker.report.looked(Check::Meta, chunk.len());
             for (name, value) in chunk {
                 unreadable.extend(checker.take_app(&name, &value));
-                checker.check_last_read(&name, &value);
+                checker.check_mark(&name, &value);
             }
             Ok(())
         })?;
@@ -91,7 +91,7 @@ impl Checker<'_> {
     fn check_consumed_until(&mut self) -> Result<(), StoreError> {
         match meta::consumed_until(&self.tables) {
             Err(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
-            Err(StoreError::Corrupt { .. }) => {
+            Err(StoreError::Corrupt { .. } | StoreError::AheadOfClock { .. }) => {
                 let named = || at(META, meta::CONSUMED_UNTIL);
                 let until = self.expiry.until().get().unwrap_or_default();
                 self.find_and(Problem::ConsumedUntilWrong, named, |batch, tables| {
@@ -141,8 +141,8 @@ impl Checker<'_> {
         }
     }
 
-    fn check_last_read(&mut self, name: &[u8], value: &[u8]) {
-        if name.starts_with(LAST_READ) && key::decode_last_read(value).is_none() {
+    fn check_mark(&mut self, name: &[u8], value: &[u8]) {
+        if name.starts_with(MARKS) && key::decode_mark(value).is_none() {
             // Without it a topic that was made anew is not told from the one that was read.
             let named = || at(META, name);
             self.find_and(Problem::PositionUnreadable, named, |batch, tables| {

@@ -15,7 +15,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
+use super::support::facts::{A, Draft, activation, click, identified};
 use super::support::random::{self, Facts, Rules};
+use super::support::rules::rules;
 use super::support::run::give;
 
 fn config(cases: u32) -> Config {
@@ -115,8 +117,24 @@ fn check_causes(
     Ok(())
 }
 
+#[track_caller]
+fn check_batches(batches: &[&[Draft]]) {
+    let policy = rules();
+    let mut worker = Worker::new(Memory::default(), Arc::clone(&policy));
+    for batch in batches {
+        let batch = identified(batch.iter().cloned());
+        check_causes(&mut worker, &policy, &batch).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+}
+
+#[test]
+fn a_click_that_says_something_else_changes_a_decision() {
+    let click = click("c1", "03-09T12:00");
+    check_batches(&[&[click.clone(), activation("a", A)], &[click.retargeting()]]);
+}
+
 proptest! {
-    #![proptest_config(config(60))]
+    #![proptest_config(config(200))]
 
     #[test]
     fn what_changed_a_decision_is_what_came_in(

@@ -49,6 +49,23 @@ fn case_29_the_same_activation_delivered_twice_is_one_row_and_counted() {
         };
         assert_eq!(count(|admitted| admitted.accepted), 1);
         assert_eq!(count(|admitted| admitted.redelivered), 1);
+        assert_eq!(count(|admitted| admitted.conflicting), 0);
+    }
+}
+
+/// The lesser and the greater, whichever comes first, in one batch or in two.
+#[test]
+fn two_events_of_one_id_are_counted() {
+    let two = identified([activation("a", A), activation("a", A).only("oaid", "another")]);
+    let [one, other] = two.try_into().unwrap();
+    for facts in [[one.clone(), other.clone()], [other, one]] {
+        for batches in [vec![facts.to_vec()], facts.iter().map(|one| vec![one.clone()]).collect()] {
+            let mut worker = Worker::new(Memory::default(), rules());
+            let reports = batches.into_iter().map(|facts| give(&mut worker, facts));
+            let admitted: Vec<_> = reports.map(|report| report.activations).collect();
+            assert_eq!(admitted.iter().map(|one| one.conflicting).sum::<u64>(), 1);
+            assert_eq!(admitted.iter().map(|one| one.redelivered).sum::<u64>(), 1);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
-mod support;
+pub mod support;
 
 mod candidates;
 mod changes;

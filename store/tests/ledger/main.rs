@@ -15,6 +15,7 @@ mod rows;
 mod space;
 mod timeline;
 mod told;
+mod torn;
 
 use adtrail_store::StoreError;
 use attribution::classify::Walks;
@@ -62,6 +63,7 @@ fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
         index: keys.iter().copied().map(MatchKey).collect(),
         marks: Vec::new(),
         stale: Vec::new(),
+        outgoing: None,
     }
 }
 

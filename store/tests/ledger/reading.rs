@@ -1,6 +1,7 @@
 //! Reading rows beside the one that writes them.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
@@ -97,6 +98,43 @@ fn a_reader_beside_the_writer_sees_what_is_committed() {
     // What was opened before shows its own moment.
     assert_eq!(read(&first).len(), 1);
 }
+
+/// Each batch brings the row of the next millisecond, so one that is missed leaves a hole. What is written
+/// goes from the log into files all the time, and the log with it.
+#[test]
+fn a_reader_beside_a_writer_that_moves_its_log_sees_no_hole() {
+    let (store, dir) = on_disk(&rules());
+    let (opened, mut has_holes) = (AtomicU64::new(0), false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut worker = Worker::new(store, rules());
+            let mut n = 0;
+            // However slowly a reader gets in between.
+            while n < 1_000 || opened.load(Ordering::Relaxed) < OPENED_MIN {
+                give(&mut worker, identified([activation(&format!("a{n}"), millis(n)).anyone()]));
+                if n % 4 == 0 {
+                    worker.ledger().compact();
+                }
+                n += 1;
+            }
+            n
+        });
+        while !writer.is_finished() {
+            // Files go faster here than anywhere else: now and then too fast to be opened, which is told.
+            let Ok(reader) = open_for_reading(&settings(dir.path())) else { continue };
+            let found = ids(&reader, millis(0), EventTime::MAX);
+            let count = found.len() as u64;
+            has_holes |= found != (0..count).collect::<Vec<_>>();
+            opened.fetch_add(if has_holes { OPENED_MIN } else { 1 }, Ordering::Relaxed);
+        }
+        writer.join().expect("no panic")
+    });
+    assert!(!has_holes, "rows are missing");
+    let reader = open_for_reading(&settings(dir.path())).expect("the store opens");
+    assert_eq!(ids(&reader, millis(0), EventTime::MAX).len(), usize::try_from(written).unwrap());
+}
+
+const OPENED_MIN: u64 = 4;
 
 #[test]
 fn rows_that_are_too_old_are_not_shown() {

@@ -1,7 +1,6 @@
 //! One process with a store of its own: what it commits is there whole or not at all, and the
 //! last of it can be lost with the power.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
@@ -228,12 +227,11 @@ impl Machine<'_> {
 
     /// Everything before the next offsets is durable.
     fn is_kept(&mut self) -> Verdict {
-        let nothing = HashSet::new();
         self.disk.kept.resize(self.next.len(), 0);
         for (place, next) in self.next.iter().enumerate() {
             let log = &mut self.broker.logs[place];
             log.kept_until = self.disk.kept[place];
-            judge::is_kept(self.plan, (&mut self.disk.memory, &nothing), log, *next)?;
+            judge::is_kept(self.plan, &mut self.disk.memory, log, *next)?;
             self.disk.kept[place] = log.kept_until;
         }
         Ok(())

@@ -1,54 +1,110 @@
 //! What must hold at every moment, and in the end.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use adtrail_store::codec::row::RowView;
 use adtrail_store::memory::Memory;
 use attribution::canonical;
-use attribution::event::{Fact, Family};
+use attribution::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::ledger::{FactKey, Home, Known, Ledger, Present};
 use attribution::matching::fact_key;
 use attribution::policy::Policy;
-use attribution::row::{EventType, Row, Status, seq};
+use attribution::row::{EventType, Status, seq};
 use attribution::worker::Report;
 
 use super::broker::Log;
 use super::plan::{Kind, Plan};
+use crate::support::cells::Model;
 use crate::support::reference::decisions;
 use crate::support::run::{Shelf, fed};
+use crate::support::show::{Shown, show_all};
 use crate::support::traffic::decided;
 
 /// What is wrong.
 pub type Verdict = Result<(), String>;
 
+/// What is stored, whichever store it is.
+pub trait Stored {
+    /// Whether others may be in the middle of changing it.
+    const SHARED: bool;
+
+    fn home(&mut self, key: &FactKey) -> Known;
+
+    /// The rows that are shown of one event: revision, time and campaign.
+    fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)>;
+
+    fn shown(&self) -> Vec<Shown>;
+
+    fn statuses(&self) -> Vec<Status>;
+}
+
+impl Stored for Memory {
+    const SHARED: bool = false;
+
+    fn home(&mut self, key: &FactKey) -> Known {
+        self.known(&[*key]).expect("memory does not fail").remove(0)
+    }
+
+    fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)> {
+        let rows = self.rows().filter(|row| (row.pid, row.seq) == (pid, seq));
+        rows.map(|row| (row.revision, row.event_time, row.spreadid)).collect()
+    }
+
+    fn shown(&self) -> Vec<Shown> {
+        Shelf::shown(self)
+    }
+
+    fn statuses(&self) -> Vec<Status> {
+        self.rows().map(|row| row.status).collect()
+    }
+}
+
+impl Stored for Model {
+    const SHARED: bool = true;
+
+    fn home(&mut self, key: &FactKey) -> Known {
+        Self::home(self, key).map_or(Known::Nothing, Known::Home)
+    }
+
+    fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)> {
+        let rows = Self::rows_of(self, pid, seq).into_iter();
+        rows.map(|(key, revision)| (revision, key.event_time, key.spreadid)).collect()
+    }
+
+    fn shown(&self) -> Vec<Shown> {
+        show_all(&self.rows())
+    }
+
+    fn statuses(&self) -> Vec<Status> {
+        let status = |value: &[u8]| RowView::decode(value).expect("a row").status;
+        self.rows().iter().map(|(_, value)| status(value)).collect()
+    }
+}
+
 /// Every message before an offset is durable: as a fact, and where it is an event as a row.
 pub fn is_kept(
     plan: &Plan,
-    (memory, hidden): (&mut Memory, &HashSet<FactKey>),
+    stored: &mut impl Stored,
     log: &mut Log,
     next_offset: usize,
 ) -> Verdict {
     for offset in log.kept_until..next_offset {
         let fact = &log.messages[offset].fact;
         let place = || format!("{:?} {} offset {offset}", log.topic, log.number);
-        let is_hidden = hidden.contains(&fact_key(fact.family(), fact.pid(), fact.id()));
-        let found = match is_hidden {
-            true => Err("its home was never put".into()),
-            false => is_fact_kept(plan, memory, fact),
-        };
-        found.map_err(|what| format!("a position is ahead of {}: {what}: {fact:?}", place()))?;
+        is_fact_kept(plan, stored, fact)
+            .map_err(|what| format!("a position is ahead of {}: {what}: {fact:?}", place()))?;
     }
     log.kept_until = log.kept_until.max(next_offset);
     Ok(())
 }
 
-fn is_fact_kept(plan: &Plan, memory: &mut Memory, fact: &Fact) -> Verdict {
+fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
     let key = fact_key(fact.family(), fact.pid(), fact.id());
-    let known = memory.known(&[key]).map_err(|error| error.to_string())?.remove(0);
-    let home = match known {
-        Known::Home(home) => home,
-        Known::Row => return is_shown_once(memory, fact, None),
+    let home = match stored.home(&key) {
+        Known::Home(home) | Known::Replaced(home, _) => home,
+        Known::Row => return is_shown_once(stored, fact, None),
         // The state of touches goes.
         Known::Nothing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
             return Ok(());
@@ -69,28 +125,32 @@ fn is_fact_kept(plan: &Plan, memory: &mut Memory, fact: &Fact) -> Verdict {
     }
     match home.present() {
         _ if fact.family() == Family::Touch => Ok(()),
-        Some(present) => is_shown_once(memory, fact, Some(present)),
+        Some(present) => is_shown_once(stored, fact, Some(present)),
         None => Err("nothing is decided about it".into()),
     }
 }
 
-/// One event has one row, and it is that of the present decision.
-pub fn is_shown_once(memory: &Memory, fact: &Fact, present: Option<&Present>) -> Verdict {
+/// One event has one row, and it is that of the present decision; or, while others may be in the middle of
+/// changing it, of one before.
+pub fn is_shown_once<S: Stored>(stored: &S, fact: &Fact, present: Option<&Present>) -> Verdict {
     let event_type = match fact.family() {
         Family::Touch => return Ok(()),
         Family::Activation => EventType::Activation,
         Family::Effect => EventType::Effect,
     };
-    let seq = seq(event_type, fact.id());
-    let mut rows = memory.rows().filter(|row| (row.pid, row.seq) == (fact.pid(), seq));
-    let Some(row) = rows.next() else { return Err("it has no row".into()) };
-    if rows.next().is_some() {
+    let rows = stored.rows_of(fact.pid(), seq(event_type, fact.id()));
+    let Some(row) = rows.first() else { return Err("it has no row".into()) };
+    let expected = present.map(|one| (one.revision, one.event_time, one.spreadid));
+    if S::SHARED {
+        let is_ahead = expected.is_some_and(|expected| rows.iter().any(|row| row.0 > expected.0));
+        return if is_ahead { Err(format!("a row is ahead of {expected:?}")) } else { Ok(()) };
+    }
+    if rows.len() > 1 {
         return Err("it has two rows".into());
     }
-    let of_row = |row: &Row| (row.revision, row.event_time, row.spreadid);
-    match present {
-        Some(one) if of_row(row) != (one.revision, one.event_time, one.spreadid) => {
-            Err(format!("its row is another than {one:?}: {row:?}"))
+    match expected {
+        Some(expected) if *row != expected => {
+            Err(format!("its row is another than {expected:?}: {row:?}"))
         }
         _ => Ok(()),
     }
@@ -98,16 +158,15 @@ pub fn is_shown_once(memory: &Memory, fact: &Fact, present: Option<&Present>) ->
 
 /// The rows are those of the messages, each given once to one worker, in order, and those of the
 /// slow reference.
-pub fn judge(plan: &Plan, memory: &Memory) -> Verdict {
-    differ(&decided(memory.shown()), &decisions(&plan.policy, &plan.facts))?;
+pub fn judge(plan: &Plan, stored: &impl Stored) -> Verdict {
+    differ(&decided(stored.shown()), &decisions(&plan.policy, &plan.facts))?;
     if plan.kind != Kind::Expiring {
         let mut facts = plan.facts.clone();
         facts.sort();
-        let whole = |memory: &Memory| -> Vec<String> {
-            memory.shown().into_iter().map(|row| row.whole).collect()
-        };
+        let whole =
+            |rows: Vec<Shown>| -> Vec<String> { rows.into_iter().map(|row| row.whole).collect() };
         let expected = fed(Memory::default(), &plan.policy, vec![facts]);
-        differ(&whole(memory), &whole(expected.ledger()))?;
+        differ(&whole(stored.shown()), &whole(Stored::shown(expected.ledger())))?;
     }
     Ok(())
 }
@@ -115,13 +174,13 @@ pub fn judge(plan: &Plan, memory: &Memory) -> Verdict {
 /// What is decided is what the reference decides about so many messages of each log.
 pub fn judge_prefix(
     policy: &Arc<Policy>,
-    memory: &Memory,
+    stored: &impl Stored,
     logs: &[Log],
     until: &[usize],
 ) -> Verdict {
     let read = logs.iter().zip(until).flat_map(|(log, until)| &log.messages[..*until]);
     let facts: Vec<Fact> = read.map(|message| message.fact.clone()).collect();
-    differ(&decided(memory.shown()), &decisions(policy, &facts))
+    differ(&decided(stored.shown()), &decisions(policy, &facts))
 }
 
 fn differ(found: &[String], expected: &[String]) -> Verdict {
@@ -171,7 +230,7 @@ impl Counted {
 
     /// Where no count was lost with a process: all facts were accepted once, and the rows are so
     /// many of each status.
-    pub fn judge(&self, plan: &Plan, memory: &Memory) -> Verdict {
+    pub fn judge(&self, plan: &Plan, stored: &impl Stored) -> Verdict {
         let facts: BTreeSet<_> =
             plan.facts.iter().map(|fact| (fact.family(), fact.pid(), fact.id())).collect();
         // A touch that returns after its state has expired is a new one.
@@ -179,7 +238,7 @@ impl Counted {
             return Err(format!("{} accepted of {} facts", self.accepted, facts.len()));
         }
         let mut rows: BTreeMap<Status, i64> = BTreeMap::new();
-        memory.rows().for_each(|row| *rows.entry(row.status).or_default() += 1);
+        stored.statuses().into_iter().for_each(|status| *rows.entry(status).or_default() += 1);
         let counted: BTreeMap<_, _> =
             self.rows.iter().filter(|(_, count)| **count != 0).map(|(a, b)| (*a, *b)).collect();
         let is_same = counted == rows;

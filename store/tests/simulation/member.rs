@@ -125,7 +125,7 @@ impl World<'_> {
         for position in positions {
             let (place, next) = (self.broker.place(position), position.next_offset as usize);
             let log = &mut self.broker.logs[place];
-            judge::is_kept(self.plan, (&mut self.memory, &self.hidden), log, next)?;
+            judge::is_kept(self.plan, &mut self.model, log, next)?;
             if is_late && self.plan.odds.is_fenced {
                 self.tally.count("positions refused");
                 continue;
@@ -133,7 +133,7 @@ impl World<'_> {
             if next < self.stored(place) {
                 self.tally.count("positions set back by whoever was late");
             }
-            self.store(position.clone());
+            self.store(position);
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl World<'_> {
         self.tally.count("batches");
         let hand = &mut self.hands[me];
         let (nexts, messages) = std::mem::take(&mut hand.batch);
-        (hand.has_replaced, hand.has_written) = (false, false);
+        hand.has_written = false;
         for (place, next) in nexts {
             hand.next.entry(place).and_modify(|known| *known = next);
         }

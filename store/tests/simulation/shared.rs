@@ -14,6 +14,7 @@ use super::seat::Seat;
 use super::table::Table;
 use super::tally::{Tally, Trace};
 use super::world::World;
+use crate::support::cells::ledger;
 
 pub fn run(
     plan: &Plan,
@@ -37,13 +38,15 @@ pub fn run(
     let mut world = table.into_world();
     let verdict = world.end.take().unwrap_or_else(|| Err("nobody ended it".into()));
     let verdict = verdict.and_then(|()| judge(plan, &world));
+    world.tally.add("facts that came too late", world.model.late.facts as u64);
+    world.tally.add("decisions that came too late", world.model.late.decisions as u64);
     (verdict, world.tally, world.trace)
 }
 
 fn judge(plan: &Plan, world: &World<'_>) -> Verdict {
-    judge::judge(plan, &world.memory)?;
+    judge::judge(plan, &world.model)?;
     if world.tally.of("deaths") + world.tally.of("answers lost") == 0 {
-        world.counted.judge(plan, &world.memory)?;
+        world.counted.judge(plan, &world.model)?;
     }
     Ok(())
 }
@@ -53,7 +56,7 @@ fn live(table: &Table<'_>, plan: &Plan, me: usize) {
     drop(table.first_turn(me));
     loop {
         table.lock().start(me);
-        let mut worker = Worker::new(Seat::new(table, me), Arc::clone(&plan.policy));
+        let mut worker = Worker::new(ledger(Seat::new(table, me)), Arc::clone(&plan.policy));
         loop {
             let poll = table.turn(me).poll(me);
             let batch = match poll {
@@ -61,7 +64,11 @@ fn live(table: &Table<'_>, plan: &Plan, me: usize) {
                 Poll::Nothing => continue,
                 Poll::Over => return table.end(Ok(())),
             };
+            let positions = batch.progress.positions.clone();
             let Ok(report) = worker.process(batch) else { break };
+            if Seat::new(table, me).give(&positions).is_err() {
+                break;
+            }
             let verdict = table.lock().processed(me, &report);
             if verdict.is_err() {
                 table.end(verdict);

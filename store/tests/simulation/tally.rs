@@ -55,13 +55,6 @@ impl Trace {
         }
     }
 
-    /// More about the last note, for whoever reads along.
-    pub fn tell(&self, more: impl FnOnce() -> String) {
-        if self.is_told {
-            eprintln!("{:8}{}", "", more());
-        }
-    }
-
     pub fn hash(&self) -> u64 {
         self.hash
     }

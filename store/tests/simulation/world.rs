@@ -1,15 +1,15 @@
 //! Workers in one group at one store: who of them takes the next step, and what goes wrong.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use adtrail_store::memory::Memory;
-use attribution::ledger::{FactKey, Ledger, Position, Progress};
+use attribution::ledger::Position;
 use fastrand::Rng;
 
 use super::broker::Broker;
 use super::judge::{Counted, Verdict};
 use super::plan::Plan;
 use super::tally::{Tally, Trace};
+use crate::support::cells::Model;
 
 /// A run that takes so many steps does not end.
 const STEPS_MAX: u64 = 20_000_000;
@@ -19,9 +19,7 @@ pub const SESSION: u64 = 300;
 pub struct World<'p> {
     pub plan: &'p Plan,
     pub rng: Rng,
-    pub memory: Memory,
-    /// Of these the index entries are there and the home is not.
-    pub hidden: HashSet<FactKey>,
+    pub model: Model,
     pub broker: Broker,
     pub hands: Vec<Hand>,
     pub trace: Trace,
@@ -49,8 +47,6 @@ pub struct Hand {
     pub next: BTreeMap<usize, usize>,
     /// The next offsets after the batch under way, and how many messages that has.
     pub batch: (Vec<(usize, usize)>, usize),
-    /// A fact took the place of another in the batch under way.
-    pub has_replaced: bool,
     /// Something of the batch under way is written.
     pub has_written: bool,
 }
@@ -83,8 +79,7 @@ impl<'p> World<'p> {
         let mut world = Self {
             plan,
             rng,
-            memory: Memory::default(),
-            hidden: HashSet::new(),
+            model: Model::default(),
             broker,
             hands: (0..workers).map(|_| Hand::default()).collect(),
             trace,
@@ -183,7 +178,6 @@ impl<'p> World<'p> {
         }
         self.troubles_left -= 1;
         match self.rng.u8(0..13) {
-            0..5 if self.must_live(me) => {}
             0..2 => return Trouble::DieBefore,
             2..5 => return Trouble::DieAfter,
             5..7 if act != Act::Reads => return Trouble::AnswerLost,
@@ -196,16 +190,6 @@ impl<'p> World<'p> {
             _ => self.rebalance(),
         }
         Trouble::Nothing
-    }
-
-    /// What a replaced fact reached is known to its batch alone, as docs/decisions/ledger-port.md
-    /// says: so no process ends between recording that and deciding.
-    pub fn must_live(&mut self, me: usize) -> bool {
-        let must_live = self.hands[me].has_replaced;
-        if must_live {
-            self.tally.count("deaths put off");
-        }
-        must_live
     }
 
     fn pause(&mut self, me: usize) {
@@ -226,22 +210,20 @@ impl<'p> World<'p> {
         for place in first..first + logs {
             let stored = self.stored(place);
             let offset = if is_all { 0 } else { self.rng.usize(0..=stored) };
-            self.store(self.broker.position(place, offset));
+            let position = self.broker.position(place, offset);
+            self.store(&position);
         }
         self.begin_again();
     }
 
     /// The stored position of a log.
-    pub fn stored(&mut self, place: usize) -> usize {
-        let wanted = self.broker.position(place, 0);
-        let positions = self.memory.positions().expect("memory does not fail");
-        let is_it =
-            |one: &&Position| (&one.topic, one.partition) == (&wanted.topic, wanted.partition);
-        positions.iter().find(is_it).map_or(0, |one| one.next_offset as usize)
+    pub fn stored(&self, place: usize) -> usize {
+        let Position { topic, partition, .. } = self.broker.position(place, 0);
+        let stored = self.model.positions.get(&(topic, partition));
+        stored.map_or(0, |position| position.next_offset as usize)
     }
 
-    pub fn store(&mut self, position: Position) {
-        let progress = Progress { positions: vec![position], consumed_until: None };
-        self.memory.commit(Vec::new(), &progress).expect("memory does not fail");
+    pub fn store(&mut self, position: &Position) {
+        self.model.store(position);
     }
 }

@@ -64,14 +64,14 @@ impl Disk {
             let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
             let batch = || Batch { facts: facts.clone(), ..Batch::default() };
             if *restart == Restart::Midway {
-                let lent = Dying::<_, false> { ledger: self.store(), dies_after: Some(0) };
+                let lent = Dying { ledger: self.store(), dies_after: Some(0) };
                 let mut worker = Worker::new(lent, Arc::clone(&policy));
                 worker.process(batch()).expect_err("the process ends");
             }
             if *restart != Restart::No {
                 self.store = None;
             }
-            let lent = Dying::<_, false> { ledger: self.store(), dies_after: None };
+            let lent = Dying { ledger: self.store(), dies_after: None };
             let mut worker = Worker::new(lent, Arc::clone(&policy));
             worker.process(batch()).expect("the store works");
         }
@@ -86,7 +86,7 @@ impl Disk {
     }
 }
 
-fn pid_in(run: u32, pid: Pid) -> Pid {
+pub fn pid_in(run: u32, pid: Pid) -> Pid {
     Pid(pid.0 + run * 2)
 }
 
@@ -94,14 +94,14 @@ fn app_in(run: u32, app: AppPolicy) -> AppPolicy {
     AppPolicy { pid: pid_in(run, app.pid), ..app }
 }
 
-fn policy_in(run: u32, policy: &Policy) -> Policy {
+pub fn policy_in(run: u32, policy: &Policy) -> Policy {
     let campaigns = policy
         .campaigns()
         .map(|campaign| Campaign { pid: pid_in(run, campaign.pid), ..campaign.clone() });
     Policy::new(policy.apps().map(|app| app_in(run, app.clone())).collect(), campaigns.collect())
 }
 
-fn fact_in(run: u32, fact: &Fact) -> Fact {
+pub fn fact_in(run: u32, fact: &Fact) -> Fact {
     let mut fact = fact.clone();
     let pid = match &mut fact {
         Fact::Touch(touch) => &mut touch.pid,

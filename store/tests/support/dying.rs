@@ -7,14 +7,14 @@ use attribution::ledger::{
     Scan,
 };
 
-/// A ledger that comes back; others may use it too if it is `SHARED`.
-pub struct Dying<'a, L, const SHARED: bool> {
+/// A ledger that comes back.
+pub struct Dying<'a, L> {
     pub ledger: &'a mut L,
     /// The process ends when it would commit a decision or positions after so many decisions.
     pub dies_after: Option<usize>,
 }
 
-impl<L: Ledger<Error = StoreError>, const SHARED: bool> Facts for Dying<'_, L, SHARED> {
+impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
     type Error = StoreError;
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
@@ -30,9 +30,7 @@ impl<L: Ledger<Error = StoreError>, const SHARED: bool> Facts for Dying<'_, L, S
     }
 }
 
-impl<L: Ledger<Error = StoreError>, const SHARED: bool> Ledger for Dying<'_, L, SHARED> {
-    const SHARED: bool = SHARED;
-
+impl<L: Ledger<Error = StoreError>> Ledger for Dying<'_, L> {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.ledger.positions()
     }

@@ -4,9 +4,11 @@
 // What clippy.toml lets tests do, this does too: it fails loudly.
 #![cfg(test)]
 
+pub mod cells;
 pub mod disk;
 pub mod dying;
 pub mod facts;
+pub mod hbase;
 pub mod race;
 pub mod random;
 pub mod reference;

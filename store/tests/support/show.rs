@@ -20,6 +20,11 @@ pub struct Shown {
     pub whole: String,
 }
 
+/// Rows as they are stored.
+pub fn show_all(rows: &[(RowKey, Vec<u8>)]) -> Vec<Shown> {
+    rows.iter().map(|(key, value)| show(key, &RowView::decode(value).expect("a row"))).collect()
+}
+
 pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
     let mut whole = row.clone();
     whole.revision = 0;

@@ -55,10 +55,11 @@ pub struct Record {
 }
 
 impl Kafka {
-    /// `settings` are the topic's own, as `("retention.ms", "-1")`.
+    /// Of as many replicas as the brokers make by themselves. `settings` are the topic's own, as
+    /// `("retention.ms", "-1")`.
     pub fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(-1));
         for (key, value) in settings {
             topic = topic.set(key, value);
         }
@@ -85,6 +86,20 @@ impl Kafka {
         }
     }
 
+    /// What Kafka's retention does once records are old enough: all that a topic has is gone.
+    pub fn forget(&self, topic: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let metadata = admin.inner().fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+        let mut ends = TopicPartitionList::new();
+        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
+            ends.add_partition_offset(topic, partition.id(), Offset::End).expect("an offset");
+        }
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let left = runtime.block_on(admin.delete_records(&ends, &options)).expect("kafka answers");
+        left.elements().iter().for_each(|one| one.error().expect("the records are deleted"));
+    }
+
     /// So many partitions in all.
     pub fn grow_topic(&self, name: &str, partitions: usize) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
@@ -99,6 +114,26 @@ impl Kafka {
         eventually("the partitions have leaders", || {
             self.leaders_known(&client, name, partitions as i32)
         });
+    }
+
+    /// Records of these topics after the group's positions.
+    pub fn group_lag(&self, group: &str, topics: &[&str]) -> i64 {
+        let client: BaseConsumer = self.client().set("group.id", group).create().expect("a client");
+        let mut list = TopicPartitionList::new();
+        for topic in topics {
+            let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+            let partitions = metadata.topics()[0].partitions();
+            partitions.iter().for_each(|one| {
+                list.add_partition(topic, one.id());
+            });
+        }
+        let committed = client.committed_offsets(list, DEADLINE).expect("kafka answers");
+        let lag = |at: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+            let ends = client.fetch_watermarks(at.topic(), at.partition(), DEADLINE);
+            let (low, high) = ends.expect("kafka answers");
+            high - at.offset().to_raw().filter(|offset| *offset >= low).unwrap_or(low)
+        };
+        committed.elements().iter().map(lag).sum()
     }
 
     /// A group that nobody is a member of.

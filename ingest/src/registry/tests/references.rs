@@ -23,6 +23,20 @@ fn check_bad(script: impl Fn(&Request) -> Reply + Send + Sync + 'static, reason:
     check_unusable(&registry, id(1), UnusableKind::Bad, reason);
 }
 
+/// A dead letter says it, and must not be too long for its topic.
+#[test]
+fn what_is_wrong_with_a_long_name_is_told_in_short() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/schemas/ids/1" => record("A", "B", &[&"b".repeat(2_000)]),
+        _ => unknown(),
+    });
+    let registry = Bed::of(&[&server]).start("");
+    match registry.wait(id(1), DEADLINE) {
+        Lookup::Unusable(unusable) => assert!(unusable.reason.len() < 1_000),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn what_a_schema_refers_to_is_within() {
     let server = Server::start(|request| match request.path.as_str() {

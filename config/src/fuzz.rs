@@ -1,0 +1,69 @@
+//! What decodes settings, for a fuzzer and for the inputs that are kept: see `docs/fuzzing.md`.
+
+use crate::error::ConfigErrors;
+use crate::tree::{Table, Value};
+use crate::{PREFIX, layers, read, tree};
+
+#[cfg(test)]
+#[path = "../../fuzz/kept.rs"]
+mod kept;
+
+/// By name, for any bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+pub const TARGETS: &[Target] = &[("config", config)];
+
+const FILE: &str = "f.toml";
+
+/// A file, then variables without their prefix, with zeros between.
+fn config(input: &[u8]) {
+    let mut parts = input.split(|byte| *byte == 0);
+    let file = parts.next().unwrap_or_default();
+    let environment: Vec<_> = parts.filter_map(variable).collect();
+    let lines = file.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let mut table = match tree::parse_file(FILE, file) {
+        Ok(table) => table,
+        Err(errors) => return check(&errors, lines),
+    };
+    layers::overlay(&mut table, &environment, &[]);
+    if names_a_file(&table) {
+        return;
+    }
+    if let Err(errors) = read(table, FILE).0 {
+        check(&errors, lines);
+    }
+}
+
+fn variable(part: &[u8]) -> Option<(String, String)> {
+    let (name, value) = std::str::from_utf8(part).ok()?.split_once('=')?;
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic());
+    is_plain.then(|| (format!("{PREFIX}{name}"), value.to_owned()))
+}
+
+/// Those of secrets are read, and who knows what is there.
+fn names_a_file(table: &Table) -> bool {
+    table.iter().any(|(key, node)| key == "file" || is_file(&node.value))
+}
+
+fn is_file(value: &Value) -> bool {
+    match value {
+        Value::Untyped(text) => text.contains("file"),
+        Value::List(items) => items.iter().any(|item| is_file(&item.value)),
+        Value::Table(table) => names_a_file(table),
+        _ => false,
+    }
+}
+
+/// There are some, each is one short line, and those of the file stand in it.
+fn check(errors: &ConfigErrors, lines: usize) {
+    assert!(errors.iter().count() > 0);
+    for error in errors.iter() {
+        let text = error.to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+        let of_file = text.strip_prefix("f.toml:").and_then(|rest| rest.split_once(':'));
+        if let Some((line, _)) = of_file {
+            let line: usize = line.parse().unwrap_or_default();
+            assert!((1..=lines).contains(&line), "{lines} lines: {text}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a request asks for.
+
+use attribution::event::{EventTime, Pid, SpreadId};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use jiff::Timestamp;
+use store::key::RowKey;
+
+use super::CONFIG;
+use crate::access::session;
+use crate::appsflyer::pull;
+use crate::appsflyer::report::Kind;
+use crate::cursor::Cursor;
+use crate::parameter::{FORMAT, decoded};
+use crate::query::{ExportQuery, Format, Preset};
+use crate::summary::SummaryQuery;
+use crate::timeline::TimelineQuery;
+use crate::timeline::cursor::PlaceCursor;
+use crate::{Access, ExportError, brought};
+
+type Parameters = Vec<(String, String)>;
+
+/// What follows the question mark of an address.
+pub fn parameters(query: &[u8]) -> Option<Parameters> {
+    decoded(query).ok()
+}
+
+fn pairs(parameters: &Parameters) -> impl Iterator<Item = (&str, &str)> {
+    parameters.iter().map(|(name, value)| (&**name, &**value))
+}
+
+/// What is asked for, said by the names of the parameters and asked for so, is the same.
+pub fn query(input: &[u8]) {
+    let Some(given) = parameters(input) else { return };
+    for format in [Format::Csv, Format::Ndjson] {
+        match ExportQuery::parse(format, pairs(&given)) {
+            Ok(query) => check(&query),
+            Err(error) => check_error(&error),
+        }
+    }
+}
+
+fn check(query: &ExportQuery) {
+    if let Some(config) = &*CONFIG {
+        for app in config.policy.apps() {
+            let _ = query.check(app, &config.policy);
+            let name = query.file_name(&app.key);
+            let is_safe = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+            assert!(name.chars().all(is_safe), "{name}");
+        }
+    }
+    check_cursor(query);
+    if query.preset == Preset::AppsFlyer {
+        return;
+    }
+    let mut texts = query.texts();
+    texts.remove(FORMAT);
+    let said = texts.iter().map(|(name, value)| (*name, &**value));
+    let again = ExportQuery::parse(query.format, said);
+    assert!(again.is_ok(), "{:?}: {texts:?}", again.err());
+    let Ok(again) = again else { return };
+    // Where all times end is told as the last of them.
+    let to = query.to.min(EventTime::MAX);
+    let (from_text, to_text) = (again.from_text.clone(), again.to_text.clone());
+    // Of what was named twice, and in another order, only that it was named counts.
+    assert_eq!(again.filter.named(), query.filter.named(), "{texts:?}");
+    let filter = again.filter.clone();
+    let expected = ExportQuery { to, filter, from_text, to_text, ..query.clone() };
+    assert_eq!(again, expected, "{texts:?}");
+}
+
+/// A row's cursor is of the query that it was made for.
+fn check_cursor(query: &ExportQuery) {
+    let (event_time, spreadid, seq) = (query.from.min(EventTime::MAX), SpreadId(7), 1 << 40);
+    let key = RowKey { partition: 0, pid: Pid(1), event_time, spreadid, seq };
+    let cursor = Cursor::after(&key, query);
+    assert_eq!(cursor.row(Pid(1)), key);
+    assert!(cursor.check(Pid(1), query).is_ok() && cursor.check(Pid(2), query).is_err());
+    assert_eq!(Cursor::parse(&cursor.to_string()).ok(), Some(cursor));
+}
+
+fn check_error(error: &ExportError) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && !text.contains(char::is_control), "{text}");
+    if let ExportError::BadParameter { value, .. } = error {
+        assert!(value.chars().count() <= 200, "{text}");
+    }
+}
+
+/// The first byte chooses whose parameters these are.
+pub fn short_answers(input: &[u8]) {
+    let Some((choice, query)) = input.split_first() else { return };
+    let Some(given) = parameters(query) else { return };
+    let error = match choice % 3 {
+        0 => SummaryQuery::parse(pairs(&given)).err(),
+        1 => TimelineQuery::parse(pairs(&given)).err(),
+        _ => brought::parse(pairs(&given), SpreadId(7)).err(),
+    };
+    if let Some(error) = error {
+        check_error(&error);
+    }
+}
+
+/// The first byte chooses the report.
+pub fn appsflyer(input: &[u8]) {
+    let Some((choice, query)) = input.split_first() else { return };
+    let names = Kind::names();
+    let Ok(kind) = Kind::parse(names[usize::from(*choice) % names.len()]) else { return };
+    let Some(given) = parameters(query) else { return };
+    match pull::parse(kind, pairs(&given)) {
+        Ok(query) => check(&query),
+        Err(error) => check_error(&error),
+    }
+}
+
+/// One that is read is written so.
+pub fn cursor(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match Cursor::parse(text) {
+        Ok(cursor) => assert_eq!(cursor.to_string(), text),
+        Err(error) => check_error(&error),
+    }
+    if let Ok(cursor) = PlaceCursor::parse(text) {
+        assert_eq!(cursor.to_string(), text);
+    }
+}
+
+/// Headers, a line each: nobody is let in who has not the secret, which here nobody has.
+pub fn token(input: &[u8]) {
+    assert!(CONFIG.is_some());
+    let Some(config) = &*CONFIG else { return };
+    let access = Access::new(&config.tokens, 1);
+    let names =
+        [header::AUTHORIZATION, header::COOKIE, header::HOST, header::ORIGIN, header::REFERER];
+    let mut headers = HeaderMap::new();
+    for line in input.split(|byte| *byte == b'\n') {
+        let Some((choice, value)) = line.split_first() else { continue };
+        let name = &names[usize::from(*choice) % names.len()];
+        headers.extend(HeaderValue::from_bytes(value).map(|value| (name.clone(), value)));
+    }
+    for method in [Method::GET, Method::POST] {
+        assert!(access.admit(&method, &headers, Timestamp::UNIX_EPOCH).is_err());
+    }
+    assert!(session::own_referer(&headers).is_none_or(|address| address.starts_with('/')));
+    if let Ok(text) = std::str::from_utf8(input) {
+        assert!(access.admit_token(text, Timestamp::UNIX_EPOCH).is_err());
+    }
+}

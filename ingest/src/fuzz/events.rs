@@ -1,0 +1,84 @@
+//! Events in JSON, and files of them.
+
+use std::io::BufReader;
+
+use attribution::event::Fact;
+use serde::de::IgnoredAny;
+
+use super::{POLICY, check_error};
+use crate::compressed;
+use crate::file::{Events, FileError};
+use crate::peek::event::Event;
+use crate::topic::TopicKind;
+use crate::wire::{self, DecodeError, EVENT_BYTES_MAX, ErrorCode};
+
+/// What is shown of an event is the same event; what is none is told as one.
+pub fn json(input: &[u8]) {
+    for topic in TopicKind::ALL.into_iter().map(Some).chain([None]) {
+        match wire::decode(input, topic, &POLICY) {
+            Ok(fact) => check_fact(&fact, input),
+            Err(error) => {
+                check_error(&error, input);
+                if error.code == ErrorCode::NotAnObject {
+                    assert!(serde_json::from_slice::<IgnoredAny>(input).is_ok());
+                }
+            }
+        }
+    }
+}
+
+fn check_fact(fact: &Fact, input: &[u8]) {
+    assert!(serde_json::from_slice::<IgnoredAny>(input).is_ok());
+    let shown = serde_json::to_vec(&Event::new(fact, &POLICY)).unwrap_or_default();
+    if shown.len() <= EVENT_BYTES_MAX {
+        let again = wire::decode(&shown, None, &POLICY);
+        assert_eq!(again.as_ref(), Ok(fact), "{}", String::from_utf8_lossy(&shown));
+    }
+}
+
+type Outcome = Result<Fact, (u64, DecodeError)>;
+
+/// A file as `replay` reads it, through buffers of any size; plain text by its lines.
+pub fn lines(input: &[u8]) {
+    let whole = read(compressed::plain(input));
+    let in_pieces = read(Ok(BufReader::with_capacity(3, input)));
+    if compressed::is_plain(input) {
+        assert_eq!(whole.0, in_pieces.0);
+        assert_eq!(whole.0, by_lines(input));
+        assert!(whole.1 && in_pieces.1, "a text is read to its end");
+    }
+    for outcome in &whole.0 {
+        if let Err((_, error)) = outcome {
+            check_error(error, input);
+        }
+    }
+}
+
+/// What the lines are, and whether the file was read to its end.
+fn read(reader: std::io::Result<impl std::io::BufRead>) -> (Vec<Outcome>, bool) {
+    let mut outcomes = Vec::new();
+    let Ok(reader) = reader else { return (outcomes, false) };
+    for event in Events::new(reader, &POLICY) {
+        match event {
+            Ok(fact) => outcomes.push(Ok(fact)),
+            Err(FileError::Line { line_number, error }) => outcomes.push(Err((line_number, error))),
+            Err(FileError::Read { error, .. }) => {
+                assert!(!error.to_string().is_empty());
+                return (outcomes, false);
+            }
+        }
+    }
+    (outcomes, true)
+}
+
+/// The same, the slow way.
+fn by_lines(text: &[u8]) -> Vec<Outcome> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let lines = text.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
+    let decoded = lines.map(|(line, number)| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        wire::decode(line, None, &POLICY).map_err(|error| (number, error))
+    });
+    decoded.collect()
+}

@@ -1,0 +1,46 @@
+//! What a registry answers.
+
+use super::BETWEEN;
+use crate::registry::answer::{Body, Failure, Verdict, judge};
+use crate::registry::inline::inline;
+use crate::wire::Schema;
+
+/// A status of two bytes, whether the body is whole, and the body.
+pub fn answer(input: &[u8]) {
+    let [high, low, is_whole, body @ ..] = input else { return };
+    let status = u16::from_be_bytes([*high, *low]);
+    let body = Body { bytes: body.to_vec(), is_whole: *is_whole != 0 };
+    match judge(status, &body) {
+        // Any text may stand there; reading it as a schema ends.
+        Verdict::Schema(schema) => drop(Schema::parse(&schema.text)),
+        Verdict::NotFound => assert_eq!(status, 404),
+        Verdict::Failure(
+            Failure::Unknown(reason)
+            | Failure::Bad(reason)
+            | Failure::Refused(reason)
+            | Failure::Outage(reason)
+            | Failure::Silence(reason),
+        ) => assert!(!reason.is_empty() && reason.len() < 400, "{reason}"),
+    }
+}
+
+/// A schema and those that it refers to. One that stands for itself means the same afterwards, and once
+/// more.
+pub fn references(input: &[u8]) {
+    let mut texts =
+        input.split(|byte| *byte == BETWEEN).map(|text| String::from_utf8_lossy(text).into_owned());
+    let root = texts.next().unwrap_or_default();
+    let referenced: Vec<String> = texts.collect();
+    let Ok(whole) = inline(&root, &referenced) else { return };
+    let again = inline(&whole, &[]);
+    assert!(again.is_ok(), "{again:?}");
+    let canonical = |text: &str| {
+        let schema = apache_avro::Schema::parse_str(text).ok()?;
+        Some(schema.canonical_form())
+    };
+    for (before, after) in [(&root, &whole), (&whole, &again.unwrap_or_default())] {
+        if let Some(expected) = canonical(before) {
+            assert_eq!(canonical(after), Some(expected), "{after}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What decodes bytes from outside, of all crates, for `fuzz/`: see `docs/fuzzing.md`.
+
+#[cfg(test)]
+#[path = "../fuzz/kept.rs"]
+mod kept;
+
+use attribution::event::{Fact, Pid};
+use attribution::ledger::{ActivationHome, Causes, EffectHome, Home};
+use attribution::policy::{AppPolicy, Policy};
+use ingest::wire;
+use store::codec::home;
+
+use crate::commands::download::fuzz::any as resume;
+
+/// By name, for any bytes.
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: &[Target] = &[("resume", resume), ("stored", stored)];
+
+/// Those of all crates.
+#[cfg(feature = "fuzzing")]
+pub fn targets() -> impl Iterator<Item = Target> {
+    let all =
+        [config::fuzz::TARGETS, ingest::fuzz::TARGETS, store::fuzz::TARGETS, export::fuzz::TARGETS];
+    all.into_iter().flatten().chain(TARGETS).copied()
+}
+
+/// An event as producers send it: read back from the store it is the same.
+fn stored(input: &[u8]) {
+    let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
+    let Ok(fact) = wire::decode(input, None, &policy) else { return };
+    let (family, pid) = (fact.family(), fact.pid());
+    let kept = match fact {
+        Fact::Touch(touch) => Home::Touch(touch),
+        Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
+            fact: *fact,
+            walks: Default::default(),
+            present: None,
+            decision: None,
+            previous: None,
+            changed_by: Causes::default(),
+        })),
+        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+    };
+    let mut written = Vec::new();
+    home::encode(&kept, &mut written);
+    assert_eq!(home::decode(family, pid, &written).ok(), Some(kept));
+}

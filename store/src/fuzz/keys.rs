@@ -1,0 +1,74 @@
+//! Keys: one that is read is written with the same bytes.
+
+use attribution::event::Family;
+use attribution::ledger::FactKey;
+use attribution::matching::MatchKey;
+
+use crate::brought::Brought;
+use crate::cell::{self, CellKey};
+use crate::count::Counted;
+use crate::key::{self, FactPlace, Key, RowKey};
+
+/// Bytes as every kind of key.
+pub fn key(input: &[u8]) {
+    if let Some(row) = RowKey::decode(input) {
+        assert_eq!(row.encode(), input);
+        assert_eq!(Brought::of(&row).row(row.partition), row);
+    }
+    if let Some(brought) = Brought::decode(input) {
+        assert_eq!(brought.encode(), input);
+    }
+    if let Some(counted) = Counted::decode(input) {
+        assert_eq!(counted.encode(), input, "{counted:?}");
+    }
+    if let Some((key, value)) = input.split_first_chunk() {
+        facts(key, value);
+        neighbours(key);
+    }
+    if let Ok(cell) = CellKey::try_from(input) {
+        // Where an hour is one of event times, its first row is in it.
+        let first = RowKey::decode(&cell::first_row(&cell));
+        if let Some(first) = first.filter(|first| cell::cell_key(first) == cell) {
+            assert_eq!(cell::pid(&cell), first.pid);
+            assert_eq!(cell::cell_at(&first.encode()), cell);
+        }
+    }
+    if let Some((value, key)) = input.split_first_chunk::<8>()
+        && let Some(position) = key::decode_position(key, value)
+    {
+        assert_eq!(key::position(&position), key);
+        assert_eq!(position.next_offset.to_be_bytes(), *value);
+    }
+    if let Some(mark) = key::decode_mark(input) {
+        assert_eq!(key::mark(mark), input);
+    }
+}
+
+fn facts(key: &Key, value: &[u8]) {
+    match key::decode_fact(key) {
+        None => assert!(key::decode_index(Family::Touch, key, 0).is_none()),
+        Some(FactPlace::Home { id, pid, tag }) => {
+            let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };
+            assert_eq!(key::home(&fact), *key);
+        }
+        Some(FactPlace::Index { pid, time, tag }) => {
+            let Ok((id, lookback_ms)) = crate::codec::index_value(value) else { return };
+            let entry = key::decode_index(Family::Touch, key, id);
+            let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };
+            assert_eq!(entry.map(|entry| (entry.time, entry.fact)), Some((time, fact)));
+            let found_by =
+                MatchKey(key.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte)));
+            assert_eq!(key::index(found_by, &fact, time), *key);
+            let mut again = Vec::new();
+            crate::codec::put_index_value(&mut again, id, lookback_ms);
+            // Of days beyond the longest lookback less is kept, and more is never read.
+            assert!(again == value || again.last() < value.last());
+        }
+    }
+}
+
+fn neighbours(key: &Key) {
+    let next = key::next(key);
+    assert!(next.is_none_or(|next| next > *key && key::previous(&next) == *key));
+    assert!(key::previous(key) < *key || *key == Key::default());
+}

@@ -1,0 +1,194 @@
+//! The cells of a real HBase, over its client. Whoever calls waits; the client runs on threads of its own.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hbase_client::{Advice, CheckAndMutate, Client, Delete, Error, Get, Mutation, Row, Selection};
+use tokio::runtime::{Builder, Runtime};
+
+use super::cells::{Cells, Columns, Gone, Page, Put, PutWhere, Table, VALUE};
+use super::tables;
+use crate::StoreError;
+use crate::key::Key;
+
+/// The one family of every table.
+pub const FAMILY: &[u8] = b"d";
+
+/// What could not be done for so long is told, and tried again.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection to a cluster and the tables of one store; cheap to clone, for any thread.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    prefix: Arc<str>,
+    runtime: Arc<Runtime>,
+}
+
+impl Cluster {
+    /// By servers as `host:port`, to tables whose names begin with the prefix.
+    pub fn connect(servers: &[String], prefix: &str) -> Result<Self, StoreError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("hbase")
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
+        let mut config = hbase_client::Config::new(servers)?;
+        config.operation_timeout = PATIENCE;
+        let client = runtime.block_on(Client::connect(config))?;
+        Ok(Self { client, prefix: prefix.into(), runtime: Arc::new(runtime) })
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Waits for what the client does.
+    pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    fn table(&self, table: Table) -> Result<hbase_client::Table, StoreError> {
+        Ok(self.client.table(&tables::name(&self.prefix, table))?)
+    }
+
+    /// Does what does no harm twice until all of it is done. Gives the outcomes in their order.
+    fn each<A: Clone, T: Clone, W>(
+        &self,
+        actions: &[A],
+        mut attempt: impl FnMut(Vec<A>) -> W,
+    ) -> Result<Vec<T>, StoreError>
+    where
+        W: Future<Output = Vec<Result<T, Error>>>,
+    {
+        let mut done: Vec<Option<T>> = vec![None; actions.len()];
+        let mut open: Vec<usize> = (0..actions.len()).collect();
+        while !open.is_empty() {
+            let some = open.iter().filter_map(|place| actions.get(*place).cloned()).collect();
+            let mut failure = None;
+            let mut left = Vec::new();
+            for (place, outcome) in open.iter().zip(self.wait(attempt(some))) {
+                match outcome {
+                    Ok(value) => done[*place] = Some(value),
+                    Err(error) => {
+                        left.push(*place);
+                        failure = Some(error);
+                    }
+                }
+            }
+            if let Some(error) = failure {
+                pause_after(error, left.len())?;
+            }
+            open = left;
+        }
+        Ok(done.into_iter().flatten().collect())
+    }
+}
+
+/// What may succeed later is waited for.
+fn pause_after(error: Error, rows: usize) -> Result<(), StoreError> {
+    if error.advice() == Advice::Change {
+        return Err(error.into());
+    }
+    tracing::warn!(%error, rows, "hbase does not answer, trying again");
+    thread::sleep(PAUSE);
+    Ok(())
+}
+
+fn get(row: impl Into<Vec<u8>>, selection: Selection) -> Get {
+    Get::new(row.into()).select(selection)
+}
+
+fn columns(row: Option<Row>) -> Columns {
+    let cells = row.iter().flat_map(Row::cells);
+    cells.map(|cell| (cell.qualifier().to_vec(), cell.value().to_vec())).collect()
+}
+
+impl Cells for Cluster {
+    fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let table = self.table(table)?;
+        let found = self.each(rows, |rows| {
+            let select = |row: &Key| get(*row, Selection::all().column(FAMILY, VALUE));
+            table.get_many(rows.iter().map(select).collect())
+        })?;
+        let value = |row: Option<Row>| row?.value(FAMILY, VALUE).map(<[u8]>::to_vec);
+        Ok(found.into_iter().map(value).collect())
+    }
+
+    fn get_rows(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Columns>, StoreError> {
+        let table = self.table(table)?;
+        let found = self.each(rows, |rows| {
+            table.get_many(rows.iter().map(|row| get(*row, Selection::all())).collect())
+        })?;
+        Ok(found.into_iter().map(columns).collect())
+    }
+
+    fn get_pages(&mut self, table: Table, pages: &[Page]) -> Result<Vec<Columns>, StoreError> {
+        let table = self.table(table)?;
+        let select = |Page { row, columns, limit }: Page| {
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            get(row, Selection::all().columns_between(columns).columns_max(limit))
+        };
+        let found =
+            self.each(pages, |pages| table.get_many(pages.into_iter().map(select).collect()))?;
+        Ok(found.into_iter().map(columns).collect())
+    }
+
+    fn put(&mut self, table: Table, puts: Vec<Put>) -> Result<(), StoreError> {
+        let table = self.table(table)?;
+        let mutation = |Put { row, column, value, time }: Put| -> Mutation {
+            let put = hbase_client::Put::new(row);
+            match time {
+                Some(time) => put.cell_at(time, FAMILY, column, value).into(),
+                None => put.cell(FAMILY, column, value).into(),
+            }
+        };
+        let puts: Vec<Mutation> = puts.into_iter().map(mutation).collect();
+        self.each(&puts, |puts| table.mutate_many(puts)).map(drop)
+    }
+
+    fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError> {
+        let table = self.table(table)?;
+        let check = |PutWhere { row, expected, value }: PutWhere| {
+            let put = hbase_client::Put::new(row.to_vec()).cell(FAMILY, VALUE, value);
+            match expected {
+                Some(expected) => CheckAndMutate::where_equal(FAMILY, VALUE, expected, put),
+                None => CheckAndMutate::where_absent(FAMILY, VALUE, put),
+            }
+        };
+        let checks: Vec<CheckAndMutate> = puts.into_iter().map(check).collect();
+        let mut failure = None;
+        let mut taken = Vec::with_capacity(checks.len());
+        for outcome in self.wait(table.check_and_mutate_many(checks)) {
+            taken.push(match outcome {
+                Ok(is_taken) => is_taken,
+                // Done or not: whoever asks reads once more.
+                Err(error) => {
+                    if error.advice() != Advice::ReadAgain {
+                        failure = Some(error);
+                    }
+                    false
+                }
+            });
+        }
+        let refused = taken.iter().filter(|is_taken| !**is_taken).count();
+        failure.map_or(Ok(()), |error| pause_after(error, refused))?;
+        Ok(taken)
+    }
+
+    fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError> {
+        let table = self.table(table)?;
+        let delete = |Gone { row, column, until }: Gone| -> Mutation {
+            Delete::new(row).column_until(until, FAMILY, column).into()
+        };
+        let deletes: Vec<Mutation> = cells.into_iter().map(delete).collect();
+        self.each(&deletes, |deletes| table.mutate_many(deletes)).map(drop)
+    }
+}

@@ -1,0 +1,102 @@
+//! What stands in the row of a home.
+//!
+//! | column | value |
+//! |---|---|
+//! | `v` | 0, or 1 and the row that went last (its key, its revision u32), and then the home, as embedded |
+//! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
+
+use attribution::classify::Walks;
+use attribution::event::{Fact, Family, Pid};
+use attribution::ledger::{ActivationHome, Causes, EffectHome, Home};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::cells::VALUE;
+use crate::StoreError;
+use crate::codec;
+use crate::key::{KEY_BYTES, RowKey};
+
+const OUTGOING: u8 = b'o';
+
+/// A row that is shown no more, and may still be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone {
+    pub row: RowKey,
+    pub revision: u32,
+}
+
+pub fn encode(home: &Home, gone: Option<&Gone>) -> Vec<u8> {
+    let mut value = Vec::with_capacity(384);
+    match gone {
+        None => value.push(0),
+        Some(Gone { row, revision }) => {
+            value.push(1);
+            value.extend(row.encode());
+            value.extend(revision.to_be_bytes());
+        }
+    }
+    codec::home::encode(home, &mut value);
+    value
+}
+
+pub fn decode(family: Family, pid: Pid, value: &[u8]) -> Result<(Home, Option<Gone>), StoreError> {
+    let (gone, home) = split(value).ok_or_else(|| StoreError::corrupt("a home"))?;
+    Ok((codec::home::decode(family, pid, home)?, gone))
+}
+
+fn split(value: &[u8]) -> Option<(Option<Gone>, &[u8])> {
+    match value.split_first()? {
+        (0, home) => Some((None, home)),
+        (1, rest) => {
+            let (row, rest) = rest.split_at_checked(KEY_BYTES)?;
+            let (revision, home) = rest.split_first_chunk()?;
+            let gone = Gone { row: RowKey::decode(row)?, revision: u32::from_be_bytes(*revision) };
+            Some((Some(gone), home))
+        }
+        _ => None,
+    }
+}
+
+/// The column and value of a fact that another takes the place of.
+pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
+    let mut value = Vec::with_capacity(256);
+    codec::home::encode(&bare(fact.clone()), &mut value);
+    let column = [&[OUTGOING][..], &xxh3_64(&value).to_be_bytes()].concat();
+    (column, value)
+}
+
+/// Of the columns of a home's row: its value, and the facts that went.
+pub fn read(
+    family: Family,
+    pid: Pid,
+    columns: &[(Vec<u8>, Vec<u8>)],
+) -> Result<(Option<&[u8]>, Vec<Fact>), StoreError> {
+    let mut facts = Vec::new();
+    for (_, value) in columns.iter().filter(|(column, _)| column.first() == Some(&OUTGOING)) {
+        facts.push(into_fact(codec::home::decode(family, pid, value)?));
+    }
+    let value = columns.iter().find(|(column, _)| column == VALUE);
+    Ok((value.map(|(_, value)| value.as_slice()), facts))
+}
+
+fn bare(fact: Fact) -> Home {
+    match fact {
+        Fact::Touch(touch) => Home::Touch(touch),
+        Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
+            fact: *fact,
+            walks: Walks::default(),
+            decision: None,
+            previous: None,
+            changed_by: Causes::default(),
+            present: None,
+        })),
+        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+    }
+}
+
+pub fn into_fact(home: Home) -> Fact {
+    match home {
+        Home::Touch(touch) => Fact::Touch(touch),
+        Home::Activation(home) => Fact::Activation(Box::new(home.fact)),
+        Home::Effect(home) => Fact::Effect(Box::new(home.fact)),
+    }
+}

@@ -1,0 +1,429 @@
+//! The ledger over rows that are each atomic alone.
+//!
+//! Index entries, then homes; the home with the decision, then the row that shows it, then the row that
+//! goes: so of two workers only one, by its home, comes to show a row of a revision, and whatever ends in
+//! between is done by the redelivery that follows. Where each step stands, and why:
+//! `docs/decisions/ledger-port.md`.
+
+use std::collections::HashMap;
+
+use attribution::event::{EventTime, Fact, Family, Pid};
+use attribution::ledger::{
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Present,
+    Progress, Scan,
+};
+use attribution::row::Row;
+use foldhash::fast::FixedState;
+
+use super::cells::{self, Cells, NOW, Page, Put, PutWhere, Table, VALUE};
+use super::home::{self, Gone};
+use crate::StoreError;
+use crate::app::App;
+use crate::codec;
+use crate::embedded::views;
+use crate::key::{self, FACT_PREFIX_BYTES, KEY_BYTES, Key, RowKey};
+
+/// One worker's way to a store that others write, too.
+pub struct SharedLedger<C> {
+    cells: C,
+    apps: HashMap<Pid, App, FixedState>,
+    partitions: u16,
+    /// The bytes of the homes that the batch under way has read, or put.
+    read: HashMap<FactKey, Vec<u8>, FixedState>,
+}
+
+impl<C> SharedLedger<C> {
+    pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
+        Self { cells, apps: apps.into_iter().collect(), partitions, read: HashMap::default() }
+    }
+
+    pub fn cells(&self) -> &C {
+        &self.cells
+    }
+
+    fn row_key(&self, row: &Row, fan_bits: u8) -> RowKey {
+        let base = self.apps.get(&row.pid).map_or(0, |app| app.base);
+        RowKey {
+            partition: key::row_partition(base, row.seq, fan_bits, self.partitions),
+            pid: row.pid,
+            event_time: row.event_time,
+            spreadid: row.spreadid,
+            seq: row.seq,
+        }
+    }
+
+    /// Where the row was that a decision replaces.
+    fn gone(&self, row: &Row, replaced: &Present) -> Gone {
+        let key = self.row_key(row, replaced.place.fan_bits);
+        let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
+        Gone { row, revision: replaced.revision }
+    }
+}
+
+/// When a row was decided on: later decisions hide earlier ones, and all expire by the event's age.
+fn row_time(row: &RowKey, revision: u32) -> u64 {
+    row.event_time.millis().saturating_add(u64::from(revision))
+}
+
+impl<C: Cells> SharedLedger<C> {
+    fn read_homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let mut homes = vec![None; keys.len()];
+        for family in Family::ALL {
+            let places: Vec<usize> =
+                (0..keys.len()).filter(|place| keys[*place].family == family).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let rows: Vec<Key> = places.iter().map(|place| key::home(&keys[*place])).collect();
+            let values = self.cells.get(Table::Facts(family), &rows)?;
+            for (place, value) in places.into_iter().zip(values) {
+                let key = &keys[place];
+                homes[place] = match &value {
+                    Some(value) => Some(home::decode(family, key.pid, value)?.0),
+                    None => None,
+                };
+                if family != Family::Touch {
+                    self.note(key, value);
+                }
+            }
+        }
+        Ok(homes)
+    }
+
+    fn note(&mut self, key: &FactKey, value: Option<Vec<u8>>) {
+        match value {
+            Some(value) => self.read.insert(*key, value),
+            None => self.read.remove(key),
+        };
+    }
+
+    /// Entries lead nowhere until the home is put, so they come before it.
+    fn put_entries(&mut self, facts: &[FactWrite]) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            let of_family = facts.iter().filter(|write| write.key.family == family);
+            let (mut kept, mut entries) = (Vec::new(), Vec::new());
+            for write in of_family {
+                if let Some(fact) = &write.outgoing {
+                    let (column, value) = home::outgoing(fact);
+                    let row = key::home(&write.key).to_vec();
+                    kept.push(Put { row, column, value, time: None });
+                }
+                let lookback_ms = match &write.home {
+                    Home::Touch(touch) => touch.lookback_ms,
+                    _ => None,
+                };
+                let time = write.home.time();
+                for found_by in &write.index {
+                    let key = key::index(*found_by, &write.key, time);
+                    entries.push(entry(key, write.key.id.0, lookback_ms));
+                }
+                for (found_by, IndexEntry { time, fact }) in &write.marks {
+                    entries.push(entry(key::index(*found_by, fact, *time), fact.id.0, None));
+                }
+            }
+            // What goes is kept before anything of what takes its place is there.
+            if !kept.is_empty() {
+                self.cells.put(Table::Facts(family), kept)?;
+            }
+            if !entries.is_empty() {
+                self.cells.put(Table::Facts(family), entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts homes that are still what was read; says of each whether it did.
+    fn put_homes(&mut self, homes: Vec<(FactKey, Vec<u8>)>) -> Result<Vec<bool>, StoreError> {
+        let mut is_put = vec![false; homes.len()];
+        for family in Family::ALL {
+            let places: Vec<usize> =
+                (0..homes.len()).filter(|place| homes[*place].0.family == family).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let put = |place: &usize| {
+                let (key, value) = &homes[*place];
+                let expected = self.read.get(key).cloned();
+                PutWhere { row: key::home(key), expected, value: value.clone() }
+            };
+            let puts = places.iter().map(put).collect();
+            for (place, taken) in
+                places.iter().zip(self.cells.put_where(Table::Facts(family), puts)?)
+            {
+                is_put[*place] = taken;
+            }
+        }
+        for ((key, value), is_put) in homes.into_iter().zip(&is_put) {
+            // Of one that was not put nobody knows what stands there.
+            self.note(&key, is_put.then_some(value));
+        }
+        Ok(is_put)
+    }
+
+    /// Those that lead to a fact that no home will be again.
+    fn delete_entries(&mut self, stale: &[(Family, Key)]) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            let of_family = stale.iter().filter(|(of, _)| *of == family);
+            let gone = |(_, key): &(Family, Key)| {
+                let (row, column) = split(key);
+                cells::Gone { row, column, until: NOW }
+            };
+            let cells: Vec<cells::Gone> = of_family.map(gone).collect();
+            if !cells.is_empty() {
+                self.cells.delete(Table::Facts(family), cells)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_rows(&mut self, gone: Vec<Gone>) -> Result<(), StoreError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let cell = |Gone { row, revision }: Gone| {
+            let until = row_time(&row, revision);
+            cells::Gone { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
+        };
+        self.cells.delete(Table::Events, gone.into_iter().map(cell).collect())
+    }
+
+    /// The home that a decision is compared with, if it was made from just that.
+    fn standing(&self, write: &DecisionWrite) -> Result<Option<Option<Gone>>, StoreError> {
+        let Some(value) = self.read.get(&write.key) else { return Ok(None) };
+        let (stored, gone) = home::decode(write.key.family, write.key.pid, value)?;
+        Ok(is_as_read(&stored, write).then_some(gone))
+    }
+}
+
+/// All entries of a match key and app are columns of one row: a page of them is one get, and gets of many
+/// rows are one call to each server.
+fn split(key: &Key) -> (Vec<u8>, Vec<u8>) {
+    let (row, column) = key.split_at(FACT_PREFIX_BYTES);
+    (row.to_vec(), column.to_vec())
+}
+
+fn entry(key: Key, id: u64, lookback_ms: Option<u64>) -> Put {
+    let mut value = Vec::new();
+    codec::put_index_value(&mut value, id, lookback_ms);
+    let (row, column) = split(&key);
+    Put { row, column, value, time: None }
+}
+
+/// Whether nobody has decided about the event, or replaced its fact, since it was read.
+fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
+    let is_same_fact = match (stored, &write.home) {
+        (Home::Activation(stored), Home::Activation(home)) => stored.fact == home.fact,
+        (Home::Effect(stored), Home::Effect(home)) => stored.fact == home.fact,
+        _ => false,
+    };
+    let revision = |present: Option<&Present>| present.map(|one| one.revision);
+    is_same_fact && revision(stored.present()) == revision(write.replaced.as_ref())
+}
+
+impl<C: Cells> Facts for SharedLedger<C> {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        self.read_homes(keys)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        let mut pages = vec![Vec::new(); scans.len()];
+        for family in Family::ALL {
+            let places: Vec<usize> = (0..scans.len())
+                .filter(|place| scans[*place].family == family)
+                .filter(|place| scans[*place].oldest <= scans[*place].newest)
+                .collect();
+            if places.is_empty() {
+                continue;
+            }
+            let asked: Vec<Page> = places.iter().map(|place| page(&scans[*place])).collect();
+            let found = self.cells.get_pages(Table::Facts(family), &asked)?;
+            for ((place, asked), columns) in places.into_iter().zip(asked).zip(found) {
+                let entry = |(column, value)| index_entry(family, &asked.row, column, value);
+                pages[place] = columns.into_iter().map(entry).collect::<Result<_, _>>()?;
+            }
+        }
+        Ok(pages)
+    }
+
+    /// No worker knows how far the others are. What nobody needs goes by the tables' time to live.
+    fn consumed_until(&self) -> Option<EventTime> {
+        None
+    }
+}
+
+fn page(scan: &Scan) -> Page {
+    let first = match &scan.after {
+        Some(entry) => {
+            let last = key::index(scan.key, &entry.fact, entry.time);
+            key::next(&last).unwrap_or([u8::MAX; KEY_BYTES])
+        }
+        None => key::index_from(scan.key, scan.pid, scan.newest),
+    };
+    let (row, first) = split(&first);
+    let end = key::index_end_column(scan.oldest);
+    Page { row, columns: first..end, limit: scan.limit }
+}
+
+fn index_entry(
+    family: Family,
+    row: &[u8],
+    column: Vec<u8>,
+    value: Vec<u8>,
+) -> Result<IndexEntry, StoreError> {
+    let damage = || StoreError::corrupt("an index entry");
+    let key: Key = [row, &column].concat().try_into().map_err(|_| damage())?;
+    key::decode_index(family, &key, codec::index_id(&value)?).ok_or_else(damage)
+}
+
+impl<C: Cells> Ledger for SharedLedger<C> {
+    const SHARED: bool = true;
+
+    /// They are the group's.
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        let mut all = vec![Known::Nothing; keys.len()];
+        for family in Family::ALL {
+            let places: Vec<usize> =
+                (0..keys.len()).filter(|place| keys[*place].family == family).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let rows: Vec<Key> = places.iter().map(|place| key::home(&keys[*place])).collect();
+            let columns = self.cells.get_rows(Table::Facts(family), &rows)?;
+            for (place, columns) in places.into_iter().zip(columns) {
+                let key = &keys[place];
+                let (value, outgoing) = home::read(family, key.pid, &columns)?;
+                if let Some(value) = value {
+                    all[place] = known(home::decode(family, key.pid, value)?.0, outgoing);
+                }
+                self.note(key, value.map(<[u8]>::to_vec));
+            }
+        }
+        Ok(all)
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        self.put_entries(&facts)?;
+        let mut homes = Vec::with_capacity(facts.len());
+        for write in &facts {
+            let gone = match self.read.get(&write.key) {
+                Some(value) => home::decode(write.key.family, write.key.pid, value)?.1,
+                None => None,
+            };
+            homes.push((write.key, home::encode(&write.home, gone.as_ref())));
+        }
+        let is_put = self.put_homes(homes)?;
+        let (mut stale, mut lost) = (Vec::new(), Vec::new());
+        for (write, is_put) in facts.into_iter().zip(is_put) {
+            if is_put {
+                let key = |(found_by, time): &(_, _)| key::index(*found_by, &write.key, *time);
+                stale.extend(write.stale.iter().map(|one| (write.key.family, key(one))));
+            } else {
+                lost.push(write);
+            }
+        }
+        self.delete_entries(&stale)?;
+        Ok(lost)
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        _progress: &Progress,
+    ) -> Result<Vec<FactKey>, StoreError> {
+        if decisions.is_empty() {
+            // Nothing is left to decide in this batch.
+            self.read.clear();
+            return Ok(Vec::new());
+        }
+        let mut plan = Plan::default();
+        for write in decisions {
+            self.plan(write, &mut plan)?;
+        }
+        let Plan { homes, mut rows, before, mut after, mut lost } = plan;
+        // The home will tell of another one that goes.
+        self.delete_rows(before)?;
+        let (homes, shown): (Vec<_>, Vec<_>) =
+            homes.into_iter().map(|(key, home, row, gone)| ((key, home), (key, row, gone))).unzip();
+        let is_put = self.put_homes(homes)?;
+        for ((key, row, gone), is_put) in shown.into_iter().zip(is_put) {
+            if is_put {
+                rows.push(row);
+                after.extend(gone);
+            } else {
+                lost.push(key);
+            }
+        }
+        if !rows.is_empty() {
+            self.cells.put(Table::Events, rows)?;
+        }
+        self.delete_rows(after)?;
+        Ok(lost)
+    }
+}
+
+/// What a commit does, in this order.
+#[derive(Default)]
+struct Plan {
+    /// Rows that the homes to be replaced tell of.
+    before: Vec<Gone>,
+    /// With the row to put and the one to delete once the home is put.
+    homes: Vec<(FactKey, Vec<u8>, Put, Option<Gone>)>,
+    rows: Vec<Put>,
+    after: Vec<Gone>,
+    /// Decisions that were made from something else.
+    lost: Vec<FactKey>,
+}
+
+impl<C: Cells> SharedLedger<C> {
+    fn plan(&self, mut write: DecisionWrite, plan: &mut Plan) -> Result<(), StoreError> {
+        let Some(noted) = self.standing(&write)? else {
+            plan.lost.push(write.key);
+            return Ok(());
+        };
+        if let (true, Some(present)) = (write.is_again(), write.replaced) {
+            let key = self.row_key(&write.row, present.place.fan_bits);
+            plan.after.extend(noted.filter(|gone| gone.row != key));
+            plan.rows.push(put_row(&key, &write.row));
+            return Ok(());
+        }
+        let fan_bits = self.apps.get(&write.row.pid).map_or(0, |app| app.fan_bits);
+        let key = self.row_key(&write.row, fan_bits);
+        let put = put_row(&key, &write.row);
+        if let Some(present) = write.home.present_mut() {
+            present.place = views::row_place(&write.row, fan_bits, KEY_BYTES + put.value.len());
+        }
+        let gone = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
+        let gone = gone.filter(|gone| gone.row != key);
+        plan.before.extend(noted);
+        plan.homes.push((write.key, home::encode(&write.home, gone.as_ref()), put, gone));
+        Ok(())
+    }
+}
+
+fn put_row(key: &RowKey, row: &Row) -> Put {
+    let mut value = Vec::with_capacity(384);
+    codec::row::encode(row, &mut value);
+    let time = Some(row_time(key, row.revision));
+    Put { row: key.encode().to_vec(), column: VALUE.to_vec(), value, time }
+}
+
+/// One that still stands is about to be replaced, by whoever has put it there.
+fn known(home: Home, outgoing: Vec<Fact>) -> Known {
+    let outgoing: Vec<Fact> = outgoing.into_iter().filter(|fact| !stands(fact, &home)).collect();
+    if outgoing.is_empty() { Known::Home(home) } else { Known::Replaced(home, outgoing) }
+}
+
+fn stands(fact: &Fact, home: &Home) -> bool {
+    match (fact, home) {
+        (Fact::Touch(fact), Home::Touch(home)) => fact == home,
+        (Fact::Activation(fact), Home::Activation(home)) => **fact == home.fact,
+        (Fact::Effect(fact), Home::Effect(home)) => **fact == home.fact,
+        _ => false,
+    }
+}

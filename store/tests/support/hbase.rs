@@ -1,0 +1,96 @@
+//! A real HBase for ledgers, started by the tests and gone with them. Each run is of apps of its own, told
+//! apart by their pids alone.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use adtrail_store::app::App;
+use adtrail_store::hbase::cluster::Cluster;
+use adtrail_store::hbase::ledger::SharedLedger;
+use adtrail_store::hbase::rows::Rows;
+use adtrail_store::hbase::settle::StoredRow;
+use adtrail_store::hbase::tables;
+use adtrail_store::key;
+use attribution::event::{EventTime, Fact, Pid};
+use attribution::policy::Policy;
+use attribution::worker::{Batch, Worker};
+
+use super::disk::{fact_in, pid_in, policy_in};
+use super::rules::{X, Y};
+use super::show::{Shown, show_all};
+
+#[path = "../../../hbase-client/tests/support/bed.rs"]
+mod bed;
+#[path = "../../../hbase-client/tests/support/hbase.rs"]
+mod cluster;
+#[path = "../../../tests/support/leash.rs"]
+mod leash;
+#[path = "../../../tests/support/maven.rs"]
+mod maven;
+#[path = "../../../hbase-client/tests/support/site.rs"]
+mod site;
+
+use bed::*;
+
+const PARTITIONS: u16 = 8;
+
+/// The tables of one store, which are made.
+pub fn tables_of(prefix: &str) -> Cluster {
+    let servers = cluster::HBase::shared().servers();
+    let cluster = Cluster::connect(&servers, prefix).expect("hbase answers");
+    let kept = tables::Kept::default();
+    for table in tables::TABLES {
+        let splits = tables::splits(table, PARTITIONS).into_iter().map(Into::into);
+        let splits: Vec<_> = splits.collect();
+        let spec = tables::spec(prefix, table, &kept);
+        let made = cluster.wait(cluster.client().admin().create(&spec, &splits));
+        made.expect("the table is made");
+    }
+    cluster
+}
+
+pub fn ledger(cluster: &Cluster, policy: &Policy) -> SharedLedger<Cluster> {
+    let base = |key: &str| App::new(key::partition(key, PARTITIONS));
+    let apps = policy.apps().map(|app| (app.pid, base(&app.key)));
+    SharedLedger::new(cluster.clone(), apps, PARTITIONS)
+}
+
+/// The rows of the batches.
+pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<Shown> {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static STORE: OnceLock<Cluster> = OnceLock::new();
+    let cluster = STORE.get_or_init(|| tables_of("contract"));
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let policy_there = Arc::new(policy_in(run, policy));
+    let mut worker = Worker::new(ledger(cluster, &policy_there), policy_there);
+    for facts in batches {
+        let facts = facts.iter().map(|fact| fact_in(run, fact)).collect();
+        worker.process(Batch { facts, ..Batch::default() }).expect("hbase works");
+    }
+    let rows = [X, Y].map(|pid| {
+        let mut rows = rows_of(cluster, pid_in(run, pid));
+        rows.iter_mut().for_each(|(key, _)| key.pid = pid);
+        show_all(&rows)
+    });
+    rows.concat()
+}
+
+/// The rows of an app in the order of an export; from the middle on they are the same.
+fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
+    let read = |after| {
+        let times = (EventTime::default(), EventTime::MAX);
+        let mut rows = Rows::open(cluster, pid, 0..PARTITIONS, times, after).expect("a scan");
+        let mut all = Vec::new();
+        while let Some((key, value)) = rows.current() {
+            all.push((key, value.to_vec()));
+            rows.advance().expect("a scan");
+        }
+        all
+    };
+    let all = read(None);
+    let middle = all.len() / 2;
+    if let Some((key, _)) = all.get(middle) {
+        assert_eq!(read(Some(*key)), all[middle + 1..]);
+    }
+    all
+}

@@ -1,0 +1,199 @@
+//! One device of the traffic, from its first click to what it pays after it was installed again.
+
+use fastrand::Rng;
+
+use crate::support::crowd::Family;
+use crate::traffic::{APPS, Becomes, GUESSING, HOUR_MS, MINUTE_MS, START_MS, Sent, Traffic, mixed};
+
+const ACTIVATES_MS: u64 = 10 * MINUTE_MS;
+const PAYS_MS: u64 = 20 * MINUTE_MS;
+const REPEATS_MS: u64 = 30 * MINUTE_MS;
+const CLICKS_LATE_MS: u64 = 45 * MINUTE_MS;
+const PAYS_AGAIN_MS: u64 = 3 * HOUR_MS;
+/// After the horizon.
+const CLICKS_TOO_LATE_MS: u64 = 4 * HOUR_MS;
+/// After the window of reattribution.
+const REINSTALLS_MS: u64 = 13 * HOUR_MS;
+const PAYS_LAST_MS: u64 = REINSTALLS_MS + 20 * MINUTE_MS;
+
+pub type Stage = fn(&Device, &mut Vec<Sent>);
+
+/// What devices send, and how long after they have begun.
+pub const STAGES: [(u64, Stage); 9] = [
+    (0, Device::clicks),
+    (ACTIVATES_MS, Device::activates),
+    (PAYS_MS, |device, sent| device.pays(0, sent)),
+    (REPEATS_MS, Device::repeats),
+    (CLICKS_LATE_MS, Device::clicks_late),
+    (PAYS_AGAIN_MS, |device, sent| device.pays(1, sent)),
+    (CLICKS_TOO_LATE_MS, Device::clicks_too_late),
+    (REINSTALLS_MS, Device::reinstalls),
+    (PAYS_LAST_MS, Device::pays_after_reinstall),
+];
+
+pub struct Device {
+    /// Names it, too.
+    seed: u64,
+    app: usize,
+    has_id: bool,
+    began_ms: u64,
+    activation_ms: u64,
+    effects_ms: [u64; 2],
+    reinstall_ms: u64,
+    reinstall_effect_ms: u64,
+    touches: u64,
+    activates: bool,
+    effects: usize,
+    /// Of a hundred, what else it does.
+    fate: u32,
+}
+
+impl Device {
+    pub fn new(traffic: &Traffic, began: i64, number: u64) -> Self {
+        let seed = mixed(traffic.seed, began.cast_unsigned(), number);
+        let mut rng = Rng::with_seed(seed);
+        let at = |delay_ms: u64| {
+            let ticks = delay_ms.div_ceil(traffic.step_ms).cast_signed();
+            START_MS.saturating_add_signed((began + ticks) * traffic.step_ms.cast_signed())
+        };
+        let app = rng.choice([0, 0, 0, 0, 0, 1, 1, 2, 3, 4]).unwrap_or_default();
+        let activation_ms = at(ACTIVATES_MS) - rng.u64(..MINUTE_MS);
+        Self {
+            seed,
+            app,
+            has_id: app != GUESSING || rng.u32(..10) > 0,
+            began_ms: at(0),
+            activation_ms,
+            effects_ms: [PAYS_MS, PAYS_AGAIN_MS].map(|ms| at(ms) - rng.u64(..MINUTE_MS)),
+            reinstall_ms: at(REINSTALLS_MS) - rng.u64(..MINUTE_MS),
+            reinstall_effect_ms: at(PAYS_LAST_MS),
+            touches: rng.u64(1..=3),
+            activates: rng.u32(..100) < 60,
+            effects: rng.usize(..=2),
+            fate: rng.u32(..100),
+        }
+    }
+
+    fn clicks(&self, sent: &mut Vec<Sent>) {
+        for touch in 0..self.touches {
+            let time_ms = self.began_ms - 1_000 * touch;
+            sent.push(self.sent(Family::Touch, self.touch(touch, time_ms), Becomes::Fact));
+        }
+    }
+
+    fn activates(&self, sent: &mut Vec<Sent>) {
+        if !self.activates {
+            return;
+        }
+        let line = self.activation("a", self.activation_ms, "second");
+        sent.push(self.sent(Family::Activation, line, Becomes::Fact));
+        if self.fate < 5 {
+            let line = self.activation("d", self.activation_ms + 30_000, "second");
+            sent.push(self.sent(Family::Activation, line, Becomes::Fact));
+        }
+    }
+
+    fn pays(&self, which: usize, sent: &mut Vec<Sent>) {
+        if self.activates && which < self.effects {
+            let line = self.effect(&format!("e{which}"), self.effects_ms[which]);
+            sent.push(self.sent(Family::Effect, line, Becomes::Fact));
+        }
+    }
+
+    /// Some of what it sent already; some of that with other content.
+    fn repeats(&self, sent: &mut Vec<Sent>) {
+        if self.began_ms < START_MS || !(5..15).contains(&self.fate) {
+            return;
+        }
+        sent.push(self.sent(Family::Touch, self.touch(0, self.began_ms), Becomes::Repeat));
+        if self.activates {
+            // The lesser content takes the other's place.
+            let content = if self.fate == 5 { "first" } else { "second" };
+            let line = self.activation("a", self.activation_ms, content);
+            sent.push(self.sent(Family::Activation, line, Becomes::Repeat));
+        }
+    }
+
+    /// A click of before the activation, whose credit it takes.
+    fn clicks_late(&self, sent: &mut Vec<Sent>) {
+        if (15..25).contains(&self.fate) {
+            let line = self.touch(9, self.activation_ms - 1_000);
+            sent.push(self.sent(Family::Touch, line, Becomes::Fact));
+        }
+    }
+
+    fn clicks_too_late(&self, sent: &mut Vec<Sent>) {
+        if self.fate == 25 {
+            let line = self.touch(8, self.began_ms);
+            sent.push(self.sent(Family::Touch, line, Becomes::DeadLetter));
+        }
+    }
+
+    fn reinstalls(&self, sent: &mut Vec<Sent>) {
+        if self.activates && (26..30).contains(&self.fate) {
+            let line = self.activation("r", self.reinstall_ms, "second");
+            sent.push(self.sent(Family::Activation, line, Becomes::Fact));
+        }
+    }
+
+    fn pays_after_reinstall(&self, sent: &mut Vec<Sent>) {
+        if self.activates && (26..30).contains(&self.fate) {
+            let line = self.effect("er", self.reinstall_effect_ms);
+            sent.push(self.sent(Family::Effect, line, Becomes::Fact));
+        }
+    }
+
+    fn sent(&self, family: Family, line: String, becomes: Becomes) -> Sent {
+        Sent::new(family, self.app, Some(line), becomes)
+    }
+
+    fn touch(&self, number: u64, time_ms: u64) -> String {
+        let kind = if number == 1 { "impression" } else { "click" };
+        let spreadid = 10 * (self.app as u64 + 1) + self.seed.wrapping_add(number) % 3;
+        format!(
+            r#"{{"type":"{kind}","app":"{}","click_id":"c-{:x}-{number}","spreadid":{spreadid},"time":{time_ms},{},"site":"site-{}"}}"#,
+            APPS[self.app],
+            self.seed,
+            self.who(),
+            self.seed % 1000,
+        )
+    }
+
+    fn activation(&self, prefix: &str, time_ms: u64, content: &str) -> String {
+        format!(
+            r#"{{"type":"activation","app":"{}","event_id":"{prefix}-{:x}","time":{time_ms},{},"props":{{"content":"{content}"}}}}"#,
+            APPS[self.app],
+            self.seed,
+            self.who()
+        )
+    }
+
+    fn effect(&self, prefix: &str, time_ms: u64) -> String {
+        format!(
+            r#"{{"type":"effect","app":"{}","event_id":"{prefix}-{:x}","name":"purchase","time":{time_ms},{},"revenue":"9.99","currency":"CNY"}}"#,
+            APPS[self.app],
+            self.seed,
+            self.who()
+        )
+    }
+
+    /// An address of its own, and mostly an id.
+    fn who(&self) -> String {
+        let Self { seed, .. } = self;
+        let ids = match self.has_id {
+            true => format!(r#""ids":{{"oaid":"{}"}},"#, oaid(*seed)),
+            false => String::new(),
+        };
+        let [a, b, c, d] = [48, 32, 16, 0].map(|bits| seed >> bits & 0xffff);
+        format!(
+            r#"{ids}"ip":"2001:db8::{a:x}:{b:x}:{c:x}:{d:x}","ua":"Mozilla/5.0 (Linux; Android 14; V{0}) AppleWebKit/537.36 Mobile Safari/537.36","device_model":"V{0}","os":"android","os_version":"14""#,
+            seed % 97
+        )
+    }
+}
+
+/// A made-up device id, different for every number.
+pub fn oaid(number: u64) -> String {
+    let [a, b] = [number >> 32, number & 0xffff_ffff];
+    format!("{a:08x}-aaaa-4bbb-8ccc-0000{b:08x}")
+}

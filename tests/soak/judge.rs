@@ -1,0 +1,137 @@
+//! What must hold in the end: every record is accounted for, the exports are those of `adtrail replay`, what is
+//! too old is gone, and the store is whole.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use crate::load::{Counts, Load};
+use crate::readers::time;
+use crate::support::adtrail::Adtrail;
+use crate::support::run_ok;
+use crate::support::site::{Site, Topics};
+use crate::traffic::{APPS, HOUR_MS, MEMORY_MS, START_MS, Traffic};
+
+/// Of the rows that are kept.
+#[derive(Debug, Default)]
+pub struct Compared {
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+/// Every record was counted as what it was produced as.
+pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
+    let scrape = adtrail.metrics();
+    for (topic, produced) in topics.all().into_iter().zip(load.produced) {
+        let of = |name: &str| {
+            let label = format!("topic=\"{topic}\"");
+            let value = crate::support::adtrail::sum(&scrape, name, &label);
+            value.expect("a series of the topic") as u64
+        };
+        let counted = Counts {
+            facts: of("adtrail_attribution_accepted_total"),
+            repeats: of("adtrail_attribution_redelivered_total"),
+            dead_letters: of("adtrail_ingest_dead_lettered_total"),
+            empty: of("adtrail_ingest_empty_total"),
+        };
+        assert_eq!(counted, produced, "{topic}");
+        assert_eq!(of("adtrail_ingest_disordered_total"), 0, "{topic}");
+    }
+}
+
+/// Up to when all is consumed, by the broker's time.
+pub fn consumed_until_ms(adtrail: &Adtrail) -> u64 {
+    let until = adtrail.metric("adtrail_ingest_consumed_until_timestamp_seconds");
+    (until.expect("all partitions have records") * 1e3) as u64
+}
+
+/// The rows that are kept are those of replay, over HTTP and by the command, byte for byte.
+pub fn compare(
+    (site, adtrail): (&Site, &Adtrail),
+    traffic: &Traffic,
+    ticks: u64,
+    retention_ms: u64,
+) -> Compared {
+    let end_ms = traffic.time_ms(ticks - 1);
+    // Rows go by whole hours; what is left of the oldest one is not looked at.
+    let hour = |time_ms: u64| time_ms / HOUR_MS * HOUR_MS;
+    let from_ms = hour(end_ms.saturating_sub(retention_ms)).max(START_MS - HOUR_MS) + HOUR_MS;
+    check_gone(adtrail, hour(consumed_until_ms(adtrail).saturating_sub(retention_ms)));
+    let first = traffic.tick_of(from_ms - MEMORY_MS.min(from_ms - START_MS));
+    write_files(site, traffic, first..ticks);
+    let mut compared = Compared::default();
+    for app in APPS {
+        let expected = replayed(site, app, &time(from_ms));
+        let (from, to) = (time(from_ms), time(end_ms + HOUR_MS));
+        let reply = adtrail.get(&format!("/v1/apps/{app}/events.csv?from={from}&to={to}")).unwrap();
+        assert!(reply.status == 200 && reply.is_whole, "{app}");
+        check_same(app, &reply.body, &expected);
+        check_same(app, &site.download(app, &from, &to, &[]), &expected);
+        compared.rows += expected.iter().filter(|byte| **byte == b'\n').count() as u64 - 1;
+        compared.bytes += expected.len() as u64;
+    }
+    compared
+}
+
+/// No row of before a time is shown.
+fn check_gone(adtrail: &Adtrail, before_ms: u64) {
+    if before_ms <= START_MS {
+        return;
+    }
+    let (from, to) = (time(START_MS - 24 * HOUR_MS), time(before_ms));
+    for app in APPS {
+        let path = format!("/v1/apps/{app}/events.csv?from={from}&to={to}");
+        let lines = adtrail.get(&path).unwrap().text().lines().count();
+        assert_eq!(lines, 1, "{app} still has rows of before {to}");
+    }
+}
+
+fn file(site: &Site, app: &str) -> std::path::PathBuf {
+    site.path().join(format!("{app}.ndjson"))
+}
+
+/// A file for each app.
+fn write_files(site: &Site, traffic: &Traffic, ticks: std::ops::Range<u64>) {
+    let mut files = APPS.map(|app| BufWriter::new(File::create(file(site, app)).unwrap()));
+    for sent in ticks.flat_map(|tick| traffic.records(tick)) {
+        if let (true, Some(line)) = (sent.is_replayed(), &sent.line) {
+            writeln!(files[sent.app], "{line}").unwrap();
+        }
+    }
+    files.iter_mut().for_each(|file| file.flush().unwrap());
+}
+
+/// The line of names and the rows from a time on; they stand in order of time.
+fn replayed(site: &Site, app: &str, from: &str) -> Vec<u8> {
+    let path = file(site, app);
+    let csv = run_ok(&mut site.command(&["replay", "--app", app, path.to_str().unwrap()]), b"");
+    std::fs::remove_file(path).unwrap();
+    let text = String::from_utf8(csv).unwrap();
+    let (names, rows) = text.split_once('\n').unwrap();
+    assert!(names.starts_with("event_type,event_name,event_time,"), "{names}");
+    let time_of = |line: &str| line.split(',').nth(2).unwrap_or_default().to_owned();
+    let is_before = |line: &&str| time_of(line).as_str() < from;
+    let skipped: usize = rows.split_inclusive('\n').take_while(is_before).map(str::len).sum();
+    [names.as_bytes(), b"\n", &rows.as_bytes()[skipped..]].concat()
+}
+
+#[track_caller]
+fn check_same(app: &str, found: &[u8], expected: &[u8]) {
+    if found == expected {
+        return;
+    }
+    let [found, expected] = [found, expected].map(|bytes| String::from_utf8_lossy(bytes));
+    for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "{app}, line {}", line + 1);
+    }
+    panic!("{app}: {} bytes, and {} expected: one goes on", found.len(), expected.len());
+}
+
+/// Of a store that nobody writes: how many of each check `adtrail verify` has looked at.
+pub fn verified(site: &Site) -> Vec<(String, u64)> {
+    let said = String::from_utf8(run_ok(&mut site.command(&["verify"]), b"")).unwrap();
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+    };
+    said.lines().skip(1).filter_map(line).collect()
+}

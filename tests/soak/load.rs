@@ -1,0 +1,117 @@
+//! Produces the traffic: as fast as it is taken, to find out how much that is, and steadily.
+
+use std::time::{Duration, Instant};
+
+use crate::support::adtrail::Adtrail;
+use crate::support::kafka::{Kafka, Producer};
+use crate::support::site::{Site, Topics};
+use crate::traffic::{Becomes, Sent, Traffic};
+
+/// Between two ticks of a steady load.
+pub const TICK: Duration = Duration::from_millis(100);
+/// Records that may wait while the full rate is measured.
+const WAITING_MAX: f64 = 100_000.0;
+/// Of a tick, while the full rate is measured.
+const DEVICES: u64 = 1_000;
+
+/// Records of a topic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub facts: u64,
+    pub repeats: u64,
+    pub dead_letters: u64,
+    pub empty: u64,
+}
+
+impl Counts {
+    fn add(&mut self, becomes: Becomes) {
+        match becomes {
+            Becomes::Fact => self.facts += 1,
+            Becomes::Repeat => self.repeats += 1,
+            Becomes::DeadLetter => self.dead_letters += 1,
+            Becomes::Nothing => self.empty += 1,
+        }
+    }
+
+    pub fn all(&self) -> u64 {
+        self.facts + self.repeats + self.dead_letters + self.empty
+    }
+}
+
+pub struct Load<'k> {
+    pub traffic: Traffic,
+    topics: Topics,
+    producer: &'k Producer,
+    /// Of each family.
+    pub produced: [Counts; 3],
+    /// How late a tick was at most.
+    pub late: Duration,
+}
+
+impl<'k> Load<'k> {
+    pub fn new(traffic: Traffic, topics: &Topics, producer: &'k Producer) -> Self {
+        let (topics, produced, late) = (topics.clone(), Default::default(), Duration::ZERO);
+        Self { traffic, topics, producer, produced, late }
+    }
+
+    /// All of a tick; returns when it is acknowledged, so no record is in Kafka before one of an earlier tick.
+    pub fn produce(&mut self, tick: u64) {
+        let records = self.traffic.records(tick);
+        let time_ms = self.traffic.time_ms(tick);
+        for sent in &records {
+            self.produced[sent.family as usize].add(sent.becomes);
+        }
+        let topics = self.topics.all();
+        let message = |sent: &Sent| (topics[sent.family as usize], sent.message(time_ms));
+        self.producer.produce_all(records.iter().map(message));
+    }
+
+    /// Waits for the moment that a tick is due since the start.
+    pub fn await_due(&mut self, tick: u64, started: Instant) {
+        let due = TICK * u32::try_from(tick).expect("a day of ticks at most");
+        let passed = started.elapsed();
+        self.late = self.late.max(passed.saturating_sub(due));
+        std::thread::sleep(due.saturating_sub(passed));
+    }
+
+    pub fn all(&self) -> u64 {
+        self.produced.iter().map(Counts::all).sum()
+    }
+}
+
+/// Records of one tick for each device that begins in it.
+pub fn records_per_device(traffic: &Traffic) -> f64 {
+    let many = Traffic { devices: DEVICES, ..traffic.clone() };
+    // Late enough for every stage to be reached.
+    many.records(many.tick_of(crate::traffic::START_MS + crate::traffic::MEMORY_MS)).len() as f64
+        / DEVICES as f64
+}
+
+/// Records a second that are produced, stored by Kafka and committed on this machine, while all of that is done
+/// at once. The service that takes them is not the one of the soak.
+pub fn full_rate(kafka: &Kafka, site: &Site, traffic: &Traffic, lasting: Duration) -> f64 {
+    let producer = kafka.producer();
+    let traffic = Traffic { devices: DEVICES, ..traffic.clone() };
+    let mut load = Load::new(traffic, &site.topics, &producer);
+    let adtrail = site.start();
+    let read = |adtrail: &Adtrail| adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0);
+    let started = Instant::now();
+    let (mut tick, mut warm) = (0, None);
+    while started.elapsed() < lasting {
+        if load.all() as f64 - read(&adtrail) > WAITING_MAX {
+            std::thread::sleep(Duration::from_millis(20));
+        } else {
+            load.produce(tick);
+            tick += 1;
+        }
+        if warm.is_none() && started.elapsed() > lasting / 4 {
+            warm = Some((Instant::now(), read(&adtrail)));
+        }
+    }
+    let (since, before) = warm.expect("it lasts longer than a quarter of it");
+    let rate = (read(&adtrail) - before) / since.elapsed().as_secs_f64();
+    adtrail.kill9();
+    let topics = site.topics.all().map(|topic| [topic.to_owned(), format!("{topic}.dlq")]);
+    kafka.delete_topics(topics.as_flattened());
+    rate
+}

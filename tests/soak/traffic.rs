@@ -1,0 +1,218 @@
+//! What the soak produces: in every tick some devices begin, which click, activate and pay later on, each
+//! after its own fashion. All of it is a function of the seed, so that any part can be made again.
+//!
+//! Time passes by ticks and not by the clock. Records are stamped with their tick's time, as a broker would
+//! that received them then, so that days pass in half an hour.
+
+use fastrand::Rng;
+
+use crate::device::{Device, STAGES, oaid};
+use crate::support::crowd::Family;
+use crate::support::kafka::Message;
+
+/// Of different size, the first one's half of all. With three partitions each has one of them at least.
+pub const APPS: [&str; 5] = ["app-0", "app-1", "app-2", "app-3", "app-4"];
+/// The app that matches by address, and has devices without ids.
+pub const GUESSING: usize = 1;
+/// The app of the markers.
+pub const MARKED: &str = APPS[0];
+
+/// 2025-03-10T00:00:00Z.
+pub const START_MS: u64 = 1_741_564_800_000;
+pub const MINUTE_MS: u64 = 60_000;
+pub const HOUR_MS: u64 = 60 * MINUTE_MS;
+
+/// A row that depends on anything older than this before it would be no row of this traffic: an effect after a
+/// reinstall, which comes 13 hours after the install.
+pub const MEMORY_MS: u64 = 26 * HOUR_MS;
+
+/// One tick in so many has a marker.
+const MARKED_TICK: u64 = 5;
+
+#[derive(Debug, Clone)]
+pub struct Traffic {
+    pub seed: u64,
+    /// What passes from tick to tick.
+    pub step_ms: u64,
+    /// That begin in a tick.
+    pub devices: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub family: Family,
+    pub app: usize,
+    /// None is a record without a value.
+    pub line: Option<String>,
+    pub becomes: Becomes,
+}
+
+/// What it is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Becomes {
+    Fact,
+    /// The same event once more, with the same content or another.
+    Repeat,
+    DeadLetter,
+    Nothing,
+}
+
+impl Sent {
+    pub fn message(&self, time_ms: u64) -> Message {
+        let value = self.line.clone().map(String::into_bytes);
+        Message { value, ..Message::new(APPS[self.app], "") }.at(time_ms.cast_signed())
+    }
+
+    /// Whether `adtrail replay` gets it, for which nothing is too late.
+    pub fn is_replayed(&self) -> bool {
+        matches!(self.becomes, Becomes::Fact | Becomes::Repeat)
+    }
+}
+
+impl Traffic {
+    /// When a tick is, by the broker's time.
+    pub fn time_ms(&self, tick: u64) -> u64 {
+        START_MS + tick * self.step_ms
+    }
+
+    /// The first tick at or after a time.
+    pub fn tick_of(&self, time_ms: u64) -> u64 {
+        time_ms.saturating_sub(START_MS).div_ceil(self.step_ms)
+    }
+
+    pub fn records(&self, tick: u64) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        for (delay_ms, stage) in STAGES {
+            // Devices that would have begun before the start go on as if they had.
+            let began = tick.cast_signed() - delay_ms.div_ceil(self.step_ms).cast_signed();
+            for number in 0..self.devices {
+                stage(&Device::new(self, began, number), &mut sent);
+            }
+        }
+        let mut rng = Rng::with_seed(mixed(self.seed, tick, u64::MAX));
+        for _ in 0..1 + self.devices / 50 {
+            sent.push(bad(&mut rng));
+        }
+        if tick.is_multiple_of(10) {
+            sent.push(Sent::new(Family::Effect, 0, None, Becomes::Nothing));
+        }
+        sent.extend(self.marker(tick).map(|marker| marker.sent()));
+        rng.shuffle(&mut sent);
+        sent
+    }
+
+    pub fn marker(&self, tick: u64) -> Option<Marker> {
+        tick.is_multiple_of(MARKED_TICK).then(|| Marker { tick, time_ms: self.time_ms(tick) })
+    }
+}
+
+impl Sent {
+    pub fn new(family: Family, app: usize, line: Option<String>, becomes: Becomes) -> Self {
+        Self { family, app, line, becomes }
+    }
+}
+
+/// An activation that is waited for, alone in its millisecond but for others of the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marker {
+    pub tick: u64,
+    pub time_ms: u64,
+}
+
+impl Marker {
+    pub fn event_id(&self) -> String {
+        format!("m-{}", self.tick)
+    }
+
+    fn sent(&self) -> Sent {
+        let (id, time_ms, oaid) = (self.event_id(), self.time_ms, oaid(self.tick));
+        let line = format!(
+            r#"{{"type":"activation","app":"{MARKED}","event_id":"{id}","time":{time_ms},"ids":{{"oaid":"{oaid}"}}}}"#
+        );
+        Sent::new(Family::Activation, 0, Some(line), Becomes::Fact)
+    }
+}
+
+fn bad(rng: &mut Rng) -> Sent {
+    let family = [Family::Touch, Family::Activation, Family::Effect][rng.usize(..3)];
+    let app = rng.usize(..APPS.len());
+    let key = APPS[app];
+    let lines = [
+        format!(r#"{{"app":"{key}","time":17416"#),
+        format!(r#"{{"app":"{key}","event_id":"without a time"}}"#),
+        r#"{"app":"nobody's","time":1741608000000}"#.into(),
+        format!(r#"["activation","{key}"]"#),
+    ];
+    let line = lines[rng.usize(..lines.len())].clone();
+    Sent::new(family, app, Some(line), Becomes::DeadLetter)
+}
+
+/// Different for all that there are, and far from each other.
+pub fn mixed(seed: u64, one: u64, other: u64) -> u64 {
+    let mut mixed = seed ^ one.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^= other.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 29
+}
+
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    fn traffic() -> Traffic {
+        Traffic { seed: 1, step_ms: 48_000, devices: 20 }
+    }
+
+    /// Of a simulated day.
+    fn day() -> impl Iterator<Item = Sent> {
+        let traffic = traffic();
+        (0..traffic.tick_of(START_MS + 24 * HOUR_MS)).flat_map(move |tick| traffic.records(tick))
+    }
+
+    #[test]
+    fn every_event_is_a_fact_once_and_a_repeat_comes_after_it() {
+        let mut seen = BTreeSet::new();
+        let mut kinds = BTreeMap::new();
+        for sent in day() {
+            *kinds.entry(format!("{:?} {:?}", sent.family, sent.becomes)).or_insert(0) += 1;
+            if !sent.is_replayed() {
+                continue;
+            }
+            let event: serde_json::Value = serde_json::from_str(&sent.line.unwrap()).unwrap();
+            let id = event["event_id"].as_str().or(event["click_id"].as_str()).unwrap();
+            let is_new = seen.insert((sent.family as u8, id.to_owned()));
+            assert_eq!(is_new, sent.becomes == Becomes::Fact, "{id}");
+        }
+        let expected = [
+            "Activation DeadLetter",
+            "Activation Fact",
+            "Activation Repeat",
+            "Effect DeadLetter",
+            "Effect Fact",
+            "Effect Nothing",
+            "Touch DeadLetter",
+            "Touch Fact",
+            "Touch Repeat",
+        ];
+        assert_eq!(kinds.keys().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_tick_is_the_same_whenever_it_is_made() {
+        let one = traffic();
+        assert_eq!(one.records(700), one.records(700));
+        assert_ne!(one.records(700), one.records(701));
+        assert_ne!(one.records(700), Traffic { seed: 2, ..one.clone() }.records(700));
+    }
+
+    #[test]
+    fn ticks_and_times_agree() {
+        let traffic = traffic();
+        for tick in [0, 1, 18_000] {
+            assert_eq!(traffic.tick_of(traffic.time_ms(tick)), tick);
+            assert_eq!(traffic.tick_of(traffic.time_ms(tick) + 1), tick + 1);
+        }
+    }
+}

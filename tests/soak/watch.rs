@@ -1,0 +1,125 @@
+//! What the process takes and holds, looked at every few seconds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::flat::{Tolerance, Trend};
+use crate::support::adtrail::{Adtrail, sum};
+use crate::support::site::Topics;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// A figure of every sample, in the order of [`FIGURES`].
+pub type Sample = [f64; FIGURES.len()];
+
+pub struct Figure {
+    pub name: &'static str,
+    /// What it may grow by in the second half of a run; none is not judged.
+    pub tolerance: Option<Tolerance>,
+}
+
+const fn figure(name: &'static str, part: f64, or: f64) -> Figure {
+    Figure { name, tolerance: Some(Tolerance { part, or }) }
+}
+
+/// By the middle one of slopes, so what comes and goes with downloads and compactions does not count.
+pub const FIGURES: [Figure; 7] = [
+    figure("RSS MiB", 0.1, 8.0),
+    figure("file descriptors", 0.1, 8.0),
+    figure("threads", 0.0, 3.0),
+    figure("disk MiB", 0.1, 32.0),
+    figure("facts on disk MiB", 0.1, 16.0),
+    figure("rows", 0.1, 1_000.0),
+    Figure { name: "lag", tolerance: None },
+];
+
+pub struct Watch<'a> {
+    pub adtrail: &'a Adtrail,
+    pub topics: &'a Topics,
+    pub store: PathBuf,
+    pub every: Duration,
+}
+
+impl Watch<'_> {
+    /// Until it is told to end. Tells each sample as it is taken.
+    pub fn samples(&self, is_over: impl Fn() -> bool) -> Vec<Sample> {
+        let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        println!("{:>6}  {}", "s", names.join("  "));
+        let (started, mut samples) = (Instant::now(), Vec::new());
+        while !is_over() {
+            let sample = self.sample();
+            let shown: Vec<String> = FIGURES
+                .iter()
+                .zip(sample)
+                .map(|(figure, value)| format!("{value:>width$.0}", width = figure.name.len()))
+                .collect();
+            println!("{:>6.0}  {}", started.elapsed().as_secs_f64(), shown.join("  "));
+            samples.push(sample);
+            let due = self.every * u32::try_from(samples.len()).expect("a few thousand");
+            while started.elapsed() < due && !is_over() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        samples
+    }
+
+    fn sample(&self) -> Sample {
+        let pid = self.adtrail.pid();
+        let scrape = self.adtrail.metrics();
+        check_conservation(&scrape, self.topics);
+        let of = |name: &str, label: &str| sum(&scrape, name, label).unwrap_or(f64::NAN);
+        let facts = ["touches", "activations", "effects"]
+            .map(|table| of("adtrail_store_disk_bytes", &format!("table=\"{table}\"")));
+        [
+            status(pid, "VmRSS:") / 1024.0,
+            descriptors(pid),
+            status(pid, "Threads:"),
+            bytes(&self.store) as f64 / MIB,
+            facts.iter().sum::<f64>() / MIB,
+            of("adtrail_store_rows", ""),
+            of("adtrail_ingest_lag_messages", ""),
+        ]
+    }
+}
+
+const COUNTED: [&str; 4] = [
+    "adtrail_attribution_accepted_total",
+    "adtrail_attribution_redelivered_total",
+    "adtrail_ingest_dead_lettered_total",
+    "adtrail_ingest_empty_total",
+];
+
+/// What was read is an event, a repeated one, a dead letter or empty, in every scrape.
+#[track_caller]
+fn check_conservation(scrape: &str, topics: &Topics) {
+    for topic in topics.all() {
+        let of = |name: &str| {
+            sum(scrape, name, &format!("topic=\"{topic}\"")).expect("a series of the topic")
+        };
+        assert_eq!(of("adtrail_ingest_read_total"), COUNTED.map(of).iter().sum::<f64>(), "{topic}");
+    }
+}
+
+/// Of a line of /proc/PID/status.
+fn status(pid: u32, name: &str) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line of its status");
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+fn descriptors(pid: u32) -> f64 {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("the process runs").count() as f64
+}
+
+/// Of all files of a folder. One that goes meanwhile counts as gone.
+fn bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).expect("the store's folder").flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum()
+}
+
+/// How each figure went, and whether all are flat that have to be.
+pub fn trends(samples: &[Sample]) -> Vec<(&'static Figure, Trend)> {
+    let of = |at: usize| Trend::of(&samples.iter().map(|sample| sample[at]).collect::<Vec<_>>());
+    FIGURES.iter().enumerate().map(|(at, figure)| (figure, of(at))).collect()
+}

@@ -1,0 +1,117 @@
+//! Three brokers, each a controller too: what one has, all have, and two of them are enough.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+
+use super::super::{DEADLINE, eventually};
+use super::{Kafka, Ports, server_properties};
+
+const NODES: usize = 3;
+
+#[derive(Debug)]
+pub struct Cluster(Vec<Kafka>);
+
+impl Cluster {
+    pub fn start() -> Self {
+        // As with one broker, a port may be taken meanwhile: once more then.
+        Self::try_start()
+            .or_else(|_| Self::try_start())
+            .unwrap_or_else(|log| panic!("kafka does not start:\n{log}"))
+    }
+
+    fn try_start() -> Result<Self, String> {
+        let ports: Vec<Ports> = (0..NODES).map(|_| Ports::free()).collect();
+        let brokers: Vec<String> = ports.iter().map(Ports::broker).collect();
+        let node = |number: usize| {
+            let settings = |dir: &Path| node_properties(&ports, number, dir);
+            let mut node = Kafka::format(settings, brokers.join(","), &[]);
+            node.run();
+            node
+        };
+        let cluster = Self((0..NODES).map(node).collect());
+        cluster.0.iter().try_for_each(Kafka::await_answer)?;
+        cluster.await_brokers()?;
+        Ok(cluster)
+    }
+
+    /// To talk to all of them, also while one does not run.
+    pub fn kafka(&self) -> &Kafka {
+        &self.0[0]
+    }
+
+    /// The node that leads a partition now.
+    pub fn leader(&self, topic: &str, partition: i32) -> usize {
+        let client: BaseConsumer = self.kafka().client().create().expect("a client");
+        eventually("the partition has a leader", || {
+            let metadata =
+                client.fetch_metadata(Some(topic), DEADLINE).map_err(|e| e.to_string())?;
+            let mut partitions = metadata.topics()[0].partitions().iter();
+            // Nodes are numbered from 1.
+            match partitions.find(|one| one.id() == partition).map(|one| one.leader()) {
+                Some(id @ 1..) => Ok(id as usize - 1),
+                other => Err(format!("{other:?}")),
+            }
+        })
+    }
+
+    pub fn kill9(&mut self, node: usize) {
+        self.0[node].kill9();
+    }
+
+    /// Starts a node again, and waits until it has all that the others have, of these topics.
+    pub fn restart(&mut self, node: usize, topics: &[&str]) {
+        self.0[node].restart();
+        let client: BaseConsumer = self.kafka().client().create().expect("a client");
+        for topic in topics {
+            eventually("all replicas are in sync", || {
+                let metadata =
+                    client.fetch_metadata(Some(topic), DEADLINE).map_err(|e| e.to_string())?;
+                let partitions = metadata.topics()[0].partitions();
+                let in_sync: Vec<_> = partitions.iter().map(|one| one.isr().len()).collect();
+                let is_whole = !in_sync.is_empty() && in_sync.iter().all(|count| *count == NODES);
+                if is_whole { Ok(()) } else { Err(format!("{topic}: {in_sync:?}")) }
+            });
+        }
+    }
+
+    fn await_brokers(&self) -> Result<(), String> {
+        let client: BaseConsumer = self.kafka().client().create().expect("a client");
+        eventually("all brokers are there", || {
+            let logs: Vec<String> = self.0.iter().map(Kafka::log).collect();
+            if let Some(log) = logs.into_iter().find(|log| log.contains("already in use")) {
+                return Ok(Err(log));
+            }
+            match client.fetch_metadata(None, Duration::from_secs(1)) {
+                Ok(metadata) if metadata.brokers().len() == NODES => Ok(Ok(())),
+                Ok(metadata) => Err(format!("brokers: {}", metadata.brokers().len())),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+}
+
+/// Those of one broker alone, but for what makes it one of several.
+fn node_properties(ports: &[Ports], number: usize, dir: &Path) -> String {
+    let alone = server_properties(&ports[number], dir);
+    let is_kept = |line: &&str| {
+        !["node.id=", "controller.quorum.", "offsets.topic.replication"]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
+    let kept: String = alone.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let voter =
+        |(node, ports): (usize, &Ports)| format!("{}@127.0.0.1:{}", node + 1, ports.controller);
+    let voters: Vec<String> = ports.iter().enumerate().map(voter).collect();
+    format!(
+        "{kept}node.id={}
+controller.quorum.voters={}
+default.replication.factor={NODES}
+min.insync.replicas=2
+offsets.topic.replication.factor={NODES}
+",
+        number + 1,
+        voters.join(",")
+    )
+}
