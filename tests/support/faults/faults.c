@@ -78,6 +78,9 @@ static int fails(uint32_t call, int fd) {
   ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
   if (length < 0) return 0;
   path[length] = 0;
+  /* What the engine tells of itself is no data, and nobody looks whether it could be written. */
+  const char *name = strrchr(path, '/');
+  if (name != NULL && strcmp(name, "/LOG") == 0) return 0;
   return fails_at(call, path);
 }
 
