@@ -8,9 +8,9 @@ use adtrail_store::app::App;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::rows::Rows;
-use adtrail_store::hbase::settle::StoredRow;
 use adtrail_store::hbase::tables;
 use adtrail_store::key;
+use adtrail_store::scan::StoredRow;
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
@@ -34,10 +34,15 @@ use bed::*;
 
 const PARTITIONS: u16 = 8;
 
+pub fn settings(prefix: &str) -> config::HBase {
+    let servers = cluster::HBase::shared().servers().iter().map(|server| (**server).into());
+    let (prefix, user) = (prefix.into(), "adtrail".into());
+    config::HBase { servers: servers.collect(), prefix, user, tls: None }
+}
+
 /// The tables of one store, which are made.
 pub fn tables_of(prefix: &str) -> Cluster {
-    let servers = cluster::HBase::shared().servers();
-    let cluster = Cluster::connect(&servers, prefix).expect("hbase answers");
+    let cluster = Cluster::connect(&settings(prefix)).expect("hbase answers");
     let kept = tables::Kept::default();
     for table in tables::TABLES {
         let splits = tables::splits(table, PARTITIONS).into_iter().map(Into::into);
@@ -81,9 +86,9 @@ fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
         let times = (EventTime::default(), EventTime::MAX);
         let mut rows = Rows::open(cluster, pid, 0..PARTITIONS, times, after).expect("a scan");
         let mut all = Vec::new();
-        while let Some((key, value)) = rows.current() {
+        while let Some((key, value)) = rows.current().expect("a scan") {
             all.push((key, value.to_vec()));
-            rows.advance().expect("a scan");
+            rows.advance();
         }
         all
     };
