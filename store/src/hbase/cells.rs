@@ -42,8 +42,6 @@ pub enum Table {
     /// The rows of events.
     Events,
     Facts(Family),
-    /// What the store says of itself; the ledger has nothing to do with it.
-    Meta,
 }
 
 /// The columns of a row from one on and before another, at most so many.

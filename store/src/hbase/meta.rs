@@ -13,7 +13,7 @@ use attribution::event::{EventTime, Pid};
 use attribution::policy::Policy;
 use hbase_client::{CheckAndMutate, Get, Put, Row, Scan};
 
-use super::cells::{Table, VALUE};
+use super::cells::VALUE;
 use super::cluster::{Cluster, FAMILY};
 use super::tables;
 use crate::StoreError;
@@ -182,7 +182,7 @@ fn decode_app(value: &[u8]) -> Result<App, StoreError> {
 }
 
 fn table(cluster: &Cluster) -> Result<hbase_client::Table, StoreError> {
-    Ok(cluster.client().table(&tables::name(cluster.prefix(), Table::Meta))?)
+    Ok(cluster.client().table(&tables::meta(cluster.prefix()))?)
 }
 
 fn value(row: &Row) -> Vec<u8> {

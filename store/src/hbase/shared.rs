@@ -13,7 +13,7 @@ use super::cluster::{Cluster, FAMILY};
 use super::ledger::SharedLedger;
 use super::meta::{self, Complete, LAYOUT_VERSION, Meta};
 use super::reader::Reader;
-use super::tables::{self, Kept, TABLES};
+use super::tables::{self, Kept, Layout};
 use crate::StoreError;
 use crate::app::App;
 use crate::key::{KEY_BYTES, Key};
@@ -32,9 +32,8 @@ impl Shared {
     /// Where no server answers, there is no such store, or it is another one than the settings say.
     pub fn open(settings: &config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
         let cluster = Cluster::connect(hbase)?;
-        for table in TABLES {
-            let name = tables::name(cluster.prefix(), table);
-            match describe(&cluster, &name)? {
+        for layout in tables::layouts(cluster.prefix(), &Kept::default(), settings.partitions) {
+            match describe(&cluster, &layout.spec.name)? {
                 Some(spec) => usable(&spec)?,
                 None => return Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
             }
@@ -232,13 +231,10 @@ pub fn init(
 ) -> Result<Vec<Made>, StoreError> {
     let cluster = Cluster::connect(hbase)?;
     let (plan, is_new) = compare(&cluster, settings, policy)?;
-    let kept = Kept::new(settings, policy);
-    for (table, made) in TABLES.into_iter().zip(&plan) {
+    for (layout, made) in layouts(&cluster, settings, policy).into_iter().zip(&plan) {
         if matches!(made, Made::Created { .. }) {
-            let spec = tables::spec(cluster.prefix(), table, &kept);
-            let splits = tables::splits(table, settings.partitions);
-            let splits: Vec<_> = splits.into_iter().map(Into::into).collect();
-            cluster.wait(cluster.client().admin().create(&spec, &splits))?;
+            let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
+            cluster.wait(cluster.client().admin().create(&layout.spec, &splits))?;
         }
     }
     if is_new {
@@ -261,30 +257,31 @@ pub fn check(
     Ok(compare(&Cluster::connect(hbase)?, settings, policy)?.0)
 }
 
-/// By [`TABLES`]; and whether the store is yet to be made.
+fn layouts(cluster: &Cluster, settings: &config::Store, policy: &Policy) -> Vec<Layout> {
+    tables::layouts(cluster.prefix(), &Kept::new(settings, policy), settings.partitions)
+}
+
+/// By [`layouts`]; and whether the store is yet to be made.
 fn compare(
     cluster: &Cluster,
     settings: &config::Store,
     policy: &Policy,
 ) -> Result<(Vec<Made>, bool), StoreError> {
-    let kept = Kept::new(settings, policy);
     let mut plan = Vec::new();
     let mut has_meta = false;
-    for table in TABLES {
-        let name = tables::name(cluster.prefix(), table);
-        let splits = tables::splits(table, settings.partitions);
-        let Some(found) = describe(cluster, &name)? else {
-            plan.push(Made::Created { table: name, regions: splits.len() + 1 });
+    for Layout { spec, splits } in layouts(cluster, settings, policy) {
+        let Some(found) = describe(cluster, &spec.name)? else {
+            plan.push(Made::Created { table: spec.name, regions: splits.len() + 1 });
             continue;
         };
         usable(&found)?;
-        has_meta |= table == Table::Meta;
-        let mut differences = attributes(&found, &tables::spec(cluster.prefix(), table, &kept));
-        let regions = cluster.wait(cluster.client().admin().regions(&name))?;
+        has_meta |= spec.name == tables::meta(cluster.prefix());
+        let mut differences = attributes(&found, &spec);
+        let regions = cluster.wait(cluster.client().admin().regions(&spec.name))?;
         let begins = |row: &Vec<u8>| regions.iter().any(|region| region.start[..] == row[..]);
         let missing = splits.into_iter().filter(|row| !begins(row));
         differences.extend(missing.map(|row| Difference::Split { row }));
-        plan.push(Made::Stood { table: name, differences });
+        plan.push(Made::Stood { table: spec.name, differences });
     }
     let is_new = !has_meta || meta::load(cluster)?.is_none();
     if !is_new {

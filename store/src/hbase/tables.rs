@@ -7,12 +7,12 @@ use hbase_client::{Family, TableSpec};
 
 use super::cells::Table;
 
-pub const TABLES: [Table; 5] = [
+/// The tables with cells.
+const TABLES: [Table; 4] = [
     Table::Events,
     Table::Facts(FactFamily::Touch),
     Table::Facts(FactFamily::Activation),
     Table::Facts(FactFamily::Effect),
-    Table::Meta,
 ];
 
 /// So far behind a worker may be, in the time of the facts that it reads, and finds all that it needs.
@@ -29,9 +29,31 @@ pub fn name(prefix: &str, table: Table) -> String {
         Table::Facts(FactFamily::Touch) => "touches",
         Table::Facts(FactFamily::Activation) => "activations",
         Table::Facts(FactFamily::Effect) => "effects",
-        Table::Meta => "meta",
     };
     format!("{prefix}_{table}")
+}
+
+/// The table of what the store says of itself.
+pub fn meta(prefix: &str) -> String {
+    format!("{prefix}_meta")
+}
+
+/// How a table is made.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    pub spec: TableSpec,
+    /// Where regions begin besides the first.
+    pub splits: Vec<Vec<u8>>,
+}
+
+/// All tables of a store.
+pub fn layouts(prefix: &str, kept: &Kept, partitions: u16) -> Vec<Layout> {
+    let with_cells = TABLES.map(|table| Layout {
+        spec: spec(name(prefix, table), family(table, kept)),
+        splits: splits(table, partitions),
+    });
+    let own = Layout { spec: spec(meta(prefix), any_family()), splits: Vec::new() };
+    with_cells.into_iter().chain([own]).collect()
 }
 
 /// How long what is in a table is kept, from a cell's time on; `None`: for ever. Cells of rows have the time
@@ -72,7 +94,6 @@ impl Kept {
         let ms = match table {
             Table::Events => self.rows_ms,
             Table::Facts(family) => self.facts_ms[family as usize],
-            Table::Meta => None,
         };
         // HBase has no more seconds than that: for ever.
         ms.map(|ms| ms.div_ceil(HOUR_MS) * (HOUR_MS / 1000)).filter(|s| *s < i32::MAX as u64)
@@ -84,33 +105,38 @@ fn kept_ms(needed: &Needed, family: FactFamily) -> u64 {
     end.since(needed.oldest(family, Some(LOOKBACK_MAX_MS), end)).unwrap_or(u64::MAX)
 }
 
-pub fn spec(prefix: &str, table: Table, kept: &Kept) -> TableSpec {
-    let family = Family::new("d")
-        .attribute("VERSIONS", "1")
-        .attribute("DATA_BLOCK_ENCODING", "FAST_DIFF")
-        .attribute("COMPRESSION", "GZ");
-    let family = match table {
-        // Rows are scanned, facts are got.
-        Table::Events | Table::Meta => family.attribute("BLOOMFILTER", "NONE"),
-        Table::Facts(_) => family.attribute("BLOOMFILTER", "ROW"),
-    };
-    let family = match kept.seconds(table) {
-        Some(seconds) => family.attribute("TTL", seconds.to_string()),
-        None => family,
-    };
-    TableSpec::new(name(prefix, table)).attribute("NORMALIZATION_ENABLED", "false").family(family)
+fn spec(name: String, family: Family) -> TableSpec {
+    TableSpec::new(name).attribute("NORMALIZATION_ENABLED", "false").family(family)
 }
 
-/// Where regions begin besides the first: at every partition, or evenly over hashes.
-pub fn splits(table: Table, partitions: u16) -> Vec<Vec<u8>> {
+fn any_family() -> Family {
+    Family::new("d")
+        .attribute("VERSIONS", "1")
+        .attribute("DATA_BLOCK_ENCODING", "FAST_DIFF")
+        .attribute("COMPRESSION", "GZ")
+}
+
+fn family(table: Table, kept: &Kept) -> Family {
+    let family = match table {
+        // Rows are scanned, facts are got.
+        Table::Events => any_family().attribute("BLOOMFILTER", "NONE"),
+        Table::Facts(_) => any_family().attribute("BLOOMFILTER", "ROW"),
+    };
+    match kept.seconds(table) {
+        Some(seconds) => family.attribute("TTL", seconds.to_string()),
+        None => family,
+    }
+}
+
+/// At every partition, or evenly over hashes.
+fn splits(table: Table, partitions: u16) -> Vec<Vec<u8>> {
     let count = match table {
         Table::Events => partitions,
         Table::Facts(_) => FACT_REGIONS,
-        Table::Meta => 1,
     };
     let first = |part: u16| match table {
         Table::Events => part,
-        Table::Facts(_) | Table::Meta => (u32::from(part) * 65_536 / u32::from(count)) as u16,
+        Table::Facts(_) => (u32::from(part) * 65_536 / u32::from(count)) as u16,
     };
     (1..count).map(|part| first(part).to_be_bytes().to_vec()).collect()
 }

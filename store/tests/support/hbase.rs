@@ -35,7 +35,7 @@ use bed::*;
 const PARTITIONS: u16 = 8;
 
 pub fn settings(prefix: &str) -> config::HBase {
-    let servers = cluster::HBase::shared().servers().iter().map(|server| (**server).into());
+    let servers = cluster::HBase::shared().servers().into_iter().map(String::into_boxed_str);
     let (prefix, user) = (prefix.into(), "adtrail".into());
     config::HBase { servers: servers.collect(), prefix, user, tls: None }
 }
@@ -43,12 +43,9 @@ pub fn settings(prefix: &str) -> config::HBase {
 /// The tables of one store, which are made.
 pub fn tables_of(prefix: &str) -> Cluster {
     let cluster = Cluster::connect(&settings(prefix)).expect("hbase answers");
-    let kept = tables::Kept::default();
-    for table in tables::TABLES {
-        let splits = tables::splits(table, PARTITIONS).into_iter().map(Into::into);
-        let splits: Vec<_> = splits.collect();
-        let spec = tables::spec(prefix, table, &kept);
-        let made = cluster.wait(cluster.client().admin().create(&spec, &splits));
+    for layout in tables::layouts(prefix, &tables::Kept::default(), PARTITIONS) {
+        let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
+        let made = cluster.wait(cluster.client().admin().create(&layout.spec, &splits));
         made.expect("the table is made");
     }
     cluster
