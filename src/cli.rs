@@ -30,6 +30,16 @@ pub enum LogFormat {
 pub enum Command {
     /// Read Kafka, attribute, and serve CSV, in one process
     Run(Settings),
+    /// Read Kafka and attribute, into a store that processes share (store.kind = "hbase")
+    ///
+    /// As many as wanted, on any machines: they are members of the consumer group kafka.group, which
+    /// gives each its partitions.
+    Attribute(Settings),
+    /// Serve CSV from a store that processes share (store.kind = "hbase"); as many as wanted
+    Export(Settings),
+    /// Look after the tables of a store in HBase
+    #[command(subcommand, name = "hbase")]
+    HBase(HBase),
     /// Show all of it with made-up traffic: broker, attribution and CSV in one process
     Demo(Demo),
     /// Write an app's rows as CSV or JSON lines, without the service or beside it
@@ -119,6 +129,26 @@ pub struct Settings {
     /// One setting, before file and environment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HBase {
+    /// Make the tables that are missing, and tell how the others differ from what the settings would make
+    ///
+    /// On standard output is a line for each table, and one for each difference, with the line of HBase's
+    /// shell that takes it away. Nothing that is there is changed. The command ends with 1 if anything
+    /// differs.
+    Init(InitHBase),
+}
+
+#[derive(Debug, Args)]
+pub struct InitHBase {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Make nothing, and tell what would be made
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Subcommand)]

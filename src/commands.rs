@@ -5,6 +5,7 @@ pub mod check_config;
 pub mod conformance;
 pub mod download;
 pub mod explain;
+pub mod hbase;
 pub mod peek;
 pub mod regions;
 pub mod replay;
@@ -79,6 +80,16 @@ fn require_apps(config: &Config, settings: &Settings) -> Result<(), WrongUse> {
     } else {
         format!("{}: no app is configured: add [[apps]] with pid and key", file.display())
     }))
+}
+
+/// That the store is in this machine's files, as a command needs it.
+fn require_embedded(config: &Config, instead: &str) -> Result<(), WrongUse> {
+    match config.store.hbase {
+        None => Ok(()),
+        Some(_) => Err(WrongUse(format!(
+            "store.kind is \"hbase\", and this is for an embedded store: {instead}"
+        ))),
+    }
 }
 
 /// The app that `--app` names.

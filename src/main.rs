@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use adtrail::cli::{Cli, Command};
+use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::{
-    backup, check_config, conformance, download, explain, peek, regions, replay, replay_dlq,
+    backup, check_config, conformance, download, explain, hbase, peek, regions, replay, replay_dlq,
     restore, run, token, verify,
 };
 use adtrail::{demo, telemetry};
@@ -19,6 +19,9 @@ fn main() -> ExitCode {
     telemetry::start_logs(cli.log_format);
     let outcome = match &cli.command {
         Command::Run(settings) => run::run(settings),
+        Command::Attribute(settings) => run::attribute(settings),
+        Command::Export(settings) => run::export(settings),
+        Command::HBase(HBase::Init(options)) => hbase::run(options),
         Command::Demo(options) => demo::run(options),
         Command::Download(options) => download::run(options),
         Command::Explain(options) => explain::run(options),

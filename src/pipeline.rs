@@ -10,30 +10,54 @@ use std::time::Instant;
 
 use anyhow::Context;
 use attribution::event::{EventTime, Family};
-use attribution::ledger::Position;
+use attribution::ledger::{Ledger, Position};
 use attribution::row::Status;
 use attribution::worker::{self, Report, Worker};
 use ingest::{Health, TopicKind, TopicNames};
 use jiff::Timestamp;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-use store::embedded::Embedded;
-use store::scan::Reader;
+use store::StoreError;
+use store::embedded::{Embedded, StatusCounts};
+use store::hbase::cluster::Cluster;
+use store::hbase::ledger::SharedLedger;
+use store::region::Regions;
+
+/// A ledger that counts its rows.
+pub trait Counting {
+    /// The rows that there are, where that is known without reading them.
+    fn status_counts(&self) -> StatusCounts;
+}
+
+impl Counting for Embedded {
+    fn status_counts(&self) -> StatusCounts {
+        Self::status_counts(self)
+    }
+}
+
+impl Counting for SharedLedger<Cluster> {
+    fn status_counts(&self) -> StatusCounts {
+        StatusCounts::new()
+    }
+}
 
 /// Starts the thread; it ends when no more batches come, or with the first error.
-pub fn start(
-    worker: Worker<Embedded>,
+pub fn start<L>(
+    worker: Worker<L>,
     batches: Receiver<ingest::Batch>,
     committed: Sender<Vec<Position>>,
     metrics: Arc<PipelineMetrics>,
-) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
+) -> anyhow::Result<JoinHandle<anyhow::Result<()>>>
+where
+    L: Ledger<Error = StoreError> + Counting + Send + 'static,
+{
     Builder::new()
         .name("attribution".into())
         .spawn(move || work(worker, &batches, &committed, &metrics))
         .context("no thread for attribution")
 }
 
-fn work(
-    mut worker: Worker<Embedded>,
+fn work<L: Ledger<Error = StoreError> + Counting>(
+    mut worker: Worker<L>,
     batches: &Receiver<ingest::Batch>,
     committed: &Sender<Vec<Position>>,
     metrics: &PipelineMetrics,
@@ -54,7 +78,7 @@ fn work(
     Ok(())
 }
 
-/// Metrics of attribution and of the embedded store, and ingest's, which count when a batch is
+/// Metrics of attribution and of the store, and ingest's, which count when a batch is
 /// committed.
 pub struct PipelineMetrics {
     ingest: ingest::Metrics,
@@ -103,12 +127,12 @@ impl PipelineMetrics {
     pub fn scrape(
         &self,
         health: &Health,
-        reader: &Reader,
+        regions: Option<&Regions>,
         render: impl FnOnce() -> String,
     ) -> String {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.ingest.observe(health, Timestamp::now());
-        regions::observe(&reader.regions());
+        regions.into_iter().for_each(regions::observe);
         render()
     }
 
@@ -117,14 +141,14 @@ impl PipelineMetrics {
         (intake, consumed_until): (&ingest::Intake, Option<EventTime>),
         report: &Report,
         start: Instant,
-        store: &Embedded,
+        store: &impl Counting,
     ) {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.ingest.committed(intake, consumed_until, Timestamp::now());
         self.batch(report, start, store);
     }
 
-    fn batch(&self, report: &Report, start: Instant, store: &Embedded) {
+    fn batch(&self, report: &Report, start: Instant, store: &impl Counting) {
         for topic in TopicKind::ALL {
             let admitted = report.admitted(family(topic));
             let name = || self.topics.of(topic).to_owned();
@@ -143,7 +167,7 @@ impl PipelineMetrics {
         self.store(store);
     }
 
-    fn store(&self, store: &Embedded) {
+    fn store(&self, store: &impl Counting) {
         for ((event_type, status), count) in store.status_counts() {
             gauge!(ROWS, "event_type" => event_type.name(), "status" => status.name())
                 .set(count as f64);

@@ -17,6 +17,7 @@ mod fraud;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod hbase;
 mod kafka;
 mod layers;
 mod librdkafka;
@@ -35,6 +36,7 @@ use std::path::Path;
 
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use formats::{Format, Formats};
+pub use hbase::{HBase, HBaseTls};
 pub use kafka::{Kafka, Topics};
 pub use layers::PREFIX;
 pub use librdkafka::ClientSetting;

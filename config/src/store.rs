@@ -8,11 +8,14 @@ use attribution::policy::DAY_MS;
 
 use crate::duration;
 use crate::error::Problem;
+use crate::hbase::{self, HBase};
 use crate::section::Section;
 use crate::size;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
+    /// Where processes share it; `None`: it is embedded, at [`Store::path`].
+    pub hbase: Option<HBase>,
     /// Relative to the working directory.
     pub path: PathBuf,
     /// Fixed when the store is created.
@@ -42,7 +45,7 @@ pub struct AppStore {
 impl Store {
     /// By the same settings, but elsewhere, and forgetting nothing.
     pub fn keeping_all(&self, path: PathBuf) -> Self {
-        Self { path, retention_ms: None, apps: BTreeMap::new(), ..self.clone() }
+        Self { hbase: None, path, retention_ms: None, apps: BTreeMap::new(), ..self.clone() }
     }
 
     /// How long an app's rows are kept, by event time. `None`: for ever.
@@ -59,11 +62,12 @@ const MEMORY_BYTES_MIN: u64 = 32 * MIB;
 const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * MIB;
 
 pub(crate) fn read(store: &mut Section<'_>) -> Store {
-    store.text("kind", parse_kind);
-    store.table("hbase", read_hbase);
+    let is_shared = store.text("kind", parse_kind).unwrap_or(false);
+    let hbase = store.table("hbase", hbase::read);
     let retention_ms = store.text("retention", duration::parse_ms_or_off);
     let fan_above = store.integer("fan_above", 0..=1_000_000).filter(|rate| *rate > 0);
     Store {
+        hbase: is_shared.then_some(hbase),
         path: store.text("path", parse_path).unwrap_or("adtrail-data".into()),
         partitions: store.integer("partitions", 1..=65_535).unwrap_or(64),
         retention_ms: retention_ms.unwrap_or(Some(400 * DAY_MS)),
@@ -102,24 +106,15 @@ fn parse_memory(text: &str) -> Result<u64, Problem> {
     }
 }
 
-fn parse_kind(text: &str) -> Result<(), Problem> {
+/// Whether processes share it.
+fn parse_kind(text: &str) -> Result<bool, Problem> {
     match text {
-        "embedded" => Ok(()),
-        "hbase" => Err(r#"not supported by this version; use "embedded""#.into()),
-        _ => Err(r#"expected "embedded""#.into()),
+        "embedded" => Ok(false),
+        "hbase" => Ok(true),
+        _ => Err(r#"expected "embedded" or "hbase""#.into()),
     }
 }
 
 fn parse_path(text: &str) -> Result<PathBuf, Problem> {
     if text.is_empty() { Err("expected the path of a directory".into()) } else { Ok(text.into()) }
-}
-
-/// Checked, so that a file can be shared with a version that has this store; `kind` says that
-/// this one has not.
-fn read_hbase(hbase: &mut Section<'_>) {
-    let filled = |text: &str| {
-        if text.is_empty() { Err("expected a text that is not empty".into()) } else { Ok(()) }
-    };
-    hbase.texts("servers", filled);
-    hbase.text("prefix", filled);
 }

@@ -10,7 +10,8 @@ use store::scan::Reader;
 use crate::ExportError;
 use crate::query::ExportQuery;
 
-/// From the counts of quarters of an hour; one that is only partly in the range counts by that part.
+/// From the counts of quarters of an hour; one that is only partly in the range counts by that part. `None`
+/// where nothing is counted, in a store that processes share.
 ///
 /// # Errors
 /// The store's.
@@ -19,17 +20,20 @@ pub fn expected_rows(
     app: &AppPolicy,
     query: &ExportQuery,
     policy: &Policy,
-) -> Result<u64, ExportError> {
+) -> Result<Option<u64>, ExportError> {
     let from =
         query.after.map_or(query.from, |cursor| cursor.row(app.pid).event_time.max(query.from));
     let Some(last) = query.to.since(from).filter(|length| *length > 0).map(|_| query.to.minus(1))
     else {
-        return Ok(0);
+        return Ok(Some(0));
     };
     let end = quarter_start(last).plus(QUARTER_MS);
     let end = if end == EventTime::MAX { EventTime::END } else { end };
-    let mut rows = 0.0;
-    reader.view().counts(app.pid, (quarter_start(from), end), |counted, count| {
+    let (mut rows, view) = (0.0, reader.view());
+    if !view.has_counts() {
+        return Ok(None);
+    }
+    view.counts(app.pid, (quarter_start(from), end), |counted, count| {
         if query.filter.has_counted(counted, policy) {
             let start = quarter_start(counted.time);
             let late = from.since(start).unwrap_or(0);
@@ -38,7 +42,7 @@ pub fn expected_rows(
         }
         ControlFlow::Continue(())
     })?;
-    Ok((rows.round() as u64).min(query.limit.unwrap_or(u64::MAX)))
+    Ok(Some((rows.round() as u64).min(query.limit.unwrap_or(u64::MAX))))
 }
 
 #[cfg(test)]
@@ -59,7 +63,7 @@ mod tests {
             let range = [("from", from), ("to", to)];
             let query = ExportQuery::parse(Format::Csv, range.iter().chain(more).copied()).unwrap();
             let rows = expected_rows(&reader, app, &query, &config.policy).unwrap();
-            assert_eq!(rows, expected, "{from} {to} {more:?}");
+            assert_eq!(rows, Some(expected), "{from} {to} {more:?}");
         };
         let (day, two) = ("2026-03-10", "2026-03-10T02:00");
         check(day, day, &[], 7_200);

@@ -1,7 +1,7 @@
 //! What the service shows of its intake while it runs: whether it reads, and how far behind.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use rdkafka::error::KafkaResult;
 
 use crate::assignment::Extents;
 use crate::offsets::Offsets;
-use crate::topic::TopicKind;
+use crate::topic::{PerTopic, TopicKind};
 
 /// Places that wait to be committed, of a partition; more are taken together.
 const WAITING_MAX: usize = 8;
@@ -32,6 +32,8 @@ pub struct Health {
     /// When the reading thread last told how far all is, by a clock that nobody sets.
     told: Mutex<Option<Instant>>,
     partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
+    /// How many the topics have, of which a member of a group reads some; 0: not known yet.
+    counts: PerTopic<AtomicUsize>,
 }
 
 /// What the broker has of a partition.
@@ -134,6 +136,23 @@ impl Health {
         let partitions = self.partitions();
         let least_ms = partitions.values().map(|partition| partition.complete_ms).min()?;
         (least_ms > 0).then(|| EventTime::default().plus(least_ms))
+    }
+
+    /// The same of each partition that this process reads, as far as it is known.
+    pub fn complete(&self) -> Vec<(TopicKind, i32, EventTime)> {
+        let partitions = self.partitions();
+        let known = partitions.iter().filter(|(_, partition)| partition.complete_ms > 0);
+        let time = |partition: &Partition| EventTime::default().plus(partition.complete_ms);
+        known.map(|((topic, place), partition)| (*topic, *place, time(partition))).collect()
+    }
+
+    /// The partitions that a topic has, whoever reads them; `None` while that is not known.
+    pub fn partition_count(&self, topic: TopicKind) -> Option<usize> {
+        Some(self.counts.of(topic).load(Ordering::Relaxed)).filter(|count| *count > 0)
+    }
+
+    pub(crate) fn set_partition_count(&self, topic: TopicKind, count: usize) {
+        self.counts.of(topic).store(count, Ordering::Relaxed);
     }
 
     pub(crate) fn set_connected(&self, connected: bool) {

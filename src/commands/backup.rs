@@ -18,7 +18,7 @@ use store::backup::{Amount, Archive, Page};
 use store::embedded::checkpoint::{self, Moment};
 use store::embedded::{Embedded, open_for_reading};
 
-use super::{WrongUse, load};
+use super::{WrongUse, load, require_embedded};
 use crate::cli::Backup;
 use crate::leftovers::Leftover;
 use crate::{control, copying};
@@ -29,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub fn run(options: &Backup) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
+    require_embedded(&config, "HBase has snapshots of its tables")?;
     require_elsewhere(&options.dir, &config.store.path)?;
     require_store(&config.store.path)?;
     let archive = Archive::make(&options.dir)?;

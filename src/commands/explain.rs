@@ -13,7 +13,6 @@ use attribution::row::EventType;
 use attribution::worker::explain;
 use store::StoreError;
 use store::codec::row::{RowView, TextCell};
-use store::embedded::open_for_reading;
 use store::scan::Reader;
 
 use super::replay::Replica;
@@ -29,7 +28,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     };
     let mut reader = match &replica {
         Some(replica) => replica.reader.clone(),
-        None => open_for_reading(&config.store)?,
+        None => store::open_for_reading(&config.store)?,
     };
     let id = &options.activation;
     let Some(explanation) = explain(&mut reader, &config.policy, app.pid, id)? else {

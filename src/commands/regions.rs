@@ -1,18 +1,21 @@
 //! `adtrail regions`: the ranges that the rows are in, their sizes and how busy they are.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::Duration;
 
+use anyhow::Context;
 use attribution::event::{EventTime, Pid};
 use attribution::policy::Policy;
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::app::App;
-use store::key::RowKey;
+use store::key::{Key, RowKey};
 use store::region::{Region, Regions as Table};
 
 use super::{load, print};
@@ -35,13 +38,15 @@ pub fn run(options: &Regions) -> anyhow::Result<()> {
 }
 
 fn look(config: &Config, as_json: bool) -> anyhow::Result<String> {
-    let reader = store::embedded::open_for_reading(&config.store)?;
+    if let Some(hbase) = &config.store.hbase {
+        return cluster::look((config, hbase), as_json);
+    }
+    let reader = store::open_for_reading(&config.store)?;
     let now = Timestamp::now().as_millisecond();
     let view = View {
-        regions: reader.regions(),
-        apps: reader.apps(),
-        policy: &config.policy,
-        partitions: config.store.partitions,
+        // An embedded store has its own.
+        regions: reader.regions().context("the store counts no regions")?,
+        apps: Apps::of(config, reader.apps()?),
         now: EventTime::from_millis(now).unwrap_or_default(),
     };
     Ok(if as_json { format!("{}\n", view.json()) } else { view.text() })
@@ -49,10 +54,15 @@ fn look(config: &Config, as_json: bool) -> anyhow::Result<String> {
 
 struct View<'a> {
     regions: Table,
+    apps: Apps<'a>,
+    now: EventTime,
+}
+
+/// The apps of a store, by name, and where their rows are.
+struct Apps<'a> {
     apps: BTreeMap<Pid, App>,
     policy: &'a Policy,
     partitions: u16,
-    now: EventTime,
 }
 
 /// What a skew is of.
@@ -76,7 +86,7 @@ impl View<'_> {
                 human_bytes(region.figures.bytes),
                 region.writes.per_second(self.now),
                 region.reads.per_second(self.now),
-                self.start(region)
+                self.apps.start(&region.start)
             );
         }
         let [bytes, written, read] = self.skews();
@@ -85,42 +95,26 @@ impl View<'_> {
             "largest region against the mean of {}: bytes {bytes:.1}, written {written:.1}, read {read:.1}",
             self.regions.iter().len()
         );
-        for (pid, app) in self.spread() {
-            let parts: Vec<_> =
-                app.partitions(self.partitions).map(|part| part.to_string()).collect();
-            let _ = writeln!(
-                out,
-                "{} is spread over {} partitions; its rows are in {}",
-                self.name(*pid),
-                1 << app.fan_bits,
-                parts.join(", ")
-            );
-        }
+        self.apps.tell_spread(&mut out);
         out
     }
 
     fn json(&self) -> Value {
         let regions: Vec<_> = self.regions.iter().map(|region| self.region(region)).collect();
-        let apps = self.spread().map(|(pid, app)| {
-            let partitions: Vec<_> = app.partitions(self.partitions).collect();
-            json!({"app": self.name(*pid), "fan": 1 << app.fan_bits, "partitions": partitions})
-        });
         let skews = SKEWS.iter().zip(self.skews()).map(|(of, skew)| (of.to_string(), json!(skew)));
         json!({
             "regions": regions,
             "skew": Value::Object(skews.collect()),
-            "spread": apps.collect::<Vec<_>>(),
+            "spread": self.apps.spread_json(),
         })
     }
 
     fn region(&self, region: &Region) -> Value {
-        let start = RowKey::decode(&region.start);
-        let is_within = start.is_some_and(|start| start.event_time > EventTime::default());
-        let within = |value: Value| if is_within { value } else { Value::Null };
+        let [partition, app, time] = self.apps.place(&region.start);
         json!({
-            "partition": start.map(|start| start.partition),
-            "app": within(json!(start.map(|start| self.name(start.pid)))),
-            "time": within(json!(start.map(|start| time(start.event_time)))),
+            "partition": partition,
+            "app": app,
+            "time": time,
             "rows": region.figures.rows,
             "bytes": region.figures.bytes,
             "written": region.writes.total,
@@ -138,13 +132,52 @@ impl View<'_> {
             self.regions.skew(|region| region.reads.per_second(self.now)),
         ]
     }
+}
+
+impl<'a> Apps<'a> {
+    fn of(config: &'a Config, apps: BTreeMap<Pid, App>) -> Self {
+        Self { apps, policy: &config.policy, partitions: config.store.partitions }
+    }
 
     fn spread(&self) -> impl Iterator<Item = (&Pid, &App)> {
         self.apps.iter().filter(|(_, app)| app.fan_bits_max > 0)
     }
 
-    fn start(&self, region: &Region) -> String {
-        let Some(start) = RowKey::decode(&region.start) else { return String::new() };
+    fn tell_spread(&self, out: &mut String) {
+        for (pid, app) in self.spread() {
+            let parts: Vec<_> =
+                app.partitions(self.partitions).map(|part| part.to_string()).collect();
+            let _ = writeln!(
+                out,
+                "{} is spread over {} partitions; its rows are in {}",
+                self.name(*pid),
+                1 << app.fan_bits,
+                parts.join(", ")
+            );
+        }
+    }
+
+    fn spread_json(&self) -> Vec<Value> {
+        let one = |(pid, app): (&Pid, &App)| {
+            let partitions: Vec<_> = app.partitions(self.partitions).collect();
+            json!({"app": self.name(*pid), "fan": 1 << app.fan_bits, "partitions": partitions})
+        };
+        self.spread().map(one).collect()
+    }
+
+    /// What a region begins with: partition, app and time, the last two where it begins within an app.
+    fn place(&self, start: &Key) -> [Value; 3] {
+        let start = RowKey::decode(start);
+        let within = start.filter(|start| start.event_time > EventTime::default());
+        [
+            json!(start.map(|start| start.partition)),
+            json!(within.map(|start| self.name(start.pid))),
+            json!(within.map(|start| time(start.event_time))),
+        ]
+    }
+
+    fn start(&self, start: &Key) -> String {
+        let Some(start) = RowKey::decode(start) else { return String::new() };
         if start.event_time == EventTime::default() && start.pid == Pid(0) {
             return format!("partition {}", start.partition);
         }

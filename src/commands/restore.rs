@@ -6,13 +6,14 @@ use store::StoreError;
 use store::backup::{Archive, Page, Target};
 
 use super::backup::require_elsewhere;
-use super::{WrongUse, counted, load, write_line};
+use super::{WrongUse, counted, load, require_embedded, write_line};
 use crate::cli::Restore;
 use crate::copying;
 use crate::leftovers::Leftover;
 
 pub fn run(options: &Restore) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
+    require_embedded(&config, "HBase has snapshots of its tables")?;
     require_elsewhere(&options.dir, &config.store.path)?;
     let archive = Archive::open(&options.dir)?;
     let backups = archive.backups()?;

@@ -1,14 +1,32 @@
-//! `adtrail run`.
+//! `adtrail run`, and its roles alone, `adtrail attribute` and `adtrail export`.
 
 use ingest::Shutdown;
 
-use super::{load_for_kafka, require_apps};
+use super::{WrongUse, load_for_kafka, require_apps};
 use crate::cli::Settings;
-use crate::{service, telemetry};
+use crate::service::{self, Roles};
+use crate::telemetry;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
+    run_roles(settings, Roles::ALL)
+}
+
+pub fn attribute(settings: &Settings) -> anyhow::Result<()> {
+    run_roles(settings, Roles { attributes: true, exports: false })
+}
+
+pub fn export(settings: &Settings) -> anyhow::Result<()> {
+    run_roles(settings, Roles { attributes: false, exports: true })
+}
+
+fn run_roles(settings: &Settings, roles: Roles) -> anyhow::Result<()> {
     let config = load_for_kafka(settings)?;
     require_apps(&config, settings)?;
+    if config.store.hbase.is_none() && roles != Roles::ALL {
+        let problem = "one role alone needs a store that processes share: set store.kind = \"hbase\"; over an \
+                       embedded store `adtrail run` does all";
+        return Err(WrongUse(problem.to_owned()).into());
+    }
     let recorder = telemetry::start_metrics()?;
-    service::run(&config, &Shutdown::default(), recorder)
+    service::run_roles(&config, roles, &Shutdown::default(), recorder)
 }

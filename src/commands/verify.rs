@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use store::verify::{Check, Options, Problem, Progress, Remedy, Report, repair, verify};
 
-use super::{load, print, require_apps};
+use super::{load, print, require_apps, require_embedded};
 use crate::cli::Verify;
 use crate::telemetry;
 
@@ -16,6 +16,7 @@ const BAR: &str = "{msg} {wide_bar} {human_pos} of about {human_len}, {eta} left
 
 pub fn run(options: &Verify) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
+    require_embedded(&config, "HBase checks what it reads itself")?;
     require_apps(&config, &options.settings)?;
     let asked = Options {
         examples_max: if options.all { usize::MAX } else { EXAMPLES_MAX },

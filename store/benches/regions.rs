@@ -64,7 +64,7 @@ fn measure(rows: u64, fan: u16) {
         reader.scan_rows(app, EventTime::default(), EventTime::END, visit).expect("a scan");
         least = least.min(thread_cpu() - start);
     }
-    let regions = reader.regions();
+    let regions = reader.regions().expect("its own");
     println!(
         "{fan:>6} {:>8} {:>12.1} {:>14.1} {:>16.2} {:>14.0}",
         regions.iter().len(),

@@ -15,12 +15,14 @@ mod metrics;
 mod opening;
 mod options;
 pub(crate) mod pending;
+pub(crate) mod reader;
 pub(crate) mod recount;
 pub(crate) mod regions;
 mod room;
 mod rows;
 mod space;
 pub(crate) mod tables;
+pub(crate) mod told;
 mod upgrade;
 pub(crate) mod views;
 
@@ -42,13 +44,14 @@ use crate::expiry::{ConsumedUntil, Expiry};
 use crate::key;
 use crate::region::Regions;
 use crate::retention::{self, Retention};
-use crate::scan::Reader;
+use crate::scan;
 use crate::unfinished;
 pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
 pub use metrics::EngineMetrics;
 use opening::Making;
 use pending::Pending;
+use reader::Reader;
 use regions::{SharedRegions, now};
 pub use room::Room;
 use rows::RowTable;
@@ -106,15 +109,15 @@ impl Embedded {
     }
 
     /// A reading side, for any number of threads.
-    pub fn reader(&self) -> Reader {
-        Reader {
+    pub fn reader(&self) -> scan::Reader {
+        scan::Reader::Embedded(Reader {
             tables: self.tables.clone(),
             partitions: self.partitions,
             apps: self.rows.apps(),
             retention: self.rows.retention.clone(),
             until: self.expiry.until().clone(),
             regions: self.rows.regions.clone(),
-        }
+        })
     }
 
     /// What the engine says of itself, for any thread.
@@ -270,7 +273,7 @@ fn write_options() -> WriteOptions {
 }
 
 /// Opens the store of a directory for reading beside the process that writes it.
-pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> {
+pub fn open_for_reading(settings: &config::Store) -> Result<scan::Reader, StoreError> {
     let path: &Path = &settings.path;
     unfinished::refuse(path)?;
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
@@ -290,5 +293,6 @@ pub fn open_for_reading(settings: &config::Store) -> Result<Reader, StoreError> 
     let regions = Regions::of(meta.partitions, settings.region_bytes_max, kept)
         .ok_or_else(|| StoreError::corrupt("the regions"))?;
     let regions = SharedRegions::new(regions);
-    Ok(Reader { tables, partitions: meta.partitions, apps, retention, until, regions })
+    let partitions = meta.partitions;
+    Ok(scan::Reader::Embedded(Reader { tables, partitions, apps, retention, until, regions }))
 }

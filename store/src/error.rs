@@ -99,6 +99,37 @@ pub enum StoreError {
     #[error("hbase: rows of pid {pid} at {millis} ms were others whenever they were read")]
     Torn { pid: u32, millis: u64 },
 
+    /// Make it.
+    #[error(
+        "there is no store in the tables {prefix}_… of this hbase: adtrail hbase init makes it"
+    )]
+    NotMade { prefix: String },
+
+    /// Use the matching version of adtrail, or another prefix.
+    #[error(
+        "the store in the tables {prefix}_… has layout version {found}, this adtrail has {expected}"
+    )]
+    OtherLayout { prefix: String, found: u32, expected: u32 },
+
+    /// Fix the setting: the number is fixed when the store is made.
+    #[error(
+        "the store in the tables {prefix}_… was made with store.partitions = {found}, configured is \
+         {configured}"
+    )]
+    OtherPartitions { prefix: String, found: u16, configured: u16 },
+
+    /// Change the table, or name another prefix.
+    #[error("table {table} can not be used: {reason}")]
+    Unusable { table: String, reason: String },
+
+    /// Try again: others wrote the same all the while.
+    #[error("hbase: {what} was changed by others whenever it was to be written")]
+    Contended { what: String },
+
+    /// Wait, or mend HBase.
+    #[error("hbase does not do what a worker asks for, which is tried again; the log says what")]
+    Waiting,
+
     /// Free memory or threads.
     #[error("no threads for the client of hbase: {reason}")]
     Runtime { reason: String },

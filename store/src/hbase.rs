@@ -1,11 +1,18 @@
 //! The store past one machine: the same tables and keys in Apache HBase, for any number of workers and readers.
 //!
-//! [`ledger`] decides what is written in which order, over [`cells`], which is all that it knows of HBase.
+//! [`Shared`] is the way in. [`ledger`] decides what is written in which order, over [`cells`], which is all that it knows of HBase.
 
+pub mod backwards;
 pub mod cells;
 pub mod cluster;
 pub mod home;
 pub mod ledger;
+mod meta;
+pub mod reader;
 pub mod rows;
 pub mod settle;
+mod shared;
 pub mod tables;
+
+pub use meta::Complete;
+pub use shared::{ClusterRegion, Difference, Made, RegionLoad, Shared, check, init, shell};

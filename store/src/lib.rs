@@ -1,10 +1,10 @@
 //! Facts, decisions, rows and Kafka positions under ordered keys.
 //!
-//! [`embedded`] keeps them in one RocksDB, [`memory`] in maps, for tests and measurements; both
-//! are a [`attribution::ledger::Ledger`]. [`key`] lays out the keys, [`codec`] the values, and
-//! [`scan`] reads an app's rows in key order, [`told`] what is told of them without reading them,
-//! [`verify`] looks for damage, and [`backup`] keeps checkpoints of an embedded store. What a decision
-//! is, is not known here.
+//! [`embedded`] keeps them in one RocksDB, [`hbase`] in tables that many processes share, [`memory`] in
+//! maps, for tests and measurements; each is a [`attribution::ledger::Ledger`]. [`key`] lays out the
+//! keys, [`codec`] the values, [`scan`] reads an app's rows in key order from either store, [`verify`]
+//! looks for damage, and [`backup`] keeps checkpoints of an embedded store. What a decision is, is not
+//! known here.
 
 /// Where a test can make the process end, as a kill would; nothing in the program that people run.
 macro_rules! crash_point {
@@ -33,8 +33,18 @@ pub mod memory;
 pub mod region;
 mod retention;
 pub mod scan;
-pub mod told;
 mod unfinished;
 pub mod verify;
 
 pub use error::StoreError;
+
+/// The reading side of the store of the settings, beside the processes that write it.
+///
+/// # Errors
+/// Why it can not be read.
+pub fn open_for_reading(settings: &config::Store) -> Result<scan::Reader, StoreError> {
+    match &settings.hbase {
+        Some(hbase) => Ok(hbase::Shared::open(settings, hbase)?.reader()),
+        None => embedded::open_for_reading(settings),
+    }
+}

@@ -1,66 +1,64 @@
-//! Reads an app's rows between two times, in key order, from one snapshot.
+//! Reads an app's rows between two times, in key order, and what is told of them, from either store.
 
-use std::cmp::Ordering;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use attribution::event::{EventTime, Pid};
+use attribution::event::{EventTime, Pid, SpreadId};
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use attribution::policy::AppPolicy;
-use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
 use crate::StoreError;
-use crate::app::{App, Apps};
-use crate::embedded::index;
-use crate::embedded::pending::Pending;
-use crate::embedded::regions::SharedRegions;
-use crate::embedded::tables::Tables;
-use crate::expiry::ConsumedUntil;
-use crate::key::{self, Key, RowKey};
+use crate::app::App;
+use crate::brought::Brought;
+use crate::count::{Count, Counted};
+use crate::embedded::reader as embedded;
+use crate::hbase::backwards::Backwards;
+use crate::hbase::reader as shared;
+use crate::hbase::rows::Rows as SharedRows;
+use crate::key::RowKey;
 use crate::region::Regions;
-use crate::retention::Retention;
+
+/// A row, as it is stored.
+pub type StoredRow = (RowKey, Vec<u8>);
 
 /// The reading side of a store; cheap to clone, for any number of threads.
-#[derive(Clone)]
-pub struct Reader {
-    pub(crate) tables: Tables,
-    pub(crate) partitions: u16,
-    pub(crate) apps: Apps,
-    pub(crate) retention: Retention,
-    pub(crate) until: ConsumedUntil,
-    pub(crate) regions: SharedRegions,
+#[derive(Debug, Clone)]
+pub enum Reader {
+    Embedded(embedded::Reader),
+    Shared(shared::Reader),
 }
 
-/// The table of rows.
-pub(crate) const EVENTS: &str = "events";
-
-/// Bytes that RocksDB reads ahead of a scan, of all its parts together.
-const READ_AHEAD_BYTES: usize = 2 << 20;
-/// Of a part that has less RocksDB reads ahead as it sees fit.
-const READ_AHEAD_BYTES_MIN: usize = 64 << 10;
-/// Rows that are read before they are counted for their region.
-const COUNTED_ROWS: u64 = 4_096;
-
 impl Reader {
-    /// All rows as they are now, whatever is written meanwhile.
+    /// The rows from now on. Of an embedded store they are all of this moment, whatever is written meanwhile;
+    /// of a shared one each millisecond is of the moment when it is read.
     pub fn view(&self) -> View<'_> {
-        // The snapshot first: an app is spread further before its first row there is written.
-        View { snapshot: self.tables.db.snapshot(), reader: self }
+        match self {
+            Self::Embedded(reader) => View::Embedded(reader.view()),
+            Self::Shared(reader) => View::Shared(reader),
+        }
     }
 
-    /// As they are now.
-    pub fn regions(&self) -> Regions {
-        self.regions.lock().clone()
+    /// As they are now; a cluster keeps its own.
+    pub fn regions(&self) -> Option<Regions> {
+        match self {
+            Self::Embedded(reader) => Some(reader.regions()),
+            Self::Shared(_) => None,
+        }
     }
 
     /// All apps that the store knows.
-    pub fn apps(&self) -> BTreeMap<Pid, App> {
-        self.apps.all()
+    ///
+    /// # Errors
+    /// Where HBase does not answer in its time.
+    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
+        match self {
+            Self::Embedded(reader) => Ok(reader.apps()),
+            Self::Shared(reader) => reader.apps(),
+        }
     }
 
-    /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order. All
-    /// rows are of the moment of the call, whatever is written meanwhile. `visit` may break off.
+    /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order, as of
+    /// [`Reader::view`]. `visit` may break off.
     pub fn scan_rows(
         &self,
         app: &AppPolicy,
@@ -78,29 +76,27 @@ impl Reader {
         }
         Ok(())
     }
-
-    fn app(&self, app: &AppPolicy) -> App {
-        let kept = self.apps.of(app.pid);
-        kept.unwrap_or_else(|| App::new(key::partition(&app.key, self.partitions)))
-    }
 }
 
-/// The rows of one moment.
-pub struct View<'r> {
-    pub(crate) reader: &'r Reader,
-    pub(crate) snapshot: SnapshotWithThreadMode<'r, DB>,
+/// The rows of a reader from a moment on.
+pub enum View<'r> {
+    Embedded(embedded::View<'r>),
+    Shared(&'r shared::Reader),
 }
 
 impl View<'_> {
-    /// As [`Reader::scan_rows`], for a caller that goes at its own pace. Rows up to `after`, whatever
-    /// its partition, are left out.
+    /// The rows of an app, `from <= event_time < to`, in key order. Those up to `after`, whatever its
+    /// partition, are left out.
     pub fn rows(
         &self,
         app: &AppPolicy,
-        (from, to): (EventTime, EventTime),
+        range: (EventTime, EventTime),
         after: Option<RowKey>,
     ) -> Result<Rows<'_>, StoreError> {
-        self.rows_in(Order::OldestFirst, app, (from, to), after)
+        Ok(match self {
+            Self::Embedded(view) => Rows::Embedded(view.rows(app, range, after)?),
+            Self::Shared(reader) => Rows::Shared(Box::new(reader.rows(app.pid, range, after)?)),
+        })
     }
 
     /// The same rows, the last in key order first: newest first, and those of one millisecond in the
@@ -110,203 +106,109 @@ impl View<'_> {
         app: &AppPolicy,
         range: (EventTime, EventTime),
     ) -> Result<Rows<'_>, StoreError> {
-        self.rows_in(Order::NewestFirst, app, range, None)
-    }
-
-    fn rows_in(
-        &self,
-        order: Order,
-        app: &AppPolicy,
-        (from, to): (EventTime, EventTime),
-        after: Option<RowKey>,
-    ) -> Result<Rows<'_>, StoreError> {
-        let reader = self.reader;
-        let from = from.max(reader.retention.oldest(app.pid));
-        let mut rows = Rows { parts: BinaryHeap::new(), failure: None, regions: &reader.regions };
-        let app_rows = reader.app(app);
-        let parts = app_rows.partitions(reader.partitions).count().max(1);
-        for partition in app_rows.partitions(reader.partitions) {
-            let mut first = key::row_from(partition, app.pid, from);
-            if let Some(after) = after {
-                let after = RowKey { partition, pid: app.pid, ..after }.encode();
-                let Some(next) = key::next(&after) else { continue };
-                first = first.max(next);
+        Ok(match self {
+            Self::Embedded(view) => Rows::Embedded(view.rows_newest_first(app, range)?),
+            Self::Shared(reader) => {
+                Rows::Backwards(Box::new(reader.rows_newest_first(app.pid, range)?))
             }
-            let end = key::row_from(partition, app.pid, to);
-            rows.parts.extend(self.part(order, (first, end), READ_AHEAD_BYTES / parts)?);
-        }
-        Ok(rows)
+        })
     }
 
-    /// The rows of one partition, unless there are none.
-    fn part(
+    /// Rows of an app before this are gone.
+    pub fn oldest(&self, pid: Pid) -> EventTime {
+        match self {
+            Self::Embedded(view) => view.oldest(pid),
+            Self::Shared(reader) => reader.oldest(pid),
+        }
+    }
+
+    /// Calls `visit` with the counts of an app's rows between two times, which are those of
+    /// [`crate::count::whole_quarters`], in order of time. `visit` may break off. A shared store reads the
+    /// rows for it.
+    pub fn counts(
         &self,
-        order: Order,
-        (first, end): (Key, Key),
-        read_ahead_bytes: usize,
-    ) -> Result<Option<Part<'_>>, StoreError> {
-        if end <= first {
-            return Ok(None);
+        pid: Pid,
+        range: (EventTime, EventTime),
+        visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Embedded(view) => view.counts(pid, range, visit),
+            Self::Shared(reader) => reader.counts(pid, range, visit),
         }
-        let mut options = ReadOptions::default();
-        options.set_iterate_lower_bound(first);
-        options.set_iterate_upper_bound(end);
-        if read_ahead_bytes >= READ_AHEAD_BYTES_MIN {
-            options.set_readahead_size(read_ahead_bytes);
+    }
+
+    /// Whether [`View::counts`] takes no longer for many rows than for few.
+    pub fn has_counts(&self) -> bool {
+        matches!(self, Self::Embedded(_))
+    }
+
+    /// The rows of at most so many activations that a campaign brought, `from <= event_time < to`,
+    /// newest first; those after another one, in this order, where there is one.
+    pub fn brought(
+        &self,
+        pid: Pid,
+        spreadid: SpreadId,
+        range: (EventTime, EventTime),
+        after: Option<Brought>,
+        limit: usize,
+    ) -> Result<Vec<StoredRow>, StoreError> {
+        match self {
+            Self::Embedded(view) => view.brought(pid, spreadid, range, after, limit),
+            Self::Shared(reader) => reader.brought(pid, spreadid, range, after, limit),
         }
-        options.set_async_io(false);
-        // Blocks of an export are read once: they would only push out what look-ups need.
-        options.fill_cache(false);
-        let mut rows = self.snapshot.raw_iterator_cf_opt(self.reader.tables.events(), options);
-        match order {
-            Order::OldestFirst => rows.seek(first),
-            Order::NewestFirst => rows.seek_to_last(),
-        }
-        let mut part = Part { rows, order, key: first, read: 0 };
-        Ok(part.settle()?.then_some(part))
     }
 }
 
-/// Which way rows are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    OldestFirst,
-    NewestFirst,
-}
-
-/// A place among the rows of an app: of the next rows of its parts, that which comes first.
-pub struct Rows<'v> {
-    /// The one with the next row at the top; each has a row.
-    parts: BinaryHeap<Part<'v>>,
-    failure: Option<StoreError>,
-    regions: &'v SharedRegions,
-}
-
-/// The rows of an app in one partition.
-struct Part<'v> {
-    rows: DBRawIterator<'v>,
-    /// That of all parts.
-    order: Order,
-    /// Of its present row.
-    key: Key,
-    /// Rows that are not counted yet.
-    read: u64,
+/// A place among the rows of an app.
+pub enum Rows<'v> {
+    Embedded(embedded::Rows<'v>),
+    Shared(Box<SharedRows>),
+    Backwards(Box<Backwards>),
 }
 
 impl Rows<'_> {
     /// The row at this place; `None` after the last.
     #[inline]
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
-        if let Some(failure) = self.failure.take() {
-            // Nothing follows it.
-            self.parts.clear();
-            return Err(failure);
+        match self {
+            Self::Embedded(rows) => rows.current(),
+            Self::Shared(rows) => rows.current(),
+            Self::Backwards(rows) => rows.current(),
         }
-        let Some(part) = self.parts.peek() else { return Ok(None) };
-        let key = RowKey::decode(&part.key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-        Ok(Some((key, part.rows.value().unwrap_or_default())))
     }
 
     /// To the next row.
     #[inline]
     pub fn advance(&mut self) {
-        let Some(mut part) = self.parts.peek_mut() else { return };
-        part.read += 1;
-        if part.read == COUNTED_ROWS {
-            part.count(self.regions);
-        }
-        match part.order {
-            Order::OldestFirst => part.rows.next(),
-            Order::NewestFirst => part.rows.prev(),
-        }
-        match part.settle() {
-            Ok(true) => {}
-            Ok(false) => PeekMut::pop(part).count(self.regions),
-            Err(failure) => self.failure = Some(failure),
+        match self {
+            Self::Embedded(rows) => rows.advance(),
+            Self::Shared(rows) => rows.advance(),
+            Self::Backwards(rows) => rows.advance(),
         }
     }
 }
-
-impl Drop for Rows<'_> {
-    fn drop(&mut self) {
-        self.parts.drain().for_each(|mut part| part.count(self.regions));
-    }
-}
-
-impl Part<'_> {
-    /// Takes the key of the row that it stands at; false after the last.
-    #[inline]
-    fn settle(&mut self) -> Result<bool, StoreError> {
-        match self.rows.key() {
-            Some(key) => {
-                self.key = key.try_into().map_err(|_| StoreError::corrupt("a row's key"))?;
-                Ok(true)
-            }
-            None => {
-                self.rows.status()?;
-                Ok(false)
-            }
-        }
-    }
-
-    /// Counts what was read, for the region where it was read last.
-    fn count(&mut self, regions: &SharedRegions) {
-        if self.read > 0 {
-            regions.count_reads(&self.key, self.read);
-            self.read = 0;
-        }
-    }
-}
-
-impl Ord for Part<'_> {
-    /// The next is the greatest, as the heap wants it. By what follows the partition first.
-    #[inline]
-    fn cmp(&self, other: &Self) -> Ordering {
-        let (partition, rest) = self.key.split_at(2);
-        let (other_partition, other_rest) = other.key.split_at(2);
-        let forward = rest.cmp(other_rest).then_with(|| partition.cmp(other_partition));
-        match self.order {
-            Order::OldestFirst => forward.reverse(),
-            Order::NewestFirst => forward,
-        }
-    }
-}
-
-impl PartialOrd for Part<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Part<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Part<'_> {}
 
 impl Facts for Reader {
     type Error = StoreError;
 
     fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes = vec![None; keys.len()];
-        let wanted: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
-        self.tables.homes(&wanted, &mut homes)?;
-        Ok(homes)
+        match self {
+            Self::Embedded(reader) => reader.homes(keys),
+            Self::Shared(reader) => reader.homes(keys),
+        }
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(&self.tables, &Pending::default(), scans)
+        match self {
+            Self::Embedded(reader) => reader.scan(scans),
+            Self::Shared(reader) => reader.scan(scans),
+        }
     }
 
     fn consumed_until(&self) -> Option<EventTime> {
-        self.until.get()
-    }
-}
-
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Reader").field("path", &self.tables.db.path()).finish_non_exhaustive()
+        match self {
+            Self::Embedded(reader) => reader.consumed_until(),
+            Self::Shared(reader) => reader.consumed_until(),
+        }
     }
 }

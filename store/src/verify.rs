@@ -31,11 +31,11 @@ use rocksdb::WriteBatch;
 use crate::StoreError;
 use crate::app::App;
 use crate::embedded::meta::{self as kept_meta, Meta};
+use crate::embedded::reader::EVENTS;
 use crate::embedded::recount;
 use crate::embedded::tables::{TABLES, Tables};
 use crate::expiry::Expiry;
 use crate::key::Key;
-use crate::scan::EVENTS;
 use files::Files;
 pub use report::{Check, Finding, Problem, Remedy, Report, Times};
 

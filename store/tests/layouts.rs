@@ -111,7 +111,7 @@ fn kept(layout: u32) -> TempDir {
 }
 
 fn figures(store: &Embedded) -> (u64, u64) {
-    let regions = store.reader().regions();
+    let regions = store.reader().regions().expect("its own");
     let rows: u64 = regions.iter().map(|region| region.figures.rows).sum();
     (rows, store.status_counts().values().sum())
 }

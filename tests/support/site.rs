@@ -124,6 +124,13 @@ impl Site {
         Ok(adtrail)
     }
 
+    /// A process of one role, ready for it: `"attribute"`, `"export"`, or `"run"` for all.
+    pub fn start_role(&self, role: &str) -> Adtrail {
+        let mut adtrail = self.spawn_as(role, &[]);
+        adtrail.await_ready().unwrap_or_else(|log| panic!("adtrail does not start:\n{log}"));
+        adtrail
+    }
+
     /// `adtrail run`, which may never get ready.
     pub fn spawn(&self) -> Adtrail {
         self.spawn_with(&[])
@@ -131,9 +138,13 @@ impl Site {
 
     /// As [`Site::spawn`], in an environment of its own: `("RUST_LOG", "debug")`.
     pub fn spawn_with(&self, environment: &[(&str, &str)]) -> Adtrail {
+        self.spawn_as("run", environment)
+    }
+
+    fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);
-        let mut command = self.command(&["run"]);
+        let mut command = self.command(&[role]);
         command.envs(environment.iter().copied());
         Adtrail::spawn(command, export, admin)
     }
@@ -158,12 +169,17 @@ impl Site {
         run_ok(command.args(more), b"")
     }
 
+    /// A group of its own, so that sites on the same topics share none of their partitions.
+    pub fn group(&self) -> String {
+        let name = self.dir.path().file_name().expect("a named folder");
+        name.to_str().expect("a name in UTF-8").to_owned()
+    }
+
     fn write_config(&self, export: u16, admin: u16) {
         let Self { brokers, more_settings, .. } = self;
         let Topics { clicks, activations, effects } = &self.topics;
         let store = self.dir.path().join("store");
-        // A group of its own, so that sites on the same topics share none of their partitions.
-        let group = self.dir.path().file_name().expect("a named folder").display();
+        let group = self.group();
         let text = format!(
             r#"[kafka]
 brokers = "{brokers}"

@@ -95,8 +95,7 @@ fn wrong_service_settings() {
     check_wrong("[ingest]\nbatch_records_max = 0", "2: ingest.batch_records_max: expected an integer from 1 to 1000000: 0");
     check_wrong("[ingest]\nbatch_bytes_max = \"8MiB\"", r#"2: ingest.batch_bytes_max: expected an integer from 1 to 1073741824: "8MiB""#);
     check_wrong("[ingest]\nbatch_age_max = 200", r#"2: ingest.batch_age_max: no unit, expected one of ms, s, m, h, d, w as in "7d": 200"#);
-    check_wrong("[store]\nkind = \"hbase\"", r#"2: store.kind: not supported by this version; use "embedded": "hbase""#);
-    check_wrong("[store]\nkind = \"rocksdb\"", r#"2: store.kind: expected "embedded": "rocksdb""#);
+    check_wrong("[store]\nkind = \"rocksdb\"", r#"2: store.kind: expected "embedded" or "hbase": "rocksdb""#);
     check_wrong("[store]\npath = \"\"", r#"2: store.path: expected the path of a directory: """#);
     check_wrong("[store]\npartitions = 0", "2: store.partitions: expected an integer from 1 to 65535: 0");
     check_wrong("[store]\nregion_bytes_max = 1", "2: store.region_bytes_max: expected an integer from 65536 to 1099511627776: 1");
@@ -125,6 +124,13 @@ fn wrong_service_settings() {
     check_wrong("[store]\nmemory = 448", r#"2: store.memory: no unit, expected one of KiB, MiB, GiB as in "448MiB": 448"#);
     check_wrong("[store]\nmemory = \"1GB\"", r#"2: store.memory: expected one whole number and a unit of KiB, MiB, GiB, such as "448MiB": "1GB""#);
     check_wrong("[store.hbase]\nservers = \"a:1\"", r#"2: store.hbase.servers: expected a list of texts, such as ["a", "b"]: "a:1""#);
+    check_wrong("[store.hbase]\nservers = []", r#"2: store.hbase.servers: expected at least one server, such as "master-1:16000": []"#);
+    check_wrong("[store.hbase]\nservers = [\"a\"]", r#"2: store.hbase.servers[0]: expected a host and the port of its RPC, such as "master-1:16000": "a""#);
+    check_wrong("[store.hbase]\nservers = [\"http://a:1\"]", r#"2: store.hbase.servers[0]: expected a host and the port of its RPC, such as "master-1:16000": "http://a:1""#);
+    check_wrong("[store.hbase]\nprefix = \"a b\"", r#"2: store.hbase.prefix: expected at most 200 of a-z, A-Z, 0-9, '_', '-', '.', also with a namespace, such as "ads:adtrail": "a b""#);
+    check_wrong("[store.hbase]\nuser = \"\"", r#"2: store.hbase.user: expected a name of 1 to 200 bytes: """#);
+    check_wrong("[store.hbase]\nca = \"a.pem\"", "2: store.hbase.ca: expected store.hbase.tls = true beside it");
+    check_wrong("[store.hbase]\ntls = true\nkey = \"k\"", "3: store.hbase.key: expected store.hbase.certificate beside it");
     check_wrong("[export]\nlisten = 8080", r#"2: export.listen: expected an IP address and a port, such as "127.0.0.1:8080": 8080"#);
     check_wrong("[admin]\nlisten = \"localhost\"", r#"2: admin.listen: expected an IP address and a port, such as "127.0.0.1:8080": "localhost""#);
     check_wrong("[run]\nshutdown_deadline = \"-30s\"", r#"2: run.shutdown_deadline: negative, expected a duration such as "7d": "-30s""#);

@@ -46,12 +46,25 @@ impl Reader {
         self.health.set_committed(&self.offsets);
         self.take_up(partitions)?;
         self.look_at_marks()?;
+        self.count_partitions();
         self.assign()?;
         let [clicks, activations, effects] =
             TopicKind::ALL.map(|topic| self.partitions.count(topic));
         tracing::info!(clicks, activations, effects, "the group has given partitions");
         self.health.set_assigned(true);
         Ok(())
+    }
+
+    /// Those of all members: where some are added the group gives partitions anew.
+    fn count_partitions(&self) {
+        match assignment::find_partitions(&self.consumer, &self.names) {
+            Ok(all) => {
+                for topic in TopicKind::ALL {
+                    self.health.set_partition_count(topic, all.count(topic));
+                }
+            }
+            Err(unfound) => tracing::debug!(?unfound, "partitions cannot be counted"),
+        }
     }
 
     /// The group's positions; `None` if asked to stop, or if the group changes, before they are known.

@@ -17,14 +17,19 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `expected` is asked only where somebody looks.
+    /// `expected` is asked only where somebody looks, and may not know.
     ///
     /// # Errors
     /// What it says.
-    pub fn new(expected: impl FnOnce() -> Result<u64, ExportError>) -> Result<Self, ExportError> {
+    pub fn new(
+        expected: impl FnOnce() -> Result<Option<u64>, ExportError>,
+    ) -> Result<Self, ExportError> {
         let bar = telemetry::bar(Some(0), TEMPLATE);
         if !bar.is_hidden() {
-            bar.set_length(expected()?);
+            match expected()? {
+                Some(rows) => bar.set_length(rows),
+                None => bar.unset_length(),
+            }
         }
         Ok(Self { bar, started: Instant::now(), rows: AtomicU64::new(0) })
     }

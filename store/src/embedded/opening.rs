@@ -10,7 +10,7 @@ use super::tables::{META, OFFSETS};
 use super::{endless, meta};
 use crate::StoreError;
 use crate::backup::lock;
-use crate::scan::EVENTS;
+use crate::embedded::reader::EVENTS;
 use crate::unfinished::Unfinished;
 
 /// The logs that a store has now.

@@ -19,8 +19,8 @@ use super::meta;
 use super::tables::Tables;
 use crate::StoreError;
 use crate::app::Apps;
+use crate::embedded::reader::EVENTS;
 use crate::key::{self, Key};
-use crate::scan::EVENTS;
 
 /// Less is left to the compactions that come by.
 const BYTES_MIN: u64 = 64 << 20;

@@ -18,10 +18,10 @@ use super::room::Room;
 use super::{endless, meta, options};
 use crate::StoreError;
 use crate::codec;
+use crate::embedded::reader::EVENTS;
 use crate::expiry::Expiry;
 use crate::key;
 use crate::retention::Retention;
-use crate::scan::EVENTS;
 use crate::unfinished;
 
 const TOUCHES: &str = "touches";

@@ -1,10 +1,16 @@
 //! The cells of a real HBase, over its client. Whoever calls waits; the client runs on threads of its own.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hbase_client::{Advice, CheckAndMutate, Client, Delete, Error, Get, Mutation, Row, Selection};
+use hbase_client::{
+    Advice, CheckAndMutate, Client, Config, Delete, Error, Get, Identity, Mutation, Row, Selection,
+    Tls,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use super::cells::{Cells, Columns, Gone, Page, Put, PutWhere, Table, VALUE};
@@ -25,21 +31,41 @@ pub struct Cluster {
     client: Client,
     prefix: Arc<str>,
     runtime: Arc<Runtime>,
+    patience: Arc<Patience>,
+}
+
+/// Whether what HBase does not do is tried again and again, and whether that is so now.
+#[derive(Debug, Default)]
+struct Patience {
+    is_over: AtomicBool,
+    is_needed: AtomicBool,
 }
 
 impl Cluster {
-    /// By servers as `host:port`, to tables whose names begin with the prefix.
-    pub fn connect(servers: &[String], prefix: &str) -> Result<Self, StoreError> {
+    /// To the servers and tables of the settings.
+    ///
+    /// # Errors
+    /// Where none of the servers answers as HBase does, or a file of TLS can not be read.
+    pub fn connect(settings: &config::HBase) -> Result<Self, StoreError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("hbase")
             .enable_all()
             .build()
             .map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
-        let mut config = hbase_client::Config::new(servers)?;
-        config.operation_timeout = PATIENCE;
-        let client = runtime.block_on(Client::connect(config))?;
-        Ok(Self { client, prefix: prefix.into(), runtime: Arc::new(runtime) })
+        let client = runtime.block_on(Client::connect(client_config(settings)?))?;
+        let (prefix, runtime) = ((*settings.prefix).into(), Arc::new(runtime));
+        Ok(Self { client, prefix, runtime, patience: Arc::default() })
+    }
+
+    /// From now on what HBase does not do in its time fails.
+    pub fn give_up(&self) {
+        self.patience.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something is being tried again now.
+    pub fn is_waiting(&self) -> bool {
+        self.patience.is_needed.load(Ordering::Relaxed)
     }
 
     pub fn client(&self) -> &Client {
@@ -83,23 +109,43 @@ impl Cluster {
                     }
                 }
             }
-            if let Some(error) = failure {
-                pause_after(error, left.len())?;
-            }
+            self.pause_after(failure, left.len())?;
             open = left;
         }
         Ok(done.into_iter().flatten().collect())
     }
+
+    /// What may succeed later is waited for.
+    fn pause_after(&self, failure: Option<Error>, rows: usize) -> Result<(), StoreError> {
+        self.patience.is_needed.store(failure.is_some(), Ordering::Relaxed);
+        let Some(error) = failure else { return Ok(()) };
+        if error.advice() == Advice::Change || self.patience.is_over.load(Ordering::Relaxed) {
+            return Err(error.into());
+        }
+        tracing::warn!(%error, rows, "hbase does not answer, trying again");
+        thread::sleep(PAUSE);
+        Ok(())
+    }
 }
 
-/// What may succeed later is waited for.
-fn pause_after(error: Error, rows: usize) -> Result<(), StoreError> {
-    if error.advice() == Advice::Change {
-        return Err(error.into());
-    }
-    tracing::warn!(%error, rows, "hbase does not answer, trying again");
-    thread::sleep(PAUSE);
-    Ok(())
+fn client_config(settings: &config::HBase) -> Result<Config, StoreError> {
+    let mut config = Config::new(&settings.servers)?;
+    config.operation_timeout = PATIENCE;
+    config.user = settings.user.to_string();
+    config.tls = settings.tls.as_ref().map(tls).transpose()?;
+    Ok(config)
+}
+
+fn tls(settings: &config::HBaseTls) -> Result<Tls, StoreError> {
+    let read = |path: &PathBuf| fs::read(path).map_err(StoreError::file("read", path));
+    let authorities_pem = settings.ca.as_ref().map(read).transpose()?.unwrap_or_default();
+    let identity = match &settings.identity {
+        Some((certificate, key)) => {
+            Some(Identity { certificates_pem: read(certificate)?, key_pem: read(key)? })
+        }
+        None => None,
+    };
+    Ok(Tls { authorities_pem, identity })
 }
 
 fn get(row: impl Into<Vec<u8>>, selection: Selection) -> Get {
@@ -179,7 +225,7 @@ impl Cells for Cluster {
             });
         }
         let refused = taken.iter().filter(|is_taken| !**is_taken).count();
-        failure.map_or(Ok(()), |error| pause_after(error, refused))?;
+        self.pause_after(failure, refused)?;
         Ok(taken)
     }
 

@@ -12,21 +12,24 @@ use hbase_client::{Scan, Selection};
 
 use super::cells::{Table, VALUE};
 use super::cluster::{Cluster, FAMILY};
-use super::settle::{StoredRow, settle};
+use super::settle::settle;
 use super::tables;
 use crate::StoreError;
 use crate::key::{self, RowKey};
+use crate::scan::StoredRow;
 
 /// How often a millisecond is read until it stands still.
 const TRIES_MAX: u32 = 20;
 
 /// A place among the rows of an app.
+#[derive(Default)]
 pub struct Rows {
     parts: Vec<Part>,
     /// The times of the parts' next rows.
     next: BinaryHeap<Reverse<(EventTime, usize)>>,
     /// The rest of the present millisecond.
     moment: VecDeque<StoredRow>,
+    failure: Option<StoreError>,
 }
 
 /// The rows of one partition.
@@ -48,7 +51,7 @@ impl Rows {
         (from, to): (EventTime, EventTime),
         after: Option<RowKey>,
     ) -> Result<Self, StoreError> {
-        let mut rows = Self { parts: Vec::new(), next: BinaryHeap::new(), moment: VecDeque::new() };
+        let mut rows = Self::default();
         // The millisecond of that row is read whole: one of its events may have had another row before.
         let from = after.map_or(from, |after| from.max(after.event_time));
         for partition in partitions {
@@ -61,25 +64,32 @@ impl Rows {
         rows.fill()?;
         if let Some(after) = after {
             let place = |key: &RowKey| (key.event_time, key.spreadid, key.seq);
-            while rows.current().is_some_and(|(key, _)| place(&key) <= place(&after)) {
-                rows.advance()?;
+            while rows.current()?.is_some_and(|(key, _)| place(&key) <= place(&after)) {
+                rows.advance();
             }
         }
         Ok(rows)
     }
 
     /// The row at this place; `None` after the last.
-    pub fn current(&self) -> Option<(RowKey, &[u8])> {
-        self.moment.front().map(|(key, value)| (*key, value.as_slice()))
-    }
-
-    /// To the next row.
     ///
     /// # Errors
     /// Where HBase does not answer in its time, or a row can not be read: nothing follows then.
-    pub fn advance(&mut self) -> Result<(), StoreError> {
+    pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
+        if let Some(failure) = self.failure.take() {
+            self.moment.clear();
+            self.next.clear();
+            return Err(failure);
+        }
+        Ok(self.moment.front().map(|(key, value)| (*key, value.as_slice())))
+    }
+
+    /// To the next row.
+    pub fn advance(&mut self) {
         self.moment.pop_front();
-        if self.moment.is_empty() { self.fill() } else { Ok(()) }
+        if self.moment.is_empty() {
+            self.failure = self.fill().err();
+        }
     }
 
     /// Reads the next millisecond.

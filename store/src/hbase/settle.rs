@@ -7,10 +7,7 @@ use foldhash::fast::FixedState;
 
 use crate::StoreError;
 use crate::codec::row::RowView;
-use crate::key::RowKey;
-
-/// A row, as it is stored.
-pub type StoredRow = (RowKey, Vec<u8>);
+use crate::scan::StoredRow;
 
 /// Of the rows of one app in one millisecond, in key order: leaves of each event the one of the
 /// greatest revision.

@@ -9,11 +9,11 @@ use crate::StoreError;
 use crate::cell::{self, Cell, CellKey};
 use crate::codec::row::RowView;
 use crate::embedded::meta;
+use crate::embedded::reader::EVENTS;
 use crate::embedded::regions;
 use crate::embedded::tables::{BROUGHT, CELLS, COUNTS, META};
 use crate::key::RowKey;
 use crate::region::{Figures, Regions};
-use crate::scan::EVENTS;
 
 /// What the rows add up to.
 #[derive(Default)]

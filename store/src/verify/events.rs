@@ -20,10 +20,10 @@ use crate::StoreError;
 use crate::app::App;
 use crate::codec;
 use crate::codec::row::RowView;
+use crate::embedded::reader::EVENTS;
 use crate::embedded::tables::Tables;
 use crate::embedded::views::row_place;
 use crate::key::{self, FactPlace, KEY_BYTES, RowKey};
-use crate::scan::EVENTS;
 
 /// Events that are decided on together.
 const TOGETHER: usize = 512;

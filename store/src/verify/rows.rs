@@ -13,9 +13,9 @@ use crate::StoreError;
 use crate::app::App;
 use crate::codec;
 use crate::codec::row::{RowView, TextCell};
+use crate::embedded::reader::EVENTS;
 use crate::embedded::tables::Tables;
 use crate::key::{self, Key, RowKey};
-use crate::scan::EVENTS;
 
 /// A row, and what it says of itself.
 struct Row<'c> {

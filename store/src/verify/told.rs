@@ -15,8 +15,8 @@ use crate::brought::Brought;
 use crate::codec::row::{RowView, TextCell};
 use crate::count::{Count, Counted, What};
 use crate::embedded::tables::{BROUGHT, COUNTS};
+use crate::embedded::told;
 use crate::key::RowKey;
-use crate::told;
 
 /// A prime: what is added up is taken modulo it.
 const PRIME: u64 = (1 << 61) - 1;

@@ -9,8 +9,9 @@ use adtrail_store::codec::row::RowView;
 use adtrail_store::hbase::cells::{Cells, Columns, Gone, NOW, Page, Put, PutWhere, Table, VALUE};
 use adtrail_store::hbase::home;
 use adtrail_store::hbase::ledger::SharedLedger;
-use adtrail_store::hbase::settle::{StoredRow, settle};
+use adtrail_store::hbase::settle::settle;
 use adtrail_store::key::{self, Key, RowKey};
+use adtrail_store::scan::StoredRow;
 use attribution::event::Pid;
 use attribution::ledger::{FactKey, Home, Position};
 

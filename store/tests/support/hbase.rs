@@ -8,9 +8,9 @@ use adtrail_store::app::App;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::rows::Rows;
-use adtrail_store::hbase::settle::StoredRow;
 use adtrail_store::hbase::tables;
 use adtrail_store::key;
+use adtrail_store::scan::StoredRow;
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
@@ -34,16 +34,18 @@ use bed::*;
 
 const PARTITIONS: u16 = 8;
 
+pub fn settings(prefix: &str) -> config::HBase {
+    let servers = cluster::HBase::shared().servers().into_iter().map(String::into_boxed_str);
+    let (prefix, user) = (prefix.into(), "adtrail".into());
+    config::HBase { servers: servers.collect(), prefix, user, tls: None }
+}
+
 /// The tables of one store, which are made.
 pub fn tables_of(prefix: &str) -> Cluster {
-    let servers = cluster::HBase::shared().servers();
-    let cluster = Cluster::connect(&servers, prefix).expect("hbase answers");
-    let kept = tables::Kept::default();
-    for table in tables::TABLES {
-        let splits = tables::splits(table, PARTITIONS).into_iter().map(Into::into);
-        let splits: Vec<_> = splits.collect();
-        let spec = tables::spec(prefix, table, &kept);
-        let made = cluster.wait(cluster.client().admin().create(&spec, &splits));
+    let cluster = Cluster::connect(&settings(prefix)).expect("hbase answers");
+    for layout in tables::layouts(prefix, &tables::Kept::default(), PARTITIONS) {
+        let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
+        let made = cluster.wait(cluster.client().admin().create(&layout.spec, &splits));
         made.expect("the table is made");
     }
     cluster
@@ -81,9 +83,9 @@ fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
         let times = (EventTime::default(), EventTime::MAX);
         let mut rows = Rows::open(cluster, pid, 0..PARTITIONS, times, after).expect("a scan");
         let mut all = Vec::new();
-        while let Some((key, value)) = rows.current() {
+        while let Some((key, value)) = rows.current().expect("a scan") {
             all.push((key, value.to_vec()));
-            rows.advance().expect("a scan");
+            rows.advance();
         }
         all
     };

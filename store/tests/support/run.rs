@@ -77,6 +77,7 @@ pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<Shown> {
 
 pub fn settings(path: &Path) -> config::Store {
     config::Store {
+        hbase: None,
         path: path.into(),
         partitions: 8,
         retention_ms: None,

@@ -5,14 +5,12 @@ use std::ops::ControlFlow;
 use attribution::event::{EventTime, Pid, SpreadId};
 use rocksdb::ReadOptions;
 
+use super::reader::View;
 use crate::StoreError;
 use crate::brought::{self, BROUGHT_KEY_BYTES, Brought};
 use crate::count::{self, Count, Counted};
 use crate::key::RowKey;
-use crate::scan::View;
-
-/// A row, as it is stored.
-pub type StoredRow = (RowKey, Vec<u8>);
+use crate::scan::StoredRow;
 
 impl View<'_> {
     /// Rows of an app before this are gone.
@@ -20,8 +18,7 @@ impl View<'_> {
         self.reader.retention.oldest(pid)
     }
 
-    /// Calls `visit` with the counts of an app's rows between two times, which are those of
-    /// [`count::whole_quarters`], in order of time. `visit` may break off.
+    /// As [`crate::scan::View::counts`].
     pub fn counts(
         &self,
         pid: Pid,
@@ -45,8 +42,7 @@ impl View<'_> {
         Ok(counts.status()?)
     }
 
-    /// The rows of at most so many activations that a campaign brought, `from <= event_time < to`,
-    /// newest first; those after another one, in this order, where there is one.
+    /// As [`crate::scan::View::brought`].
     pub fn brought(
         &self,
         pid: Pid,

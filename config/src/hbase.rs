@@ -1,0 +1,93 @@
+//! The HBase that a shared store is in.
+
+use std::path::PathBuf;
+
+use crate::error::Problem;
+use crate::section::Section;
+
+/// A cluster, and the tables of one store in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HBase {
+    /// Masters or region servers, `host:port`; any that answers leads to the whole cluster.
+    pub servers: Vec<Box<str>>,
+    /// Of the names of tables; a namespace may be before it.
+    pub prefix: Box<str>,
+    /// As whom everything is done.
+    pub user: Box<str>,
+    pub tls: Option<HBaseTls>,
+}
+
+/// Connections by TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HBaseTls {
+    /// PEM file of authorities that are trusted beside the system's.
+    pub ca: Option<PathBuf>,
+    /// PEM files of a certificate and its key, where the servers want one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
+    let servers = hbase.texts("servers", parse_server);
+    if servers.as_ref().is_some_and(Vec::is_empty) {
+        hbase.reject("servers", r#"expected at least one server, such as "master-1:16000""#, "[]");
+    }
+    let prefix = hbase.text("prefix", parse_prefix);
+    let user = hbase.text("user", parse_user);
+    let is_tls = hbase.boolean("tls").unwrap_or(false);
+    let ca = hbase.text("ca", parse_path);
+    let certificate = hbase.text("certificate", parse_path);
+    let key = hbase.text("key", parse_path);
+    for [one, other] in [["certificate", "key"], ["key", "certificate"]] {
+        if hbase.is_given(one) && !hbase.is_given(other) {
+            hbase.contradict(one, format!("expected store.hbase.{other} beside it"));
+        }
+    }
+    for one in ["ca", "certificate", "key"] {
+        if hbase.is_given(one) && !is_tls {
+            hbase.contradict(one, "expected store.hbase.tls = true beside it".into());
+        }
+    }
+    HBase {
+        servers: servers.unwrap_or_else(|| vec!["127.0.0.1:16000".into()]),
+        prefix: prefix.unwrap_or("adtrail".into()),
+        user: user.unwrap_or("adtrail".into()),
+        tls: is_tls.then(|| HBaseTls { ca, identity: certificate.zip(key) }),
+    }
+}
+
+fn parse_server(text: &str) -> Result<Box<str>, Problem> {
+    let is_server = text.rsplit_once(':').is_some_and(|(host, port)| {
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+        is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if is_server {
+        Ok(text.into())
+    } else {
+        Err(r#"expected a host and the port of its RPC, such as "master-1:16000""#.into())
+    }
+}
+
+/// What HBase lets a table's name begin with.
+fn parse_prefix(text: &str) -> Result<Box<str>, Problem> {
+    const BYTES_MAX: usize = 200;
+    let (namespace, name) = text.split_once(':').unwrap_or(("default", text));
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins = name.chars().next().is_some_and(is_word);
+    let is_namespace = !namespace.is_empty() && namespace.chars().all(is_word);
+    let is_name = name.chars().all(|c| is_word(c) || matches!(c, '-' | '.'));
+    if begins && is_namespace && is_name && text.len() <= BYTES_MAX {
+        Ok(text.into())
+    } else {
+        Err(r#"expected at most 200 of a-z, A-Z, 0-9, '_', '-', '.', also with a namespace, such as "ads:adtrail""#.into())
+    }
+}
+
+fn parse_user(text: &str) -> Result<Box<str>, Problem> {
+    let is_user = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
+    if is_user { Ok(text.into()) } else { Err("expected a name of 1 to 200 bytes".into()) }
+}
+
+fn parse_path(text: &str) -> Result<PathBuf, Problem> {
+    if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
+}

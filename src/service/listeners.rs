@@ -1,0 +1,67 @@
+//! The listeners, and the signals that end them.
+
+use anyhow::Context;
+use config::Config;
+use export::ExportState;
+use export::admin::Admin;
+use ingest::Shutdown;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use super::SUPERVISION;
+
+/// Bound before anything else is started.
+pub struct Listeners {
+    /// For users, where they are served.
+    export: Option<TcpListener>,
+    admin: TcpListener,
+}
+
+impl Listeners {
+    pub fn bind(runtime: &Runtime, config: &Config, exports: bool) -> anyhow::Result<Self> {
+        let bind = |setting: &str, address| {
+            runtime
+                .block_on(TcpListener::bind(address))
+                .with_context(|| format!("{setting} = \"{address}\" can not be listened on"))
+        };
+        let export = exports.then(|| bind("export.listen", config.export_listen)).transpose()?;
+        Ok(Self { export, admin: bind("admin.listen", config.admin_listen)? })
+    }
+
+    /// Until the wish to stop; without a state there are no users.
+    pub async fn serve(
+        self,
+        state: Option<ExportState>,
+        admin: Admin,
+        shutdown: Shutdown,
+    ) -> std::io::Result<()> {
+        let admin = export::admin::serve(self.admin, admin, requested(shutdown.clone()));
+        let Some((listener, state)) = self.export.zip(state) else { return admin.await };
+        let export = export::serve(listener, state, requested(shutdown));
+        tokio::try_join!(export, admin).map(|_| ())
+    }
+}
+
+async fn requested(shutdown: Shutdown) {
+    while !shutdown.is_requested() {
+        tokio::time::sleep(SUPERVISION).await;
+    }
+}
+
+/// From now on SIGINT and SIGTERM are wishes to stop, however many come.
+pub fn listen_for_signals(runtime: &Runtime, shutdown: &Shutdown) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let _within = runtime.enter();
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let stop = shutdown.clone();
+    runtime.spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+        stop.request();
+    });
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Roles over a store in HBase: any number of processes attribute, as members of one consumer group, and
+//! any number serve exports.
+
+use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use attribution::worker::Worker;
+use config::Config;
+use export::admin::Admin;
+use export::{Access, ExportState};
+use ingest::{Health, Shutdown, TopicNames};
+use metrics_exporter_prometheus::PrometheusHandle;
+use store::hbase::Shared;
+use tokio::runtime::Runtime;
+
+use super::listeners::{Listeners, listen_for_signals};
+use super::watch::{self, Seen};
+use super::{
+    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, tell_of_the_end,
+};
+use crate::pipeline::{self, PipelineMetrics};
+
+/// What writing in HBase has to end in, once it is asked to.
+const WRITING_MAX: Duration = Duration::from_secs(5);
+
+pub fn run(
+    (config, hbase): (&Config, &config::HBase),
+    roles: Roles,
+    shutdown: &Shutdown,
+    recorder: PrometheusHandle,
+) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
+    let listeners = Listeners::bind(&runtime, config, roles.exports)?;
+    let store = Arc::new(Shared::open(&config.store, hbase)?);
+    listen_for_signals(&runtime, shutdown).context("signals can not be listened for")?;
+    let health = Arc::new(Health::default());
+    let reading = match roles.attributes {
+        true => Some(attribute(config, &store, &health, shutdown)?),
+        false => None,
+    };
+    let names = TopicNames::new(&config.kafka.topics);
+    let seen = watch::start(Arc::clone(&store), names, Arc::clone(&health), roles, shutdown)?;
+    let state = roles.exports.then(|| export(config, &store, &seen));
+    let (metrics, threads) = reading.unzip();
+    let admin = admin(metrics, recorder, health, seen);
+    tell(config, hbase, roles);
+    let servers = runtime.spawn(listeners.serve(state, admin, shutdown.clone()));
+    while !shutdown.is_requested() {
+        if threads.as_ref().is_some_and(Threads::is_any_finished) || servers.is_finished() {
+            shutdown.request();
+        }
+        shutdown.sleep(SUPERVISION);
+    }
+    let deadline = Instant::now() + config.shutdown_deadline;
+    let outcome = threads.map_or(Ok(0), |threads| {
+        threads.wait(deadline.min(Instant::now() + WRITING_MAX));
+        store.give_up();
+        threads.end(deadline)
+    });
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
+    runtime.shutdown_timeout(CUT_OFF_MAX);
+    let left = outcome?;
+    if let Ok(served) = served {
+        served.context("the listeners failed")?.context("the listeners failed")?;
+    }
+    tell_of_the_end(left);
+    Ok(())
+}
+
+/// Starts to read Kafka and to attribute.
+fn attribute(
+    config: &Config,
+    store: &Shared,
+    health: &Arc<Health>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<(Arc<PipelineMetrics>, Threads)> {
+    let worker = Worker::new(store.ledger(&config.policy)?, Arc::clone(&config.policy));
+    let metrics = Arc::new(PipelineMetrics::new(config));
+    let (batches, batches_in) = sync_channel(BATCHES_WAITING);
+    let (committed, committed_in) = channel();
+    let (stop, state) = (shutdown.clone(), Arc::clone(health));
+    let intake = ingest::join(config, batches, committed_in, stop, state)?;
+    let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
+    Ok((metrics, Threads { intake, attribution, others: Vec::new() }))
+}
+
+fn export(config: &Config, store: &Shared, seen: &Arc<Seen>) -> ExportState {
+    let access = Access::new(&config.tokens, config.downloads_per_token_max);
+    let seen = Arc::clone(seen);
+    let complete_until = Arc::new(move || seen.complete_until());
+    ExportState::new(store.reader(), Arc::clone(&config.policy), access, complete_until)
+}
+
+fn admin(
+    metrics: Option<Arc<PipelineMetrics>>,
+    recorder: PrometheusHandle,
+    health: Arc<Health>,
+    seen: Arc<Seen>,
+) -> Admin {
+    let (observed, reads) = (Arc::clone(&health), metrics.is_some());
+    let render = move || match &metrics {
+        Some(metrics) => metrics.scrape(&observed, None, || recorder.render()),
+        None => recorder.render(),
+    };
+    let ready = move || {
+        seen.answers()?;
+        if reads { readiness::of_reading(&health) } else { Ok(()) }
+    };
+    Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
+}
+
+fn tell(config: &Config, hbase: &config::HBase, roles: Roles) {
+    let servers = hbase.servers.join(",");
+    let (admin, prefix) = (config.admin_listen, &hbase.prefix);
+    match roles {
+        Roles { attributes: true, exports: true } => {
+            tracing::info!(export = %config.export_listen, %admin, hbase = servers, %prefix, "adtrail runs");
+        }
+        Roles { exports: true, .. } => {
+            tracing::info!(export = %config.export_listen, %admin, hbase = servers, %prefix, "adtrail exports");
+        }
+        Roles { .. } => tracing::info!(%admin, hbase = servers, %prefix, "adtrail attributes"),
+    }
+}

@@ -1,0 +1,144 @@
+//! Workers of one group and processes that export, over one HBase: what they show is what `adtrail replay`
+//! makes of the same events.
+#![cfg(test)]
+
+#[path = "support/hbase.rs"]
+mod hbase;
+mod support;
+
+use std::sync::OnceLock;
+
+use support::adtrail::Adtrail;
+use support::crowd::{self, APPS, FROM, Record, TO};
+use support::eventually;
+use support::exports::{self, Exports, check_equal, downloads};
+use support::kafka::Kafka;
+use support::site::Site;
+
+const PARTITIONS: i32 = 6;
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(31, 1_500), 31))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(&crowd::records(31, 1_500)))
+}
+
+fn site(name: &str) -> Site {
+    hbase::made(name, PARTITIONS, crowd::SETTINGS).set("ingest.batch_records_max", "200")
+}
+
+/// Until the group's positions are at the end of all partitions.
+fn await_all_read(site: &Site) {
+    eventually("the group has read everything", || {
+        match Kafka::shared().group_lag(&site.group(), &site.topics.all()) {
+            0 => Ok(()),
+            lag => Err(format!("{lag} records are left")),
+        }
+    });
+}
+
+#[test]
+fn workers_come_and_go_and_any_exporter_shows_the_same() {
+    let site = site("hbase-roles");
+    let mut workers = vec![site.start_role("attribute")];
+    for (round, portion) in records().chunks(records().len().div_ceil(4)).enumerate() {
+        crowd::produce(&site.topics, portion);
+        workers.push(site.start_role("attribute"));
+        if round % 2 == 1 {
+            let (status, log) = workers.remove(0).terminate();
+            assert!(status.success(), "{log}");
+        }
+    }
+    await_all_read(&site);
+    let exporter = site.start_role("export");
+    check_equal(&downloads(&site, &exporter), replayed());
+    // Another process, and the one that does all.
+    let both = site.start_role("run");
+    check_equal(&downloads(&site, &both), replayed());
+    for one in workers.into_iter().chain([exporter, both]) {
+        let (status, log) = one.terminate();
+        assert!(status.success(), "{log}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_loses_nothing() {
+    let site = site("hbase-killed");
+    for portion in records().chunks(records().len().div_ceil(5)) {
+        crowd::produce(&site.topics, portion);
+        let worker = site.start_role("attribute");
+        worker.await_some_read();
+        worker.kill9();
+    }
+    let last = site.start_role("run");
+    await_all_read(&site);
+    check_equal(&downloads(&site, &last), replayed());
+}
+
+#[test]
+fn how_far_all_is_in_is_told_by_those_who_read_to_those_who_export() {
+    let site = site("hbase-complete");
+    crowd::produce(&site.topics, &records()[..100]);
+    let exporter = site.start_role("export");
+    let header = |exporter: &Adtrail| {
+        let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
+        let reply = exporter.get(&path).expect("an answer");
+        reply.header("adtrail-complete-until").map(str::to_owned)
+    };
+    assert_eq!(header(&exporter), None, "nobody has read anything yet");
+    let _workers = [site.start_role("attribute"), site.start_role("attribute")];
+    await_all_read(&site);
+    eventually("it is known how far all is in", || header(&exporter).ok_or("not yet"));
+}
+
+#[test]
+fn tables_are_made_once_and_looked_at() {
+    let servers = hbase::cluster::HBase::shared().servers();
+    let site = hbase::on(&servers, "hbase-tables", 1, crowd::SETTINGS);
+    let run = |site: &Site, args: &[&str]| {
+        let output = site.run(args);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, shown, said) =
+        run(&site, &["download", "--app", APPS[0], "--from", FROM, "--to", TO]);
+    assert_eq!((code, &*shown), (Some(1), ""));
+    assert!(said.contains("adtrail hbase init makes it"), "{said}");
+    let tables = ["events", "touches", "activations", "effects", "meta"];
+    let lines = |what: &str, regions: [&str; 5]| -> String {
+        let line = |(table, regions)| format!("hbase-tables_{table}: {what}, {regions}\n");
+        tables.into_iter().zip(regions).map(line).collect()
+    };
+    let regions = ["8 regions", "16 regions", "16 regions", "16 regions", "1 region"];
+    let dry = ["hbase", "init", "--dry-run"];
+    for _ in 0..2 {
+        let (code, shown, said) = run(&site, &dry);
+        assert_eq!((code, shown), (Some(0), lines("would be made", regions)), "{said}");
+    }
+    let (code, shown, said) = run(&site, &["hbase", "init"]);
+    assert_eq!((code, shown), (Some(0), lines("made", regions)), "{said}");
+    for args in [&dry[..], &["hbase", "init"]] {
+        let (code, shown, said) = run(&site, args);
+        let expected: String =
+            tables.map(|table| format!("hbase-tables_{table}: as it should be\n")).concat();
+        assert_eq!((code, shown), (Some(0), expected), "{said}");
+    }
+    // What differs is named, with the line that mends it.
+    let site = site.set("store.retention", "30d");
+    let (code, shown, said) = run(&site, &["hbase", "init"]);
+    assert_eq!(code, Some(1), "{shown}{said}");
+    let line = "hbase-tables_events: TTL is not set, and should be 2678400; in the hbase shell: alter \
+                'hbase-tables_events', {NAME => 'd', TTL => '2678400'}\n";
+    assert!(shown.contains(line), "{shown}");
+    let site = site.set("store.partitions", "9");
+    let (code, _, said) = run(&site, &["hbase", "init"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("was made with store.partitions = 8, configured is 9"), "{said}");
+    let (code, _, said) = run(&site, &["backup", "somewhere"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("HBase has snapshots"), "{said}");
+}
