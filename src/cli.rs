@@ -40,6 +40,12 @@ pub enum Command {
     /// Look after the tables of a store in HBase
     #[command(subcommand, name = "hbase")]
     HBase(HBase),
+    /// Move a store into an empty one: from files into HBase, or the other way round
+    ///
+    /// Nothing may read Kafka for either meanwhile. All facts, decisions and rows are put there as they are, read
+    /// back and compared; Kafka's positions go with them. The source stays as it is. On standard output is a
+    /// line for each table.
+    Copy(Copy),
     /// Show all of it with made-up traffic: broker, attribution and CSV in one process
     Demo(Demo),
     /// Write an app's rows as CSV or JSON lines, without the service or beside it
@@ -129,6 +135,17 @@ pub struct Settings {
     /// One setting, before file and environment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct Copy {
+    /// Settings of the store that there is
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+
+    /// Settings of the one that it is moved into: an empty directory, or tables that `adtrail hbase init` made
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod check_config;
 pub mod conformance;
+pub mod copy;
 pub mod download;
 pub mod explain;
 pub mod hbase;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::{
-    backup, check_config, conformance, download, explain, hbase, peek, regions, replay, replay_dlq,
-    restore, run, token, verify,
+    backup, check_config, conformance, copy, download, explain, hbase, peek, regions, replay,
+    replay_dlq, restore, run, token, verify,
 };
 use adtrail::{demo, telemetry};
 use clap::Parser;
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Attribute(settings) => run::attribute(settings),
         Command::Export(settings) => run::export(settings),
         Command::HBase(HBase::Init(options)) => hbase::run(options),
+        Command::Copy(options) => copy::run(options),
         Command::Demo(options) => demo::run(options),
         Command::Download(options) => download::run(options),
         Command::Explain(options) => explain::run(options),

@@ -167,14 +167,26 @@ impl Admin {
                 Err(error) if error.remedy() == Remedy::Fail => return Err(error),
                 Err(error) => error,
             };
-            let delay = self.cluster.config.backoff.delay(failed, fastrand::f64());
-            if Instant::now() + delay >= deadline {
-                let limit = self.cluster.config.operation_timeout;
-                return Err(Error::Deadline { what: method, limit, last: Some(Arc::new(error)) });
-            }
-            sleep(delay).await;
+            self.pause(method, failed, error, deadline).await?;
         }
         Err(Error::Closed)
+    }
+
+    /// Before the same is tried again after an error, if there is time for it.
+    async fn pause(
+        &self,
+        what: &'static str,
+        failed: u32,
+        error: Error,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let delay = self.cluster.config.backoff.delay(failed, fastrand::f64());
+        if Instant::now() + delay >= deadline {
+            let limit = self.cluster.config.operation_timeout;
+            return Err(Error::Deadline { what, limit, last: Some(Arc::new(error)) });
+        }
+        sleep(delay).await;
+        Ok(())
     }
 
     async fn ask_once<M: Message, R: Message + Default>(

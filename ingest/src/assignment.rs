@@ -16,7 +16,7 @@ use crate::offsets::Offsets;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
 
 /// A look at the cluster takes at most this long.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The partitions that are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,6 +16,9 @@ pub enum IngestError {
     #[error("the Kafka client cannot be made: {0}")]
     Client(#[source] KafkaError),
 
+    #[error("the positions of the consumer group can not be moved: {reason}: {group}")]
+    Positions { group: String, reason: String },
+
     #[error("the thread that reads Kafka cannot be started: {0}")]
     Thread(#[source] std::io::Error),
 

@@ -47,6 +47,7 @@ mod metrics;
 mod offsets;
 pub mod peek;
 mod placement;
+pub mod positions;
 pub mod registry;
 pub mod resend;
 mod retry;

@@ -12,6 +12,7 @@ mod figures;
 pub(crate) mod index;
 pub(crate) mod meta;
 mod metrics;
+pub(crate) mod moved;
 mod opening;
 mod options;
 pub(crate) mod pending;

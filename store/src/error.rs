@@ -118,6 +118,20 @@ pub enum StoreError {
     )]
     OtherPartitions { prefix: String, found: u16, configured: u16 },
 
+    /// Copy again: nothing is lost, the source has all.
+    #[error(
+        "a copy into the tables {prefix}_… has not come to its end: wait if it is at work, else run adtrail \
+         copy again"
+    )]
+    HalfCopied { prefix: String },
+
+    /// Copy again into an empty store, with nobody else at work on either.
+    #[error(
+        "the copy is not what the source is, in: {tables}; somebody else writes to one of them, or has: stop \
+         all workers, empty the target and copy again"
+    )]
+    NotTheSame { tables: String },
+
     /// Change the table, or name another prefix.
     #[error("table {table} can not be used: {reason}")]
     Unusable { table: String, reason: String },

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod home;
 pub mod ledger;
 mod meta;
+pub(crate) mod moved;
 pub mod reader;
 pub mod rows;
 pub mod settle;

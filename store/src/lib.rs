@@ -33,6 +33,7 @@ pub mod memory;
 pub mod region;
 mod retention;
 pub mod scan;
+pub mod transfer;
 mod unfinished;
 pub mod verify;
 

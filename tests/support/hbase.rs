@@ -1,19 +1,20 @@
 //! A real HBase for the whole of adtrail: the one that the client's own tests start.
+#![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use crate::support::kafka::Kafka;
 use crate::support::site::Site;
 use crate::support::{leash, maven, run_ok};
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../hbase-client/tests/support/bed.rs"]
 mod bed;
-#[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../hbase-client/tests/support/hbase.rs"]
 pub mod cluster;
-#[allow(dead_code, reason = "other tests use the rest of it")]
+#[path = "../../hbase-client/tests/support/processes.rs"]
+pub mod processes;
 #[path = "../../hbase-client/tests/support/site.rs"]
 mod site;
 
+use self::cluster as hbase;
 use bed::{eventually, free_port};
 
 /// A site on the shared Kafka whose store is in the shared HBase, and made.
@@ -23,12 +24,16 @@ pub fn made(name: &str, partitions: i32, more_settings: &str) -> Site {
     site
 }
 
+/// The site with its store there.
+pub fn in_hbase(site: Site, servers: &[String], prefix: &str) -> Site {
+    site.set("store.kind", "hbase")
+        .set("store.hbase.servers", &format!("{servers:?}"))
+        .set("store.hbase.prefix", prefix)
+}
+
 /// As [`made`], in any HBase, and not made.
 pub fn on(servers: &[String], name: &str, partitions: i32, more_settings: &str) -> Site {
-    Site::new(Kafka::shared(), name, partitions, more_settings)
-        .set("store.kind", "hbase")
-        .set("store.hbase.servers", &format!("{servers:?}"))
-        .set("store.hbase.prefix", name)
+    in_hbase(Site::new(Kafka::shared(), name, partitions, more_settings), servers, name)
         .set("store.partitions", "8")
         .set("store.retention", "off")
 }

@@ -169,6 +169,26 @@ impl Site {
         run_ok(command.args(more), b"")
     }
 
+    /// A file with all settings of every command in it.
+    pub fn written(&self) -> PathBuf {
+        self.write_config(free_port(), free_port());
+        let mut text = fs::read_to_string(self.config()).expect("the settings");
+        for setting in self.flags.iter().filter_map(|flag| flag.split_once('=')) {
+            let (key, value) = setting;
+            let (table, key) = key.rsplit_once('.').expect("a key in a table");
+            let is_bare = value.starts_with('[') || value.parse::<i64>().is_ok();
+            let value = if is_bare { value.to_owned() } else { format!("{value:?}") };
+            let head = format!("[{table}]\n");
+            if !text.contains(&head) {
+                text.push_str(&head);
+            }
+            text = text.replacen(&head, &format!("{head}{key} = {value}\n"), 1);
+        }
+        let path = self.dir.path().join("whole.toml");
+        fs::write(&path, text).expect("the settings can be written");
+        path
+    }
+
     /// A group of its own, so that sites on the same topics share none of their partitions.
     pub fn group(&self) -> String {
         let name = self.dir.path().file_name().expect("a named folder");

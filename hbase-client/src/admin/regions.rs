@@ -9,6 +9,7 @@ use super::{Admin, nonces};
 use crate::cluster::MetaRow;
 use crate::connection::{Call, Service};
 use crate::error::Error;
+use crate::fault::Remedy;
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
     FlushRegionRequest, GetRegionLoadRequest, GetRegionLoadResponse, MoveRegionRequest, RegionLoad,
@@ -16,7 +17,6 @@ use crate::proto::admin::{
 };
 use crate::proto::common::{RegionInfo, RegionSpecifier, ServerName};
 use crate::proto::rpc::Empty;
-use crate::scan::{Rows, Scan};
 
 /// A region, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,23 +55,28 @@ impl Admin {
     /// Where there is no such table.
     pub async fn regions(&self, table: &str) -> Result<Vec<RegionStatus>, Error> {
         let table: TableName = table.parse()?;
-        let mut regions = Vec::new();
-        let scan = Scan::range(format!("{table},,"), format!("{table}-"));
-        let mut rows = Rows::start(self.cluster.clone(), TableName::meta(), scan);
-        while let Some(row) = rows.next().await {
-            let parsed = MetaRow::parse(&row?);
-            let unreadable = |source| {
-                let reason = format!("hbase:meta has what can not be read: {source}");
-                Error::Input(reason)
-            };
-            regions.extend(parsed.map_err(unreadable)?.map(RegionStatus::new));
-        }
+        let rows = self.look_up(&table).await?;
+        let mut regions: Vec<_> = rows.into_iter().map(RegionStatus::new).collect();
         if regions.is_empty() {
             return Err(Error::NoTable { table });
         }
         regions.sort_by(|a, b| a.start.cmp(&b.start));
         self.add_loads(&table, &mut regions).await;
         Ok(regions)
+    }
+
+    /// What `hbase:meta` has of a table, asked until it answers.
+    async fn look_up(&self, table: &TableName) -> Result<Vec<MetaRow>, Error> {
+        let deadline = self.cluster.operation_deadline();
+        for failed in 0.. {
+            let error = match self.cluster.list(table, deadline).await {
+                Ok(regions) => return Ok(regions),
+                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) => error,
+            };
+            self.pause("the list of regions", failed, error, deadline).await?;
+        }
+        Err(Error::Closed)
     }
 
     /// Servers that do not answer now have no figures.

@@ -129,6 +129,28 @@ impl Cluster {
         Ok(())
     }
 
+    /// All regions of a table, as they stand in `hbase:meta`, which has an order of its own: by the table, then by
+    /// where a region begins.
+    ///
+    /// # Errors
+    /// One try's: the caller decides about others.
+    pub async fn list(&self, table: &TableName, deadline: Instant) -> Result<Vec<MetaRow>, Error> {
+        if table.is_meta() {
+            // It has one region, which stands nowhere.
+            return Ok(vec![MetaRow::of_meta(&*self.meta_region(deadline).await?)]);
+        }
+        let mut regions = Vec::new();
+        let mut scan = meta::scan_on_from(table, b"");
+        loop {
+            let found = self.scan_meta(scan, AHEAD, deadline).await?;
+            for row in &found.rows {
+                regions.extend(found.parse(row)?);
+            }
+            let Some(last) = found.rows.last() else { return Ok(regions) };
+            scan = meta::scan_on_after(table, Bytes::copy_from_slice(last.key()));
+        }
+    }
+
     fn remember(&self, table: &TableName, region: Arc<Region>) {
         lock(&self.tables).entry(table.clone()).or_default().insert(region);
     }

@@ -45,6 +45,16 @@ impl MetaRow {
         Ok(Some(Self { name: Bytes::copy_from_slice(row.key()), info, server }))
     }
 
+    /// Of `hbase:meta` itself.
+    pub fn of_meta(region: &Region) -> Self {
+        let info = RegionInfo {
+            region_id: region.id,
+            table_name: TableName::meta().to_proto(),
+            ..RegionInfo::default()
+        };
+        Self { name: region.name.clone(), info, server: Some(region.server.clone()) }
+    }
+
     pub fn start(&self) -> Bytes {
         self.info.start_key.clone().unwrap_or_default()
     }
@@ -75,6 +85,12 @@ pub fn scan_on_from(table: &TableName, row: &[u8]) -> Scan {
     // `-` follows `,`.
     let stop = Some(format!("{table}-").into());
     Scan { start_row: Some(start.into()), stop_row: stop, ..of_regions() }
+}
+
+/// All regions of a table that stand after one in `hbase:meta`.
+pub fn scan_on_after(table: &TableName, name: Bytes) -> Scan {
+    let start_row = Some(name);
+    Scan { start_row, include_start_row: Some(false), ..scan_on_from(table, b"") }
 }
 
 fn of_regions() -> Scan {

@@ -1,5 +1,6 @@
 //! Tables as a whole.
 
+use bytes::Bytes;
 use hbase_client::{Advice, Error, Family, Put, Scan, TableSpec};
 
 use crate::support::hbase::HBase;
@@ -52,6 +53,22 @@ async fn regions_have_ranges_servers_and_sizes() {
         let load = region.load.expect("its server tells");
         assert!(load.write_requests >= 10_000, "{load:?}");
     }
+}
+
+/// `hbase:meta` has them in the order of where they begin, and not in that of its keys' bytes: a comma and what
+/// is less than one are bytes like others.
+#[tokio::test]
+async fn regions_begin_at_any_bytes() {
+    let client = HBase::shared().client().await;
+    // More than are read at a time.
+    let splits: Vec<Bytes> = (1..=250).map(|byte| Bytes::from(vec![byte, b',', byte])).collect();
+    let spec = TableSpec::new("any-bytes").family(Family::new("d"));
+    client.admin().create(&spec, &splits).await.unwrap();
+    let regions = client.admin().regions("any-bytes").await.unwrap();
+    let of_meta = client.admin().regions("hbase:meta").await.unwrap();
+    assert!(matches!(&of_meta[..], [region] if region.server.is_some()), "{of_meta:?}");
+    let starts: Vec<_> = regions.into_iter().map(|region| region.start).skip(1).collect();
+    assert_eq!(starts, splits);
 }
 
 #[tokio::test]

@@ -3,15 +3,16 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use hbase_client::{Client, Config};
 use tempfile::TempDir;
 
-use super::free_port;
 use super::hbase::{await_servers, configure, java};
 use super::leash::Leash;
 use super::site::Site;
+use super::{free_port, run_ok};
 
 const PACKAGE: &str = "org.apache.hadoop.hbase";
 const REGION_SERVERS: usize = 3;
@@ -29,6 +30,11 @@ pub struct Processes {
 
 impl Processes {
     pub fn start() -> Self {
+        Self::start_with(|site| site)
+    }
+
+    /// Told what the function makes of the usual settings.
+    pub fn start_with(settings: impl Fn(Site) -> Site) -> Self {
         let dir = TempDir::with_prefix("hbase-client-").expect("a temporary folder").keep();
         let (master_port, zookeeper_port) = (free_port(), free_port());
         let data = dir.join("data");
@@ -45,7 +51,7 @@ impl Processes {
             // Longer than a busy machine lets a process wait.
             .set("zookeeper.session.timeout", 6_000)
             .set("hbase.master.port", master_port);
-        configure(&dir, &site);
+        configure(&dir, &settings(site));
         let mut zookeeper = java(&dir, "-Xmx128m");
         zookeeper.arg(format!("{PACKAGE}.zookeeper.HQuorumPeer"));
         let zookeeper = Leash::hold(&dir, &zookeeper);
@@ -83,6 +89,28 @@ impl Processes {
     /// As the kernel does when memory is short, or a power cut.
     pub fn kill_server(&mut self, server: usize) {
         self.servers[server].take().expect("it runs").end("KILL");
+    }
+
+    /// It stands still, its connections up.
+    pub fn stop_server(&self, server: usize) {
+        self.signal(server, "STOP");
+    }
+
+    pub fn continue_server(&self, server: usize) {
+        self.signal(server, "CONT");
+    }
+
+    /// As whoever looks after it does, once it has ended by itself; one that has not is ended first.
+    pub fn start_server_again(&mut self, server: usize) {
+        if let Some(leash) = self.servers[server].take() {
+            leash.end("KILL");
+        }
+        self.start_server(server);
+    }
+
+    fn signal(&self, server: usize, name: &str) {
+        let pid = self.servers[server].as_ref().expect("it runs").pid().to_string();
+        run_ok(Command::new("kill").args([&format!("-{name}"), &pid]), b"");
     }
 
     pub fn kill_master(&mut self) {

@@ -50,7 +50,7 @@ impl Meta {
         if tables.db.get_cf(tables.meta(), LAYOUT)?.is_none() {
             let mut batch = WriteBatch::default();
             put_layout(&mut batch, tables, LAYOUT_VERSION);
-            batch.put_cf(tables.meta(), PARTITIONS, partitions.to_be_bytes());
+            put_partitions(&mut batch, tables, partitions);
             tables.db.write(batch)?;
             tables.db.flush_wal(true)?;
         }
@@ -135,6 +135,10 @@ pub fn raise(tables: &Tables) -> Result<(), StoreError> {
     put_layout(&mut batch, tables, LAYOUT_VERSION);
     tables.db.write(batch)?;
     Ok(tables.db.flush_wal(true)?)
+}
+
+pub fn put_partitions(batch: &mut WriteBatch, tables: &Tables, partitions: u16) {
+    batch.put_cf(tables.meta(), PARTITIONS, partitions.to_be_bytes());
 }
 
 pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventTime) {

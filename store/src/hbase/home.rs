@@ -43,6 +43,16 @@ pub fn decode(family: Family, pid: Pid, value: &[u8]) -> Result<(Home, Option<Go
     Ok((codec::home::decode(family, pid, home)?, gone))
 }
 
+/// As an embedded store has it.
+pub fn bare(value: &[u8]) -> Result<&[u8], StoreError> {
+    split(value).map(|(_, home)| home).ok_or_else(|| StoreError::corrupt("a home"))
+}
+
+/// Of the home as an embedded store has it, where no row went.
+pub fn with_nothing_gone(home: &[u8]) -> Vec<u8> {
+    [&[0][..], home].concat()
+}
+
 fn split(value: &[u8]) -> Option<(Option<Gone>, &[u8])> {
     match value.split_first()? {
         (0, home) => Some((None, home)),
@@ -59,7 +69,7 @@ fn split(value: &[u8]) -> Option<(Option<Gone>, &[u8])> {
 /// The column and value of a fact that another takes the place of.
 pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
     let mut value = Vec::with_capacity(256);
-    codec::home::encode(&bare(fact.clone()), &mut value);
+    codec::home::encode(&undecided(fact.clone()), &mut value);
     let column = [&[OUTGOING][..], &xxh3_64(&value).to_be_bytes()].concat();
     (column, value)
 }
@@ -78,7 +88,7 @@ pub fn read(
     Ok((value.map(|(_, value)| value.as_slice()), facts))
 }
 
-fn bare(fact: Fact) -> Home {
+fn undecided(fact: Fact) -> Home {
     match fact {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {

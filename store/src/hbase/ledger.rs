@@ -61,7 +61,7 @@ impl<C> SharedLedger<C> {
 }
 
 /// When a row was decided on: later decisions hide earlier ones, and all expire by the event's age.
-fn row_time(row: &RowKey, revision: u32) -> u64 {
+pub(super) fn row_time(row: &RowKey, revision: u32) -> u64 {
     row.event_time.millis().saturating_add(u64::from(revision))
 }
 
@@ -197,9 +197,13 @@ impl<C: Cells> SharedLedger<C> {
 
 /// All entries of a match key and app are columns of one row: a page of them is one get, and gets of many
 /// rows are one call to each server.
-fn split(key: &Key) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn split(key: &Key) -> (Vec<u8>, Vec<u8>) {
     let (row, column) = key.split_at(FACT_PREFIX_BYTES);
     (row.to_vec(), column.to_vec())
+}
+
+pub(super) fn join(row: &[u8], column: &[u8]) -> Result<Key, StoreError> {
+    [row, column].concat().try_into().map_err(|_| StoreError::corrupt("an index entry"))
 }
 
 fn entry(key: Key, id: u64, lookback_ms: Option<u64>) -> Put {
@@ -273,8 +277,7 @@ fn index_entry(
     value: Vec<u8>,
 ) -> Result<IndexEntry, StoreError> {
     let damage = || StoreError::corrupt("an index entry");
-    let key: Key = [row, &column].concat().try_into().map_err(|_| damage())?;
-    key::decode_index(family, &key, codec::index_id(&value)?).ok_or_else(damage)
+    key::decode_index(family, &join(row, &column)?, codec::index_id(&value)?).ok_or_else(damage)
 }
 
 impl<C: Cells> Ledger for SharedLedger<C> {

@@ -3,6 +3,7 @@
 //! | row | value |
 //! |---|---|
 //! | `store` | layout u32 · partitions u16 |
+//! | `copying` | there while another store is moved here; none opens then |
 //! | `app/` and pid u32 | as embedded |
 //! | `complete/`, topic, `/` and partition u32 | all that Kafka received before is in, ms u64 |
 //! | `partitions/` and topic | how many the topic has, u32 |
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 use attribution::event::{EventTime, Pid};
 use attribution::policy::Policy;
-use hbase_client::{CheckAndMutate, Get, Put, Row, Scan};
+use hbase_client::{CheckAndMutate, Delete, Get, Put, Row, Scan};
 
 use super::cells::VALUE;
 use super::cluster::{Cluster, FAMILY};
@@ -24,6 +25,7 @@ use crate::key;
 pub const LAYOUT_VERSION: u32 = 1;
 
 const STORE: &[u8] = b"store";
+const COPYING: &[u8] = b"copying";
 const APP: &[u8] = b"app/";
 const COMPLETE: &[u8] = b"complete/";
 const PARTITIONS: &[u8] = b"partitions/";
@@ -74,6 +76,23 @@ pub fn apps(cluster: &Cluster) -> Result<BTreeMap<Pid, App>, StoreError> {
         apps.insert(Pid(pid), decode_app(&value(&row))?);
     }
     Ok(apps)
+}
+
+pub fn put_app(cluster: &Cluster, pid: Pid, app: &App) -> Result<(), StoreError> {
+    put(cluster, app_row(pid), app.encode())
+}
+
+/// Whether another store is being moved here, or was begun to be.
+pub fn is_copying(cluster: &Cluster) -> Result<bool, StoreError> {
+    get(cluster, COPYING).map(|value| value.is_some())
+}
+
+pub fn begin_copying(cluster: &Cluster) -> Result<(), StoreError> {
+    put(cluster, COPYING.to_vec(), vec![1])
+}
+
+pub fn end_copying(cluster: &Cluster) -> Result<(), StoreError> {
+    Ok(cluster.wait(table(cluster)?.mutate(Delete::new(COPYING.to_vec())))?)
 }
 
 /// Notes the apps of the settings that are not there, and how far they are to be spread, before a row is
@@ -192,6 +211,10 @@ fn value(row: &Row) -> Vec<u8> {
 fn get(cluster: &Cluster, row: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let row = cluster.wait(table(cluster)?.get(Get::new(row.to_vec())))?;
     Ok(row.map(|row| value(&row)))
+}
+
+fn put(cluster: &Cluster, row: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError> {
+    Ok(cluster.wait(table(cluster)?.mutate(Put::new(row).cell(FAMILY, VALUE, value)))?)
 }
 
 /// Where it can not be told whether it did, it did not: who asks looks again.

@@ -31,6 +31,18 @@ impl Shared {
     /// # Errors
     /// Where no server answers, there is no such store, or it is another one than the settings say.
     pub fn open(settings: &config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
+        let store = Self::open_for_copying(settings, hbase)?;
+        if meta::is_copying(&store.cluster)? {
+            return Err(StoreError::HalfCopied { prefix: store.cluster.prefix().into() });
+        }
+        Ok(store)
+    }
+
+    /// As [`Shared::open`], also where another store is being moved there.
+    pub(super) fn open_for_copying(
+        settings: &config::Store,
+        hbase: &config::HBase,
+    ) -> Result<Self, StoreError> {
         let cluster = Cluster::connect(hbase)?;
         for layout in tables::layouts(cluster.prefix(), &Kept::default(), settings.partitions) {
             match describe(&cluster, &layout.spec.name)? {
@@ -40,6 +52,10 @@ impl Shared {
         }
         require(&cluster, settings.partitions)?;
         Ok(Self { cluster, settings: Arc::new(settings.clone()) })
+    }
+
+    pub(super) fn into_cluster(self) -> Cluster {
+        self.cluster
     }
 
     /// The writing side, for one worker of many. Apps of the policy that the store does not know yet are

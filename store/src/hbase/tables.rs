@@ -38,6 +38,11 @@ pub fn meta(prefix: &str) -> String {
     format!("{prefix}_meta")
 }
 
+/// Of all tables of a store, but that of what it says of itself.
+pub fn names(prefix: &str) -> [String; TABLES.len()] {
+    TABLES.map(|table| name(prefix, table))
+}
+
 /// How a table is made.
 #[derive(Debug, Clone)]
 pub struct Layout {

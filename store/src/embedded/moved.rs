@@ -1,0 +1,153 @@
+//! An embedded store that is moved, or that one is moved into.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use attribution::event::{Family, Pid};
+use attribution::ledger::Position;
+use attribution::policy::Policy;
+use rocksdb::{ReadOptions, WriteBatch};
+
+use super::tables::{Limits, Tables};
+use super::{Embedded, meta};
+use crate::StoreError;
+use crate::app::App;
+use crate::key::{self, RowKey};
+use crate::transfer::Piece;
+
+/// A store in a directory, open for this process alone.
+pub struct Moved {
+    tables: Tables,
+    settings: config::Store,
+    /// Where it is made, beside its place.
+    made_at: Option<PathBuf>,
+}
+
+impl Moved {
+    pub fn source(settings: &config::Store) -> Result<Self, StoreError> {
+        let path = &settings.path;
+        // It brings a store of a past layout up to date, and is its only user.
+        let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
+        let found = meta::Meta::load(&tables, path, settings.partitions)?;
+        if found.layout < meta::LAYOUT_VERSION {
+            return Err(meta::wrong_version(path, found.layout));
+        }
+        Ok(Self { tables, settings: settings.clone(), made_at: None })
+    }
+
+    pub fn target(settings: &config::Store) -> Result<Self, StoreError> {
+        let path = &settings.path;
+        if path.read_dir().is_ok_and(|mut files| files.next().is_some()) {
+            return Err(StoreError::NotEmpty { path: path.clone() });
+        }
+        let aside = aside(path);
+        match std::fs::remove_dir_all(&aside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::file("removed", &aside)(error));
+            }
+            _ => {}
+        }
+        let tables = Tables::open(&aside, settings.memory_bytes, &Limits::none())?;
+        let mut batch = WriteBatch::default();
+        meta::put_partitions(&mut batch, &tables, settings.partitions);
+        // Until all is there it is one that is to be counted.
+        meta::put_layout(&mut batch, &tables, meta::UNCOUNTED);
+        tables.db.write(batch)?;
+        Ok(Self { tables, settings: settings.clone(), made_at: Some(aside) })
+    }
+
+    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
+        Ok(meta::apps(&self.tables, self.settings.partitions)?.all())
+    }
+
+    pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
+        self.tables.positions()
+    }
+
+    pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        meta::put_app(&mut batch, &self.tables, pid, app);
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    /// Rows that are too old to be shown stay where they are.
+    pub fn each(
+        &self,
+        apps: &BTreeMap<Pid, App>,
+        mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            self.each_entry(self.tables.facts(family), |key, value| {
+                let key = key.try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
+                visit(Piece::Fact(family, key, value.to_vec()))
+            })?;
+        }
+        self.each_entry(self.tables.events(), |key, value| {
+            let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
+            let is_shown = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
+            if is_shown { visit(Piece::Row(key, value.to_vec())) } else { Ok(()) }
+        })
+    }
+
+    fn each_entry(
+        &self,
+        table: &rocksdb::ColumnFamily,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_total_order_seek(true);
+        options.fill_cache(false);
+        let mut entries = self.tables.db.raw_iterator_cf_opt(table, options);
+        entries.seek_to_first();
+        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+            visit(key, value)?;
+            entries.next();
+        }
+        Ok(entries.status()?)
+    }
+
+    pub fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        for piece in pieces {
+            match piece {
+                Piece::Fact(family, key, value) => {
+                    batch.put_cf(self.tables.facts(family), key, value);
+                }
+                Piece::Row(key, value) => {
+                    batch.put_cf(self.tables.events(), key.encode(), value);
+                }
+            }
+        }
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    /// Counts what is there, and moves it to its place.
+    pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
+        let Some(aside) = self.made_at else { return Ok(()) };
+        let mut batch = WriteBatch::default();
+        for position in positions {
+            let next_offset = position.next_offset.to_be_bytes();
+            batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+            if let Some(mark) = position.mark {
+                meta::put_mark(&mut batch, &self.tables, position, mark);
+            }
+        }
+        self.tables.db.write(batch)?;
+        drop(self.tables);
+        let place = self.settings.path.clone();
+        let embedded = Embedded::open(
+            &config::Store { path: aside.clone(), hbase: None, ..self.settings },
+            policy,
+        )?;
+        embedded.flush()?;
+        drop(embedded);
+        std::fs::rename(&aside, &place).map_err(StoreError::file("moved", &aside))
+    }
+}
+
+/// Beside its place, so that moving it there is one step.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push("-copying");
+    path.with_file_name(name)
+}

@@ -1,0 +1,211 @@
+//! A store moved into an empty one of either kind, as it is: every fact with what was decided about it, every
+//! entry that leads to one, every row. What is derived from these the new one makes itself.
+//!
+//! Both sides give out what they have in pieces; the sums over the pieces of either are compared in the end.
+
+use std::collections::BTreeMap;
+
+use attribution::event::{EventTime, Family, Pid};
+use attribution::ledger::Position;
+use attribution::policy::Policy;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::StoreError;
+use crate::app::App;
+use crate::embedded::moved::Moved as EmbeddedSide;
+use crate::embedded::regions::now;
+use crate::hbase::moved::Moved as SharedSide;
+use crate::key::{Key, RowKey};
+use crate::retention;
+
+/// What moves; values are as an embedded store has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// A home or an entry that leads to one.
+    Fact(Family, Key, Vec<u8>),
+    Row(RowKey, Vec<u8>),
+}
+
+/// So many pieces are written together.
+const PIECES: usize = 2_000;
+
+/// How much there is of a table, and a sum over all of it that does not depend on their order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub count: u64,
+    pub bytes: u64,
+    sum: u64,
+}
+
+/// By the name of the table.
+pub type Amounts = BTreeMap<&'static str, Amount>;
+
+/// A side of a move.
+enum Side<'s> {
+    Embedded(EmbeddedSide),
+    Shared(SharedSide<'s>),
+}
+
+/// A store that is moved, and is nobody else's meanwhile.
+pub struct Source<'s> {
+    side: Side<'s>,
+    apps: BTreeMap<Pid, App>,
+}
+
+impl<'s> Source<'s> {
+    /// # Errors
+    /// Where there is no such store, or another process has it.
+    pub fn open(settings: &'s config::Store) -> Result<Self, StoreError> {
+        let side = match &settings.hbase {
+            Some(hbase) => Side::Shared(SharedSide::source(settings, hbase)?),
+            None => Side::Embedded(EmbeddedSide::source(settings)?),
+        };
+        let apps = match &side {
+            Side::Embedded(side) => side.apps()?,
+            Side::Shared(side) => side.apps()?,
+        };
+        Ok(Self { side, apps })
+    }
+
+    /// Those that the store keeps itself; those of a shared one are the consumer group's.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn positions(&self) -> Result<Option<Vec<Position>>, StoreError> {
+        match &self.side {
+            Side::Embedded(side) => side.positions().map(Some),
+            Side::Shared(_) => Ok(None),
+        }
+    }
+}
+
+/// An empty store that takes what is moved. It is no store that opens until [`Target::finish`].
+pub struct Target<'s> {
+    side: Side<'s>,
+    settings: &'s config::Store,
+}
+
+impl<'s> Target<'s> {
+    /// # Errors
+    /// Where it is not empty.
+    pub fn open(settings: &'s config::Store) -> Result<Self, StoreError> {
+        let side = match &settings.hbase {
+            Some(hbase) => Side::Shared(SharedSide::target(settings, hbase)?),
+            None => Side::Embedded(EmbeddedSide::target(settings)?),
+        };
+        Ok(Self { side, settings })
+    }
+
+    /// Takes all that the source has, and looks whether it is there.
+    ///
+    /// # Errors
+    /// Those of either; [`StoreError::NotTheSame`] where it is not.
+    pub fn fill(
+        &mut self,
+        source: &Source<'_>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Amounts, StoreError> {
+        for (pid, app) in &source.apps {
+            self.put_app(*pid, app)?;
+        }
+        let (mut given, mut pieces, mut done) = (Amounts::new(), Vec::with_capacity(PIECES), 0);
+        let oldest = self.oldest(&source.apps);
+        each(&source.side, &source.apps, |piece| {
+            // What the target would not keep stays where it is.
+            if is_gone(&piece, &oldest) {
+                return Ok(());
+            }
+            add(&mut given, &piece);
+            pieces.push(piece);
+            if pieces.len() < PIECES {
+                return Ok(());
+            }
+            done += PIECES as u64;
+            progress(done);
+            self.put(std::mem::replace(&mut pieces, Vec::with_capacity(PIECES)))
+        })?;
+        self.put(pieces)?;
+        let mut found = Amounts::new();
+        each(&self.side, &source.apps, |piece| {
+            if !is_gone(&piece, &oldest) {
+                add(&mut found, &piece);
+            }
+            Ok(())
+        })?;
+        if found == given {
+            return Ok(given);
+        }
+        let differs = |table: &&&str| found.get(**table) != given.get(**table);
+        let tables: Vec<&str> = given.keys().chain(found.keys()).filter(differs).copied().collect();
+        Err(StoreError::NotTheSame { tables: tables.join(", ") })
+    }
+
+    /// From now on it is a store, which goes on from the positions if it keeps them itself.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
+        match self.side {
+            Side::Embedded(side) => side.finish(positions, policy),
+            Side::Shared(side) => side.finish(),
+        }
+    }
+
+    /// Before this rows of an app are not kept here.
+    fn oldest(&self, apps: &BTreeMap<Pid, App>) -> BTreeMap<Pid, EventTime> {
+        let now = now();
+        let oldest = |pid: &Pid| retention::gone_before(self.settings.retention_of(*pid), now);
+        apps.keys().map(|pid| (*pid, oldest(pid))).collect()
+    }
+
+    fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
+        match &mut self.side {
+            Side::Embedded(side) => side.put_app(pid, app),
+            Side::Shared(side) => side.put_app(pid, app),
+        }
+    }
+
+    fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+        match &mut self.side {
+            Side::Embedded(side) => side.put(pieces),
+            Side::Shared(side) => side.put(pieces),
+        }
+    }
+}
+
+fn each(
+    side: &Side<'_>,
+    apps: &BTreeMap<Pid, App>,
+    visit: impl FnMut(Piece) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    match side {
+        Side::Embedded(side) => side.each(apps, visit),
+        Side::Shared(side) => side.each(apps, visit),
+    }
+}
+
+fn is_gone(piece: &Piece, oldest: &BTreeMap<Pid, EventTime>) -> bool {
+    match piece {
+        Piece::Fact(..) => false,
+        Piece::Row(key, _) => oldest.get(&key.pid).is_some_and(|oldest| key.event_time < *oldest),
+    }
+}
+
+fn add(amounts: &mut Amounts, piece: &Piece) {
+    let (table, key, value) = match piece {
+        Piece::Fact(family, key, value) => (table(*family), *key, value),
+        Piece::Row(key, value) => ("events", key.encode(), value),
+    };
+    let amount = amounts.entry(table).or_default();
+    amount.count += 1;
+    amount.bytes += (key.len() + value.len()) as u64;
+    amount.sum = amount.sum.wrapping_add(xxh3_64(&[&key[..], value].concat()));
+}
+
+fn table(family: Family) -> &'static str {
+    match family {
+        Family::Touch => "touches",
+        Family::Activation => "activations",
+        Family::Effect => "effects",
+    }
+}

@@ -1,0 +1,187 @@
+//! Parts of a real HBase of five processes are killed, stopped, moved and split under load, while two workers
+//! attribute and exports are read: in the end there is each row once. Two of the faults are in every run;
+//! `ADTRAIL_HBASE_FAULTS=all` has the others too.
+#![cfg(test)]
+
+#[path = "support/hbase.rs"]
+mod hbase;
+mod support;
+
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use hbase::processes::Processes;
+use hbase_client::{Client, RegionStatus};
+use support::adtrail::Adtrail;
+use support::crowd::{self, APPS, FROM, Record, TO};
+use support::eventually;
+use support::exports::{self, Exports, check_equal, downloads};
+use support::kafka::Kafka;
+use tokio::runtime::Runtime;
+
+const PARTITIONS: i32 = 6;
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(41, 1_500), 41))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(&crowd::records(41, 1_500)))
+}
+
+/// A cluster, and a way to ask it.
+struct Bed {
+    processes: Processes,
+    client: Client,
+    runtime: Runtime,
+}
+
+type Fault = fn(&mut Bed, &str);
+
+impl Bed {
+    fn start() -> Self {
+        // Servers that take no more than a thousand rows at once.
+        let processes = Processes::start_with(|site| {
+            site.set("hbase.rpc.rows.size.threshold.reject", true)
+                .set("hbase.rpc.rows.warning.threshold", 1_000)
+        });
+        let runtime = Runtime::new().expect("a runtime");
+        let client = runtime.block_on(processes.client());
+        Self { processes, client, runtime }
+    }
+
+    fn regions(&self, table: &str) -> Vec<RegionStatus> {
+        self.runtime.block_on(self.client.admin().regions(table)).expect("the regions")
+    }
+
+    /// The number of the server that has a table's first region.
+    fn server_of(&self, table: &str) -> usize {
+        eventually("the region is somewhere", || {
+            let server = self.regions(table)[0].server.clone();
+            server.map(|server| self.processes.server_of(server.port)).ok_or("nowhere")
+        })
+    }
+
+    fn kill_and_start(&mut self, server: usize) {
+        self.processes.kill_server(server);
+        thread::sleep(Duration::from_secs(2));
+        self.processes.start_server(server);
+    }
+
+    /// All that was produced is there once, whatever happened on the way.
+    fn check(&mut self, name: &str, fault: Fault) {
+        let servers = self.processes.addresses();
+        let site = hbase::on(&servers, name, PARTITIONS, crowd::SETTINGS)
+            .set("ingest.batch_records_max", "50");
+        support::run_ok(&mut site.command(&["hbase", "init"]), b"");
+        let (some, rest) = records().split_at(records().len() / 3);
+        crowd::produce(&site.topics, some);
+        let workers = [site.start_role("attribute"), site.start_role("attribute")];
+        let exporter = site.start_role("export");
+        workers.iter().for_each(Adtrail::await_some_read);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                rest.chunks(rest.len().div_ceil(6)).for_each(|some| {
+                    crowd::produce(&site.topics, some);
+                    thread::sleep(Duration::from_millis(500));
+                });
+            });
+            scope.spawn(|| read_meanwhile(&exporter));
+            fault(self, name);
+        });
+        eventually("the group has read everything", || {
+            match Kafka::shared().group_lag(&site.group(), &site.topics.all()) {
+                0 => Ok(()),
+                lag => Err(format!("{lag} records are left: {}", workers[0].log())),
+            }
+        });
+        exporter.await_readiness(200, "");
+        check_equal(&downloads(&site, &exporter), replayed());
+        for one in workers.into_iter().chain([exporter]) {
+            let (status, log) = one.terminate();
+            assert!(status.success(), "{log}");
+        }
+    }
+}
+
+/// Whatever comes whole has no event twice.
+fn read_meanwhile(exporter: &Adtrail) {
+    for round in 0..8 {
+        let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[round % APPS.len()]);
+        if let Ok(reply) = exporter.get(&path)
+            && reply.status == 200
+            && reply.is_whole
+        {
+            support::rows::by_event_id(support::rows::parse(&reply.body));
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn a_server_is_killed(bed: &mut Bed, name: &str) {
+    let server = bed.server_of(&format!("{name}_events"));
+    bed.kill_and_start(server);
+}
+
+fn the_server_of_meta_is_killed(bed: &mut Bed, _: &str) {
+    let server = bed.server_of("hbase:meta");
+    bed.kill_and_start(server);
+}
+
+fn all_servers_are_killed(bed: &mut Bed, _: &str) {
+    (0..3).for_each(|server| bed.processes.kill_server(server));
+    thread::sleep(Duration::from_secs(2));
+    (0..3).for_each(|server| bed.processes.start_server(server));
+}
+
+fn the_master_is_killed(bed: &mut Bed, _: &str) {
+    bed.processes.kill_master();
+    thread::sleep(Duration::from_secs(5));
+    bed.processes.start_master();
+}
+
+fn a_server_stands_still(bed: &mut Bed, name: &str) {
+    let server = bed.server_of(&format!("{name}_events"));
+    bed.processes.stop_server(server);
+    thread::sleep(Duration::from_secs(10));
+    bed.processes.continue_server(server);
+    // It finds that it was given up, ends, and is started again by whoever looks after it.
+    thread::sleep(Duration::from_secs(2));
+    bed.processes.start_server_again(server);
+}
+
+fn regions_move_and_split(bed: &mut Bed, name: &str) {
+    let admin = bed.client.admin();
+    for table in ["events", "touches", "activations", "effects"] {
+        let table = format!("{name}_{table}");
+        let regions = bed.regions(&table);
+        let target = regions.last().and_then(|region| region.server.clone()).expect("a server");
+        bed.runtime.block_on(admin.move_to(&regions[0], &target)).expect("it moves");
+        let start = [&regions[1].start[..], &[1]].concat();
+        bed.runtime.block_on(admin.split(&regions[1], start)).expect("it is split");
+    }
+}
+
+/// In every run.
+const SOME: [(&str, Fault); 2] =
+    [("faults-server", a_server_is_killed), ("faults-regions", regions_move_and_split)];
+const MORE: [(&str, Fault); 4] = [
+    ("faults-meta", the_server_of_meta_is_killed),
+    ("faults-master", the_master_is_killed),
+    ("faults-still", a_server_stands_still),
+    ("faults-all", all_servers_are_killed),
+];
+
+#[test]
+fn whatever_part_of_hbase_fails_each_row_is_there_once() {
+    let mut bed = Bed::start();
+    let more = std::env::var("ADTRAIL_HBASE_FAULTS").is_ok_and(|which| which == "all");
+    let more = if more { &MORE[..] } else { &[] };
+    for (name, fault) in SOME.iter().chain(more) {
+        println!("{name}");
+        bed.check(name, *fault);
+    }
+}
