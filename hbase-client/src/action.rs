@@ -45,12 +45,14 @@ pub(crate) struct Change {
     pub is_delete: bool,
     /// Of a delete of the whole row.
     pub until: Option<u64>,
+    /// So long its cells are kept.
+    pub ttl_ms: Option<u64>,
 }
 
 impl Put {
     pub fn new(row: impl Into<Bytes>) -> Self {
         let (row, cells) = (row.into(), Vec::with_capacity(1));
-        Self { change: Change { row, cells, is_delete: false, until: None } }
+        Self { change: Change { row, cells, is_delete: false, until: None, ttl_ms: None } }
     }
 
     /// With the time of the server that takes it.
@@ -76,13 +78,19 @@ impl Put {
         self.change.cells.push(NewCell { family, qualifier, timestamp, kind: Kind::Put, value });
         self
     }
+
+    /// Its cells go so many milliseconds after their timestamps, or with their family's `TTL` if that is less.
+    pub fn ttl(mut self, ms: u64) -> Self {
+        self.change.ttl_ms = Some(ms);
+        self
+    }
 }
 
 impl Delete {
     /// Of the whole row, unless columns or families are named.
     pub fn new(row: impl Into<Bytes>) -> Self {
         let (row, cells) = (row.into(), Vec::new());
-        Self { change: Change { row, cells, is_delete: true, until: None } }
+        Self { change: Change { row, cells, is_delete: true, until: None, ttl_ms: None } }
     }
 
     /// Of a whole row: only what has this timestamp or an earlier one.

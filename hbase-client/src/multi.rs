@@ -10,7 +10,7 @@ use prost::Message;
 use crate::action::{Action, Change, CheckAndMutate, Get, NewCell, Outcome};
 use crate::fault::Fault;
 use crate::location::Region;
-use crate::proto::common::RegionSpecifier;
+use crate::proto::common::{NameBytesPair, RegionSpecifier};
 use crate::proto::data::{
     self, BinaryComparator, ByteArrayComparable, ColumnValue, Comparator, Condition, MultiRequest,
     MultiResponse, QualifierValue, RegionAction, RegionActionResult,
@@ -159,8 +159,15 @@ fn mutation(change: &Change) -> data::Mutation {
         row: Some(change.row.clone()),
         mutate_type: Some(if change.is_delete { DELETE } else { PUT }),
         timestamp: change.until,
+        attribute: change.ttl_ms.map(ttl).into_iter().collect(),
         ..data::Mutation::default()
     }
+}
+
+/// As HBase's own clients tell it.
+fn ttl(ms: u64) -> NameBytesPair {
+    let value = Bytes::copy_from_slice(&ms.to_be_bytes());
+    NameBytesPair { name: "_ttl".to_owned(), value: Some(value) }
 }
 
 /// Its cells stay in the message: where a condition can not even be checked, a server may forget to

@@ -36,7 +36,7 @@ fn put((seq, ms): (u64, i64), spreadid: u32, revision: u32) -> Put {
     let mut value = Vec::new();
     encode(&row, &mut value);
     let time = Some(event_time.millis() + u64::from(revision));
-    Put { row: key.encode().to_vec(), column: VALUE.to_vec(), value, time }
+    Put { row: key.encode().to_vec(), column: VALUE.to_vec(), value, time, ttl_ms: None }
 }
 
 /// Moves every other event to a campaign that stands before where they are, as a worker does it.

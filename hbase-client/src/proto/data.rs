@@ -126,6 +126,8 @@ pub struct Mutation {
     pub column_value: Vec<ColumnValue>,
     #[prost(uint64, optional, tag = "4")]
     pub timestamp: Option<u64>,
+    #[prost(message, repeated, tag = "5")]
+    pub attribute: Vec<NameBytesPair>,
     #[prost(int32, optional, tag = "8")]
     pub associated_cell_count: Option<i32>,
 }

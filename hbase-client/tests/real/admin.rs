@@ -1,7 +1,9 @@
 //! Tables as a whole.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use hbase_client::{Advice, Error, Family, Put, Scan, TableSpec};
+use hbase_client::{Advice, CheckAndMutate, Error, Family, Put, Scan, TableSpec};
 
 use crate::support::hbase::HBase;
 use crate::support::rows::{check_exact, read, write};
@@ -123,4 +125,23 @@ async fn what_can_not_be_made_says_why() {
     check(&odd("VERSIONS", "-1"), "ersions").await;
     // Where its native library is missing, as here.
     check(&odd("COMPRESSION", "ZSTD"), "choose GZ or SNAPPY").await;
+}
+
+#[tokio::test]
+async fn cells_live_as_long_as_their_put_says() {
+    let (_, table) = HBase::shared().table("lives", &[]).await;
+    table.mutate(Put::new("short").cell("d", "v", "1").ttl(1)).await.unwrap();
+    table.mutate(Put::new("long").cell("d", "v", "1").ttl(3_600_000)).await.unwrap();
+    let check = |row: &str| {
+        let put = Put::new(row.to_owned()).cell("d", "v", "2").ttl(1);
+        CheckAndMutate::where_equal("d", "v", "1", put)
+    };
+    assert!(table.check_and_mutate(check("long")).await.unwrap(), "a condition that holds");
+    table.mutate(Put::new("ever").cell("d", "v", "1")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let rows = read(&table, Scan::all()).await.unwrap();
+    let left: Vec<_> = rows.iter().map(|row| (row.key(), row.value(b"d", b"v"))).collect();
+    // Of the one that was changed the earlier version is there again: it lives longer.
+    assert!(!left.iter().any(|(key, _)| *key == b"short"), "{left:?}");
+    assert!(left.contains(&(b"ever", Some(b"1"))), "{left:?}");
 }

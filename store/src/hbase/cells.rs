@@ -59,6 +59,8 @@ pub struct Put {
     pub value: Vec<u8>,
     /// The server's, where there is none.
     pub time: Option<u64>,
+    /// How long it is kept from its time on; as long as its table says, where there is none.
+    pub ttl_ms: Option<u64>,
 }
 
 /// A value in [`VALUE`], at the server's time.
@@ -68,6 +70,8 @@ pub struct PutWhere {
     /// `None` where there is to be nothing.
     pub expected: Option<Vec<u8>>,
     pub value: Vec<u8>,
+    /// As of a [`Put`].
+    pub ttl_ms: Option<u64>,
 }
 
 /// What is in a column up to a time, and what comes later with such a time.

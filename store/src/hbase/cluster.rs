@@ -152,6 +152,13 @@ fn get(row: impl Into<Vec<u8>>, selection: Selection) -> Get {
     Get::new(row.into()).select(selection)
 }
 
+fn living(put: hbase_client::Put, ttl_ms: Option<u64>) -> hbase_client::Put {
+    match ttl_ms {
+        Some(ms) => put.ttl(ms),
+        None => put,
+    }
+}
+
 fn columns(row: Option<Row>) -> Columns {
     let cells = row.iter().flat_map(Row::cells);
     cells.map(|cell| (cell.qualifier().to_vec(), cell.value().to_vec())).collect()
@@ -189,8 +196,8 @@ impl Cells for Cluster {
 
     fn put(&mut self, table: Table, puts: Vec<Put>) -> Result<(), StoreError> {
         let table = self.table(table)?;
-        let mutation = |Put { row, column, value, time }: Put| -> Mutation {
-            let put = hbase_client::Put::new(row);
+        let mutation = |Put { row, column, value, time, ttl_ms }: Put| -> Mutation {
+            let put = living(hbase_client::Put::new(row), ttl_ms);
             match time {
                 Some(time) => put.cell_at(time, FAMILY, column, value).into(),
                 None => put.cell(FAMILY, column, value).into(),
@@ -202,8 +209,9 @@ impl Cells for Cluster {
 
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError> {
         let table = self.table(table)?;
-        let check = |PutWhere { row, expected, value }: PutWhere| {
+        let check = |PutWhere { row, expected, value, ttl_ms }: PutWhere| {
             let put = hbase_client::Put::new(row.to_vec()).cell(FAMILY, VALUE, value);
+            let put = living(put, ttl_ms);
             match expected {
                 Some(expected) => CheckAndMutate::where_equal(FAMILY, VALUE, expected, put),
                 None => CheckAndMutate::where_absent(FAMILY, VALUE, put),

@@ -17,6 +17,7 @@ use foldhash::fast::FixedState;
 
 use super::cells::{self, Cells, NOW, Page, Put, PutWhere, Table, VALUE};
 use super::home::{self, Gone};
+use super::tables::Lives;
 use crate::StoreError;
 use crate::app::App;
 use crate::codec;
@@ -28,13 +29,20 @@ pub struct SharedLedger<C> {
     cells: C,
     apps: HashMap<Pid, App, FixedState>,
     partitions: u16,
+    lives: Lives,
     /// The bytes of the homes that the batch under way has read, or put.
     read: HashMap<FactKey, Vec<u8>, FixedState>,
 }
 
 impl<C> SharedLedger<C> {
     pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
-        Self { cells, apps: apps.into_iter().collect(), partitions, read: HashMap::default() }
+        let apps = apps.into_iter().collect();
+        Self { cells, apps, partitions, lives: Lives::default(), read: HashMap::default() }
+    }
+
+    /// Whose touches go once nothing needs them.
+    pub fn with_lives(self, lives: Lives) -> Self {
+        Self { lives, ..self }
     }
 
     pub fn cells(&self) -> &C {
@@ -58,6 +66,13 @@ impl<C> SharedLedger<C> {
         let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
         Gone { row, revision: replaced.revision }
     }
+}
+
+/// A home to be put.
+struct NewHome {
+    key: FactKey,
+    value: Vec<u8>,
+    ttl_ms: Option<u64>,
 }
 
 /// When a row was decided on: later decisions hide earlier ones, and all expire by the event's age.
@@ -103,10 +118,11 @@ impl<C: Cells> SharedLedger<C> {
             let of_family = facts.iter().filter(|write| write.key.family == family);
             let (mut kept, mut entries) = (Vec::new(), Vec::new());
             for write in of_family {
+                let ttl_ms = self.lives.of(&write.key, &write.home);
                 if let Some(fact) = &write.outgoing {
                     let (column, value) = home::outgoing(fact);
                     let row = key::home(&write.key).to_vec();
-                    kept.push(Put { row, column, value, time: None });
+                    kept.push(Put { row, column, value, time: None, ttl_ms });
                 }
                 let lookback_ms = match &write.home {
                     Home::Touch(touch) => touch.lookback_ms,
@@ -115,7 +131,7 @@ impl<C: Cells> SharedLedger<C> {
                 let time = write.home.time();
                 for found_by in &write.index {
                     let key = key::index(*found_by, &write.key, time);
-                    entries.push(entry(key, write.key.id.0, lookback_ms));
+                    entries.push(Put { ttl_ms, ..entry(key, write.key.id.0, lookback_ms) });
                 }
                 for (found_by, IndexEntry { time, fact }) in &write.marks {
                     entries.push(entry(key::index(*found_by, fact, *time), fact.id.0, None));
@@ -133,18 +149,19 @@ impl<C: Cells> SharedLedger<C> {
     }
 
     /// Puts homes that are still what was read; says of each whether it did.
-    fn put_homes(&mut self, homes: Vec<(FactKey, Vec<u8>)>) -> Result<Vec<bool>, StoreError> {
+    fn put_homes(&mut self, homes: Vec<NewHome>) -> Result<Vec<bool>, StoreError> {
         let mut is_put = vec![false; homes.len()];
         for family in Family::ALL {
             let places: Vec<usize> =
-                (0..homes.len()).filter(|place| homes[*place].0.family == family).collect();
+                (0..homes.len()).filter(|place| homes[*place].key.family == family).collect();
             if places.is_empty() {
                 continue;
             }
             let put = |place: &usize| {
-                let (key, value) = &homes[*place];
+                let NewHome { key, value, ttl_ms } = &homes[*place];
                 let expected = self.read.get(key).cloned();
-                PutWhere { row: key::home(key), expected, value: value.clone() }
+                let (row, value) = (key::home(key), value.clone());
+                PutWhere { row, expected, value, ttl_ms: *ttl_ms }
             };
             let puts = places.iter().map(put).collect();
             for (place, taken) in
@@ -153,7 +170,7 @@ impl<C: Cells> SharedLedger<C> {
                 is_put[*place] = taken;
             }
         }
-        for ((key, value), is_put) in homes.into_iter().zip(&is_put) {
+        for (NewHome { key, value, .. }, is_put) in homes.into_iter().zip(&is_put) {
             // Of one that was not put nobody knows what stands there.
             self.note(&key, is_put.then_some(value));
         }
@@ -210,7 +227,7 @@ fn entry(key: Key, id: u64, lookback_ms: Option<u64>) -> Put {
     let mut value = Vec::new();
     codec::put_index_value(&mut value, id, lookback_ms);
     let (row, column) = split(&key);
-    Put { row, column, value, time: None }
+    Put { row, column, value, time: None, ttl_ms: None }
 }
 
 /// Whether nobody has decided about the event, or replaced its fact, since it was read.
@@ -314,11 +331,18 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         self.put_entries(&facts)?;
         let mut homes = Vec::with_capacity(facts.len());
         for write in &facts {
-            let gone = match self.read.get(&write.key) {
-                Some(value) => home::decode(write.key.family, write.key.pid, value)?.1,
+            let stood = match self.read.get(&write.key) {
+                Some(value) => Some(home::decode(write.key.family, write.key.pid, value)?),
                 None => None,
             };
-            homes.push((write.key, home::encode(&write.home, gone.as_ref())));
+            // Nothing that it takes the place of outlives it.
+            let homes_of_it = [Some(&write.home), stood.as_ref().map(|(home, _)| home)];
+            let lives =
+                homes_of_it.into_iter().flatten().map(|home| self.lives.of(&write.key, home));
+            let ttl_ms = lives.reduce(|one, other| Some(one?.max(other?))).flatten();
+            let gone = stood.and_then(|(_, gone)| gone);
+            let value = home::encode(&write.home, gone.as_ref());
+            homes.push(NewHome { key: write.key, value, ttl_ms });
         }
         let is_put = self.put_homes(homes)?;
         let (mut stale, mut lost) = (Vec::new(), Vec::new());
@@ -351,8 +375,9 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         let Plan { homes, mut rows, before, mut after, mut lost } = plan;
         // The home will tell of another one that goes.
         self.delete_rows(before)?;
-        let (homes, shown): (Vec<_>, Vec<_>) =
-            homes.into_iter().map(|(key, home, row, gone)| ((key, home), (key, row, gone))).unzip();
+        let shown =
+            |(key, value, row, gone)| (NewHome { key, value, ttl_ms: None }, (key, row, gone));
+        let (homes, shown): (Vec<_>, Vec<_>) = homes.into_iter().map(shown).unzip();
         let is_put = self.put_homes(homes)?;
         for ((key, row, gone), is_put) in shown.into_iter().zip(is_put) {
             if is_put {
@@ -413,7 +438,7 @@ fn put_row(key: &RowKey, row: &Row) -> Put {
     let mut value = Vec::with_capacity(384);
     codec::row::encode(row, &mut value);
     let time = Some(row_time(key, row.revision));
-    Put { row: key.encode().to_vec(), column: VALUE.to_vec(), value, time }
+    Put { row: key.encode().to_vec(), column: VALUE.to_vec(), value, time, ttl_ms: None }
 }
 
 /// One that still stands is about to be replaced, by whoever has put it there.

@@ -86,7 +86,7 @@ impl<'s> Moved<'s> {
                 Piece::Row(key, value) => {
                     let time = Some(row_time(&key, RowView::decode(&value)?.revision));
                     let (row, column) = (key.encode().to_vec(), VALUE.to_vec());
-                    (Table::Events, CellPut { row, column, value, time })
+                    (Table::Events, CellPut { row, column, value, time, ttl_ms: None })
                 }
             };
             puts.entry(table).or_default().push(put);
@@ -136,11 +136,17 @@ fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError
     match decode_fact(key) {
         Some(FactPlace::Home { .. }) => {
             let (row, column) = (key.to_vec(), VALUE.to_vec());
-            Ok(CellPut { row, column, value: home::with_nothing_gone(&value), time: None })
+            Ok(CellPut {
+                row,
+                column,
+                value: home::with_nothing_gone(&value),
+                time: None,
+                ttl_ms: None,
+            })
         }
         Some(FactPlace::Index { .. }) => {
             let (row, column) = split(key);
-            Ok(CellPut { row, column, value, time: None })
+            Ok(CellPut { row, column, value, time: None, ttl_ms: None })
         }
         None => Err(StoreError::corrupt("a fact's key")),
     }

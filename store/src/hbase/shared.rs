@@ -13,7 +13,7 @@ use super::cluster::{Cluster, FAMILY};
 use super::ledger::SharedLedger;
 use super::meta::{self, Complete, LAYOUT_VERSION, Meta};
 use super::reader::Reader;
-use super::tables::{self, Kept, Layout};
+use super::tables::{self, Kept, Layout, Lives};
 use crate::StoreError;
 use crate::app::App;
 use crate::key::{KEY_BYTES, Key};
@@ -65,7 +65,8 @@ impl Shared {
     /// Where HBase does not answer in its time.
     pub fn ledger(&self, policy: &Policy) -> Result<SharedLedger<Cluster>, StoreError> {
         let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
-        Ok(SharedLedger::new(self.cluster.clone(), apps, self.settings.partitions))
+        let ledger = SharedLedger::new(self.cluster.clone(), apps, self.settings.partitions);
+        Ok(ledger.with_lives(Lives::new(&self.settings, policy)))
     }
 
     /// The reading side, for any number of threads.

@@ -1,8 +1,12 @@
 //! The tables of a store: how they are made, and whether they are as they should be.
 
-use attribution::event::{EventTime, Family as FactFamily};
+use std::collections::HashMap;
+
+use attribution::event::{EventTime, Family as FactFamily, Pid};
 use attribution::expiry::Needed;
+use attribution::ledger::{FactKey, Home};
 use attribution::policy::{DAY_MS, HOUR_MS, LOOKBACK_MAX_MS, Policy};
+use foldhash::fast::FixedState;
 use hbase_client::{Family, TableSpec};
 
 use super::cells::Table;
@@ -81,7 +85,8 @@ impl Kept {
             let needed = late_ms.map(|late_ms| Needed::new(policy, app, late_ms));
             kept.rows_ms = longest(kept.rows_ms, rows_ms);
             for family in FactFamily::ALL {
-                let mut own_ms = needed.map(|needed| kept_ms(&needed, family));
+                let mut own_ms =
+                    needed.map(|needed| kept_ms(&needed, family, Some(LOOKBACK_MAX_MS)));
                 if family != FactFamily::Touch {
                     // An id that returns is not a second event while its row is there.
                     own_ms = longest(own_ms, rows_ms);
@@ -105,9 +110,31 @@ impl Kept {
     }
 }
 
-fn kept_ms(needed: &Needed, family: FactFamily) -> u64 {
+/// How long each app's touches are kept: few say for themselves how long they count, and the table's own
+/// limit is for those.
+#[derive(Debug, Clone, Default)]
+pub struct Lives(HashMap<Pid, Needed, FixedState>);
+
+impl Lives {
+    pub fn new(settings: &config::Store, policy: &Policy) -> Self {
+        let needed = policy.apps().filter_map(|app| {
+            let late_ms = app.correction_horizon_ms.or(settings.retention_of(app.pid))?;
+            Some((app.pid, Needed::new(policy, app, late_ms)))
+        });
+        Self(needed.collect())
+    }
+
+    /// `None`: as long as the table says.
+    pub fn of(&self, key: &FactKey, home: &Home) -> Option<u64> {
+        let Home::Touch(touch) = home else { return None };
+        let kept_ms = kept_ms(self.0.get(&key.pid)?, FactFamily::Touch, touch.lookback_ms);
+        Some(kept_ms.saturating_add(LAG_MS))
+    }
+}
+
+fn kept_ms(needed: &Needed, family: FactFamily, lookback_ms: Option<u64>) -> u64 {
     let end = EventTime::MAX;
-    end.since(needed.oldest(family, Some(LOOKBACK_MAX_MS), end)).unwrap_or(u64::MAX)
+    end.since(needed.oldest(family, lookback_ms, end)).unwrap_or(u64::MAX)
 }
 
 fn spec(name: String, family: Family) -> TableSpec {

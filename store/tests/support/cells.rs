@@ -80,7 +80,7 @@ impl Model {
         all
     }
 
-    pub fn put(&mut self, table: Table, Put { row, column, value, time }: Put) {
+    pub fn put(&mut self, table: Table, Put { row, column, value, time, .. }: Put) {
         self.now += 1;
         let time = time.unwrap_or(self.now);
         self.line_mut(table, row).put(column, time, value);
