@@ -115,11 +115,11 @@ fn every_question_is_answered_as_by_an_embedded_store() {
         paths.push(format!("/v1/apps/{app}/summary.csv?{range}&by=day&timezone=Asia/Kathmandu"));
         for spreadid in 1..=5 {
             let devices = format!("/v1/apps/{app}/campaigns/{spreadid}/devices");
-            paths.push(format!("{devices}?{range}&limit=7"));
+            paths.push(format!("{devices}?{range}&limit=2"));
             paths.push(format!("{devices}?{range}&limit=1000"));
         }
         paths.push(format!("/v1/apps/{app}/events.ndjson?{range}&type=effect&status=attributed"));
-        paths.push(format!("/v1/apps/{app}/events.csv?{range}&limit=100"));
+        paths.push(format!("/v1/apps/{app}/events.csv?{range}&limit=40"));
         paths.push(format!(
             "/api/raw-data/export/app/{app}/installs_report/v5?{range}&maximum_rows=50"
         ));
@@ -137,7 +137,7 @@ fn every_question_is_answered_as_by_an_embedded_store() {
         paths.extend(next);
         compared += 1;
     }
-    assert!(compared > 100, "{compared} answers");
+    assert!(compared > 70, "{compared} answers, pages among them");
 }
 
 #[test]
@@ -205,7 +205,9 @@ fn run_on(site: &Site, args: &[&str]) -> (Option<i32>, String, String) {
 fn what_is_no_store_is_told_with_what_to_do() {
     let servers = hbase::cluster::HBase::shared().servers();
     let check = |servers: &[String], part: &str| {
-        let site = hbase::on(servers, "hbase-wrong", 1, crowd::SETTINGS);
+        let topics = support::site::Topics::of("hbase-wrong");
+        let site = Site::on(topics, Kafka::shared().brokers(), crowd::SETTINGS);
+        let site = hbase::in_hbase(site, servers, "hbase-wrong");
         for args in [&["hbase", "init"][..], &["regions"]] {
             let (code, shown, said) = run_on(&site, args);
             assert_eq!((code, &*shown), (Some(1), ""), "{said}");

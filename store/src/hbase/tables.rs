@@ -61,7 +61,7 @@ pub fn layouts(prefix: &str, kept: &Kept, partitions: u16) -> Vec<Layout> {
         spec: spec(name(prefix, table), family(table, kept)),
         splits: splits(table, partitions),
     });
-    let own = Layout { spec: spec(meta(prefix), any_family()), splits: Vec::new() };
+    let own = Layout { spec: spec(meta(prefix), family_of("ROW")), splits: Vec::new() };
     with_cells.into_iter().chain([own]).collect()
 }
 
@@ -141,8 +141,9 @@ fn spec(name: String, family: Family) -> TableSpec {
     TableSpec::new(name).attribute("NORMALIZATION_ENABLED", "false").family(family)
 }
 
-fn any_family() -> Family {
+fn family_of(bloom_filter: &str) -> Family {
     Family::new("d")
+        .attribute("BLOOMFILTER", bloom_filter)
         .attribute("VERSIONS", "1")
         .attribute("DATA_BLOCK_ENCODING", "FAST_DIFF")
         .attribute("COMPRESSION", "GZ")
@@ -151,8 +152,8 @@ fn any_family() -> Family {
 fn family(table: Table, kept: &Kept) -> Family {
     let family = match table {
         // Rows are scanned, facts are got.
-        Table::Events => any_family().attribute("BLOOMFILTER", "NONE"),
-        Table::Facts(_) => any_family().attribute("BLOOMFILTER", "ROW"),
+        Table::Events => family_of("NONE"),
+        Table::Facts(_) => family_of("ROW"),
     };
     match kept.seconds(table) {
         Some(seconds) => family.attribute("TTL", seconds.to_string()),
