@@ -79,9 +79,10 @@ impl Bed {
         support::run_ok(&mut site.command(&["hbase", "init"]), b"");
         let (some, rest) = records().split_at(records().len() / 3);
         crowd::produce(&site.topics, some);
-        let workers = [site.start_role("attribute"), site.start_role("attribute")];
+        let first = site.start_role("attribute");
+        first.await_some_read();
+        let workers = [first, site.start_role("attribute")];
         let exporter = site.start_role("export");
-        workers.iter().for_each(Adtrail::await_some_read);
         thread::scope(|scope| {
             scope.spawn(|| {
                 rest.chunks(rest.len().div_ceil(6)).for_each(|some| {
