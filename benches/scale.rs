@@ -6,7 +6,6 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
-#[allow(dead_code, reason = "the tests use the rest of it")]
 #[path = "../tests/support/hbase.rs"]
 mod hbase;
 #[path = "support/mod.rs"]

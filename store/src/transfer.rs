@@ -42,7 +42,7 @@ pub type Amounts = BTreeMap<&'static str, Amount>;
 
 /// A side of a move.
 enum Side<'s> {
-    Embedded(EmbeddedSide),
+    Embedded(EmbeddedSide<'s>),
     Shared(SharedSide<'s>),
 }
 

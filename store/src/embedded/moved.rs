@@ -16,15 +16,15 @@ use crate::key::{self, RowKey};
 use crate::transfer::Piece;
 
 /// A store in a directory, open for this process alone.
-pub struct Moved {
+pub struct Moved<'s> {
     tables: Tables,
-    settings: config::Store,
+    settings: &'s config::Store,
     /// Where it is made, beside its place.
     made_at: Option<PathBuf>,
 }
 
-impl Moved {
-    pub fn source(settings: &config::Store) -> Result<Self, StoreError> {
+impl<'s> Moved<'s> {
+    pub fn source(settings: &'s config::Store) -> Result<Self, StoreError> {
         let path = &settings.path;
         // It brings a store of a past layout up to date, and is its only user.
         let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
@@ -32,10 +32,10 @@ impl Moved {
         if found.layout < meta::LAYOUT_VERSION {
             return Err(meta::wrong_version(path, found.layout));
         }
-        Ok(Self { tables, settings: settings.clone(), made_at: None })
+        Ok(Self { tables, settings, made_at: None })
     }
 
-    pub fn target(settings: &config::Store) -> Result<Self, StoreError> {
+    pub fn target(settings: &'s config::Store) -> Result<Self, StoreError> {
         let path = &settings.path;
         if path.read_dir().is_ok_and(|mut files| files.next().is_some()) {
             return Err(StoreError::NotEmpty { path: path.clone() });
@@ -53,7 +53,7 @@ impl Moved {
         // Until all is there it is one that is to be counted.
         meta::put_layout(&mut batch, &tables, meta::UNCOUNTED);
         tables.db.write(batch)?;
-        Ok(Self { tables, settings: settings.clone(), made_at: Some(aside) })
+        Ok(Self { tables, settings, made_at: Some(aside) })
     }
 
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
@@ -136,7 +136,7 @@ impl Moved {
         drop(self.tables);
         let place = self.settings.path.clone();
         let embedded = Embedded::open(
-            &config::Store { path: aside.clone(), hbase: None, ..self.settings },
+            &config::Store { path: aside.clone(), ..self.settings.clone() },
             policy,
         )?;
         embedded.flush()?;
