@@ -158,11 +158,18 @@ fn regions_move_and_split(bed: &mut Bed, name: &str) {
     let admin = bed.client.admin();
     for table in ["events", "touches", "activations", "effects"] {
         let table = format!("{name}_{table}");
-        let regions = bed.regions(&table);
-        let target = regions.last().and_then(|region| region.server.clone()).expect("a server");
-        bed.runtime.block_on(admin.move_to(&regions[0], &target)).expect("it moves");
-        let start = [&regions[1].start[..], &[1]].concat();
-        bed.runtime.block_on(admin.split(&regions[1], start)).expect("it is split");
+        // Servers come and go meanwhile, so that either may not work the first time.
+        eventually("it moves", || {
+            let regions = bed.regions(&table);
+            let target = regions.last().and_then(|region| region.server.clone());
+            let target = target.ok_or("nowhere".to_owned())?;
+            bed.runtime.block_on(admin.move_to(&regions[0], &target)).map_err(|e| e.to_string())
+        });
+        eventually("it is split", || {
+            let regions = bed.regions(&table);
+            let at = [&regions[1].start[..], &[1]].concat();
+            bed.runtime.block_on(admin.split(&regions[1], at)).map_err(|e| e.to_string())
+        });
     }
 }
 
