@@ -124,7 +124,7 @@ fn the_only_broker_is_killed_under_load() {
 
 #[test]
 fn a_slow_broker_is_waited_for() {
-    let kafka = Kafka::start();
+    let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "brokers.slow");
     let (first, second) = records().split_at(records().len() / 2);
     produce(&kafka.producer(), &site.topics, first);
@@ -148,7 +148,7 @@ fn outage() -> Duration {
 /// Its connections stand, so that only its silence tells.
 #[test]
 fn a_broker_that_hangs_is_told_and_waited_for() {
-    let kafka = Kafka::start();
+    let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "brokers.hangs");
     let producer = kafka.producer();
     let (first, second) = records().split_at(records().len() / 2);

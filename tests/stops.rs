@@ -135,7 +135,7 @@ fn told_again_and_again_it_ends_as_well() {
 
 #[test]
 fn before_the_partitions_are_found() {
-    let kafka = Kafka::start();
+    let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.early", 2);
     crowd::produce_to(&kafka, &site.topics, records());
     kafka.pause();
@@ -192,7 +192,7 @@ fn while_partitions_are_added() {
 /// Nothing acknowledges dead letters, and nothing is told where it stands.
 #[test]
 fn while_the_broker_hangs() {
-    let kafka = Kafka::start();
+    let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.hangs", 2);
     crowd::produce_to(&kafka, &site.topics, records());
     let adtrail = site.start();

@@ -68,6 +68,14 @@ allow.everyone.if.no.acl.found=true
         run_ok(command.args([&self.brokers(), what, topic, operation]), b"");
     }
 
+    /// As [`Kafka::start`], for whoever lets it hang: its broker does not count as gone for that. Where it does, and
+    /// its last heartbeat was under way when it was stopped, it may not find back to itself for minutes.
+    pub fn start_to_hang() -> Self {
+        const PATIENT: &str =
+            "broker.session.timeout.ms=600000\nbroker.heartbeat.interval.ms=5000\n";
+        Self::start_with(|ports, dir| server_properties(ports, dir) + PATIENT)
+    }
+
     /// As [`Kafka::start`], with the settings that the function makes of ports and folder.
     pub fn start_with(properties: impl Fn(&Ports, &Path) -> String) -> Self {
         Self::start_with_users(properties, &[])
