@@ -82,7 +82,7 @@ fn killed_again_and_again() {
     let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
     let records = crowd::redelivered(records(), seed);
-    let mut portions = records.chunks(records.len().div_ceil(kills + 1));
+    let mut portions = crowd::portions(&records, kills + 1);
     for portion in portions.by_ref().take(kills) {
         thread::scope(|scope| {
             // Beside it, so that it is killed while it reads.

@@ -78,7 +78,7 @@ fn at_random_moments() {
     let mut moments = fastrand::Rng::with_seed(seed);
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.random", 4);
-    let mut portions = records().chunks(records().len().div_ceil(stops as usize + 1));
+    let mut portions = crowd::portions(records(), stops as usize + 1);
     // Produced, and not seen to be committed.
     let mut left = 0;
     for portion in portions.by_ref().take(stops as usize) {

@@ -127,6 +127,12 @@ pub fn redelivered(records: &[Record], seed: u64) -> Vec<Record> {
     all
 }
 
+/// Just so many portions, one after the other.
+pub fn portions(records: &[Record], count: usize) -> impl Iterator<Item = &[Record]> {
+    let at = move |place: usize| records.len() * place / count;
+    (0..count).map(move |place| &records[at(place)..at(place + 1)])
+}
+
 /// Into the shared Kafka.
 pub fn produce(topics: &Topics, records: &[Record]) {
     produce_to(Kafka::shared(), topics, records);
