@@ -27,8 +27,12 @@ pub struct HBaseTls {
 }
 
 pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
-    let servers = hbase.texts("servers", parse_server);
-    if servers.as_ref().is_some_and(Vec::is_empty) {
+    let mut given = 0;
+    let servers = hbase.texts("servers", |text| {
+        given += 1;
+        parse_server(text)
+    });
+    if servers.is_some() && given == 0 {
         hbase.reject("servers", r#"expected at least one server, such as "master-1:16000""#, "[]");
     }
     let prefix = hbase.text("prefix", parse_prefix);
