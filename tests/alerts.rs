@@ -38,19 +38,30 @@ struct Bed {
 
 /// One that has read something, keeps up, and has alerted nobody.
 fn bed(settings: &str, place: impl FnOnce(Site) -> Site) -> Bed {
-    let kafka = Kafka::start();
-    let site = Site::new(&kafka, "alerts", 1, &format!("{ONE_CAMPAIGN}{settings}"));
-    let site = place(site.set("store.retention", "off"));
-    kafka.produce(&site.topics.activations, (0..50).map(event));
-    let adtrail = site.start();
-    adtrail.await_read(50);
-    let prometheus = Prometheus::start_with(&[&adtrail.admin], "adtrail", &rules());
-    let looked = || prometheus.query("prometheus_rule_group_iterations_total");
+    let bed = bed_after(settings, place, |_| 0);
+    let looked = || bed.prometheus.query("prometheus_rule_group_iterations_total");
     eventually("the rules were looked at", || match looked()[..] {
         [times] if times >= 5.0 => Ok(()),
         ref other => Err(format!("{other:?}")),
     });
-    assert_eq!(prometheus.ringing(), BTreeSet::new());
+    assert_eq!(bed.prometheus.ringing(), BTreeSet::new());
+    bed
+}
+
+/// One that nobody looks at before it has read what `first` produces, so many more records.
+fn bed_after(
+    settings: &str,
+    place: impl FnOnce(Site) -> Site,
+    first: impl FnOnce((&Kafka, &Site)) -> u64,
+) -> Bed {
+    let kafka = Kafka::start();
+    let site = Site::new(&kafka, "alerts", 1, &format!("{ONE_CAMPAIGN}{settings}"));
+    let site = place(site.set("store.retention", "off"));
+    kafka.produce(&site.topics.activations, (0..50).map(event));
+    let more = first((&kafka, &site));
+    let adtrail = site.start();
+    adtrail.await_read(50 + more);
+    let prometheus = Prometheus::start_with(&[&adtrail.admin], "adtrail", &rules());
     Bed { kafka, site, adtrail, prometheus }
 }
 
@@ -90,6 +101,20 @@ const WAITING: [&str; 2] = ["AdtrailBehind", "AdtrailStuck"];
 fn a_record_that_is_no_event() {
     let bed = bed("", |site| site);
     bed.produce([Message::new("app-x", "nonsense")]);
+    bed.await_ringing(&["AdtrailDeadLetters"], &[]);
+}
+
+/// A counter that begins with one has not increased.
+#[test]
+fn a_record_that_was_none_before_anybody_looked() {
+    let bed = bed_after(
+        "",
+        |site| site,
+        |(kafka, site)| {
+            kafka.produce(&site.topics.activations, [Message::new("app-x", "nonsense")]);
+            1
+        },
+    );
     bed.await_ringing(&["AdtrailDeadLetters"], &[]);
 }
 
