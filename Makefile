@@ -97,9 +97,11 @@ bench: install-tests ## the benches, printed as a table; see docs/performance.md
 
 install:
 	@scripts/install
+	@scripts/own-target
 
 install-tests:
 	@scripts/install --tests
+	@scripts/own-target
 
 tools: install
 	@scripts/install-tools $(tools)
