@@ -1,6 +1,8 @@
 //! What the service shows of its intake while it runs: whether it reads, and how far behind.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod partition;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,8 +14,9 @@ use crate::assignment::Extents;
 use crate::offsets::Offsets;
 use crate::topic::{PerTopic, TopicKind};
 
-/// Places that wait to be committed, of a partition; more are taken together.
-const WAITING_MAX: usize = 8;
+pub use partition::Extent;
+use partition::Partition;
+
 /// A reading thread that says nothing for so long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
 
@@ -34,28 +37,6 @@ pub struct Health {
     partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
     /// How many the topics have, of which a member of a group reads some; 0: not known yet.
     counts: PerTopic<AtomicUsize>,
-}
-
-/// What the broker has of a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    /// The oldest record kept.
-    pub low: i64,
-    /// One after the last record that can be read.
-    pub high: i64,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Partition {
-    extent: Option<Extent>,
-    committed: Option<i64>,
-    /// The broker time up to which it is read, or the last moment when nothing was left; 0: not
-    /// known yet.
-    until_ms: u64,
-    /// All that the broker received before this is committed; 0: not known yet.
-    complete_ms: u64,
-    /// Next offsets, ascending, with what `complete_ms` is once they are committed.
-    waiting: VecDeque<(i64, u64)>,
 }
 
 impl Health {
@@ -272,40 +253,6 @@ impl Health {
     }
 }
 
-impl Partition {
-    fn await_commit(&mut self, next_offset: i64, until_ms: u64) {
-        if self.waiting.len() == WAITING_MAX {
-            self.waiting.pop_back();
-        }
-        // Offsets ascend, but for what was asked of the broker before it was read.
-        let place = self.waiting.partition_point(|(before, _)| *before <= next_offset);
-        self.waiting.insert(place, (next_offset, until_ms));
-        self.complete();
-    }
-
-    fn complete(&mut self) {
-        let low = self.extent.map_or(0, |extent| extent.low);
-        let next = self.committed.unwrap_or(low).max(low);
-        let reached = self.waiting.partition_point(|(offset, _)| *offset <= next);
-        let until_ms = self.waiting.drain(..reached).map(|(_, until_ms)| until_ms).max();
-        self.complete_ms = self.complete_ms.max(until_ms.unwrap_or(0));
-    }
-
-    fn lag_messages(&self) -> u64 {
-        let Some(Extent { low, high }) = self.extent else { return 0 };
-        let next = self.committed.unwrap_or(low).max(low);
-        u64::try_from(high - next).unwrap_or(0)
-    }
-
-    /// While it may not be read, nobody knows that nothing is left.
-    fn lag_ms(&mut self, now_ms: u64, is_denied: bool) -> u64 {
-        if self.until_ms == 0 || (self.lag_messages() == 0 && !is_denied) {
-            self.until_ms = now_ms;
-        }
-        now_ms.saturating_sub(self.until_ms)
-    }
-}
-
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
@@ -314,13 +261,6 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(extent: Option<(i64, i64)>, committed: Option<i64>, expected: u64) {
-        let extent = extent.map(|(low, high)| Extent { low, high });
-        let partition = Partition { extent, committed, ..Partition::default() };
-        assert_eq!(partition.lag_messages(), expected);
-    }
 
     #[test]
     fn lag_in_time_is_that_of_the_partition_furthest_behind() {
@@ -402,17 +342,6 @@ mod tests {
         assert_eq!(health.denied().as_deref(), Some("c"));
         assert!(health.set_denied(TopicKind::Clicks, "c", false) && health.is_ready());
         assert_eq!((lag_ms(12_000), health.lag_messages(TopicKind::Clicks)), (0, 0));
-    }
-
-    #[test]
-    fn lag_is_what_is_left_to_commit() {
-        check(None, None, 0);
-        check(None, Some(5), 0);
-        check(Some((2, 10)), None, 8);
-        check(Some((2, 10)), Some(4), 6);
-        check(Some((2, 10)), Some(10), 0);
-        check(Some((2, 10)), Some(12), 0);
-        check(Some((8, 10)), Some(4), 2);
     }
 
     #[test]
