@@ -63,14 +63,21 @@ fn produce(site: &Site, total: usize) {
 fn read(site: &Site, role: &str, total: usize) -> f64 {
     let started = Instant::now();
     let adtrail = site.start_role(role);
-    while adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0) < total as f64 {
-        std::thread::sleep(Duration::from_millis(100));
+    while !has_written(&adtrail, total) {
+        std::thread::sleep(Duration::from_millis(500));
     }
     let (wall, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds(adtrail.pid()));
     let rate = total as f64 / cpu;
     println!("{role:>10} {wall:>8.1} {cpu:>8.1} {rate:>18.0} {:>9}", memory_mib(adtrail.pid()).1);
     end(adtrail);
     rate
+}
+
+/// Whether all is read, and what was read is in the store.
+fn has_written(adtrail: &Adtrail, total: usize) -> bool {
+    let is = |name, wanted: &dyn Fn(f64) -> bool| adtrail.metric(name).is_some_and(wanted);
+    is("adtrail_ingest_read_total", &|read| read >= total as f64)
+        && is("adtrail_ingest_lag_messages", &|lag| lag == 0.0)
 }
 
 fn end(adtrail: Adtrail) {
