@@ -7,19 +7,21 @@ use ingest::Health;
 pub fn of_reading(health: &Health) -> Result<(), String> {
     if health.is_ready() {
         Ok(())
+    } else if !health.is_connected() {
+        // What else is not known follows from it.
+        Err(match health.refusal() {
+            Some(reason) => format!("kafka refuses the connection: {reason}"),
+            None => "kafka can not be reached".to_owned(),
+        })
     } else if health.is_silent() {
         Err("the thread that reads kafka has said nothing for a minute".to_owned())
     } else if let Some(topics) = health.denied() {
         Err(format!("kafka does not let adtrail read: {topics}"))
-    } else if health.is_connected() && health.are_letters_waiting() {
+    } else if health.are_letters_waiting() {
         Err("dead letters are not acknowledged, reading waits for them".to_owned())
-    } else if health.is_connected() && health.is_assigned() {
+    } else if health.is_assigned() {
         Err("events wait for a schema, and the schema registry does not answer".to_owned())
-    } else if health.is_connected() {
-        Err("no partitions are assigned yet".to_owned())
-    } else if let Some(reason) = health.refusal() {
-        Err(format!("kafka refuses the connection: {reason}"))
     } else {
-        Err("kafka can not be reached".to_owned())
+        Err("no partitions are assigned yet".to_owned())
     }
 }
