@@ -1,8 +1,11 @@
-//! A real Apache HBase of five processes, each of which can be killed: ZooKeeper, a master, and
-//! three region servers.
+//! A real Apache HBase of six processes, each of which can be killed: a file system of Hadoop, ZooKeeper, a
+//! master, and three region servers.
+//!
+//! The files are HDFS's, as a server that was given up for dead and goes on must not write: HDFS takes its log
+//! away from it. In files of the machine it would acknowledge what nobody reads again.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use tempfile::TempDir;
 use super::hbase::{await_servers, configure, java};
 use super::leash::Leash;
 use super::site::Site;
-use super::{free_port, run_ok};
+use super::{eventually, free_port, run_ok};
 
 const PACKAGE: &str = "org.apache.hadoop.hbase";
 const REGION_SERVERS: usize = 3;
@@ -24,6 +27,7 @@ pub struct Processes {
     ports: Vec<u16>,
     master: Option<Leash>,
     servers: Vec<Option<Leash>>,
+    _files: Leash,
     /// Ended last, as it removes the folder.
     _zookeeper: Leash,
 }
@@ -36,11 +40,12 @@ impl Processes {
     /// Told what the function makes of the usual settings.
     pub fn start_with(settings: impl Fn(Site) -> Site) -> Self {
         let dir = TempDir::with_prefix("hbase-client-").expect("a temporary folder").keep();
-        let (master_port, zookeeper_port) = (free_port(), free_port());
+        let (master_port, zookeeper_port, files_port) = (free_port(), free_port(), free_port());
         let data = dir.join("data");
         let site = Site::of_test()
             .set("hbase.cluster.distributed", true)
-            .set("hbase.rootdir", format!("file://{}/root", data.display()))
+            .set("hbase.rootdir", format!("hdfs://127.0.0.1:{files_port}/hbase"))
+            .set("dfs.replication", 1)
             .set("hbase.tmp.dir", format!("{}/tmp", data.display()))
             .set("hbase.zookeeper.quorum", "127.0.0.1")
             .set("hbase.zookeeper.property.clientPort", zookeeper_port)
@@ -55,6 +60,7 @@ impl Processes {
         let mut zookeeper = java(&dir, "-Xmx128m");
         zookeeper.arg(format!("{PACKAGE}.zookeeper.HQuorumPeer"));
         let zookeeper = Leash::hold(&dir, &zookeeper);
+        let files = start_files(&dir, files_port);
         let ports = (0..REGION_SERVERS).map(|_| free_port()).collect();
         let mut processes = Self {
             dir,
@@ -62,6 +68,7 @@ impl Processes {
             ports,
             master: None,
             servers: (0..REGION_SERVERS).map(|_| None).collect(),
+            _files: files,
             _zookeeper: zookeeper,
         };
         processes.start_master();
@@ -139,6 +146,26 @@ impl Processes {
         fs::create_dir_all(&dir).expect("a folder");
         dir
     }
+}
+
+/// An HDFS of one node.
+fn start_files(dir: &Path, port: u16) -> Leash {
+    let part = dir.join("files");
+    fs::create_dir_all(&part).expect("a folder");
+    let started = part.join("started");
+    let mut files = java(dir, "-Xmx256m");
+    files.arg(format!("-Dtest.build.data={}", part.join("data").display()));
+    files.args(["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]);
+    files.args(["-nnport", &port.to_string(), "-writeDetails"]).arg(&started);
+    let files = Leash::hold(&part, &files);
+    eventually("hdfs serves", || async {
+        // The file is written once all is up.
+        if started.exists() {
+            return Ok(());
+        }
+        Err(fs::read_to_string(part.join("log")).unwrap_or_default())
+    });
+    files
 }
 
 impl Drop for Processes {
