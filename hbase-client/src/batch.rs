@@ -1,7 +1,7 @@
 //! Many actions at once: each is sent to the server that has its row, those of one server together,
 //! and only what failed is sent again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,8 @@ use crate::proto::data::MultiResponse;
 mod ledger;
 use ledger::{Ledger, Retry};
 
-/// What came of each action, in their order.
-pub(crate) type Outcomes = Vec<Result<Outcome, Error>>;
-
-/// What was said of actions, by their places.
-type Said = Vec<(u32, Result<Outcome, Error>)>;
+/// What was said of actions, by their places. Errors are large, and few.
+type Said = Vec<(u32, Result<Outcome, Box<Error>>)>;
 
 /// What is the same for all calls of a batch.
 #[derive(Debug)]
@@ -69,11 +66,12 @@ impl Lost {
     }
 }
 
+/// What came of each action, in their order.
 pub(crate) async fn run(
     cluster: &Arc<Cluster>,
     table: &TableName,
     actions: Vec<Action>,
-) -> Outcomes {
+) -> impl Iterator<Item = Result<Outcome, Error>> {
     let deadline = cluster.operation_deadline();
     let mut ledger = Ledger::new(actions.len());
     let bytes_max = cluster.config.in_flight_bytes_max;
@@ -81,7 +79,7 @@ pub(crate) async fn run(
     for (id, action) in actions.iter().enumerate() {
         match action.check(bytes_max) {
             Ok(()) => wanted.push(id as u32),
-            Err(error) => ledger.settle(id as u32, Err(error)),
+            Err(error) => ledger.settle(id as u32, Err(Box::new(error))),
         }
     }
     let (cluster, table) = (cluster.clone(), table.clone());
@@ -109,12 +107,17 @@ impl Batch {
     /// Finds the regions of rows, which often stand together.
     async fn place(&self, ids: Vec<u32>) -> Step {
         let mut groups: Vec<Group> = Vec::new();
-        let mut by_region: HashMap<Bytes, usize> = HashMap::new();
+        let mut by_start: BTreeMap<Bytes, usize> = BTreeMap::new();
         let (mut lost, mut last) = (Vec::<Lost>::new(), None::<usize>);
         for id in ids {
             let row = self.actions[id as usize].row();
-            if let Some(last) = last.filter(|&last| groups[last].region.contains(row)) {
-                groups[last].ids.push(id);
+            let has_row = |index: &usize| groups[*index].region.contains(row);
+            let at_or_before =
+                || by_start.range::<Bytes, _>(..=row).next_back().map(|(_, index)| *index);
+            let found = last.filter(has_row).or_else(|| at_or_before().filter(has_row));
+            if let Some(index) = found {
+                groups[index].ids.push(id);
+                last = Some(index);
                 continue;
             }
             let region = match self.find(row, &lost).await {
@@ -128,12 +131,9 @@ impl Batch {
                     continue;
                 }
             };
-            let index = *by_region.entry(region.name.clone()).or_insert_with(|| {
-                groups.push(Group { region, ids: Vec::new() });
-                groups.len() - 1
-            });
-            groups[index].ids.push(id);
-            last = Some(index);
+            by_start.insert(region.start.clone(), groups.len());
+            last = Some(groups.len());
+            groups.push(Group { region, ids: vec![id] });
         }
         Step::Placed { groups, lost }
     }
@@ -255,7 +255,7 @@ impl Batch {
         let answer = connection.call::<_, MultiResponse>(call).await?;
         let said = multi.read(&answer.0, answer.1);
         let said = said.map_err(|source| Error::Protocol { server: server.clone(), source })?;
-        let refused = |fault| Error::Refused { server: server.clone(), fault };
+        let refused = |fault| Box::new(Error::Refused { server: server.clone(), fault });
         Ok(said.into_iter().map(|(id, outcome)| (id, outcome.map_err(refused))).collect())
     }
 }

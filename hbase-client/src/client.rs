@@ -129,7 +129,7 @@ impl Table {
         &self,
         actions: impl Iterator<Item = Action>,
     ) -> impl Iterator<Item = Result<Outcome, Error>> {
-        batch::run(&self.cluster, &self.name, actions.collect()).await.into_iter()
+        batch::run(&self.cluster, &self.name, actions.collect()).await
     }
 }
 

@@ -8,7 +8,7 @@ mod kept;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message;
 
 use crate::action::{Action, CheckAndMutate, Get, Mutation, Put};
@@ -62,9 +62,9 @@ fn cells(input: &[u8]) {
             kind,
             value: cell.value(),
         };
-        let mut written = BytesMut::new();
+        let mut written = Vec::new();
         parts.put(&mut written);
-        assert_eq!(Cell::take(&mut written.freeze()).as_ref(), Ok(&cell));
+        assert_eq!(Cell::take(&mut written.into()).as_ref(), Ok(&cell));
         assert_eq!(cell.detached(), cell);
     }
 }

@@ -11,3 +11,4 @@ pub mod common;
 pub mod data;
 pub mod rpc;
 pub mod scan;
+pub(crate) mod write;

@@ -111,18 +111,17 @@ fn of_message(cell: &data::Cell) -> Result<Cell, WireError> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::BytesMut;
 
     use super::*;
     use crate::proto::scan::ScanResponse;
 
     fn block(rows: &[&[u8]]) -> Bytes {
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         for row in rows {
             let (family, qualifier, value) = (b"f", b"q", b"v");
             Parts { row, family, qualifier, timestamp: 1, kind: Kind::Put, value }.put(&mut out);
         }
-        out.freeze()
+        out.into()
     }
 
     fn answer(counts: &[u32], flags: &[bool]) -> ScanResponse {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Outcomes;
+use super::Said;
 use crate::action::{Action, Outcome};
 use crate::error::Error;
 use crate::fault::Remedy;
@@ -28,8 +28,8 @@ struct Entry {
     /// A try that ended without an answer, which may have been done all the same.
     in_doubt: Option<Arc<Error>>,
     last: Option<Arc<Error>>,
-    heard: Option<Result<Outcome, Error>>,
-    settled: Option<Result<Outcome, Error>>,
+    heard: Option<Result<Outcome, Box<Error>>>,
+    settled: Option<Result<Outcome, Box<Error>>>,
 }
 
 impl Ledger {
@@ -37,12 +37,12 @@ impl Ledger {
         Self { entries: vec![Entry::default(); actions] }
     }
 
-    pub fn settle(&mut self, id: u32, outcome: Result<Outcome, Error>) {
+    pub fn settle(&mut self, id: u32, outcome: Result<Outcome, Box<Error>>) {
         self.entries[id as usize].settled = Some(outcome);
     }
 
     /// Of calls that were answered; an action's region is judged as a whole.
-    pub fn hear(&mut self, said: Vec<(u32, Result<Outcome, Error>)>) {
+    pub fn hear(&mut self, said: Said) {
         for (id, outcome) in said {
             self.entries[id as usize].heard = Some(outcome);
         }
@@ -50,7 +50,7 @@ impl Ledger {
 
     /// The same went wrong with all of these.
     pub fn fail(&mut self, actions: &[Action], ids: &[u32], error: &Error) -> Retry {
-        self.hear(ids.iter().map(|&id| (id, Err(error.clone()))).collect());
+        self.hear(ids.iter().map(|&id| (id, Err(Box::new(error.clone())))).collect());
         self.decide(actions, ids, &mut Vec::new())
     }
 
@@ -65,7 +65,7 @@ impl Ledger {
         for &id in ids {
             self.entries[id as usize].heard.get_or_insert_with(|| {
                 let reason = "said nothing of a row that it was sent".to_owned();
-                Err(Error::Connection { server: server.clone(), reason })
+                Err(Box::new(Error::Connection { server: server.clone(), reason }))
             });
         }
         let mut errors = Vec::new();
@@ -93,7 +93,7 @@ impl Ledger {
             if let Err(error) = outcome {
                 note(errors, &error);
                 let failed_before = entry.failed;
-                entry.note(error);
+                entry.note(*error);
                 if remedy != Remedy::AtOnce {
                     waits = waits.max(Some(failed_before));
                 }
@@ -110,14 +110,14 @@ impl Ledger {
     }
 
     /// The time is over, or all is settled.
-    pub fn close(self, limit: Duration) -> Outcomes {
-        let close = |entry: Entry| {
-            entry.settled.unwrap_or_else(|| {
+    pub fn close(self, limit: Duration) -> impl Iterator<Item = Result<Outcome, Error>> {
+        self.entries.into_iter().map(move |entry| match entry.settled {
+            Some(outcome) => outcome.map_err(|error| *error),
+            None => {
                 let what = "the row's part of the batch";
                 Err(Error::Deadline { what, limit, last: entry.last })
-            })
-        };
-        self.entries.into_iter().map(close).collect()
+            }
+        })
     }
 }
 
@@ -133,13 +133,13 @@ impl Entry {
 
     fn conclude(
         &mut self,
-        outcome: Result<Outcome, Error>,
+        outcome: Result<Outcome, Box<Error>>,
         is_repeatable: bool,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Outcome, Box<Error>> {
         match (outcome, self.in_doubt.take()) {
             // It may be the earlier try that changed what the condition is about.
             (Ok(Outcome::Checked(false)), Some(last)) if !is_repeatable => {
-                Err(Error::Uncertain { last })
+                Err(Box::new(Error::Uncertain { last }))
             }
             (outcome, _) => outcome,
         }
@@ -199,8 +199,8 @@ mod tests {
         let (actions, mut ledger) = (puts(4), Ledger::new(4));
         ledger.hear(vec![
             (0, Ok(Outcome::Row(None))),
-            (1, Err(refused("a.RegionTooBusyException"))),
-            (2, Err(refused("a.NoSuchColumnFamilyException"))),
+            (1, Err(refused("a.RegionTooBusyException").into())),
+            (2, Err(refused("a.NoSuchColumnFamilyException").into())),
         ]);
         let (again, errors) = ledger.judge(&actions, &[0, 1, 2, 3], &server());
         // Of 3 nothing was said.
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(errors.len(), 2);
         let again = ledger.fail(&actions, &[1, 3], &reset());
         assert_eq!(again, retry(&[1, 3], Some(1)));
-        let outcomes = ledger.close(Duration::from_secs(1));
+        let outcomes: Vec<_> = ledger.close(Duration::from_secs(1)).collect();
         assert!(matches!(outcomes[0], Ok(Outcome::Row(None))));
         assert!(matches!(outcomes[1], Err(Error::Deadline { last: Some(_), .. })));
         assert!(matches!(&outcomes[2], Err(Error::Refused { fault, .. })
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn rest_of_a_long_answer_is_asked_for_at_once_while_some_of_it_comes() {
         let (actions, mut ledger) = (puts(2), Ledger::new(2));
-        let rest = || Err(refused("a.MultiActionResultTooLarge"));
+        let rest = || Err(refused("a.MultiActionResultTooLarge").into());
         ledger.hear(vec![(0, Ok(Outcome::Row(None))), (1, rest())]);
         assert_eq!(ledger.judge(&actions, &[0, 1], &server()).0, retry(&[1], None));
         ledger.hear(vec![(1, rest())]);
@@ -231,7 +231,7 @@ mod tests {
         ledger.fail(&actions, &[0], first);
         ledger.hear(vec![(0, Ok(then))]);
         ledger.judge(&actions, &[0], &server());
-        let outcome = ledger.close(Duration::from_secs(1)).remove(0);
+        let outcome = ledger.close(Duration::from_secs(1)).next().unwrap();
         let shown =
             outcome.map_err(|error| assert!(matches!(error, Error::Uncertain { .. }), "{error}"));
         assert_eq!(shown, expected, "after {first}");

@@ -1,10 +1,13 @@
 use bytes::Bytes;
+use prost::Message;
 
 use super::*;
-use crate::action::{Delete, Mutation, Put};
-use crate::proto::common::NameBytesPair;
-use crate::proto::data::ResultOrException;
-use crate::wire::cell::Cell;
+use crate::action::{CheckAndMutate, Delete, Get, Mutation, NewCell, Put, Selection};
+use crate::proto::common::{NameBytesPair, RegionSpecifier, TimeRange};
+use crate::proto::data::{
+    self, BinaryComparator, Column, ColumnRangeFilter, MultiRequest, ResultOrException,
+};
+use crate::wire::cell::{Cell, Kind};
 
 fn region(name: &'static str) -> Arc<Region> {
     let server = "h:1".parse().unwrap();
@@ -30,6 +33,11 @@ fn multi() -> Multi {
     let first = Group { region: region("r1"), ids: vec![0, 1, 2] };
     let second = Group { region: region("r2"), ids: vec![3] };
     Multi::build(&actions, &[first, second])
+}
+
+/// As a server reads it.
+fn request(multi: &Multi) -> MultiRequest {
+    MultiRequest::decode(multi.request.0.clone()).unwrap()
 }
 
 fn exception(class: &str) -> Option<NameBytesPair> {
@@ -60,7 +68,8 @@ fn cells_of_puts_are_in_the_block_and_those_of_checks_in_the_message() {
         .map(|cell| cell.row_bytes())
         .collect();
     assert_eq!(rows, ["a", "z"]);
-    let regions: Vec<_> = multi.request.region_action.iter().collect();
+    let request = request(&multi);
+    let regions: Vec<_> = request.region_action.iter().collect();
     // The check has a region action of its own.
     assert_eq!(regions.iter().map(|r| r.action.len()).collect::<Vec<_>>(), [1, 2, 1]);
     assert!(regions[0].condition.is_some() && regions[1].condition.is_none());
@@ -76,19 +85,114 @@ fn cells_of_puts_are_in_the_block_and_those_of_checks_in_the_message() {
 
 #[test]
 fn condition_names_value_or_absence() {
-    let value = |check: &CheckAndMutate| {
-        let comparator = condition(check).comparator.unwrap().serialized_comparator.unwrap();
+    let value = |check: CheckAndMutate| {
+        let condition = only(Action::Check(check)).condition.unwrap();
+        assert_eq!((&condition.row[..], condition.family), (&b"r"[..], Some("f".into())));
+        assert_eq!((condition.qualifier, condition.compare_type), (Some("q".into()), Some(2)));
+        let comparator = condition.comparator.unwrap();
+        assert_eq!(comparator.name, "org.apache.hadoop.hbase.filter.BinaryComparator");
+        let comparator = comparator.serialized_comparator.unwrap();
         BinaryComparator::decode(comparator).unwrap().comparable.value
     };
     let equal = CheckAndMutate::where_equal("f", "q", "old", Delete::new("r"));
-    assert_eq!(value(&equal), Some("old".into()));
+    assert_eq!(value(equal), Some("old".into()));
     let absent = CheckAndMutate::where_absent("f", "q", Delete::new("r"));
-    assert_eq!(value(&absent), Some("".into()));
+    assert_eq!(value(absent), Some("".into()));
+}
+
+/// The part of a request of one action.
+fn only(action: Action) -> data::RegionAction {
+    let group = Group { region: region("r1"), ids: vec![0] };
+    let mut parts = request(&Multi::build(&[action], &[group])).region_action;
+    assert_eq!(parts.len(), 1);
+    assert_eq!(parts[0].region, RegionSpecifier::name(&"r1".into()));
+    parts.remove(0)
+}
+
+#[test]
+fn changes_say_what_they_are() {
+    let changed = |change: Mutation| only(Action::Mutate(change.change)).action.remove(0).mutation;
+    let put = changed(Put::new("r").cell("f", "q", "v").ttl(1_000).into());
+    let ttl = NameBytesPair {
+        name: "_ttl".to_owned(),
+        value: Some(Bytes::from_static(&[0, 0, 0, 0, 0, 0, 3, 232])),
+    };
+    let wanted = data::Mutation {
+        row: Some("r".into()),
+        mutate_type: Some(2),
+        attribute: vec![ttl],
+        associated_cell_count: Some(1),
+        ..data::Mutation::default()
+    };
+    assert_eq!(put, Some(wanted));
+    let delete = changed(Delete::new("r").until(7).into());
+    let wanted = data::Mutation {
+        row: Some("r".into()),
+        mutate_type: Some(3),
+        timestamp: Some(7),
+        associated_cell_count: Some(0),
+        ..data::Mutation::default()
+    };
+    assert_eq!(delete, Some(wanted));
+}
+
+#[test]
+fn checked_changes_have_their_cells() {
+    let delete = Delete::new("r").version(7, "f", "q").column("f", "q").family("f");
+    let delete = delete.column_until(9, "f", vec![7; 300]);
+    let check = CheckAndMutate::where_absent("f", "q", delete);
+    let mutation = only(Action::Check(check)).action.remove(0).mutation.unwrap();
+    let cells = mutation.column_value.into_iter().flat_map(|column| column.qualifier_value);
+    let cells: Vec<_> = cells
+        .map(|cell| (cell.delete_type.unwrap(), cell.timestamp.unwrap(), cell.qualifier.unwrap()))
+        .collect();
+    let latest = i64::MAX as u64;
+    let (column, none, long) = (Bytes::from("q"), Bytes::new(), Bytes::from(vec![7; 300]));
+    let wanted = [(0, 7, column.clone()), (1, latest, column), (2, latest, none), (1, 9, long)];
+    assert_eq!(cells, wanted);
+}
+
+#[test]
+fn gets_say_what_is_selected() {
+    let got = |selection| only(Action::Get(Get::new("r").select(selection))).action.remove(0).get;
+    let all = data::Get {
+        row: "r".into(),
+        max_versions: Some(1),
+        cache_blocks: Some(true),
+        ..data::Get::default()
+    };
+    assert_eq!(got(Selection::all()), Some(all.clone()));
+    let selection = Selection::all().column("f", "a").column("f", "b").family("g");
+    let selection = selection.time_range(5..9).versions(3).read_once();
+    let column = |family: &str, qualifiers: &[&str]| Column {
+        family: family.to_owned().into(),
+        qualifier: qualifiers.iter().map(|q| q.to_string().into()).collect(),
+    };
+    let wanted = data::Get {
+        column: vec![column("f", &["a", "b"]), column("g", &[])],
+        time_range: Some(TimeRange { from: Some(5), to: Some(9) }),
+        max_versions: Some(3),
+        cache_blocks: Some(false),
+        ..all.clone()
+    };
+    assert_eq!(got(selection), Some(wanted));
+    let selection = Selection::all().columns_between("a".."z").columns_max(7);
+    let filter = selection.filter();
+    let get = got(selection).unwrap();
+    assert_eq!((get.store_limit, &get.filter), (Some(7), &filter));
+    let range = get.filter.unwrap().serialized_filter.unwrap();
+    let wanted = ColumnRangeFilter {
+        min_column: Some("a".into()),
+        min_column_inclusive: Some(true),
+        max_column: Some("z".into()),
+        max_column_inclusive: Some(false),
+    };
+    assert_eq!(ColumnRangeFilter::decode(range), Ok(wanted));
 }
 
 #[test]
 fn each_action_has_its_own_outcome() {
-    let mut cells = BytesMut::new();
+    let mut cells = Vec::new();
     NewCell {
         family: "f".into(),
         qualifier: "q".into(),
@@ -108,7 +212,7 @@ fn each_action_has_its_own_outcome() {
     // In another order than they were sent in.
     let said = read(
         vec![processed(false), results(vec![found, failed]), results(vec![done(0)])],
-        cells.freeze(),
+        cells.into(),
     );
     let shown: Vec<_> = said
         .unwrap()

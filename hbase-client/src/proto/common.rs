@@ -59,15 +59,15 @@ pub struct RegionSpecifier {
 }
 
 impl RegionSpecifier {
-    const NAME: i32 = 1;
-    const ENCODED_NAME: i32 = 2;
+    pub const NAME: u8 = 1;
+    const ENCODED_NAME: u8 = 2;
 
     pub fn name(name: &Bytes) -> Self {
-        Self { r#type: Self::NAME, value: name.clone() }
+        Self { r#type: Self::NAME.into(), value: name.clone() }
     }
 
     pub fn encoded(name: &str) -> Self {
-        Self { r#type: Self::ENCODED_NAME, value: Bytes::copy_from_slice(name.as_bytes()) }
+        Self { r#type: Self::ENCODED_NAME.into(), value: Bytes::copy_from_slice(name.as_bytes()) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! u16 row · row · u8 family · family · qualifier · u64 timestamp · u8 kind · value
 //! ```
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 
 use super::WireError;
 
@@ -80,20 +80,20 @@ impl Parts<'_> {
     }
 
     /// Lengths must be within their bounds, which whoever takes rows from outside has checked.
-    pub fn put(&self, out: &mut BytesMut) {
+    pub fn put(&self, out: &mut Vec<u8>) {
         let key_bytes = self.key_bytes();
         out.reserve(self.encoded_len());
         out.put_u32((LENGTHS + key_bytes + self.value.len()) as u32);
         out.put_u32(key_bytes as u32);
         out.put_u32(self.value.len() as u32);
         out.put_u16(self.row.len() as u16);
-        out.put_slice(self.row);
+        out.extend_from_slice(self.row);
         out.put_u8(self.family.len() as u8);
-        out.put_slice(self.family);
-        out.put_slice(self.qualifier);
+        out.extend_from_slice(self.family);
+        out.extend_from_slice(self.qualifier);
         out.put_u64(self.timestamp);
         out.put_u8(self.kind.code());
-        out.put_slice(self.value);
+        out.extend_from_slice(self.value);
     }
 }
 
@@ -195,11 +195,11 @@ impl Cell {
         if parts.row.len() > ROW_BYTES_MAX || parts.family.len() > FAMILY_BYTES_MAX {
             return Err(WireError::Nonsense("a cell with too long a row or family"));
         }
-        let mut out = BytesMut::with_capacity(parts.encoded_len());
+        let mut out = Vec::with_capacity(parts.encoded_len());
         parts.put(&mut out);
         let kind_at = 4 + LENGTHS + parts.key_bytes() - 1;
         out[kind_at] = kind_code;
-        Self::take(&mut out.freeze())
+        Self::take(&mut out.into())
     }
 
     fn row_end(&self) -> usize {
@@ -237,10 +237,10 @@ mod tests {
     };
 
     fn encoded(parts: &Parts<'_>) -> Bytes {
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         parts.put(&mut out);
         assert_eq!(out.len(), parts.encoded_len());
-        out.freeze()
+        out.into()
     }
 
     #[test]

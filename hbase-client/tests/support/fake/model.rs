@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hbase_client::proto::common::{
     NameBytesPair, RegionInfo, RegionLocation, ServerName, TableName, TableState,
 };
@@ -132,7 +132,7 @@ impl Model {
 
     fn multi(&mut self, heard: &Heard) -> Reply {
         let request = MultiRequest::decode(heard.param.clone()).expect("a batch");
-        let (mut cells, mut out) = (heard.cells.clone(), BytesMut::new());
+        let (mut cells, mut out) = (heard.cells.clone(), Vec::new());
         let mut answer = MultiResponse::default();
         for part in request.region_action {
             let is_served = self.serving(&heard.server, &part.region.value).is_some();
@@ -146,14 +146,14 @@ impl Model {
             };
             answer.region_action_result.push(result);
         }
-        Reply::Answer { message: answer.encode_to_vec(), cells: out.freeze() }
+        Reply::Answer { message: answer.encode_to_vec(), cells: out.into() }
     }
 
     fn part(
         &mut self,
         part: RegionAction,
         cells: &mut Bytes,
-        out: &mut BytesMut,
+        out: &mut Vec<u8>,
     ) -> RegionActionResult {
         let processed = part.condition.as_ref().map(|condition| self.holds(condition));
         let mut result = RegionActionResult { processed, ..RegionActionResult::default() };
@@ -172,7 +172,7 @@ impl Model {
         result
     }
 
-    fn act(&mut self, action: Action, cells: &mut Bytes, out: &mut BytesMut) -> RowResult {
+    fn act(&mut self, action: Action, cells: &mut Bytes, out: &mut Vec<u8>) -> RowResult {
         if let Some(get) = action.get {
             let count = self.put_row(&get.row, out);
             return RowResult { associated_cell_count: Some(count), ..RowResult::default() };
@@ -203,7 +203,7 @@ impl Model {
         found.cloned().unwrap_or_default() == wanted.unwrap_or_default()
     }
 
-    pub fn put_row(&self, row: &Bytes, out: &mut BytesMut) -> i32 {
+    pub fn put_row(&self, row: &Bytes, out: &mut Vec<u8>) -> i32 {
         let cells = self.rows.get(row).into_iter().flatten();
         cells.map(|(qualifier, value)| put_cell(row, b"d", qualifier, value, out)).count() as i32
     }
@@ -240,7 +240,7 @@ fn skip(part: &RegionAction, cells: &mut Bytes) {
     (0..count).for_each(|_| drop(Cell::take(cells).expect("a cell")));
 }
 
-pub fn put_cell(row: &[u8], family: &[u8], qualifier: &[u8], value: &[u8], out: &mut BytesMut) {
+pub fn put_cell(row: &[u8], family: &[u8], qualifier: &[u8], value: &[u8], out: &mut Vec<u8>) {
     Parts { row, family, qualifier, timestamp: 1, kind: Kind::Put, value }.put(out);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hbase_client::proto::scan::{Scan, ScanRequest, ScanResponse};
 use prost::Message;
 
@@ -147,8 +147,7 @@ impl Model {
             }
         };
         found.truncate(request.number_of_rows.unwrap_or(0) as usize);
-        let (mut out, family) =
-            (BytesMut::new(), if is_of_state { &b"table"[..] } else { b"info" });
+        let (mut out, family) = (Vec::new(), if is_of_state { &b"table"[..] } else { b"info" });
         let mut answer = ScanResponse { more_results: Some(false), ..ScanResponse::default() };
         for (row, columns) in found {
             for (qualifier, value) in columns {
@@ -157,13 +156,13 @@ impl Model {
             answer.cells_per_result.push(columns.len() as u32);
             answer.partial_flag_per_result.push(false);
         }
-        Reply::Answer { message: answer.encode_to_vec(), cells: out.freeze() }
+        Reply::Answer { message: answer.encode_to_vec(), cells: out.into() }
     }
 }
 
 impl Scanner {
     fn answer(&mut self, most: usize, answer: &mut ScanResponse) -> Bytes {
-        let (mut out, mut current, mut cells) = (BytesMut::new(), None, 0);
+        let (mut out, mut current, mut cells) = (Vec::new(), None, 0);
         while cells < most && self.rows_left != Some(0) {
             let Some((row, qualifier, value)) = self.cells.pop_front() else { break };
             put_cell(&row, b"d", &qualifier, &value, &mut out);
@@ -182,7 +181,7 @@ impl Scanner {
         }
         answer.more_results = Some(self.rows_left != Some(0));
         answer.more_results_in_region = Some(!self.cells.is_empty());
-        out.freeze()
+        out.into()
     }
 }
 

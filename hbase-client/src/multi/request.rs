@@ -1,0 +1,162 @@
+//! What is asked. It is written as it is: of thousands of small messages in each other, putting them together
+//! first took most of the time.
+
+use super::{Group, Part};
+use crate::action::{Action, Change, CheckAndMutate, Get, NewCell, Selection};
+use crate::proto::common::RegionSpecifier;
+use crate::proto::write::{bytes, nested, number};
+use crate::wire::cell::Kind;
+
+const EQUAL: u64 = 2;
+const COMPARATOR: &[u8] = b"org.apache.hadoop.hbase.filter.BinaryComparator";
+const COLUMN_RANGE: &[u8] = b"org.apache.hadoop.hbase.filter.ColumnRangeFilter";
+const PUT: u64 = 2;
+const DELETE: u64 = 3;
+
+/// Adds what is done in a region to a `MultiRequest`; tells the parts of its answer.
+pub fn add(actions: &[Action], group: &Group, out: &mut Vec<u8>, cells: &mut Vec<u8>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    // A condition is one for all actions beside it: a region action of its own.
+    for &id in &group.ids {
+        if let Action::Check(check) = &actions[id as usize] {
+            nested(out, 1, |out| {
+                nested(out, 1, |out| region(out, group));
+                nested(out, 3, |out| checked(out, check));
+                nested(out, 4, |out| condition(out, check));
+            });
+            parts.push(Part { ids: vec![id], is_check: true });
+        }
+    }
+    let is_plain = |id: &u32| !matches!(actions[*id as usize], Action::Check(_));
+    let ids: Vec<u32> = group.ids.iter().copied().filter(is_plain).collect();
+    if !ids.is_empty() {
+        nested(out, 1, |out| {
+            nested(out, 1, |out| region(out, group));
+            for (index, &id) in ids.iter().enumerate() {
+                nested(out, 3, |out| plain(out, index, &actions[id as usize], cells));
+            }
+        });
+        parts.push(Part { ids, is_check: false });
+    }
+    parts
+}
+
+fn region(out: &mut Vec<u8>, group: &Group) {
+    number(out, 1, RegionSpecifier::NAME);
+    bytes(out, 2, &group.region.name);
+}
+
+fn plain(out: &mut Vec<u8>, index: usize, action: &Action, cells: &mut Vec<u8>) {
+    number(out, 1, index as u64);
+    match action {
+        Action::Mutate(change) => nested(out, 2, |out| in_block(out, change, cells)),
+        Action::Get(get) => nested(out, 3, |out| self::get(out, get)),
+        Action::Check(_) => {}
+    }
+}
+
+/// Its cells go into the block, and the message has their number.
+fn in_block(out: &mut Vec<u8>, change: &Change, cells: &mut Vec<u8>) {
+    for cell in &change.cells {
+        cell.parts(&change.row).put(cells);
+    }
+    mutation(out, change, |_| {});
+    number(out, 8, change.cells.len() as u64);
+}
+
+fn mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8>)) {
+    bytes(out, 1, &change.row);
+    number(out, 2, if change.is_delete { DELETE } else { PUT });
+    columns(out);
+    if let Some(until) = change.until {
+        number(out, 4, until);
+    }
+    if let Some(ms) = change.ttl_ms {
+        // As HBase's own clients tell it.
+        nested(out, 5, |out| {
+            bytes(out, 1, b"_ttl");
+            bytes(out, 2, &ms.to_be_bytes());
+        });
+    }
+}
+
+/// Its cells stay in the message: where a condition can not even be checked, a server may forget to
+/// skip cells of the block, and take them for those of the next row.
+fn checked(out: &mut Vec<u8>, check: &CheckAndMutate) {
+    number(out, 1, 0u64);
+    let change = &check.change;
+    nested(out, 2, |out| {
+        mutation(out, change, |out| {
+            for cell in &change.cells {
+                nested(out, 3, |out| in_message(out, cell));
+            }
+        });
+    });
+}
+
+fn in_message(out: &mut Vec<u8>, cell: &NewCell) {
+    let delete_type: Option<u64> = match cell.kind {
+        Kind::Put => None,
+        Kind::Delete => Some(0),
+        Kind::DeleteColumn => Some(1),
+        Kind::DeleteFamily => Some(2),
+        Kind::DeleteFamilyVersion => Some(3),
+    };
+    bytes(out, 1, &cell.family);
+    nested(out, 2, |out| {
+        bytes(out, 1, &cell.qualifier);
+        bytes(out, 2, &cell.value);
+        number(out, 3, cell.timestamp);
+        if let Some(delete_type) = delete_type {
+            number(out, 4, delete_type);
+        }
+    });
+}
+
+fn condition(out: &mut Vec<u8>, check: &CheckAndMutate) {
+    bytes(out, 1, &check.change.row);
+    bytes(out, 2, &check.family);
+    bytes(out, 3, &check.qualifier);
+    number(out, 4, EQUAL);
+    nested(out, 5, |out| {
+        bytes(out, 1, COMPARATOR);
+        // A `BinaryComparator`, which is around a `ByteArrayComparable`.
+        nested(out, 2, |out| {
+            nested(out, 1, |out| bytes(out, 1, check.expected.as_deref().unwrap_or_default()));
+        });
+    });
+}
+
+fn get(out: &mut Vec<u8>, get: &Get) {
+    let Selection { columns, time_range, versions, cache_blocks, columns_between, columns_max } =
+        &get.selection;
+    bytes(out, 1, &get.row);
+    for column in columns {
+        nested(out, 2, |out| {
+            bytes(out, 1, &column.family);
+            column.qualifier.iter().for_each(|qualifier| bytes(out, 2, qualifier));
+        });
+    }
+    if let Some(range) = columns_between {
+        nested(out, 4, |out| {
+            bytes(out, 1, COLUMN_RANGE);
+            nested(out, 2, |out| {
+                bytes(out, 1, &range.start);
+                number(out, 2, true);
+                bytes(out, 3, &range.end);
+                number(out, 4, false);
+            });
+        });
+    }
+    if let Some(range) = time_range {
+        nested(out, 5, |out| {
+            number(out, 1, range.start);
+            number(out, 2, range.end);
+        });
+    }
+    number(out, 6, *versions);
+    number(out, 7, *cache_blocks);
+    if let Some(columns) = columns_max {
+        number(out, 8, *columns);
+    }
+}
