@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use hbase_client::{
     Advice, CheckAndMutate, Client, Config, Delete, Error, Get, Identity, Mutation, Row, Selection,
     Tls,
@@ -25,11 +26,14 @@ pub const FAMILY: &[u8] = b"d";
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Of buffers that actions have their bytes in.
+const BUFFER_BYTES: usize = 64 << 10;
+
 /// A connection to a cluster and the tables of one store; cheap to clone, for any thread.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    prefix: Arc<str>,
+    settings: Arc<config::HBase>,
     runtime: Arc<Runtime>,
     patience: Arc<Patience>,
 }
@@ -47,15 +51,27 @@ impl Cluster {
     /// # Errors
     /// Where none of the servers answers as HBase does, or a file of TLS can not be read.
     pub fn connect(settings: &config::HBase) -> Result<Self, StoreError> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("hbase")
-            .enable_all()
-            .build()
-            .map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
-        let client = runtime.block_on(Client::connect(client_config(settings)?))?;
-        let (prefix, runtime) = ((*settings.prefix).into(), Arc::new(runtime));
-        Ok(Self { client, prefix, runtime, patience: Arc::default() })
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(2).thread_name("hbase");
+        Self::connect_on(threads, Arc::new(settings.clone()), Arc::default())
+    }
+
+    /// The same for a thread that does nothing else meanwhile: the client runs on it while it waits. That saves
+    /// waking others, a sixth of what a worker takes.
+    pub fn for_one_thread(&self) -> Result<Self, StoreError> {
+        let (settings, patience) = (Arc::clone(&self.settings), Arc::clone(&self.patience));
+        Self::connect_on(Builder::new_current_thread(), settings, patience)
+    }
+
+    fn connect_on(
+        mut threads: Builder,
+        settings: Arc<config::HBase>,
+        patience: Arc<Patience>,
+    ) -> Result<Self, StoreError> {
+        let runtime = threads.enable_all().build();
+        let runtime = runtime.map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
+        let client = runtime.block_on(Client::connect(client_config(&settings)?))?;
+        Ok(Self { client, settings, runtime: Arc::new(runtime), patience })
     }
 
     /// From now on what HBase does not do in its time fails.
@@ -73,7 +89,7 @@ impl Cluster {
     }
 
     pub fn prefix(&self) -> &str {
-        &self.prefix
+        &self.settings.prefix
     }
 
     /// Waits for what the client does.
@@ -82,25 +98,28 @@ impl Cluster {
     }
 
     fn table(&self, table: Table) -> Result<hbase_client::Table, StoreError> {
-        Ok(self.client.table(&tables::name(&self.prefix, table))?)
+        Ok(self.client.table(&tables::name(self.prefix(), table))?)
     }
 
     /// Does what does no harm twice until all of it is done. Gives the outcomes in their order.
-    fn each<A: Clone, T: Clone, W>(
+    fn each<I, A, T, W>(
         &self,
-        actions: &[A],
+        items: &[I],
+        action: impl Fn(&I, &mut Buffer) -> A,
         mut attempt: impl FnMut(Vec<A>) -> W,
     ) -> Result<Vec<T>, StoreError>
     where
         W: Future<Output = Vec<Result<T, Error>>>,
     {
-        let mut done: Vec<Option<T>> = vec![None; actions.len()];
-        let mut open: Vec<usize> = (0..actions.len()).collect();
+        let mut done: Vec<Option<T>> = items.iter().map(|_| None).collect();
+        let mut open: Vec<usize> = (0..items.len()).collect();
         while !open.is_empty() {
-            let some = open.iter().filter_map(|place| actions.get(*place).cloned()).collect();
+            let mut buffer = Buffer::default();
+            let some = open.iter().filter_map(|place| items.get(*place));
+            let actions = some.map(|item| action(item, &mut buffer)).collect();
             let mut failure = None;
             let mut left = Vec::new();
-            for (place, outcome) in open.iter().zip(self.wait(attempt(some))) {
+            for (place, outcome) in open.iter().zip(self.wait(attempt(actions))) {
                 match outcome {
                     Ok(value) => done[*place] = Some(value),
                     Err(error) => {
@@ -113,6 +132,12 @@ impl Cluster {
             open = left;
         }
         Ok(done.into_iter().flatten().collect())
+    }
+
+    fn rows(&self, table: Table, rows: &[Key]) -> Result<Vec<Option<Row>>, StoreError> {
+        let table = self.table(table)?;
+        let get = |row: &Key, buffer: &mut Buffer| Get::new(buffer.put(row));
+        self.each(rows, get, |gets| table.get_many(gets))
     }
 
     /// What may succeed later is waited for.
@@ -148,8 +173,19 @@ fn tls(settings: &config::HBaseTls) -> Result<Tls, StoreError> {
     Ok(Tls { authorities_pem, identity })
 }
 
-fn get(row: impl Into<Vec<u8>>, selection: Selection) -> Get {
-    Get::new(row.into()).select(selection)
+/// What the bytes of many actions are copied into, one behind the other: each by itself would be an
+/// allocation.
+#[derive(Default)]
+struct Buffer(BytesMut);
+
+impl Buffer {
+    fn put(&mut self, bytes: &[u8]) -> Bytes {
+        if self.0.capacity() < bytes.len() {
+            self.0 = BytesMut::with_capacity(bytes.len().max(BUFFER_BYTES));
+        }
+        self.0.extend_from_slice(bytes);
+        self.0.split().freeze()
+    }
 }
 
 fn living(put: hbase_client::Put, ttl_ms: Option<u64>) -> hbase_client::Put {
@@ -166,45 +202,40 @@ fn columns(row: Option<Row>) -> Columns {
 
 impl Cells for Cluster {
     fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let table = self.table(table)?;
-        let found = self.each(rows, |rows| {
-            let select = |row: &Key| get(*row, Selection::all().column(FAMILY, VALUE));
-            table.get_many(rows.iter().map(select).collect())
-        })?;
+        // What else is in the row is there for days at most.
+        let found = self.rows(table, rows)?;
         let value = |row: Option<Row>| row?.value(FAMILY, VALUE).map(<[u8]>::to_vec);
         Ok(found.into_iter().map(value).collect())
     }
 
     fn get_rows(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Columns>, StoreError> {
-        let table = self.table(table)?;
-        let found = self.each(rows, |rows| {
-            table.get_many(rows.iter().map(|row| get(*row, Selection::all())).collect())
-        })?;
-        Ok(found.into_iter().map(columns).collect())
+        Ok(self.rows(table, rows)?.into_iter().map(columns).collect())
     }
 
     fn get_pages(&mut self, table: Table, pages: &[Page]) -> Result<Vec<Columns>, StoreError> {
         let table = self.table(table)?;
-        let select = |Page { row, columns, limit }: Page| {
-            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-            get(row, Selection::all().columns_between(columns).columns_max(limit))
+        let get = |Page { row, columns, limit }: &Page, buffer: &mut Buffer| {
+            let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
+            let columns = buffer.put(&columns.start)..buffer.put(&columns.end);
+            let selection = Selection::all().columns_between(columns).columns_max(limit);
+            Get::new(buffer.put(row)).select(selection)
         };
-        let found =
-            self.each(pages, |pages| table.get_many(pages.into_iter().map(select).collect()))?;
+        let found = self.each(pages, get, |gets| table.get_many(gets))?;
         Ok(found.into_iter().map(columns).collect())
     }
 
     fn put(&mut self, table: Table, puts: Vec<Put>) -> Result<(), StoreError> {
         let table = self.table(table)?;
-        let mutation = |Put { row, column, value, time, ttl_ms }: Put| -> Mutation {
-            let put = living(hbase_client::Put::new(row), ttl_ms);
-            match time {
+        let mutation = |put: &Put, buffer: &mut Buffer| -> Mutation {
+            let Put { row, column, value, time, ttl_ms } = put;
+            let put = living(hbase_client::Put::new(buffer.put(row)), *ttl_ms);
+            let (column, value) = (buffer.put(column), buffer.put(value));
+            match *time {
                 Some(time) => put.cell_at(time, FAMILY, column, value).into(),
                 None => put.cell(FAMILY, column, value).into(),
             }
         };
-        let puts: Vec<Mutation> = puts.into_iter().map(mutation).collect();
-        self.each(&puts, |puts| table.mutate_many(puts)).map(drop)
+        self.each(&puts, mutation, |puts| table.mutate_many(puts)).map(drop)
     }
 
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError> {
@@ -239,10 +270,10 @@ impl Cells for Cluster {
 
     fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError> {
         let table = self.table(table)?;
-        let delete = |Gone { row, column, until }: Gone| -> Mutation {
-            Delete::new(row).column_until(until, FAMILY, column).into()
+        let delete = |Gone { row, column, until }: &Gone, buffer: &mut Buffer| -> Mutation {
+            let delete = Delete::new(buffer.put(row));
+            delete.column_until(*until, FAMILY, buffer.put(column)).into()
         };
-        let deletes: Vec<Mutation> = cells.into_iter().map(delete).collect();
-        self.each(&deletes, |deletes| table.mutate_many(deletes)).map(drop)
+        self.each(&cells, delete, |deletes| table.mutate_many(deletes)).map(drop)
     }
 }

@@ -65,7 +65,8 @@ impl Shared {
     /// Where HBase does not answer in its time.
     pub fn ledger(&self, policy: &Policy) -> Result<SharedLedger<Cluster>, StoreError> {
         let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
-        let ledger = SharedLedger::new(self.cluster.clone(), apps, self.settings.partitions);
+        let cells = self.cluster.for_one_thread()?;
+        let ledger = SharedLedger::new(cells, apps, self.settings.partitions);
         Ok(ledger.with_lives(Lives::new(&self.settings, policy)))
     }
 
