@@ -171,8 +171,8 @@ impl<C: Cells> SharedLedger<C> {
             }
         }
         for (NewHome { key, value, .. }, is_put) in homes.into_iter().zip(&is_put) {
-            // Of one that was not put nobody knows what stands there.
-            self.note(&key, is_put.then_some(value));
+            // Of one that was not put nobody knows what stands there, and touches are put once in a batch.
+            self.note(&key, Some(value).filter(|_| *is_put && key.family != Family::Touch));
         }
         Ok(is_put)
     }
