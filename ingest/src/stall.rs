@@ -20,6 +20,7 @@ const LET_GO_AFTER: Duration = Duration::from_secs(10);
 /// How much there is to read meanwhile is looked up so often.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const STALL_PAUSE: Duration = Duration::from_millis(2);
+const STALL_PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// A time in which no record may be polled.
 pub struct Stall<'a> {
@@ -90,7 +91,9 @@ pub fn send(
         if stall.consumer.context().has_changed() {
             return Ok(false);
         }
-        thread::sleep(STALL_PAUSE);
+        // The longer it has taken, the longer it will take.
+        let pause = stall.since.elapsed() / 16;
+        thread::sleep(pause.clamp(STALL_PAUSE, STALL_PAUSE_MAX));
     }
 }
 
