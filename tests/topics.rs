@@ -5,6 +5,7 @@
 mod support;
 
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use support::crowd::{self, Record};
 use support::exports::{self, Exports, check_equal, downloads};
@@ -99,4 +100,25 @@ fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
         &crowd::APPS.map(|app| site.download(app, crowd::FROM, crowd::TO, &[])),
         replayed(),
     );
+}
+
+/// As after the power cut of a broker that was alone: what it had of the beginning is there again.
+#[test]
+fn a_partition_that_has_lost_its_end_is_not_read_as_if_it_had_it() {
+    let (site, kafka) = (site("topics.cut", 1), Kafka::shared());
+    let topic = &site.topics.activations;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let message = |name: &str, n: i64| {
+        let time = now.as_millis() as i64 - 1_000 + n;
+        let event = format!(r#"{{"app":"app-x","event_id":"{name}-{n}","time":{time}}}"#);
+        Message::new("app-x", event).at(time)
+    };
+    kafka.produce(topic, (0..100).map(|n| message("old", n)));
+    read_all(&site);
+    kafka.delete_topics(std::slice::from_ref(topic));
+    kafka.create_topic(topic, 1, &[]);
+    kafka.produce(topic, (0..90).map(|n| message("old", n)));
+    kafka.produce(topic, (90..300).map(|n| message("new", n)));
+    let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
+    assert!(log.contains(MADE_ANEW) && log.contains(topic), "{log}");
 }

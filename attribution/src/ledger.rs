@@ -77,8 +77,11 @@ pub struct Position {
     pub topic: Arc<str>,
     pub partition: i32,
     pub next_offset: i64,
-    /// By which a topic that was made anew is told from the one that was read.
+    /// By which a topic that was made anew is told from the one that was read: it was there when that was
+    /// looked at.
     pub mark: Option<Mark>,
+    /// The last one that was read, as far as that is known: what comes after it is what follows it.
+    pub last: Option<Mark>,
 }
 
 /// A record that was read of a partition.

@@ -230,26 +230,35 @@ pub fn find_committed(
     for told in committed.elements() {
         told.error()?;
         if let (Some(topic), Offset::Offset(next)) = (names.kind(told.topic()), told.offset()) {
-            offsets.put(topic, told.partition(), next, mark(told.metadata()));
+            offsets.put(topic, told.partition(), next, marks(told.metadata()));
         }
     }
     Ok(offsets)
 }
 
-/// What a position says of a record that was read, as [`positions`] writes it.
-fn mark(metadata: &str) -> Option<Mark> {
-    let (offset, digest) = metadata.split_once(':')?;
+/// What a position says of records that were read, as [`positions`] writes it.
+fn marks(metadata: &str) -> [Option<Mark>; 2] {
+    let (looked_at, last) = metadata.split_once(' ').unwrap_or((metadata, ""));
+    [looked_at, last].map(mark)
+}
+
+fn mark(text: &str) -> Option<Mark> {
+    let (offset, digest) = text.split_once(':')?;
     Some(Mark { offset: offset.parse().ok()?, digest: u64::from_str_radix(digest, 16).ok()? })
 }
 
-/// Positions, each with its mark.
+/// Positions, each with its marks.
 pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
     for (topic, partition, next) in offsets.iter() {
         let mut told = list.add_partition(names.of(topic), partition);
         told.set_offset(Offset::Offset(next))?;
-        if let Some(mark) = offsets.mark(topic, partition) {
-            told.set_metadata(format!("{}:{:016x}", mark.offset, mark.digest));
+        let marks = [offsets.mark(topic, partition), offsets.last(topic, partition)];
+        let marks = marks.into_iter().flatten();
+        let marks: Vec<_> =
+            marks.map(|Mark { offset, digest }| format!("{offset}:{digest:016x}")).collect();
+        if !marks.is_empty() {
+            told.set_metadata(marks.join(" "));
         }
     }
     Ok(list)
@@ -281,7 +290,7 @@ mod tests {
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 3));
         let extents = Extents::from([((TopicKind::Clicks, 0), Extent { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
-        offsets.put(TopicKind::Clicks, partition, wanted, None);
+        offsets.put(TopicKind::Clicks, partition, wanted, [None; 2]);
         check(&names(), &partitions, &extents, &offsets)
     }
 
@@ -314,7 +323,7 @@ mod tests {
     fn check_lost(told: Option<i64>, ours: Option<i64>, expected: Lost) {
         let offsets = |next: Option<i64>| {
             let mut offsets = Offsets::default();
-            next.into_iter().for_each(|next| offsets.put(TopicKind::Clicks, 0, next, None));
+            next.into_iter().for_each(|next| offsets.put(TopicKind::Clicks, 0, next, [None; 2]));
             offsets
         };
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 1));
@@ -343,7 +352,7 @@ mod tests {
             _ => 1,
         }));
         let mut offsets = Offsets::default();
-        offsets.put(TopicKind::Clicks, 1, 7, None);
+        offsets.put(TopicKind::Clicks, 1, 7, [None; 2]);
         let is_held = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
         let list = assignment(&names(), &partitions, &offsets, is_held).expect("valid offsets");
         let offset = |topic: &str, partition| {

@@ -137,7 +137,7 @@ impl Accumulator {
         self.since.get_or_insert(now);
         self.records += 1;
         self.bytes += source.bytes;
-        self.offsets.put(source.topic, source.partition, source.offset + 1, None);
+        self.offsets.put(source.topic, source.partition, source.offset + 1, [None; 2]);
         let intake = self.intake.of_mut(source.topic);
         intake.read += 1;
         intake.bytes += source.bytes as u64;
@@ -230,6 +230,7 @@ mod tests {
             partition,
             next_offset,
             mark: None,
+            last: None,
         };
         assert_eq!(
             done.progress.positions,

@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use attribution::ledger::{Position, Progress};
+use attribution::ledger::{Mark, Position, Progress};
 use config::{Config, Kafka};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
@@ -273,7 +273,10 @@ impl Reader {
                         continue;
                     }
                     match self.sorter.take(&message, topic, now) {
-                        None => self.offsets.pass(topic, partition, offset, || digest(&message)),
+                        None => {
+                            let mark = Mark { offset, digest: digest(&message) };
+                            self.offsets.pass(topic, partition, mark);
+                        }
                         Some(hold) => {
                             drop(message);
                             return self.hold(topic, partition, hold);

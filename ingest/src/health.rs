@@ -276,7 +276,7 @@ mod tests {
         health.set_read_until(read.into_iter());
         assert_eq!(lag_ms(12_000), 1_500);
         let mut committed = Offsets::default();
-        committed.put(TopicKind::Clicks, 0, 5, None);
+        committed.put(TopicKind::Clicks, 0, 5, [None; 2]);
         health.set_committed(&committed);
         assert_eq!(lag_ms(13_000), 0);
         health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 1 });
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(complete_ms(), None);
         let commit = |next_offset| {
             let mut committed = Offsets::default();
-            committed.put(TopicKind::Clicks, 0, next_offset, None);
+            committed.put(TopicKind::Clicks, 0, next_offset, [None; 2]);
             health.set_committed(&committed);
         };
         let [first, empty] = [(TopicKind::Clicks, 0), (TopicKind::Effects, 0)];
@@ -351,7 +351,7 @@ mod tests {
         health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 7 });
         health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 1 });
         let mut committed = Offsets::default();
-        committed.put(TopicKind::Clicks, 1, 7, None);
+        committed.put(TopicKind::Clicks, 1, 7, [None; 2]);
         health.set_committed(&committed);
         assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
         assert_eq!(health.lag_messages(TopicKind::Effects), 1);

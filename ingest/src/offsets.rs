@@ -17,15 +17,17 @@ struct Read {
     mark: Option<Mark>,
     /// A record that was read since, to be looked at next.
     candidate: Option<Mark>,
+    /// The last one that was read.
+    last: Option<Mark>,
 }
 
 impl Offsets {
     /// Those of the three topics; other topics' positions are left out.
     pub fn new(names: &TopicNames, positions: &[Position]) -> Self {
         let mut offsets = Self::default();
-        for Position { topic, partition, next_offset, mark } in positions {
+        for Position { topic, partition, next_offset, mark, last } in positions {
             if let Some(topic) = names.kind(topic) {
-                offsets.put(topic, *partition, *next_offset, *mark);
+                offsets.put(topic, *partition, *next_offset, [*mark, *last]);
             }
         }
         offsets
@@ -40,28 +42,36 @@ impl Offsets {
         self.0.of(topic).get(&partition).and_then(|read| read.mark.or(read.candidate))
     }
 
-    /// Marks that nobody has looked at since they were read.
+    /// The last record that was read.
+    pub fn last(&self, topic: TopicKind, partition: i32) -> Option<Mark> {
+        self.0.of(topic).get(&partition).and_then(|read| read.last)
+    }
+
+    /// Of each partition a record that nobody has looked at since it was read.
     pub fn candidates(&self) -> impl Iterator<Item = (TopicKind, i32, Mark)> {
         self.all().filter_map(|(topic, partition, read)| Some((topic, partition, read.candidate?)))
     }
 
     /// A record was read.
-    pub fn pass(
+    pub fn pass(&mut self, topic: TopicKind, partition: i32, mark: Mark) {
+        let next = mark.offset + 1;
+        let read = Read { next, mark: None, candidate: None, last: None };
+        let read = self.0.of_mut(topic).entry(partition).or_insert(read);
+        read.next = next;
+        read.last = Some(mark);
+        read.candidate.get_or_insert(mark);
+    }
+
+    /// A partition is read up to here; its mark is looked at next, and then the last record.
+    pub fn put(
         &mut self,
         topic: TopicKind,
         partition: i32,
-        offset: i64,
-        digest: impl FnOnce() -> u64,
+        next: i64,
+        [mark, last]: [Option<Mark>; 2],
     ) {
-        let read = Read { next: offset, mark: None, candidate: None };
-        let read = self.0.of_mut(topic).entry(partition).or_insert(read);
-        read.next = offset + 1;
-        read.candidate.get_or_insert_with(|| Mark { offset, digest: digest() });
-    }
-
-    /// A partition is read up to here; the mark is looked at next.
-    pub fn put(&mut self, topic: TopicKind, partition: i32, next: i64, mark: Option<Mark>) {
-        self.0.of_mut(topic).insert(partition, Read { next, mark, candidate: mark });
+        let read = Read { next, mark, candidate: mark.or(last), last };
+        self.0.of_mut(topic).insert(partition, read);
     }
 
     /// Takes the other's partitions, in the place of its own.
@@ -71,11 +81,12 @@ impl Offsets {
         }
     }
 
-    /// A candidate was looked at: it is there, or it is there no more, as records go.
+    /// A candidate was looked at: it is there, or it is there no more, as records go. The next one is what
+    /// was read last by now.
     pub fn settle(&mut self, topic: TopicKind, partition: i32, mark: Mark, is_there: bool) {
         let read = self.0.of_mut(topic).get_mut(&partition);
         if let Some(read) = read.filter(|read| read.candidate == Some(mark)) {
-            read.candidate = None;
+            read.candidate = read.last.filter(|last| last.offset > mark.offset);
             read.mark =
                 if is_there { Some(mark) } else { read.mark.filter(|other| *other != mark) };
         }
@@ -101,7 +112,49 @@ impl Offsets {
             partition,
             next_offset,
             mark: self.mark(topic, partition),
+            last: self.last(topic, partition),
         };
         self.iter().map(position).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(offset: i64) -> Mark {
+        Mark { offset, digest: offset as u64 }
+    }
+
+    fn candidates(offsets: &Offsets) -> Vec<i64> {
+        offsets.candidates().map(|(_, _, mark)| mark.offset).collect()
+    }
+
+    #[test]
+    fn after_the_first_record_since_a_look_the_last_is_looked_at() {
+        let (topic, mut offsets) = (TopicKind::Clicks, Offsets::default());
+        [3, 4, 5].into_iter().for_each(|offset| offsets.pass(topic, 0, mark(offset)));
+        assert_eq!((candidates(&offsets), offsets.next(topic, 0)), (vec![3], Some(6)));
+        offsets.settle(topic, 0, mark(3), true);
+        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(3)), vec![5]));
+        offsets.pass(topic, 0, mark(6));
+        assert_eq!((candidates(&offsets), offsets.last(topic, 0)), (vec![5], Some(mark(6))));
+        offsets.settle(topic, 0, mark(5), true);
+        offsets.settle(topic, 0, mark(6), true);
+        // Nothing has come since.
+        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(6)), vec![]));
+    }
+
+    #[test]
+    fn what_is_kept_is_looked_at_before_reading() {
+        let topic = TopicKind::Effects;
+        let mut offsets = Offsets::default();
+        offsets.put(topic, 2, 9, [Some(mark(4)), Some(mark(8))]);
+        assert_eq!(candidates(&offsets), [4]);
+        // It has expired.
+        offsets.settle(topic, 2, mark(4), false);
+        assert_eq!((offsets.mark(topic, 2), candidates(&offsets)), (Some(mark(8)), vec![8]));
+        offsets.put(topic, 2, 9, [None, Some(mark(8))]);
+        assert_eq!(candidates(&offsets), [8]);
     }
 }

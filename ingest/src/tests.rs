@@ -148,7 +148,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
-    Position { topic: topic.into(), partition, next_offset, mark: None }
+    Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
 }
 
 /// The click ids of the batches, in order.
@@ -364,7 +364,7 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
     let batches = running.take(1);
     let reached = &batches[0].progress.positions[0];
-    assert_eq!(Position { mark: None, ..reached.clone() }, position(CLICKS, 0, 2));
+    assert_eq!(Position { mark: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
     assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
     running.stop().expect("a clean stop");
 }

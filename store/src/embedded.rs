@@ -245,9 +245,7 @@ impl Ledger for Embedded {
         for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
-            if let Some(mark) = position.mark {
-                meta::put_mark(&mut batch, &self.tables, position, mark);
-            }
+            meta::put_marks(&mut batch, &self.tables, position);
         }
         self.rows.finish(&mut batch, &self.tables)?;
         if let Some(until) = until {

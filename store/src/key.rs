@@ -203,6 +203,7 @@ pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
         partition: i32::from_be_bytes(*partition),
         next_offset: i64::from_be_bytes(next_offset.try_into().ok()?),
         mark: None,
+        last: None,
     })
 }
 
@@ -286,6 +287,7 @@ mod tests {
             partition: 11,
             next_offset: 1 << 40,
             mark: None,
+            last: None,
         };
         let value = kept.next_offset.to_be_bytes();
         assert_eq!(decode_position(&position(&kept), &value), Some(kept));

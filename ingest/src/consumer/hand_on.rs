@@ -47,8 +47,9 @@ impl Reader {
         self.health.saw_message();
         let (mut batch, letters) = self.sorter.finish();
         for position in &mut batch.progress.positions {
-            let topic = self.names.kind(&position.topic);
-            position.mark = topic.and_then(|topic| self.offsets.mark(topic, position.partition));
+            let Some(topic) = self.names.kind(&position.topic) else { continue };
+            position.mark = self.offsets.mark(topic, position.partition);
+            position.last = self.offsets.last(topic, position.partition);
         }
         if self.is_member {
             // Others read the other partitions.

@@ -92,8 +92,14 @@ impl Reader {
         }
     }
 
-    /// Before anything is read: has the marks looked at, and waits for what is seen.
+    /// Before anything is read: has the marks looked at, and then the records that were read last, and waits
+    /// for what is seen.
     pub fn look_at_marks(&mut self) -> Result<(), IngestError> {
+        self.look_at_candidates()?;
+        self.look_at_candidates()
+    }
+
+    fn look_at_candidates(&mut self) -> Result<(), IngestError> {
         self.witness.ask(self.offsets.candidates().collect());
         let started = Instant::now();
         while self.witness.is_looking()
@@ -113,7 +119,7 @@ impl Reader {
             self.take_access(topic, may_read)?;
         }
         for ((topic, partition, mark), seen) in answer.seen {
-            let is_ours = self.offsets.mark(topic, partition).is_some();
+            let is_ours = self.offsets.next(topic, partition).is_some();
             if seen == Seen::Another && is_ours {
                 let topic = self.names.of(topic).clone();
                 return Err(IngestError::MadeAnew { topic, partition, offset: mark.offset });

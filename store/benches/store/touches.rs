@@ -113,6 +113,7 @@ pub fn batch(first: u64, of: u64) -> Batch {
     let numbers = first..first + BATCH as u64;
     let next_offset = numbers.end as i64;
     let facts = numbers.map(|number| Fact::Touch(Box::new(facts::click(number, of)))).collect();
-    let position = Position { topic: Arc::from("clicks"), partition: 0, next_offset, mark: None };
+    let position =
+        Position { topic: Arc::from("clicks"), partition: 0, next_offset, mark: None, last: None };
     Batch { facts, progress: Progress { positions: vec![position], consumed_until: None } }
 }

@@ -29,6 +29,8 @@ pub const APP: &[u8] = b"app/";
 pub const REGION: &[u8] = b"region/";
 /// Then the key of the position: of stores that were written to since it is kept.
 pub const MARKS: &[u8] = b"last_read/";
+/// As [`MARKS`], of the very last record.
+pub const LAST_MARKS: &[u8] = b"newest_read/";
 
 /// Fixed when the store was created, or counted since.
 pub struct Meta {
@@ -171,14 +173,24 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
 /// All apps that the store has ever known.
 ///
 /// # Errors
-pub fn put_mark(batch: &mut WriteBatch, tables: &Tables, position: &Position, mark: Mark) {
-    let name = [MARKS, &key::position(position)].concat();
-    batch.put_cf(tables.meta(), name, key::mark(mark));
+pub fn put_marks(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
+    for (prefix, mark) in [(MARKS, position.mark), (LAST_MARKS, position.last)] {
+        if let Some(mark) = mark {
+            let name = [prefix, &key::position(position)].concat();
+            batch.put_cf(tables.meta(), name, key::mark(mark));
+        }
+    }
 }
 
-/// Of the partition of a position, if it is kept.
-pub fn mark(tables: &Tables, position: &Position) -> Result<Option<Mark>, StoreError> {
-    let name = [MARKS, &key::position(position)].concat();
+/// Notes at a position what is kept of its partition.
+pub fn take_marks(tables: &Tables, position: &mut Position) -> Result<(), StoreError> {
+    position.mark = mark(tables, MARKS, position)?;
+    position.last = mark(tables, LAST_MARKS, position)?;
+    Ok(())
+}
+
+fn mark(tables: &Tables, prefix: &[u8], position: &Position) -> Result<Option<Mark>, StoreError> {
+    let name = [prefix, &key::position(position)].concat();
     let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
     let mark = key::decode_mark(&value);
     mark.map(Some).ok_or_else(|| StoreError::corrupt("a record that was read"))

@@ -128,9 +128,7 @@ impl<'s> Moved<'s> {
         for position in positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
-            if let Some(mark) = position.mark {
-                meta::put_mark(&mut batch, &self.tables, position, mark);
-            }
+            meta::put_marks(&mut batch, &self.tables, position);
         }
         self.tables.db.write(batch)?;
         drop(self.tables);

@@ -269,7 +269,7 @@ impl Tables {
         while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
             let position = key::decode_position(key, value);
             let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-            position.mark = meta::mark(self, &position)?;
+            meta::take_marks(self, &mut position)?;
             positions.push(position);
             entries.next();
         }

@@ -11,7 +11,7 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::app::{self, App};
 use crate::cell::{self, CELL_KEY_BYTES, Cell, CellKey};
-use crate::embedded::meta::{self, APP, MARKS};
+use crate::embedded::meta::{self, APP, LAST_MARKS, MARKS};
 use crate::embedded::regions::{self, now};
 use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
 use crate::key::{self, RowKey};
@@ -142,7 +142,8 @@ impl Checker<'_> {
     }
 
     fn check_mark(&mut self, name: &[u8], value: &[u8]) {
-        if name.starts_with(MARKS) && key::decode_mark(value).is_none() {
+        let is_mark = [MARKS, LAST_MARKS].iter().any(|prefix| name.starts_with(prefix));
+        if is_mark && key::decode_mark(value).is_none() {
             // Without it a topic that was made anew is not told from the one that was read.
             let named = || at(META, name);
             self.find_and(Problem::PositionUnreadable, named, |batch, tables| {

@@ -67,7 +67,13 @@ impl Broker {
     pub fn position(&self, place: usize, next_offset: usize) -> Position {
         let Log { topic: family, number, .. } = self.logs[place];
         let next_offset = i64::try_from(next_offset).expect("a small offset");
-        Position { topic: Arc::from(topic(family)), partition: number, next_offset, mark: None }
+        Position {
+            topic: Arc::from(topic(family)),
+            partition: number,
+            next_offset,
+            mark: None,
+            last: None,
+        }
     }
 
     /// Gives every partition to a member, whatever it had before.

@@ -112,7 +112,7 @@ pub fn give<L: Shelf>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
 }
 
 pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
-    Position { topic: topic.into(), partition, next_offset, mark: None }
+    Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
 }
 
 /// The contract's cases are compiled twice.
