@@ -118,6 +118,14 @@ fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
     WrongUse(format!("--app: {problem}: {key:?}; {are}{shown}"))
 }
 
+/// Where a path leads whose last parts may not be there yet.
+fn settled(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let (part, canonical) = there?;
+    Some(canonical.join(path.strip_prefix(part).ok()?))
+}
+
 /// How many of them: `1 line`, `2 lines`.
 fn counted(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })

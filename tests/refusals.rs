@@ -257,6 +257,8 @@ fn options_are_refused_by_name() {
     );
     check(&site.run(&["download", "--app", "app-x", "--from", day]), 2, &["--to"]);
     check(&download("app-x", day, day, &["--out", "/nowhere/out.csv"]), 1, &["/nowhere/out.csv"]);
+    let in_store = ["--out", "store/CURRENT"];
+    check(&download("app-x", day, day, &in_store), 2, &["--out", "outside of the store"]);
     check(&site.run(&["undo"]), 2, &["undo"]);
     let out = site.path().join("out.csv");
     let output =
@@ -277,6 +279,17 @@ fn settings_that_are_hardly_meant_are_warned_of() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("valid"));
     let warning = format!("{}:2: attribution.click_probabilistic_window: taken as", file.display());
     assert!(said.contains("WARN") && said.contains(&warning), "{said}");
+}
+
+#[test]
+fn a_standard_output_that_is_full_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("adtrail.toml");
+    fs::write(&file, SETTINGS).unwrap();
+    let mut checking = adtrail();
+    checking.arg("check-config").arg("--config").arg(&file);
+    checking.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    check(&checking.output().unwrap(), 1, &["standard output can not be written"]);
 }
 
 #[test]

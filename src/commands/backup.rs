@@ -57,7 +57,9 @@ fn line(page: &Page, new: Amount) -> serde_json::Value {
 /// Backups in the store's own directory would end with it, and the other way round.
 /// One within the other would become a part of it.
 pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
-    let (Some(dir), Some(store)) = (settled(dir), settled(store)) else { return Ok(()) };
+    let (Some(dir), Some(store)) = (super::settled(dir), super::settled(store)) else {
+        return Ok(());
+    };
     if dir.starts_with(&store) || store.starts_with(&dir) {
         let (dir, store) = (dir.display(), store.display());
         return Err(WrongUse(format!(
@@ -65,14 +67,6 @@ pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
         )));
     }
     Ok(())
-}
-
-/// Where a path leads whose last parts may not be there yet.
-fn settled(path: &Path) -> Option<PathBuf> {
-    let path = std::path::absolute(path).ok()?;
-    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-    let (part, canonical) = there?;
-    Some(canonical.join(path.strip_prefix(part).ok()?))
 }
 
 /// Opening one to write would make one.

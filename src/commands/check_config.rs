@@ -1,6 +1,6 @@
 //! `adtrail check-config`.
 
-use super::{WrongUse, counted, load_for_kafka, require_apps};
+use super::{WrongUse, counted, load_for_kafka, print, require_apps};
 use crate::cli::Settings;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
@@ -9,12 +9,12 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
     if let Err(WrongUse(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");
     }
-    println!(
-        "settings are valid: {}, {}, {}, {}",
+    let shown = format!(
+        "settings are valid: {}, {}, {}, {}\n",
         counted(config.policy.apps().count(), "app"),
         counted(config.channels.len(), "channel"),
         counted(config.policy.campaigns().count(), "campaign"),
         counted(config.tokens.len(), "token")
     );
-    Ok(())
+    print(shown.as_bytes())
 }

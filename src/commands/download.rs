@@ -21,7 +21,7 @@ use config::Config;
 use export::{Checksum, Chunk, ExportQuery};
 use store::scan::Reader;
 
-use super::{WrongUse, counted, known_app, load};
+use super::{WrongUse, counted, known_app, load, settled};
 use crate::cli::{self, Download};
 use crate::telemetry::tell;
 use progress::Progress;
@@ -40,6 +40,7 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     let wrong = |error| WrongUse(format!("--{error}"));
     let query = ExportQuery::parse(format, parameters(options)).map_err(wrong)?;
     query.check(app, &config.policy).map_err(wrong)?;
+    require_outside(options.out.as_deref(), &config.store)?;
     let reader = store::open_for_reading(&config.store)?;
     let mut asked = query.texts();
     asked.insert("app", app.key.to_string());
@@ -51,6 +52,19 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     let written = write(target, &Wanted { reader: &reader, app, query: &query, config: &config })?;
     tell_written(options.out.as_deref(), &written);
     Ok(())
+}
+
+/// A file in the store's own directory could be one of the store's.
+fn require_outside(out: Option<&Path>, store: &config::Store) -> Result<(), WrongUse> {
+    let Some(path) = out.filter(|_| store.hbase.is_none()) else { return Ok(()) };
+    match (settled(path), settled(&store.path)) {
+        (Some(out), Some(store)) if out.starts_with(&store) => {
+            let (out, store) = (out.display(), store.display());
+            let problem = "--out: expected a file outside of the store";
+            Err(WrongUse(format!("{problem}: {out}, {store}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 struct Wanted<'a> {
