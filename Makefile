@@ -12,6 +12,8 @@ tools := $(cache)/tools
 
 # Outside the checkout, so that every clone shares the 13 minutes that RocksDB and librdkafka take.
 export CARGO_TARGET_DIR ?= $(cache)/target
+# Tests wait most of the time: for Kafka, for a session that ends, for a state that expires.
+export RUST_TEST_THREADS ?= 4
 export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 
 # TalkingData's sample is not ours to pass on: README.md says where to get it.

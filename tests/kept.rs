@@ -255,7 +255,8 @@ fn a_topic_that_may_not_be_read_any_more() {
         assert!(lag() > Some(0.0), "{:?}", lag());
         let told =
             |log: &str| log.contains("kafka does not let adtrail read") && log.contains(topic);
-        assert!(told(&adtrail.log()), "{}", adtrail.log());
+        // It is ready no more before the line is written.
+        eventually("the log names it", || told(&adtrail.log()).then_some(()).ok_or(adtrail.log()));
         // It does not start as if all were well, either.
         let beside = site.beside();
         let another = beside.spawn();
