@@ -129,6 +129,18 @@ fn the_topics_that_compose_makes_are_those_of_the_settings() {
     assert_eq!(made, wanted.iter().map(String::as_str).collect());
 }
 
+/// Cargo reads the manifest of each, also of those that the image has nothing of.
+#[test]
+fn the_image_is_built_from_every_member_of_the_workspace() {
+    let (manifest, copied) = (read("Cargo.toml"), read(".dockerignore"));
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).unwrap();
+    let members: Vec<_> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.contains(&"store"), "{members:?}");
+    for member in members {
+        assert!(copied.lines().any(|line| line == format!("!{member}")), "{member}");
+    }
+}
+
 #[test]
 fn the_broker_is_the_one_that_is_tested_with() {
     let compose = read("docker-compose.yml");
