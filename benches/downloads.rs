@@ -11,8 +11,6 @@ mod produce;
 #[path = "support/stored.rs"]
 mod stored;
 mod support;
-#[path = "../tests/support/mod.rs"]
-mod test_bed;
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -23,9 +21,9 @@ use produce::produce;
 use store::embedded::Embedded;
 use stored::fill;
 use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
-use test_bed::adtrail::Adtrail;
-use test_bed::kafka::Kafka;
-use test_bed::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
 
 const PARTITIONS: i32 = 4;
 

@@ -8,16 +8,14 @@
 #[path = "support/produce.rs"]
 mod produce;
 mod support;
-#[path = "../tests/support/mod.rs"]
-mod test_bed;
 
 use std::time::{Duration, Instant};
 
 use produce::produce;
 use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
-use test_bed::adtrail::Adtrail;
-use test_bed::kafka::Kafka;
-use test_bed::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
 
 const PARTITIONS: i32 = 4;
 

@@ -6,20 +6,15 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
-#[path = "../tests/support/hbase.rs"]
-mod hbase;
-#[path = "support/mod.rs"]
-mod measures;
-// The bed of HBase looks for it under this name.
-#[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
 
-use measures::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
-use support::adtrail::Adtrail;
-use support::kafka::{Kafka, Message};
-use support::site::Site;
+use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
+use testbed::adtrail::Adtrail;
+use testbed::hbase;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
 
 const PARTITIONS: i32 = 4;
 const RANGE: [&str; 2] = ["2026-03-01", "2027-01-01"];
@@ -35,7 +30,7 @@ fn main() {
     let one = read(&embedded, "run", total);
     let servers = hbase::cluster::HBase::shared().servers();
     let shared = hbase::in_hbase(embedded.beside(), &servers, "bench");
-    support::run_ok(&mut shared.command(&["hbase", "init"]), b"");
+    testbed::run_ok(&mut shared.command(&["hbase", "init"]), b"");
     let other = read(&shared, "attribute", total);
     println!("over hbase {:.2} of the events per CPU-second", other / one);
     let rows = |site: &Site| site.download(APP_KEY, RANGE[0], RANGE[1], &[]);

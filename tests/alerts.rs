@@ -2,17 +2,15 @@
 //! before. `promtool` tests how long each waits; here nobody waits, and minutes are seconds.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use support::adtrail::Adtrail;
-use support::disk::Disk;
-use support::kafka::{Kafka, Message};
-use support::prometheus::Prometheus;
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{eventually, free_port};
+use testbed::adtrail::Adtrail;
+use testbed::disk::Disk;
+use testbed::kafka::{Kafka, Message};
+use testbed::prometheus::Prometheus;
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, free_port};
 
 /// As shipped, but for how long things last.
 fn rules() -> String {
@@ -146,7 +144,7 @@ fn a_broker_that_is_gone_and_a_service() {
     });
     let Bed { adtrail, prometheus, kafka, site } = bed;
     let pid = adtrail.pid().to_string();
-    support::run_ok(std::process::Command::new("kill").args(["-KILL", &pid]), b"");
+    testbed::run_ok(std::process::Command::new("kill").args(["-KILL", &pid]), b"");
     let bed = Bed { adtrail, prometheus, kafka, site };
     bed.await_ringing(&["AdtrailDown"], &["AdtrailStuck"]);
 }

@@ -1,8 +1,6 @@
 //! A connector of AppsFlyer's, with only its host changed, reads a month.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +8,11 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use support::adtrail::Adtrail;
-use support::http;
-use support::kafka::{Kafka, Message};
-use support::site::Site;
-use support::{cache_dir, run_ok};
+use testbed::adtrail::Adtrail;
+use testbed::http;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{cache_dir, run_ok};
 
 const SETTINGS: &str = r#"
 [[apps]]

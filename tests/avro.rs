@@ -2,18 +2,16 @@
 //! held back while the registry is down, and dead letters where nothing else helps.
 #![cfg(test)]
 
-mod support;
-
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use support::adtrail::Adtrail;
-use support::avro::{ACTIVATION, CLICK, avro, by_guid, by_header, by_id, message, schema};
-use support::kafka::{Kafka, Message};
-use support::registry::{Registered, Registry};
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{eventually, rows};
+use testbed::adtrail::Adtrail;
+use testbed::avro::{ACTIVATION, CLICK, avro, by_guid, by_header, by_id, message, schema};
+use testbed::kafka::{Kafka, Message};
+use testbed::registry::{Registered, Registry};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, rows};
 
 /// When everything happens: rows and records of long ago would be gone.
 fn now_ms() -> i64 {

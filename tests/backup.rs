@@ -2,8 +2,6 @@
 //! and goes on from there.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -15,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::Value;
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, TO};
-use support::exports::check_equal;
-use support::kafka::Kafka;
-use support::site::{Site, Topics};
-use support::{eventually, run, run_ok};
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, TO};
+use testbed::exports::check_equal;
+use testbed::kafka::Kafka;
+use testbed::site::{Site, Topics};
+use testbed::{eventually, run, run_ok};
 
 fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 2, crowd::SETTINGS)

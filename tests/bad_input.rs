@@ -4,11 +4,9 @@
 
 use std::collections::BTreeMap;
 
-mod support;
-
-use support::kafka::{Kafka, Message, Record};
-use support::site::{ONE_CAMPAIGN, Site, Topics};
-use support::{eventually, rows};
+use testbed::kafka::{Kafka, Message, Record};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{eventually, rows};
 
 /// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
 const NOON_MS: i64 = 1_741_608_000_000;

@@ -1,17 +1,15 @@
 //! A store that can not be read to its end, seen by curl: no half export passes for a whole one.
 #![cfg(test)]
 
-mod support;
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use support::kafka::{Kafka, Message};
-use support::run;
-use support::site::{ONE_CAMPAIGN, Site};
+use testbed::kafka::{Kafka, Message};
+use testbed::run;
+use testbed::site::{ONE_CAMPAIGN, Site};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;

@@ -2,16 +2,14 @@
 //! adtrail itself is down: nothing is lost, nothing comes twice, and it goes on by itself.
 #![cfg(test)]
 
-mod support;
-
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::crowd::{self, Record};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::{Cluster, Kafka, Producer};
-use support::site::{Site, Topics};
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::{Cluster, Kafka, Producer};
+use testbed::site::{Site, Topics};
 
 const UNREACHABLE: &str = "kafka can not be reached";
 
@@ -153,7 +151,7 @@ fn a_broker_that_hangs_is_told_and_waited_for() {
     let producer = kafka.producer();
     let (first, second) = records().split_at(records().len() / 2);
     let adtrail = site.start();
-    let hang = |adtrail: &support::adtrail::Adtrail| {
+    let hang = |adtrail: &testbed::adtrail::Adtrail| {
         let since = Instant::now();
         adtrail.await_readiness(503, UNREACHABLE);
         exports::by_http(adtrail, crowd::APPS[0]);

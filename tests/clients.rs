@@ -3,8 +3,6 @@
 //! and ingest goes on.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
@@ -16,12 +14,12 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::adtrail::Adtrail;
-use support::exports::check_same;
-use support::http::{self, Reply};
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{eventually, run_ok};
+use testbed::adtrail::Adtrail;
+use testbed::exports::check_same;
+use testbed::http::{self, Reply};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;

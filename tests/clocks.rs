@@ -2,19 +2,17 @@
 //! service runs. An export depends on neither.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use support::crowd;
-use support::exports::{self, check_equal, check_same, downloads};
-use support::faults::Faults;
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site, Topics};
-use support::{eventually, rows};
+use testbed::crowd;
+use testbed::exports::{self, check_equal, check_same, downloads};
+use testbed::faults::Faults;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{eventually, rows};
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;

@@ -1,14 +1,12 @@
 //! `Adtrail-Complete-Until`: what Kafka had received before that time is in the answer.
 #![cfg(test)]
 
-mod support;
-
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use support::DEADLINE;
-use support::adtrail::Adtrail;
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
+use testbed::DEADLINE;
+use testbed::adtrail::Adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
 
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");

@@ -1,17 +1,15 @@
 //! `adtrail conformance`: the suite on the real binary, and on engines that are broken on purpose.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use support::adtrail::adtrail;
 use tempfile::TempDir;
+use testbed::adtrail::{adtrail, binary};
 
 fn conformance(args: &[&str]) -> Output {
-    support::run(adtrail().arg("conformance").args(args), b"")
+    testbed::run(adtrail().arg("conformance").args(args), b"")
 }
 
 /// The lines on standard output.
@@ -71,7 +69,8 @@ impl Script {
     /// `replay "$@"` in it is adtrail's own.
     fn new(lines: &str) -> Self {
         let dir = TempDir::with_prefix("adtrail-engine-").unwrap();
-        let binary = env!("CARGO_BIN_EXE_adtrail");
+        let binary = binary();
+        let binary = binary.display();
         let text = format!("replay() {{ '{binary}' replay \"$@\"; }}\n{lines}\n");
         fs::write(dir.path().join("engine"), text).unwrap();
         Self { dir }
@@ -173,11 +172,11 @@ fn settings_of_the_callers_environment_do_not_count() {
     let script = Script::new(r#"replay "$@""#);
     let engine = format!("sh '{}'", script.dir.path().join("engine").display());
     command.args(["conformance", "--engine", &engine, "--case", "3-candidates/click-1-ms-before"]);
-    check(&support::run(command.args(["3-candidates/named-click-7-d"]), b""), 0);
+    check(&testbed::run(command.args(["3-candidates/named-click-7-d"]), b""), 0);
     let mut own = adtrail();
     own.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
     own.args(["conformance", "--case", "3-candidates/named-click-7-d"]);
-    check(&support::run(&mut own, b""), 0);
+    check(&testbed::run(&mut own, b""), 0);
 }
 
 #[test]

@@ -9,8 +9,6 @@
 //! takes them, or `all`.
 #![cfg(test)]
 
-mod support;
-
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,10 +16,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use serde_json::Value;
-use support::adtrail::{Adtrail, adtrail};
-use support::kafka::{Kafka, Message, Producer};
-use support::site::{Site, Topics};
 use tempfile::TempDir;
+use testbed::adtrail::{Adtrail, adtrail};
+use testbed::kafka::{Kafka, Message, Producer};
+use testbed::site::{Site, Topics};
 
 const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance");
 
@@ -82,7 +80,7 @@ fn conformance(folder: &Path, engine: &str, chosen: &[String]) -> String {
     if !chosen.is_empty() {
         command.arg("--case").args(chosen);
     }
-    let output = support::run(&mut command, b"");
+    let output = testbed::run(&mut command, b"");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {said}", output.status);
     String::from_utf8(output.stdout).unwrap()

@@ -7,13 +7,11 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-mod support;
-
-use support::crowd::{self, APPS, FROM, Record, TO};
-use support::exports::{self, Exports, by_http, check_equal, downloads};
-use support::kafka::Kafka;
-use support::rows;
-use support::site::Site;
+use testbed::crowd::{self, APPS, FROM, Record, TO};
+use testbed::exports::{self, Exports, by_http, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::rows;
+use testbed::site::Site;
 
 /// A few hundred batches of a few dozen records: room to be interrupted in.
 const BATCH_RECORDS: &str = "40";

@@ -2,19 +2,17 @@
 //! shows nothing twice. `cargo test --features crash-points` runs it, as `make test` does.
 #![cfg(all(test, feature = "crash-points"))]
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::crowd::{self, Record};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::Kafka;
-use support::run_ok;
-use support::site::Site;
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::run_ok;
+use testbed::site::Site;
 
 /// How often a point is passed before the process ends there, one life after the other.
 const PASSES: [u32; 4] = [0, 3, 1, 7];

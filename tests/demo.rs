@@ -1,15 +1,13 @@
 //! `adtrail demo` as a newcomer runs it.
 
-mod support;
-
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use support::adtrail::adtrail;
-use support::{Captured, eventually, http, run, run_ok};
 use tempfile::TempDir;
+use testbed::adtrail::adtrail;
+use testbed::{Captured, eventually, http, run, run_ok};
 
 /// Two demos that look for ports at the same moment can find the same ones.
 fn alone() -> MutexGuard<'static, ()> {

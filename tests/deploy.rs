@@ -9,9 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-mod support;
-
-use support::kafka::{Kafka, Message};
+use testbed::kafka::{Kafka, Message};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -144,7 +142,7 @@ fn the_image_is_built_from_every_member_of_the_workspace() {
 #[test]
 fn the_broker_is_the_one_that_is_tested_with() {
     let compose = read("docker-compose.yml");
-    let pom = read("tests/support/kafka/pom.xml");
+    let pom = read("testbed/src/kafka/pom.xml");
     let version = pom.split_once("<artifactId>kafka_2.13</artifactId>").unwrap().1;
     let version = version.split_once("<version>").unwrap().1.split_once('<').unwrap().0;
     let images = values(&compose, "image");

@@ -1,17 +1,15 @@
 //! A full disk: nothing is lost, downloads go on, and so does all else once there is room.
 #![cfg(test)]
 
-mod support;
-
 use std::sync::OnceLock;
 
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, Record};
-use support::disk::Disk;
-use support::eventually;
-use support::exports::{self, Exports, by_http, check_equal, downloads};
-use support::kafka::Kafka;
-use support::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, Record};
+use testbed::disk::Disk;
+use testbed::eventually;
+use testbed::exports::{self, Exports, by_http, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::site::Site;
 
 const FULL: &str = "the disk of store.path is full";
 

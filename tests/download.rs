@@ -1,8 +1,6 @@
 //! A download that is broken off, and gone on with: in the end it is the export, byte for byte.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -12,10 +10,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use support::adtrail::Adtrail;
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{run, run_ok};
+use testbed::adtrail::Adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{run, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;

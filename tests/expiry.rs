@@ -1,13 +1,11 @@
 //! State goes by the broker's time, and nothing that was decided goes with it.
 #![cfg(test)]
 
-mod support;
-
-use support::adtrail::Adtrail;
-use support::eventually;
-use support::kafka::{Kafka, Message};
-use support::rows::{self, Row};
-use support::site::{ONE_CAMPAIGN, Site};
+use testbed::adtrail::Adtrail;
+use testbed::eventually;
+use testbed::kafka::{Kafka, Message};
+use testbed::rows::{self, Row};
+use testbed::site::{ONE_CAMPAIGN, Site};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;

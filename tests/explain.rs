@@ -1,15 +1,13 @@
 //! `adtrail explain`: what it tells, and that the documentation shows just that.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use support::adtrail::adtrail;
-use support::{run, run_ok};
+use testbed::adtrail::adtrail;
+use testbed::{run, run_ok};
 
 const CONFIG: &str = "docs/explain/adtrail.toml";
 const EVENTS: &str = "docs/explain/events.ndjson";

@@ -2,14 +2,12 @@
 //! a line of its own that says which field is wrong.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::process::Output;
 
 use serde_json::{Value, json};
-use support::rows::{self, Row};
-use support::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::rows::{self, Row};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 
 const NOON_MS: u64 = 1_773_144_000_000;
 
@@ -39,7 +37,7 @@ fn replay(lines: &[String], code: i32) -> (String, BTreeMap<String, Row>) {
     let site = Site::on(Topics::of("extremes"), "127.0.0.1:1".into(), ONE_CAMPAIGN);
     let text = lines.join("\n");
     let Output { status, stdout, stderr } =
-        support::run(&mut site.command(&["replay", "-"]), text.as_bytes());
+        testbed::run(&mut site.command(&["replay", "-"]), text.as_bytes());
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(code), "{said}");
     (said, rows::by_event_id(rows::parse(&stdout)))

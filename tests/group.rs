@@ -8,7 +8,6 @@ extern crate store as adtrail_store;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../store/tests/support/cells.rs"]
 mod cells;
-mod support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
@@ -28,11 +27,11 @@ use attribution::worker::{self, Worker};
 use cells::{Between, Model, Visitor, ledger};
 use config::Config;
 use ingest::{Health, IngestError, Shutdown};
-use support::crowd::{self, APPS, FROM, Record, TO};
-use support::eventually;
-use support::exports::{self, Exports, check_equal};
-use support::kafka::{Kafka, Message};
-use support::site::Site;
+use testbed::crowd::{self, APPS, FROM, Record, TO};
+use testbed::eventually;
+use testbed::exports::{self, Exports, check_equal};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
 
 const PARTITIONS: i32 = 6;
 /// A member that asks for nothing for so long is given up; it is the least that librdkafka takes.
@@ -252,7 +251,7 @@ fn a_late_writer_does_no_harm() {
             }
             Ok(())
         });
-        has_stood.recv_timeout(support::DEADLINE).expect("it gets so far");
+        has_stood.recv_timeout(testbed::DEADLINE).expect("it gets so far");
         let successor = bed.join();
         // Of the late one nothing is told any more: the successor reads what it had in hand again.
         bed.await_all_read();

@@ -3,22 +3,19 @@
 //! `ADTRAIL_HBASE_FAULTS=all` has the others too.
 #![cfg(test)]
 
-#[path = "support/hbase.rs"]
-mod hbase;
-mod support;
-
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use hbase::processes::Processes;
 use hbase_client::{Client, RegionStatus};
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, Record, TO};
-use support::eventually;
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::Kafka;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, Record, TO};
+use testbed::eventually;
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::hbase;
+use testbed::hbase::processes::Processes;
+use testbed::kafka::Kafka;
 use tokio::runtime::Runtime;
 
 const PARTITIONS: i32 = 6;
@@ -77,7 +74,7 @@ impl Bed {
         let servers = self.processes.addresses();
         let site = hbase::on(&servers, name, PARTITIONS, crowd::SETTINGS)
             .set("ingest.batch_records_max", "50");
-        support::run_ok(&mut site.command(&["hbase", "init"]), b"");
+        testbed::run_ok(&mut site.command(&["hbase", "init"]), b"");
         let (some, rest) = records().split_at(records().len() / 3);
         crowd::produce(&site.topics, some);
         let first = site.start_role("attribute");
@@ -117,7 +114,7 @@ fn read_meanwhile(exporter: &Adtrail) {
             && reply.status == 200
             && reply.is_whole
         {
-            let rows = support::rows::parse(&reply.body);
+            let rows = testbed::rows::parse(&reply.body);
             let mut shown = HashSet::new();
             for row in rows {
                 let (id, time) = (row["event_id"].clone(), row["event_time"].clone());

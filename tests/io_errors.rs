@@ -2,21 +2,19 @@
 //! once the disk is mended nothing is missing and nothing is there twice.
 #![cfg(test)]
 
-mod support;
-
 use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, Record, TO};
-use support::disk::Disk;
-use support::exports::{self, Exports, by_http, check_equal, downloads};
-use support::faults::{Calls, EIO, EROFS, Faults};
-use support::kafka::Kafka;
-use support::rows;
-use support::run_ok;
-use support::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, Record, TO};
+use testbed::disk::Disk;
+use testbed::exports::{self, Exports, by_http, check_equal, downloads};
+use testbed::faults::{Calls, EIO, EROFS, Faults};
+use testbed::kafka::Kafka;
+use testbed::rows;
+use testbed::run_ok;
+use testbed::site::Site;
 
 const NOT_COMMITTED: &str = "a batch could not be committed; its events will be read again";
 

@@ -2,14 +2,12 @@
 //! are right, and the service gets to the end.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeSet;
 
-use support::eventually;
-use support::kafka::{Kafka, Message};
-use support::rows;
-use support::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::eventually;
+use testbed::kafka::{Kafka, Message};
+use testbed::rows;
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 
 /// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
 const NOON_MS: i64 = 1_741_608_000_000;

@@ -1,16 +1,14 @@
 //! A store that has lost the end of its log: the service says so, and reads again what was lost.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 
 use fastrand::Rng;
-use support::crowd;
-use support::exports::{self, check_equal, check_same, downloads};
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
+use testbed::crowd;
+use testbed::exports::{self, check_equal, check_same, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
 
 const LOST: &str = "the store is of an earlier moment than it was";
 

@@ -2,18 +2,15 @@
 //! makes of the same events.
 #![cfg(test)]
 
-#[path = "support/hbase.rs"]
-mod hbase;
-mod support;
-
 use std::sync::OnceLock;
 
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, Record, TO};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::Kafka;
-use support::site::Site;
-use support::{eventually, run, run_ok};
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, Record, TO};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::hbase;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+use testbed::{eventually, run, run_ok};
 
 const PARTITIONS: i32 = 6;
 
@@ -155,7 +152,7 @@ fn a_store_is_moved_there_and_back() {
     let many = hbase::in_hbase(many, &hbase::cluster::HBase::shared().servers(), "hbase-moved");
     run_ok(&mut many.command(&["hbase", "init"]), b"");
     let copy = |from: &Site, to: &Site| {
-        let mut command = support::adtrail::adtrail();
+        let mut command = testbed::adtrail::adtrail();
         command.arg("copy").arg("--from").arg(from.written()).arg("--to").arg(to.written());
         run(&mut command, b"")
     };
@@ -205,7 +202,7 @@ fn run_on(site: &Site, args: &[&str]) -> (Option<i32>, String, String) {
 fn what_is_no_store_is_told_with_what_to_do() {
     let servers = hbase::cluster::HBase::shared().servers();
     let check = |servers: &[String], part: &str| {
-        let topics = support::site::Topics::of("hbase-wrong");
+        let topics = testbed::site::Topics::of("hbase-wrong");
         let site = Site::on(topics, Kafka::shared().brokers(), crowd::SETTINGS);
         let site = hbase::in_hbase(site, servers, "hbase-wrong");
         for args in [&["hbase", "init"][..], &["regions"]] {
@@ -227,7 +224,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
     });
     check(&servers, "it has no column family d, but other");
     // One role alone, over an embedded store.
-    let site = Site::on(support::site::Topics::of("none"), "nowhere:1".into(), crowd::SETTINGS);
+    let site = Site::on(testbed::site::Topics::of("none"), "nowhere:1".into(), crowd::SETTINGS);
     for role in ["attribute", "export"] {
         let (code, _, said) = run_on(&site, &[role]);
         assert!(code == Some(2) && said.contains("store.kind = \"hbase\""), "{said}");

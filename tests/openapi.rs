@@ -2,17 +2,15 @@
 //! bad requests from the description, and by all the ways to be wrong that come to mind.
 #![cfg(test)]
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use support::adtrail::{Adtrail, adtrail};
-use support::http::{self, Reply};
-use support::kafka::{Kafka, Message};
-use support::site::Site;
-use support::{cache_dir, run, run_ok};
+use testbed::adtrail::{Adtrail, adtrail};
+use testbed::http::{self, Reply};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{cache_dir, run, run_ok};
 
 const SETTINGS: &str = r#"
 [[apps]]

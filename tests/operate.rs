@@ -4,15 +4,13 @@
 
 use std::collections::BTreeMap;
 
-mod support;
-
 use serde_json::Value;
-use support::adtrail::{Adtrail, sum};
-use support::crowd::{self, APPS, FROM, Family, Record, TO};
-use support::kafka::{Kafka, Message};
-use support::prometheus::{Prometheus, check_metrics};
-use support::site::{Site, Topics};
-use support::{eventually, rows};
+use testbed::adtrail::{Adtrail, sum};
+use testbed::crowd::{self, APPS, FROM, Family, Record, TO};
+use testbed::kafka::{Kafka, Message};
+use testbed::prometheus::{Prometheus, check_metrics};
+use testbed::site::{Site, Topics};
+use testbed::{eventually, rows};
 
 fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 2, crowd::SETTINGS).set("store.retention", "off")

@@ -2,17 +2,15 @@
 //! and takes none of those behind them.
 #![cfg(test)]
 
-mod support;
-
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, Family, Record, TO};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::Kafka;
-use support::run_ok;
-use support::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, Family, Record, TO};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::run_ok;
+use testbed::site::Site;
 
 /// Of which a third is read in time, and a third never.
 fn records() -> &'static [Record] {

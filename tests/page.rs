@@ -1,8 +1,6 @@
 //! The page, in a real browser: Debian's Chromium, driven by a script through what people do.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,10 +10,10 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
-use support::adtrail::adtrail;
-use support::kafka::{Kafka, Message};
-use support::site::Site;
-use support::{cache_dir, run, run_ok};
+use testbed::adtrail::adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{cache_dir, run, run_ok};
 
 const APPS: &str = r#"
 [[apps]]

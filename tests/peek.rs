@@ -3,12 +3,10 @@
 
 use std::process::{Command, Stdio};
 
-mod support;
-
 use serde_json::{Value, json};
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{Captured, eventually, run, run_ok};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{Captured, eventually, run, run_ok};
 
 /// 2025-03-10T12:00:00Z.
 const NOON_MS: i64 = 1_741_608_000_000;

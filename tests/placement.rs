@@ -2,16 +2,14 @@
 //! do, and no less right for it.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, Record};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::{Kafka, Message};
-use support::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
 
 const MISPLACED: &str = "adtrail_ingest_misplaced_total";
 /// After all events of the crowd; the broker's times are ten seconds apart.

@@ -2,19 +2,17 @@
 //! and the real registry: what they send is attributed.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use support::kafka::Kafka;
-use support::registry::Registry;
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{cache_dir, rows, run_ok};
 use tempfile::TempDir;
+use testbed::kafka::Kafka;
+use testbed::registry::Registry;
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{cache_dir, rows, run_ok};
 
 /// A copy of the examples beside a copy of the schemas, with the packages that they ask for.
 fn examples() -> TempDir {

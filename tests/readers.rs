@@ -1,16 +1,14 @@
 //! One export, read by those who read exports: each sees the cells that were sent.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{cache_dir, run_ok};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{cache_dir, run_ok};
 
 /// Texts that readers and spreadsheets get wrong.
 const HOSTILE: &[&str] = &[

@@ -2,18 +2,16 @@
 //! is a day behind what was read, a group that is gone.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::crowd::{self, Record};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::Kafka;
-use support::run_ok;
-use support::site::Site;
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::run_ok;
+use testbed::site::Site;
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();

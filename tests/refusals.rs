@@ -2,8 +2,6 @@
 //! topics, ports, settings, options and requests.
 #![cfg(test)]
 
-mod support;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,9 +10,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::adtrail::adtrail;
-use support::kafka::{Kafka, Message};
-use support::site::{Site, Topics};
+use testbed::adtrail::adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{Site, Topics};
 
 const SETTINGS: &str = r#"
 [[apps]]
@@ -89,7 +87,7 @@ fn a_store_that_is_read_only() {
     let store = site.path().join("store");
     let refused = |path: &Path| {
         let path = format!("store.path={}", path.display());
-        support::run(unprivileged(&mut site.command(&RUN)).args(["--set", &path]), b"")
+        testbed::run(unprivileged(&mut site.command(&RUN)).args(["--set", &path]), b"")
     };
     set_mode(site.path(), 0o755);
     for file in store.read_dir().unwrap() {
@@ -116,13 +114,13 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// The same command by somebody who may not write everywhere.
 fn unprivileged(command: &mut Command) -> Command {
-    let is_root = support::run_ok(Command::new("id").arg("-u"), b"") == b"0\n";
+    let is_root = testbed::run_ok(Command::new("id").arg("-u"), b"") == b"0\n";
     let mut lesser = if is_root {
         // The binary and its folder may be closed to others: a copy is not. Another process makes
         // it, as what this one writes can not be run while a thread of it starts something else.
         let dir = command.get_current_dir().unwrap();
         let copy = dir.join("adtrail");
-        support::run_ok(Command::new("cp").arg(command.get_program()).arg(&copy), b"");
+        testbed::run_ok(Command::new("cp").arg(command.get_program()).arg(&copy), b"");
         set_mode(&copy, 0o755);
         let mut lesser = Command::new("setpriv");
         lesser.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
@@ -219,7 +217,7 @@ fn requests_are_answered_with_what_is_allowed() {
     let unknown = adtrail.get(&format!("/v1/apps/app-q/events.csv?{day}")).unwrap().text();
     assert!(!unknown.contains("app-x"), "{unknown}");
     check("/v1/nothing", 404, "not-found", None, &["/v1/nothing"]);
-    let reply = support::http::request("POST", &adtrail.export, csv, &[]).unwrap();
+    let reply = testbed::http::request("POST", &adtrail.export, csv, &[]).unwrap();
     assert_eq!(reply.status, 405, "{}", reply.text());
 }
 
@@ -273,7 +271,7 @@ fn settings_that_are_hardly_meant_are_warned_of() {
     let file = dir.path().join("adtrail.toml");
     let text = format!("[attribution]\nclick_probabilistic_window = \"25h\"\n{SETTINGS}");
     fs::write(&file, text).unwrap();
-    let output = support::run(adtrail().arg("check-config").arg("--config").arg(&file), b"");
+    let output = testbed::run(adtrail().arg("check-config").arg("--config").arg(&file), b"");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("valid"));
@@ -304,7 +302,7 @@ fn settings_that_librdkafka_alone_knows_are_refused_before_anything_is_made() {
     for command in ["check-config", "run"] {
         let mut adtrail = adtrail();
         adtrail.args([command, "--config", file]).current_dir(&dir);
-        let output = support::run(&mut adtrail, b"");
+        let output = testbed::run(&mut adtrail, b"");
         check(&output, 2, &parts);
         assert!(!String::from_utf8_lossy(&output.stderr).contains("hunter2"));
     }
@@ -320,7 +318,7 @@ fn settings_are_refused_by_file_line_and_key() {
         fs::write(file, text).unwrap();
         let mut command = adtrail();
         command.args(["check-config", "--config", file]).args(more);
-        support::run(command.envs(environment.iter().copied()).current_dir(&dir), b"")
+        testbed::run(command.envs(environment.iter().copied()).current_dir(&dir), b"")
     };
     let at = |line: u32| format!("{file}:{line}: ");
 
@@ -341,7 +339,7 @@ fn settings_are_refused_by_file_line_and_key() {
     );
     let mut command = adtrail();
     command.arg("check-config").env("ADTRAIL__STORE__PATH", OsStr::from_bytes(b"a\xff"));
-    let output = support::run(command.current_dir(&dir), b"");
+    let output = testbed::run(command.current_dir(&dir), b"");
     check(&output, 2, &["environment variable ADTRAIL__STORE__PATH: not UTF-8"]);
     check(
         &check_config("", &[], &["--set", "export.listen=0.0.0.0:80"]),
@@ -353,15 +351,15 @@ fn settings_are_refused_by_file_line_and_key() {
     let mut absent = adtrail();
     let path = dir.path().join("absent.toml");
     absent.args(["run", "--config", path.to_str().unwrap()]);
-    check(&support::run(&mut absent, b""), 2, &[path.to_str().unwrap(), "cannot be read"]);
+    check(&testbed::run(&mut absent, b""), 2, &[path.to_str().unwrap(), "cannot be read"]);
     fs::write(file, text).unwrap();
     let mut run = adtrail();
-    check(&support::run(run.args(["run", "--config", file]), b""), 2, &parts);
+    check(&testbed::run(run.args(["run", "--config", file]), b""), 2, &parts);
     // Without an app there is nothing to run for, and that is said before anything is made.
     fs::write(file, "").unwrap();
     let mut run = adtrail();
     run.args(["run", "--config", file]).current_dir(&dir);
-    check(&support::run(&mut run, b""), 2, &["[[apps]]"]);
+    check(&testbed::run(&mut run, b""), 2, &["[[apps]]"]);
     assert!(!dir.path().join("adtrail-data").exists());
     // In the wrong folder there is no file either, and whoever has one elsewhere can name it.
     fs::remove_file(file).unwrap();
@@ -375,10 +373,10 @@ fn settings_are_refused_by_file_line_and_key() {
         &["download", "--app", "app-x", "--from", "2025-03-10", "--to", "2025-03-10"],
     ] {
         let mut command = adtrail();
-        let output = support::run(command.args(args).current_dir(&dir), b"");
+        let output = testbed::run(command.args(args).current_dir(&dir), b"");
         check(&output, 2, &["no adtrail.toml in this folder", "--config"]);
     }
-    let output = support::run(adtrail().arg("check-config").current_dir(&dir), b"");
+    let output = testbed::run(adtrail().arg("check-config").current_dir(&dir), b"");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("--config"), "{said}");
 }

@@ -2,16 +2,14 @@
 //! the service is killed: the export is that of the events alone.
 #![cfg(test)]
 
-mod support;
-
 use serde_json::Value;
-use support::adtrail::Adtrail;
-use support::crowd::{self, APPS, FROM, TO};
-use support::exports::check_same;
-use support::kafka::Kafka;
-use support::rows;
-use support::run_ok;
-use support::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, TO};
+use testbed::exports::check_same;
+use testbed::kafka::Kafka;
+use testbed::rows;
+use testbed::run_ok;
+use testbed::site::Site;
 
 /// The settings of the crowd, with app-x spread so far.
 fn settings(fan: u16) -> String {

@@ -6,16 +6,14 @@
     reason = "what clippy.toml lets tests do, their helpers here do too"
 )]
 
-mod support;
-
 use std::time::Duration;
 
 use ingest::registry::{Lookup, Registry, RegistryOutcome, SchemaKey, UnusableKind};
 use serde_json::{Value, json};
-use support::eventually;
-use support::registry::Registry as RealRegistry;
+use testbed::eventually;
+use testbed::registry::Registry as RealRegistry;
 
-const DEADLINE: Duration = support::DEADLINE;
+const DEADLINE: Duration = testbed::DEADLINE;
 
 /// The client of the registry at a URL, with a folder for schemas.
 fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {

@@ -1,18 +1,16 @@
 //! A real registry under load: gone for a while, and asked for very many schemas that it has not.
 #![cfg(test)]
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use support::avro::{ACTIVATION, CLICK, avro, by_id, message, schema};
-use support::kafka::{Kafka, Message};
-use support::registry::{Registered, Registry};
-use support::site::{ONE_CAMPAIGN, Site};
-use support::{eventually, rows};
+use testbed::avro::{ACTIVATION, CLICK, avro, by_id, message, schema};
+use testbed::kafka::{Kafka, Message};
+use testbed::registry::{Registered, Registry};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, rows};
 
 /// So many installs are sent at once, and so often.
 const AT_ONCE: usize = 50;

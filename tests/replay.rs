@@ -1,8 +1,6 @@
 //! `adtrail replay`: events from files and from standard input, without Kafka.
 #![cfg(test)]
 
-mod support;
-
 use std::fs::{self, DirEntry};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -12,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::process::{Pid, Signal, kill_process};
-use support::adtrail::adtrail;
-use support::rows;
-use support::site::{Site, Topics};
-use support::{eventually, run};
+use testbed::adtrail::adtrail;
+use testbed::rows;
+use testbed::site::{Site, Topics};
+use testbed::{eventually, run};
 
 const SETTINGS: &str = r#"
 [[apps]]
@@ -124,10 +122,10 @@ fn whatever_the_files_and_their_order() {
     check_same(&site.run(&["replay", &first, &empty, &second]), &expected);
     check_same(&site.run(&["replay", &second, &first]), &expected);
 
-    let input = support::run(&mut site.command(&["replay", "-"]), whole.as_bytes());
+    let input = testbed::run(&mut site.command(&["replay", "-"]), whole.as_bytes());
     check_same(&input, &expected);
     let input = format!("{EFFECT}\n{OTHER}\n");
-    let mixed = support::run(&mut site.command(&["replay", &first, "-"]), input.as_bytes());
+    let mixed = testbed::run(&mut site.command(&["replay", &first, "-"]), input.as_bytes());
     check_same(&mixed, &expected);
 }
 
@@ -151,7 +149,7 @@ fn compressed_files_give_the_same_bytes() {
         // The bytes tell the format, not the name.
         let file = write(&site, "events.txt", &bytes);
         let from_file = site.run(&["replay", &file]);
-        let from_input = support::run(&mut site.command(&["replay", "-"]), &bytes);
+        let from_input = testbed::run(&mut site.command(&["replay", "-"]), &bytes);
         for output in [from_file, from_input] {
             check(&output, 0);
             assert_eq!(output.stdout, expected.stdout);
@@ -189,7 +187,7 @@ fn compressed_files_that_are_not_whole_are_named_and_give_no_rows() {
         assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(&file) && said.contains(problem), "{problem}: {said}");
-        let output = support::run(&mut site.command(&["replay", "-"]), &bytes);
+        let output = testbed::run(&mut site.command(&["replay", "-"]), &bytes);
         check(&output, 1);
         assert!(output.stdout.is_empty());
     }
@@ -204,7 +202,7 @@ fn on_a_terminal(site: &Site, args: &[&str]) -> String {
     let line = format!("stty cols 200; {} <input >out", line.join(" "));
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &line, "typescript"]).env("TERM", "xterm").current_dir(site.path());
-    let said = support::run(&mut terminal, b"").stdout;
+    let said = testbed::run(&mut terminal, b"").stdout;
     String::from_utf8(said).unwrap()
 }
 
@@ -304,7 +302,7 @@ fn bad_lines_are_told_and_the_others_go_on() {
 
 #[test]
 fn the_help_says_what_bad_lines_lead_to() {
-    let help = support::run_ok(adtrail().args(["replay", "--help"]), b"");
+    let help = testbed::run_ok(adtrail().args(["replay", "--help"]), b"");
     assert!(String::from_utf8_lossy(&help).contains("ends with 1"));
 }
 
@@ -312,7 +310,7 @@ fn the_help_says_what_bad_lines_lead_to() {
 fn thousands_of_bad_lines_are_counted() {
     let site = site();
     let text = format!("{}{OTHER}\n", "[]\n".repeat(5000));
-    let output = support::run(&mut site.command(&["replay", "-"]), text.as_bytes());
+    let output = testbed::run(&mut site.command(&["replay", "-"]), text.as_bytes());
     check(&output, 1);
     check_rows(&output.stdout, &ALL[2..]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -454,7 +452,7 @@ fn the_readme_shows_what_works() {
     for (name, _) in adtrail().get_envs() {
         shell.env_remove(name);
     }
-    let told = String::from_utf8(support::run_ok(&mut shell, b"")).unwrap();
+    let told = String::from_utf8(testbed::run_ok(&mut shell, b"")).unwrap();
     assert!(told.contains("install, organic"), "{told}");
     let rows = rows::parse(&fs::read(folder.path().join("rows.csv")).unwrap());
     assert_eq!(rows.len(), 11);

@@ -1,13 +1,11 @@
 //! `adtrail replay --diff`: what other settings would decide differently.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::process::Output;
 
-use support::rows;
-use support::site::{Site, Topics};
+use testbed::rows;
+use testbed::site::{Site, Topics};
 
 const APPS: &str = r#"
 [[apps]]
@@ -149,8 +147,8 @@ fn each_side_is_what_a_replay_of_its_own_gives() {
     let other = write(&site, "narrow.toml", &format!("{NARROW}{APPS}"));
     let file = write(&site, "events.ndjson", &events());
     let old = site.run(&["replay", &file]);
-    let mut command = support::adtrail::adtrail();
-    let new = support::run(command.args(["replay", "--config", &other, &file]), b"");
+    let mut command = testbed::adtrail::adtrail();
+    let new = testbed::run(command.args(["replay", "--config", &other, &file]), b"");
     let (old, new) =
         (rows::by_event_id(rows::parse(&old.stdout)), rows::by_event_id(rows::parse(&new.stdout)));
     let output = site.run(&["replay", "--diff", &other, &file]);

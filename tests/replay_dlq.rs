@@ -6,12 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Output, Stdio};
 
-mod support;
-
-use support::exports::check_same;
-use support::kafka::{Kafka, Message, Record};
-use support::site::{ONE_CAMPAIGN, Site, Topics};
-use support::{Captured, eventually, rows, run_ok};
+use testbed::exports::check_same;
+use testbed::kafka::{Kafka, Message, Record};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{Captured, eventually, rows, run_ok};
 
 const RULES: &str = "[attribution]\ncorrection_horizon = \"off\"\n";
 /// The app that was forgotten.

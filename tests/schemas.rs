@@ -4,15 +4,14 @@
 
 #[path = "schemas/asyncapi.rs"]
 mod asyncapi;
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use support::site::{ONE_CAMPAIGN, Site, Topics};
-use support::{cache_dir, run, run_ok};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{cache_dir, run, run_ok};
 
 const FAMILIES: [&str; 3] = ["click", "activation", "effect"];
 

@@ -2,13 +2,11 @@
 //! wrong ones.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 
-use support::eventually;
-use support::kafka::{Message, PASSWORD, Secured, USER};
-use support::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::eventually;
+use testbed::kafka::{Message, PASSWORD, Secured, USER};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 
 /// The broker of all tests here.
 fn secured() -> &'static Secured {

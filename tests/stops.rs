@@ -2,20 +2,18 @@
 //! that it has committed.
 #![cfg(test)]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::adtrail::Adtrail;
-use support::crowd::{self, FROM, Record, TO};
-use support::eventually;
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, FROM, Record, TO};
+use testbed::eventually;
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
 
 /// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
@@ -149,7 +147,7 @@ fn before_the_partitions_are_found() {
     }
     // It looks for topics that there are none of, and has not given up yet.
     kafka.resume();
-    let missing = Site::on(support::site::Topics::of("missing"), kafka.brokers(), ONE_CAMPAIGN);
+    let missing = Site::on(testbed::site::Topics::of("missing"), kafka.brokers(), ONE_CAMPAIGN);
     let adtrail = missing.spawn();
     adtrail.await_readiness(503, "no partitions are assigned yet");
     stop(adtrail, &["TERM"]);
@@ -234,7 +232,7 @@ fn with_long_rows(name: &str, deadline: &str) -> (Site, Adtrail) {
 /// A download of which one byte is read.
 fn begin(adtrail: &Adtrail) -> TcpStream {
     let mut stream = TcpStream::connect(&adtrail.export).unwrap();
-    stream.set_read_timeout(Some(support::DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     stream.read_exact(&mut [0; 1]).unwrap();

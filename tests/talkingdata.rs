@@ -10,12 +10,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-mod support;
-
-use support::adtrail::Adtrail;
-use support::kafka::Kafka;
-use support::site::Site;
-use support::{rows, run_ok};
+use testbed::adtrail::Adtrail;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+use testbed::{rows, run_ok};
 
 const CLICKS: usize = 100_000;
 const ACTIVATIONS: usize = 227;

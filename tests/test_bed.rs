@@ -4,11 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-mod support;
-
-use support::http;
-use support::kafka::{Kafka, Message};
-use support::prometheus::{Prometheus, check_metrics};
+use testbed::http;
+use testbed::kafka::{Kafka, Message};
+use testbed::prometheus::{Prometheus, check_metrics};
 
 #[test]
 fn kafka_keeps_what_librdkafka_and_kcat_produce() {
@@ -53,7 +51,7 @@ fn a_killed_kafka_comes_back_with_all_that_it_acknowledged() {
 
 #[test]
 fn prometheus_scrapes_and_promtool_judges() {
-    let nobody = format!("127.0.0.1:{}", support::free_port());
+    let nobody = format!("127.0.0.1:{}", testbed::free_port());
     let prometheus = Prometheus::start(&[&nobody]);
     assert_eq!(prometheus.value(&format!("up{{instance=\"{nobody}\"}}")), 0.0);
     // Of itself, once it has scraped itself.

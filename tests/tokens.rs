@@ -1,8 +1,6 @@
 //! Who gets in: tokens from the command that makes them to the line in the log of what was read.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,11 +8,11 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::adtrail::adtrail;
-use support::http::{self, Reply};
-use support::kafka::{Kafka, Message};
-use support::site::Site;
-use support::{free_port, run, run_ok};
+use testbed::adtrail::adtrail;
+use testbed::http::{self, Reply};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{free_port, run, run_ok};
 
 const APPS: &str = r#"
 [[apps]]
@@ -142,7 +140,7 @@ fn check_audit(log: &str) {
 /// Opens a download and reads its first byte alone.
 fn begin(address: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(support::DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
     write!(stream, "GET {EVENTS} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     stream.read_exact(&mut [0; 1]).unwrap();
     stream
@@ -170,7 +168,7 @@ fn a_download_that_is_left_or_cut_off_is_logged_as_such() {
     let refused = get(&adtrail.export, EVENTS, None);
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("10")));
     drop(left);
-    let cut_off = support::eventually("the place is free", || {
+    let cut_off = testbed::eventually("the place is free", || {
         let status = get(&adtrail.export, &format!("{EVENTS}&limit=1"), None).status;
         if status == 200 { Ok(begin(&adtrail.export)) } else { Err(status) }
     });

@@ -2,15 +2,13 @@
 //! read as if they were the old ones.
 #![cfg(test)]
 
-mod support;
-
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use support::crowd::{self, Record};
-use support::exports::{self, Exports, check_equal, downloads};
-use support::kafka::{Kafka, Message};
-use support::site::Site;
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
 
 const MADE_ANEW: &str = "a record that was read is another one now";
 

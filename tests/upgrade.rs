@@ -2,8 +2,6 @@
 //! present, and leaves one of a later version alone, from which a backup of before leads back.
 #![cfg(test)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use rocksdb::{ColumnFamilyDescriptor, DB, Options};
 use serde_json::{Value, json};
-use support::crowd::{self, Record};
-use support::exports::{self, check_equal, downloads};
-use support::kafka::{Kafka, Message};
-use support::run_ok;
-use support::site::{Site, Topics};
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, check_equal, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::run_ok;
+use testbed::site::{Site, Topics};
 
 const LAYOUTS: [u32; 7] = [1, 2, 3, 4, 5, 6, 7];
 

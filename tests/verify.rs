@@ -1,15 +1,13 @@
 //! `adtrail verify` beside the service and without it.
 #![cfg(test)]
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
-use support::kafka::{Kafka, Message};
-use support::site::{ONE_CAMPAIGN, Site};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
 
 /// 2025-03-10T12:00:00Z.
 const NOON_MS: i64 = 1_741_608_000_000;

@@ -37,7 +37,7 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let bed = Self { dir: TempDir::with_prefix("adtrail-cut-off-").expect("a folder") };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/support/faults/faults.c");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/src/faults/faults.c");
         let mut compile = Command::new("cc");
         compile.args(["-shared", "-fPIC", "-O2", "-o"]).arg(bed.path("faults.so")).arg(root);
         assert!(compile.status().expect("a compiler").success());

@@ -8,8 +8,8 @@ use std::process::Command;
 use ingest::wire::ErrorCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::{cache_dir, run};
 
-use super::support::{cache_dir, run};
 use super::{FAMILIES, in_project};
 
 /// The document with what it refers to, all in one; else what is wrong with it.

@@ -2,8 +2,8 @@
 
 use fastrand::Rng;
 
-use crate::support::crowd::Family;
 use crate::traffic::{APPS, Becomes, GUESSING, HOUR_MS, MINUTE_MS, START_MS, Sent, Traffic, mixed};
+use testbed::crowd::Family;
 
 const ACTIVATES_MS: u64 = 10 * MINUTE_MS;
 const PAYS_MS: u64 = 20 * MINUTE_MS;

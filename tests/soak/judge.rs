@@ -6,10 +6,10 @@ use std::io::{BufWriter, Write};
 
 use crate::load::{Counts, Load};
 use crate::readers::time;
-use crate::support::adtrail::Adtrail;
-use crate::support::run_ok;
-use crate::support::site::{Site, Topics};
 use crate::traffic::{APPS, HOUR_MS, MEMORY_MS, START_MS, Traffic};
+use testbed::adtrail::Adtrail;
+use testbed::run_ok;
+use testbed::site::{Site, Topics};
 
 /// Of the rows that are kept.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
     for (topic, produced) in topics.all().into_iter().zip(load.produced) {
         let of = |name: &str| {
             let label = format!("topic=\"{topic}\"");
-            let value = crate::support::adtrail::sum(&scrape, name, &label);
+            let value = testbed::adtrail::sum(&scrape, name, &label);
             value.expect("a series of the topic") as u64
         };
         let counted = Counts {

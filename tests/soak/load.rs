@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::adtrail::Adtrail;
-use crate::support::kafka::{Kafka, Producer};
-use crate::support::site::{Site, Topics};
 use crate::traffic::{Becomes, Sent, Traffic};
+use testbed::adtrail::Adtrail;
+use testbed::kafka::{Kafka, Producer};
+use testbed::site::{Site, Topics};
 
 /// Between two ticks of a steady load.
 pub const TICK: Duration = Duration::from_millis(100);

@@ -9,8 +9,6 @@ mod judge;
 mod load;
 mod readers;
 mod report;
-#[path = "../support/mod.rs"]
-mod support;
 mod traffic;
 mod watch;
 
@@ -22,9 +20,9 @@ use std::time::{Duration, Instant};
 use load::{Load, TICK};
 use readers::Downloaded;
 use report::Report;
-use support::adtrail::Adtrail;
-use support::kafka::Kafka;
-use support::site::Site;
+use testbed::adtrail::Adtrail;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
 use traffic::{APPS, HOUR_MS, Traffic};
 use watch::{Sample, Watch};
 

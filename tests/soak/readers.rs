@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::support::DEADLINE;
-use crate::support::adtrail::Adtrail;
 use crate::traffic::{APPS, HOUR_MS, MARKED, Marker, START_MS};
+use testbed::DEADLINE;
+use testbed::adtrail::Adtrail;
 
 /// How exactly it is known when a marker is shown.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -7,8 +7,8 @@
 use fastrand::Rng;
 
 use crate::device::{Device, STAGES, oaid};
-use crate::support::crowd::Family;
-use crate::support::kafka::Message;
+use testbed::crowd::Family;
+use testbed::kafka::Message;
 
 /// Of different size, the first one's half of all. With three partitions each has one of them at least.
 pub const APPS: [&str; 5] = ["app-0", "app-1", "app-2", "app-3", "app-4"];

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::flat::{Tolerance, Trend};
-use crate::support::adtrail::{Adtrail, sum};
-use crate::support::site::Topics;
+use testbed::adtrail::{Adtrail, sum};
+use testbed::site::Topics;
 
 const MIB: f64 = 1024.0 * 1024.0;
 

@@ -12,9 +12,9 @@
 mod bed;
 pub mod fake;
 pub mod hbase;
-#[path = "../../../tests/support/leash.rs"]
+#[path = "../../../testbed/src/leash.rs"]
 mod leash;
-#[path = "../../../tests/support/maven.rs"]
+#[path = "../../../testbed/src/maven.rs"]
 mod maven;
 pub mod processes;
 pub mod rows;

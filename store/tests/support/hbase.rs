@@ -23,9 +23,9 @@ use super::show::{Shown, show_all};
 mod bed;
 #[path = "../../../hbase-client/tests/support/hbase.rs"]
 mod cluster;
-#[path = "../../../tests/support/leash.rs"]
+#[path = "../../../testbed/src/leash.rs"]
 mod leash;
-#[path = "../../../tests/support/maven.rs"]
+#[path = "../../../testbed/src/maven.rs"]
 mod maven;
 #[path = "../../../hbase-client/tests/support/site.rs"]
 mod site;

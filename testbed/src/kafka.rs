@@ -61,7 +61,7 @@ allow.everyone.if.no.acl.found=true
 
     /// Denies everybody an operation on a topic, or does so no more.
     pub fn rule(&self, is_denied: bool, topic: &str, operation: &str) {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kafka/Rule.java");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kafka/Rule.java");
         let mut command = Command::new("java");
         command.arg("-cp").arg(jars().join("*")).arg(source);
         let what = if is_denied { "add" } else { "remove" };
@@ -82,10 +82,7 @@ allow.everyone.if.no.acl.found=true
     }
 
     /// As [`Kafka::start_with`], knowing these users: `"SCRAM-SHA-256=[name=…,password=…]"`.
-    pub fn start_with_users(
-        properties: impl Fn(&Ports, &Path) -> String,
-        users: &[String],
-    ) -> Self {
+    fn start_with_users(properties: impl Fn(&Ports, &Path) -> String, users: &[String]) -> Self {
         // Between the look for a free port and its use someone else may take it: once more then.
         Self::try_start(&properties, users)
             .or_else(|_| Self::try_start(&properties, users))

@@ -1,6 +1,8 @@
 //! The real binary as a child process.
 
+use std::env;
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::http::{self, Reply};
@@ -179,10 +181,17 @@ pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
 
 /// The binary under test, untouched by settings of the caller's environment.
 pub fn adtrail() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_adtrail"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ADTRAIL__")) {
+    let mut command = Command::new(binary());
+    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL__")) {
         command.env_remove(name);
     }
     command.env_remove("RUST_LOG");
     command
+}
+
+/// Cargo builds it before the tests and benches of its package, into the folder above theirs.
+pub fn binary() -> PathBuf {
+    let this = env::current_exe().expect("a program has a path");
+    let folder = this.ancestors().nth(2).expect("a program of cargo's is two folders deep");
+    folder.join("adtrail")
 }

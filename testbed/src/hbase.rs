@@ -1,10 +1,10 @@
 //! A real HBase for the whole of adtrail: the one that the client's own tests start.
-#![allow(dead_code, reason = "every test binary uses a part of it")]
 
-use crate::support::kafka::Kafka;
-use crate::support::site::Site;
-use crate::support::{leash, maven, run_ok};
+use crate::kafka::Kafka;
+use crate::site::Site;
+use crate::{free_port, leash, maven, run_ok};
 
+#[expect(dead_code, reason = "the rest of it this crate has itself")]
 #[path = "../../hbase-client/tests/support/bed.rs"]
 mod bed;
 #[path = "../../hbase-client/tests/support/hbase.rs"]
@@ -15,7 +15,7 @@ pub mod processes;
 mod site;
 
 use self::cluster as hbase;
-use bed::{eventually, free_port};
+use bed::eventually;
 
 /// A site on the shared Kafka whose store is in the shared HBase, and made.
 pub fn made(name: &str, partitions: i32, more_settings: &str) -> Site {

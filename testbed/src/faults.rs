@@ -40,7 +40,7 @@ impl Faults {
 
     /// As [`Faults::of`], on the files of this folder.
     pub fn on(site: &Site, folder: &Path) -> Self {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/faults/faults.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/faults/faults.c");
         let [library, control] = ["faults.so", "faults.control"].map(|name| site.path().join(name));
         let mut compile = Command::new("cc");
         compile.args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source);

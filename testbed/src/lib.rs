@@ -1,12 +1,14 @@
-//! The test bed: the real programs that the integration tests run against, each started by the
+//! The test bed: the real programs that integration tests and benches run against, each started by the
 //! test that needs it and gone with it. Nothing here is skipped because a program is missing:
 //! `scripts/install --tests` brings them all.
-#![allow(dead_code, unused_imports, reason = "every test binary uses a part of it")]
+//!
+//! It knows adtrail as its users do, as a program, and none of its crates. Start at [`site::Site`], a place
+//! where adtrail runs on a [`kafka::Kafka`].
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what clippy.toml lets tests do, this does too, for benches as well"
+    reason = "what clippy.toml lets tests do, this does too: it fails loudly"
 )]
 
 use std::fmt::Display;
@@ -24,10 +26,11 @@ pub mod crowd;
 pub mod disk;
 pub mod exports;
 pub mod faults;
+pub mod hbase;
 pub mod http;
 pub mod kafka;
-pub mod leash;
-pub mod maven;
+mod leash;
+mod maven;
 pub mod prometheus;
 pub mod registry;
 pub mod rows;
