@@ -21,6 +21,7 @@ use support::rules::rules;
 use support::run::{fed, open, read, settings};
 use support::show::Shown;
 use tempfile::TempDir;
+use testbed::faults;
 
 const SIGKILL: i32 = 9;
 /// What the child does, and where.
@@ -37,10 +38,7 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let bed = Self { dir: TempDir::with_prefix("adtrail-cut-off-").expect("a folder") };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/src/faults/faults.c");
-        let mut compile = Command::new("cc");
-        compile.args(["-shared", "-fPIC", "-O2", "-o"]).arg(bed.path("faults.so")).arg(root);
-        assert!(compile.status().expect("a compiler").success());
+        faults::compile(&bed.path("faults.so"));
         bed
     }
 

@@ -40,11 +40,8 @@ impl Faults {
 
     /// As [`Faults::of`], on the files of this folder.
     pub fn on(site: &Site, folder: &Path) -> Self {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/faults/faults.c");
         let [library, control] = ["faults.so", "faults.control"].map(|name| site.path().join(name));
-        let mut compile = Command::new("cc");
-        compile.args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source);
-        run_ok(&mut compile, b"");
+        compile(&library);
         fs::write(&control, [0; 40]).expect("a file");
         let shared = File::options().read(true).write(true).open(&control).expect("the file");
         // As the kernel names open files.
@@ -100,4 +97,11 @@ impl Faults {
     fn write(&self, at: u64, bytes: &[u8]) {
         self.shared.write_all_at(bytes, at).expect("the file");
     }
+}
+
+/// Makes the library of `faults.c`, to be loaded into a process.
+pub fn compile(library: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/faults/faults.c");
+    let mut compile = Command::new("cc");
+    run_ok(compile.args(["-shared", "-fPIC", "-O2", "-o"]).arg(library).arg(source), b"");
 }

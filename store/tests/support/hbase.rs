@@ -14,28 +14,16 @@ use adtrail_store::scan::StoredRow;
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
+use testbed::hbase::cluster::HBase;
 
 use super::disk::{fact_in, pid_in, policy_in};
 use super::rules::{X, Y};
 use super::show::{Shown, show_all};
 
-#[path = "../../../hbase-client/tests/support/bed.rs"]
-mod bed;
-#[path = "../../../hbase-client/tests/support/hbase.rs"]
-mod cluster;
-#[path = "../../../testbed/src/leash.rs"]
-mod leash;
-#[path = "../../../testbed/src/maven.rs"]
-mod maven;
-#[path = "../../../hbase-client/tests/support/site.rs"]
-mod site;
-
-use bed::*;
-
 const PARTITIONS: u16 = 8;
 
 pub fn settings(prefix: &str) -> config::HBase {
-    let servers = cluster::HBase::shared().servers().into_iter().map(String::into_boxed_str);
+    let servers = HBase::shared().servers().into_iter().map(String::into_boxed_str);
     let (prefix, user) = (prefix.into(), "adtrail".into());
     config::HBase { servers: servers.collect(), prefix, user, tls: None }
 }
