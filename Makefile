@@ -19,6 +19,10 @@ export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 # TalkingData's sample is not ours to pass on: README.md says where to get it.
 talkingdata := $(or $(ADTRAIL_TALKINGDATA),$(wildcard ../shared/data/talkingdata_sample.csv.gz))
 
+# Each file of tests is a suite, those of one name in several crates are one, and so are units and docs.
+suites := suite-of-units suite-of-docs $(addprefix suite-,$(sort $(basename $(notdir \
+  $(wildcard tests/*.rs */tests/*.rs) $(patsubst %/main.rs,%.rs,$(wildcard tests/*/main.rs */tests/*/main.rs))))))
+
 # One profile for running, testing, linting and documenting: another would build these again.
 cargo_flags := --release --locked
 
@@ -29,14 +33,25 @@ demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 	cargo run $(cargo_flags) --bin adtrail -- demo
 
 test: lint deploy-check ## what CI runs: lint, the tests of all crates, on a real Kafka and Prometheus
-	# One that fails keeps no other from telling what it has to say.
-	cargo test $(cargo_flags) --workspace --no-fail-fast
+	cargo test $(cargo_flags) --workspace --no-run
+	# Two at a time, as they wait more than they work; what each says stays together. One that
+	# fails keeps no other from telling what it has to say.
+	$(MAKE) --keep-going --jobs=2 --output-sync=target --no-print-directory $(suites)
 	cargo test $(cargo_flags) --features crash-points --test crash_points
 	@if [[ -n "$(talkingdata)" ]]; then set -x; \
 	  ADTRAIL_TALKINGDATA="$(talkingdata)" cargo test $(cargo_flags) --test talkingdata -- --ignored; \
 	else \
 	  echo "test: NOT RUN, as ADTRAIL_TALKINGDATA names no data: tests/talkingdata.rs; see README.md"; \
 	fi
+
+suite-%:
+	@MAKEFLAGS= cargo test $(cargo_flags) --workspace --no-fail-fast --test $* 2>&1
+
+suite-of-units:
+	@MAKEFLAGS= cargo test $(cargo_flags) --workspace --no-fail-fast --lib --bins 2>&1
+
+suite-of-docs:
+	@MAKEFLAGS= cargo test $(cargo_flags) --workspace --no-fail-fast --doc 2>&1
 
 build: install ## the adtrail binary
 	cargo build $(cargo_flags) --bin adtrail

@@ -10,9 +10,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use attribution::event::EventTime;
+use attribution::policy::Policy;
 use config::Config;
 use ingest::{IngestError, Shutdown};
+use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
+use store::HeldBack;
 
 const SUPERVISION: Duration = Duration::from_millis(50);
 /// What downloads have to end in once they are cut off.
@@ -94,6 +98,24 @@ impl Threads {
             other.join().map_err(|_| anyhow::anyhow!(panicked))?;
         }
         Ok(left)
+    }
+}
+
+/// Settings that keep state for longer bring back nothing that had expired before.
+fn tell_of_held(policy: &Policy, all: &[HeldBack]) {
+    let text = |time: EventTime| {
+        let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
+        time.and_then(Result::ok).unwrap_or_default().to_string()
+    };
+    for HeldBack { pid, settings, before, ends } in all {
+        tracing::warn!(
+            app = policy.app(*pid).map_or("", |app| &*app.key),
+            settings = settings.join(", "),
+            before = text(*before),
+            until = ends.map_or("for good".to_owned(), text),
+            "state has expired by settings that were shorter, and stays expired: what would need it is \
+             decided without it"
+        );
     }
 }
 

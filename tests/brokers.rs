@@ -54,7 +54,6 @@ fn leaders_are_killed_one_after_the_other() {
     const KILLS: usize = 3;
     let mut cluster = Cluster::start();
     let site = site(cluster.kafka(), "brokers.leaders");
-    let topics = site.topics.all();
     let producer = cluster.kafka().producer();
     let mut portions = portions(KILLS + 1).into_iter();
     let clicks = &site.topics.clicks;
@@ -71,7 +70,7 @@ fn leaders_are_killed_one_after_the_other() {
         produced += portion.len() as u64;
         // All that was acknowledged, of two brokers, and each once.
         adtrail.await_read(produced);
-        cluster.restart(leader, &topics);
+        cluster.restart(leader);
     }
     // And with one gone for good, while adtrail is down too.
     adtrail.kill9();

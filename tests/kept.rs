@@ -90,6 +90,25 @@ fn a_dead_letter_that_its_topic_does_not_take_is_seen_to_stop_all() {
     assert!(progress() > before);
 }
 
+/// Such a topic takes nothing without a key, and forgets letters.
+#[test]
+fn a_topic_for_dead_letters_that_is_compacted_is_told_of() {
+    let kafka = Kafka::shared();
+    let site = site("kept.compacted-letters");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    kafka.set_topic(&letters, &[("cleanup.policy", "compact")]);
+    let adtrail = site.start();
+    assert!(adtrail.log().contains("set cleanup.policy=delete on the topic"), "{}", adtrail.log());
+    kafka.produce(topic, [Message { key: None, ..Message::new("", "no event") }]);
+    eventually("it says why it waits", || {
+        let log = adtrail.log();
+        if log.contains("perhaps the topic has cleanup.policy=compact") { Ok(()) } else { Err(log) }
+    });
+    kafka.set_topic(&letters, &[("cleanup.policy", "delete")]);
+    adtrail.await_read(1);
+    assert_eq!(kafka.consume_all(&letters).len(), 1);
+}
+
 /// Dashboards see how far it is, by Kafka's old group protocol and by the one of KIP-848.
 #[test]
 fn positions_are_told_to_the_group_by_either_protocol() {

@@ -59,28 +59,119 @@ impl Needed {
         };
         consumed_until.minus(needed_ms.saturating_add(self.late_ms))
     }
+
+    /// What has expired once everything is consumed up to a broker time. Where rows are kept for ever
+    /// `rows_ms` is none.
+    pub fn expired(&self, consumed_until: EventTime, rows_ms: Option<u64>) -> Expired {
+        let oldest = |family| self.oldest(family, None, consumed_until);
+        Expired {
+            touches: oldest(Family::Touch),
+            activations: oldest(Family::Activation),
+            effects: oldest(Family::Effect),
+            late: consumed_until.minus(self.late_ms),
+            rows: rows_ms.map_or(EventTime::default(), |ms| consumed_until.minus(ms)),
+        }
+    }
+
+    /// For whoever keeps it.
+    pub fn to_ms(self) -> [u64; 4] {
+        [self.touch_ms, self.activation_ms, self.effect_ms, self.late_ms]
+    }
+
+    pub fn from_ms([touch_ms, activation_ms, effect_ms, late_ms]: [u64; 4]) -> Self {
+        Self { touch_ms, activation_ms, effect_ms, late_ms }
+    }
+}
+
+/// How far the state of an app has expired; 1970 where it has not. What has stays so, whatever the
+/// settings are later, as some of it may be gone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Facts of each family before its time have, but for touches with a lookback of their own.
+    pub touches: EventTime,
+    pub activations: EventTime,
+    pub effects: EventTime,
+    /// No fact of before this can come any more: what is decided about older activations stands. Touches
+    /// have expired that are older by more than their lookback.
+    pub late: EventTime,
+    /// Rows before this are gone, and with them what is known of ids alone.
+    pub rows: EventTime,
+}
+
+impl Expired {
+    /// As of [`Needed::oldest`].
+    pub fn oldest(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
+        match family {
+            Family::Touch => {
+                let lookback_ms = lookback_ms.map_or(0, |ms| ms.min(LOOKBACK_MAX_MS));
+                self.touches.min(self.late.minus(lookback_ms))
+            }
+            Family::Activation => self.activations,
+            Family::Effect => self.effects,
+        }
+    }
+
+    /// The time before which homes of a family are gone. Those of activations and effects last as long as
+    /// rows do, however little depends on them: an id that returns is not a second event.
+    pub fn oldest_home(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
+        let oldest = self.oldest(family, lookback_ms);
+        if family == Family::Touch { oldest } else { oldest.min(self.rows) }
+    }
+
+    /// What has expired by either: of touches with a lookback rather too much.
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            touches: self.touches.max(other.touches),
+            activations: self.activations.max(other.activations),
+            effects: self.effects.max(other.effects),
+            late: self.late.max(other.late),
+            rows: self.rows.max(other.rows),
+        }
+    }
+
+    /// Whether all of the other has.
+    pub fn covers(&self, other: &Self) -> bool {
+        // Between these the time goes back with the lookback, or stays.
+        let kept_ms = |of: &Self| of.late.since(of.touches).unwrap_or(0);
+        let lookbacks = [0, kept_ms(self), kept_ms(other), LOOKBACK_MAX_MS];
+        let of_touches = |of: &Self, ms| of.oldest(Family::Touch, Some(ms));
+        lookbacks.into_iter().all(|ms| of_touches(self, ms) >= of_touches(other, ms))
+            && self.activations >= other.activations
+            && self.effects >= other.effects
+            && self.late >= other.late
+            && self.rows >= other.rows
+    }
 }
 
 /// The time before which touches have expired that an activation of this time could have been
-/// credited with; `None` while all are kept.
+/// credited with; `None` while all are kept. `held` is what expired by settings of before.
 pub fn expired_before(
     policy: &Policy,
     app: &AppPolicy,
     activation_time: EventTime,
     consumed_until: Option<EventTime>,
+    held: &Expired,
 ) -> Option<EventTime> {
-    let needed = Needed::new(policy, app, app.correction_horizon_ms?);
-    let oldest = needed.oldest(Family::Touch, None, consumed_until?);
+    let needed = Needed::new(policy, app, app.correction_horizon_ms.unwrap_or(0));
+    let until = consumed_until.filter(|_| app.correction_horizon_ms.is_some());
+    let own = until.map(|until| needed.oldest(Family::Touch, None, until));
+    let oldest = own.unwrap_or_default().max(held.touches);
     Some(oldest).filter(|oldest| *oldest > activation_time.minus(needed.touch_ms))
 }
 
 /// The time of the oldest activation that a fact to come can change; what is decided about older
-/// ones stands, and with it what these were decided from may be gone.
-pub fn changeable_from(app: &AppPolicy, consumed_until: Option<EventTime>) -> EventTime {
-    match (app.correction_horizon_ms, consumed_until) {
+/// ones stands, and with it what these were decided from may be gone. `held` is what expired by settings
+/// of before.
+pub fn changeable_from(
+    app: &AppPolicy,
+    consumed_until: Option<EventTime>,
+    held: &Expired,
+) -> EventTime {
+    let own = match (app.correction_horizon_ms, consumed_until) {
         (Some(horizon_ms), Some(until)) => until.minus(horizon_ms.saturating_add(DISORDER_MS)),
         _ => EventTime::default(),
-    }
+    };
+    own.max(held.late)
 }
 
 #[cfg(test)]
@@ -124,9 +215,18 @@ mod tests {
         let app = AppPolicy::new(Pid(1), "a");
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(NOW);
-        let found = expired_before(&policy, &app, now.minus(age_ms), Some(now));
+        let nothing = Expired::default();
+        let before = |app: &AppPolicy, until: Option<EventTime>, held: &Expired| {
+            expired_before(&policy, app, now.minus(age_ms), until, held)
+        };
+        let found = before(&app, Some(now), &nothing);
         assert_eq!(found, expected_age_ms.map(|ms| now.minus(ms + DISORDER_MS)));
-        assert_eq!(expired_before(&policy, &app, now.minus(age_ms), None), None);
+        assert_eq!(before(&app, None, &nothing), None);
+        // What has expired stays so without a horizon too.
+        let held = Needed::new(&policy, &app, 7 * DAY_MS).expired(now, None);
+        let app = AppPolicy { correction_horizon_ms: None, ..app.clone() };
+        assert_eq!(before(&app, Some(now), &held), found);
+        assert_eq!(before(&app, Some(now), &nothing), None);
     }
 
     #[test]
@@ -141,9 +241,56 @@ mod tests {
         let mut app = AppPolicy::new(Pid(1), "a");
         let until = EventTime::default().plus(NOW);
         let expected = NOW - 7 * DAY_MS - DISORDER_MS;
-        assert_eq!(changeable_from(&app, Some(until)).millis(), expected);
-        assert_eq!(changeable_from(&app, None), EventTime::default());
+        let nothing = Expired::default();
+        assert_eq!(changeable_from(&app, Some(until), &nothing).millis(), expected);
+        assert_eq!(changeable_from(&app, None, &nothing), EventTime::default());
+        let policy = Policy::new(vec![app.clone()], vec![]);
+        let held = Needed::new(&policy, &app, 7 * DAY_MS).expired(until, None);
         app.correction_horizon_ms = None;
-        assert_eq!(changeable_from(&app, Some(until)), EventTime::default());
+        assert_eq!(changeable_from(&app, Some(until), &nothing), EventTime::default());
+        assert_eq!(changeable_from(&app, Some(until), &held).millis(), expected, "it stays so");
+    }
+
+    /// Days that touches, activations, effects and rows are kept, and that facts may be late.
+    fn expired([touches, activations, effects, rows, late]: [u64; 5]) -> Expired {
+        let needed = [touches, activations, effects, late].map(|days| days * DAY_MS);
+        let until = EventTime::default().plus(NOW);
+        Needed::from_ms(needed).expired(until, Some(rows * DAY_MS))
+    }
+
+    #[test]
+    fn what_has_expired_by_lookbacks_is_as_it_was_needed() {
+        let needed = Needed::from_ms([14, 500, 1, 7].map(|days| days * DAY_MS));
+        let until = EventTime::default().plus(NOW);
+        let expired = needed.expired(until, None);
+        for lookback_ms in [None, Some(0), Some(14), Some(15), Some(90), Some(91), Some(4_000)] {
+            let lookback_ms = lookback_ms.map(|days| days * DAY_MS);
+            for family in Family::ALL {
+                let own = expired.oldest(family, lookback_ms);
+                assert_eq!(own, needed.oldest(family, lookback_ms, until));
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check_covers(one: [u64; 5], other: [u64; 5], expected: bool) {
+        assert_eq!(expired(one).covers(&expired(other)), expected, "{one:?} {other:?}");
+    }
+
+    #[test]
+    fn what_covers_has_expired_as_far_in_everything() {
+        let days = [14, 500, 1, 400, 7];
+        check_covers(days, days, true);
+        check_covers([13, 499, 0, 399, 6], days, true);
+        for place in 0..5 {
+            let mut longer = [13, 499, 0, 399, 6];
+            longer[place] = days[place] + 2;
+            check_covers(longer, days, false);
+        }
+        // Of windows the longer, and of both together less: only lookbacks between tell them apart.
+        check_covers([20, 500, 0, 400, 1], days, true);
+        check_covers([22, 500, 0, 400, 1], days, false);
+        check_covers([1, 500, 1, 400, 8], days, false);
+        check_covers(days, [100, 600, 10, 400, 8], true);
     }
 }

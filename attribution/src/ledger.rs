@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::attribute::Decision;
 use crate::classify::Walks;
 use crate::event::{Activation, Effect, EventTime, Fact, Family, Pid, SpreadId, Touch};
+use crate::expiry::Expired;
 pub use crate::matching::FactKey;
 use crate::matching::MatchKey;
 use crate::row::{InstallType, Row, RowForm, Status};
@@ -29,6 +30,10 @@ pub trait Facts {
     /// The last committed [`Progress::consumed_until`]. What is older than
     /// [`Needed`](crate::expiry::Needed) says is gone.
     fn consumed_until(&self) -> Option<EventTime>;
+
+    /// What of an app has expired by settings that it no longer has: gone as well, whatever the settings
+    /// are now.
+    fn held(&self, pid: Pid) -> Expired;
 }
 
 /// A store of facts, decisions, rows and Kafka positions.

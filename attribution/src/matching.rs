@@ -7,9 +7,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
+use crate::identity::identity;
 use crate::ids::{self, DeviceId, DeviceIds, Forms, IdValue};
 use crate::ledger::IndexEntry;
 use crate::policy::{DAY_MS, IpRange};
@@ -95,9 +96,8 @@ pub struct Matches {
 
 /// Where a fact lives.
 pub fn fact_key(family: Family, pid: Pid, id: &str) -> FactKey {
-    let hash = xxh3_128_with_seed(id.as_bytes(), family as u64);
-    let (id, rest) = ((hash >> 64) as u64, hash as u64);
-    FactKey { family, id: MatchKey(id), pid, tag: rest & 0xffff_ffff_ffff }
+    let (id, tag) = identity(family, id).fact;
+    FactKey { family, id: MatchKey(id), pid, tag }
 }
 
 /// Keys under which a touch is found by an activation, besides its own identity.
@@ -392,8 +392,8 @@ mod tests {
         let touch = touch();
         let expected = [
             // Its home and its name, its places, its device.
-            0xd7d3_010b_643c_a529,
-            0x0000_ff26_c9a9_5602,
+            0x2f12_5dbb_f456_d3eb,
+            0x0000_13b3_98d8_7910,
             0xb439_c456_6164_e499,
             0xa4c9_4d03_6e56_96f7,
             0xf3d6_a7e9_2858_e1d3,

@@ -5,11 +5,12 @@ use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
+use crate::identity::identity;
 use crate::ids::IdKind;
 
 /// An event and the decision about it. Names of app, campaign and channel are not in it: they
 /// are the catalogue's, looked up when a row is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub pid: Pid,
     pub event_time: EventTime,
@@ -178,21 +179,41 @@ impl Hash for ActivationRef {
     }
 }
 
-/// The last part of a row key: a hash of the event's identity. The family is hashed and no seed,
-/// because of short ids a seed is mixed in by xor: two families would meet in one row.
-pub fn seq(event_type: EventType, event_id: &str) -> u64 {
-    let family = match event_type {
-        EventType::Activation => Family::Activation,
-        EventType::Effect => Family::Effect,
-    };
+/// As if rows still had the seq of past layouts: digests of decisions are kept.
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { pid, event_time, spreadid, seq: _, revision, event_type, .. } = self;
+        let Self { event_name, event_id, status, install_type, touch, activation, .. } = self;
+        let Self { reject_reason, contributors, ids, device, app_version, .. } = self;
+        let Self { revenue, currency, props, .. } = self;
+        (pid, event_time, spreadid, past_seq(*event_type, event_id)).hash(state);
+        (revision, event_type, event_name, event_id).hash(state);
+        (status, install_type, touch, activation, reject_reason).hash(state);
+        (contributors, ids, device, app_version, revenue, currency, props).hash(state);
+    }
+}
+
+fn past_seq(event_type: EventType, event_id: &str) -> u64 {
     let mut hasher = Xxh3Default::new();
-    hasher.update(&[family as u8]);
+    hasher.update(&[event_type.family() as u8]);
     hasher.update(event_id.as_bytes());
     hasher.digest()
 }
 
+/// The last part of a row key: a hash of the event's identity.
+pub fn seq(event_type: EventType, event_id: &str) -> u64 {
+    identity(event_type.family(), event_id).row
+}
+
 impl EventType {
     pub const ALL: [Self; 2] = [Self::Activation, Self::Effect];
+
+    pub fn family(self) -> Family {
+        match self {
+            Self::Activation => Family::Activation,
+            Self::Effect => Family::Effect,
+        }
+    }
 
     #[inline]
     pub fn name(self) -> &'static str {
@@ -340,6 +361,27 @@ mod tests {
         assert_eq!(keys, [&by_id[..], &["ip_device", "ip_ua"]].concat()[..]);
         let reasons = RejectReason::ALL.map(RejectReason::name);
         assert_eq!(reasons, ["blocked", "click_injection", "ctit_too_short", "too_many_clicks"]);
+    }
+
+    /// The second id of each pair was made to have the first one's seq of past layouts.
+    #[test]
+    fn ids_that_are_made_to_collide_have_rows_of_their_own() {
+        let pairs = [
+            (
+                EventType::Effect,
+                "0d9c6f4e-7a51-4c1b-9b52-5f0e0c2d7a11",
+                "59nes7s9drazsjsb1t5da168lz6bo0q9y2rc2db9m84z5nnbmbtt66rkoxcohuq2nb9j99ynmxemnejvww3tap4xqyxb0liczfn9bplofcrdwv98i0r65gcwsm6pzit",
+            ),
+            (
+                EventType::Activation,
+                "11111111-2222-4333-8444-555555555555",
+                "k2cfhj3pu36w9hnjswl1nckc09ays4a4z2ydw7ku0ryivgyofmhc6lzk7gsghubur04neaj8mlcjf4oujcqc3w68mlgjyqpjfw01paavclhpsaa7g25ye0ctl0e8qo7",
+            ),
+        ];
+        for (event_type, id, made) in pairs {
+            assert_eq!(past_seq(event_type, id), past_seq(event_type, made));
+            assert_ne!(seq(event_type, id), seq(event_type, made));
+        }
     }
 
     #[test]

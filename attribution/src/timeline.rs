@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use crate::event::{EventTime, Family, Pid};
-use crate::expiry::Needed;
+use crate::expiry::{Expired, Needed};
 use crate::ids::DeviceIds;
 use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use crate::matching::{self, TouchClass};
@@ -33,21 +33,19 @@ pub struct Timeline {
 pub type CompleteSince = [EventTime; Family::ALL.len()];
 
 /// How far back timelines of an app reach. `rows_from` is where its rows begin: without a horizon
-/// facts are kept as long.
+/// facts are kept as long. `held` is what expired by settings of before.
 pub fn complete_since(
     policy: &Policy,
     app: &AppPolicy,
-    consumed_until: Option<EventTime>,
+    (consumed_until, held): (Option<EventTime>, &Expired),
     rows_from: EventTime,
 ) -> CompleteSince {
-    match app.correction_horizon_ms {
-        None => [rows_from; Family::ALL.len()],
-        Some(late_ms) => {
-            let needed = Needed::new(policy, app, late_ms);
-            let until = consumed_until.unwrap_or_default();
-            Family::ALL.map(|family| needed.oldest(family, None, until))
-        }
-    }
+    let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
+    let until = consumed_until.unwrap_or_default();
+    Family::ALL.map(|family| {
+        let own = needed.map_or(rows_from, |needed| needed.oldest(family, None, until));
+        own.max(held.oldest(family, None))
+    })
 }
 
 /// The facts with one of these ids, at most `limit`; those that stand after a place, if one is
@@ -63,7 +61,7 @@ pub fn timeline<F: Facts>(
     limit: usize,
 ) -> Result<Timeline, F::Error> {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
-    let until = facts.consumed_until();
+    let (until, held) = (facts.consumed_until(), facts.held(app.pid));
     let has_expired = |home: &Home| {
         let (family, lookback_ms) = match home {
             Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
@@ -71,7 +69,7 @@ pub fn timeline<F: Facts>(
             Home::Effect(_) => (Family::Effect, None),
         };
         let oldest = needed.zip(until).map(|(of, until)| of.oldest(family, lookback_ms, until));
-        oldest.is_some_and(|oldest| home.time() < oldest)
+        home.time() < oldest.unwrap_or_default().max(held.oldest(family, lookback_ms))
     };
     let mut places = Places::new(app.pid, ids, after, limit + 1);
     let mut found: Vec<Found> = Vec::new();
@@ -185,13 +183,17 @@ mod tests {
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(1_000 * DAY_MS);
         let from = now.minus(300 * DAY_MS);
-        let days = |app: &AppPolicy, until| {
-            complete_since(&policy, app, until, from).map(|time| time.millis().div_ceil(DAY_MS))
+        let days_with = |app: &AppPolicy, until, held: &Expired| {
+            let since = complete_since(&policy, app, (until, held), from);
+            since.map(|time| time.millis().div_ceil(DAY_MS))
         };
+        let days = |app: &AppPolicy, until| days_with(app, until, &Expired::default());
         // Windows of 7 days for clicks, of 400 and 90 for effects and reinstalls, and the horizon.
         assert_eq!(days(&app, Some(now)), [986, 503, 993]);
         assert_eq!(days(&app, None), [0, 0, 0]);
         app.correction_horizon_ms = None;
         assert_eq!(days(&app, Some(now)), [700, 700, 700]);
+        let held = Needed::from_ms([7, 490, 0, 7].map(|days| days * DAY_MS)).expired(now, None);
+        assert_eq!(days_with(&app, Some(now), &held), [986, 700, 993], "it stays gone");
     }
 }

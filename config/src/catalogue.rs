@@ -111,6 +111,7 @@ fn read_app(
 ) -> Option<(AppPolicy, AppStore)> {
     let pid = app.integer("pid", 0..=u64::from(u32::MAX));
     let key = app.text("key", parse_app_key);
+    let formerly = app.text("formerly", parse_app_key);
     let name = app.text("name", parse_name);
     let mut policy = base.clone();
     app.table("attribution", |table| rules::read_rules(table, &mut policy, Origin::App));
@@ -122,7 +123,8 @@ fn read_app(
     pid.iter().for_each(|pid| app.require_unique("pid", pid, pids));
     key.iter().for_each(|key| app.require_unique("key", key, keys));
     let (pid, key) = (Pid(pid?), key?);
-    Some((AppPolicy { pid, name: name.unwrap_or(key.clone()), key, ..policy }, stored))
+    let name = name.unwrap_or(key.clone());
+    Some((AppPolicy { pid, key, formerly, name, ..policy }, stored))
 }
 
 fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> Vec<Campaign> {

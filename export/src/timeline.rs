@@ -144,7 +144,8 @@ pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportErr
 
 fn since(reader: &Reader, policy: &Policy, app: &AppPolicy) -> CompleteSince {
     use attribution::ledger::Facts;
-    complete_since(policy, app, reader.consumed_until(), reader.view().oldest(app.pid))
+    let expired = (reader.consumed_until(), &reader.held(app.pid));
+    complete_since(policy, app, expired, reader.view().oldest(app.pid))
 }
 
 fn document(

@@ -23,23 +23,24 @@ pub fn topic(name: &str) -> NewTopic<'_> {
     NewTopic::new(name, 1, TopicReplication::Fixed(-1))
 }
 
-/// One setting of each topic; `None` for those of which Kafka does not tell it.
-pub fn settings(
+/// Some settings of each topic; `None` for those of which Kafka does not tell them.
+pub fn settings<const N: usize>(
     kafka: &Kafka,
     topics: &[&str],
-    key: &str,
-) -> Result<Vec<Option<String>>, IngestError> {
+    keys: [&str; N],
+) -> Result<Vec<[Option<String>; N]>, IngestError> {
     let admin = admin(kafka)?;
     let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
     let answer = wait(admin.describe_configs(&asked, &options()), || false);
     let resources = answer.and_then(Result::ok).unwrap_or_default();
-    let value = |name: &&str| {
+    let values = |name: &&str| {
         let is_its =
             |of: &OwnedResourceSpecifier| *of == OwnedResourceSpecifier::Topic((*name).to_owned());
         let mut found = resources.iter().filter_map(|resource| resource.as_ref().ok());
-        found.find(|resource| is_its(&resource.specifier))?.get(key)?.value.clone()
+        let found = found.find(|resource| is_its(&resource.specifier));
+        keys.map(|key| found?.get(key)?.value.clone())
     };
-    Ok(topics.iter().map(value).collect())
+    Ok(topics.iter().map(values).collect())
 }
 
 /// What became of each topic; `None` if asked to stop first.

@@ -16,9 +16,9 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use crate::assignment;
 use crate::batch::Source;
-use crate::client::{self, Consumer, RECORD_BYTES_MAX};
-use crate::creation;
+use crate::client::{self, Consumer};
 use crate::error::IngestError;
+use crate::letter_topics;
 use crate::retry::{Backoff, Throttle};
 use crate::shutdown::Shutdown;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
@@ -26,13 +26,6 @@ use crate::wire::DecodeError;
 
 /// The end of a dead-letter topic's name.
 pub const SUFFIX: &str = ".dlq";
-
-/// The topic's setting of how long a record may be.
-const LIMIT: &str = "max.message.bytes";
-
-/// The topic's setting of whose clock stamps its records: brokers refuse what is stamped by one that is
-/// an hour ahead of theirs.
-const STAMPED_BY: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 /// Acknowledgements are looked for so often.
 const POLL_EVERY: Duration = Duration::from_millis(5);
@@ -131,19 +124,8 @@ impl DeadLetters {
         consumer: &Consumer,
         shutdown: &Shutdown,
     ) -> Result<(), IngestError> {
-        let (mut missing, mut existing) = (Vec::new(), Vec::new());
-        for topic in TopicKind::ALL {
-            let name = self.topics.of(topic).as_str();
-            match assignment::partition_count(consumer, name) {
-                Ok(Some(_)) => existing.push(name),
-                Ok(None) => missing.push(name),
-                Err(error) => {
-                    tracing::warn!(name, %error, "the topic for dead letters cannot be looked up");
-                }
-            }
-        }
-        warn_of_limits(kafka, &existing)?;
-        if missing.is_empty() { Ok(()) } else { create(kafka, &missing, shutdown) }
+        let names = TopicKind::ALL.map(|topic| self.topics.of(topic).as_str());
+        letter_topics::create_missing((kafka, consumer), &names, shutdown)
     }
 
     /// Produces the letters and waits until all are acknowledged, however long that takes.
@@ -270,48 +252,17 @@ impl DeadLetters {
     }
 }
 
-/// Of topics that somebody else has made: a letter that they do not take stops all reading.
-fn warn_of_limits(kafka: &Kafka, topics: &[&str]) -> Result<(), IngestError> {
-    if topics.is_empty() {
-        return Ok(());
-    }
-    let limits = creation::settings(kafka, topics, LIMIT)?;
-    for (topic, limit) in topics.iter().zip(limits) {
-        let least: u64 = RECORD_BYTES_MAX.parse().unwrap_or(u64::MAX);
-        if let Some(limit) = limit.filter(|limit| limit.parse().is_ok_and(|it: u64| it < least)) {
-            tracing::warn!(
-                topic,
-                limit,
-                "a dead letter of more bytes would stop all reading: set {LIMIT}={RECORD_BYTES_MAX} \
-                 on the topic"
-            );
-        }
-    }
-    Ok(())
-}
-
-fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), IngestError> {
-    let (key, value) = STAMPED_BY;
-    let topic = |name| creation::topic(name).set(LIMIT, RECORD_BYTES_MAX).set(key, value);
-    let topics: Vec<_> = names.iter().map(|name| topic(name)).collect();
-    match creation::create(kafka, &topics, || shutdown.is_requested())? {
-        Some(Ok(results)) => results.into_iter().for_each(report_creation),
-        Some(Err(error)) => {
-            tracing::warn!(%error, "topics for dead letters cannot be created");
-        }
-        None => {}
-    }
-    Ok(())
-}
-
 /// Of what the broker does not say.
 fn guess(error: &KafkaError) -> &'static str {
     match error {
-        KafkaError::MessageProduction(
-            RDKafkaErrorCode::InvalidTimestamp | RDKafkaErrorCode::InvalidRecord,
-        ) => {
+        KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTimestamp) => {
             "; perhaps this machine's clock is ahead: set it, or message.timestamp.type=LogAppendTime on \
              the topics for dead letters"
+        }
+        KafkaError::MessageProduction(RDKafkaErrorCode::InvalidRecord) => {
+            "; perhaps the topic has cleanup.policy=compact, which takes nothing without a key: set \
+             cleanup.policy=delete; or this machine's clock is ahead: set it, or \
+             message.timestamp.type=LogAppendTime on the topics for dead letters"
         }
         _ => "",
     }
@@ -323,16 +274,6 @@ fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
             Err(IngestError::Fatal(error.clone()))
         }
         _ => Ok(()),
-    }
-}
-
-fn report_creation(result: Result<String, (String, RDKafkaErrorCode)>) {
-    match result {
-        Ok(topic) => tracing::info!(topic, "topic for dead letters created"),
-        Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-        Err((topic, error)) => {
-            tracing::warn!(topic, %error, "the topic for dead letters cannot be created");
-        }
     }
 }
 

@@ -43,6 +43,7 @@ pub mod headers;
 mod health;
 mod held;
 pub mod lateness;
+mod letter_topics;
 mod metrics;
 mod offsets;
 pub mod peek;

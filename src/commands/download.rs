@@ -41,7 +41,7 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     let query = ExportQuery::parse(format, parameters(options)).map_err(wrong)?;
     query.check(app, &config.policy).map_err(wrong)?;
     require_outside(options.out.as_deref(), &config.store)?;
-    let reader = store::open_for_reading(&config.store)?;
+    let reader = store::open_for_reading(&config.store, &config.policy)?;
     let mut asked = query.texts();
     asked.insert("app", app.key.to_string());
     let target = match (options.out.as_deref(), options.resume) {

@@ -28,7 +28,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     };
     let mut reader = match &replica {
         Some(replica) => replica.reader.clone(),
-        None => store::open_for_reading(&config.store)?,
+        None => store::open_for_reading(&config.store, &config.policy)?,
     };
     let id = &options.activation;
     let Some(explanation) = explain(&mut reader, &config.policy, app.pid, id)? else {

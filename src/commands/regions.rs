@@ -41,7 +41,7 @@ fn look(config: &Config, as_json: bool) -> anyhow::Result<String> {
     if let Some(hbase) = &config.store.hbase {
         return cluster::look((config, hbase), as_json);
     }
-    let reader = store::open_for_reading(&config.store)?;
+    let reader = store::open_for_reading(&config.store, &config.policy)?;
     let now = Timestamp::now().as_millisecond();
     let view = View {
         // An embedded store has its own.

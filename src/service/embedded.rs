@@ -17,7 +17,9 @@ use store::scan::Reader;
 use tokio::runtime::Runtime;
 
 use super::listeners::{Listeners, listen_for_signals};
-use super::{BATCHES_WAITING, CUT_OFF_MAX, SUPERVISION, Threads, readiness, tell_of_the_end};
+use super::{
+    BATCHES_WAITING, CUT_OFF_MAX, SUPERVISION, Threads, readiness, tell_of_held, tell_of_the_end,
+};
 use crate::control;
 use crate::pipeline::{self, PipelineMetrics};
 
@@ -26,6 +28,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
     let listeners = Listeners::bind(&runtime, config, true)?;
     let embedded = Embedded::open(&config.store, &config.policy)?;
+    tell_of_held(&config.policy, &embedded.held_back(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
     let room = embedded.wait_for_room();

@@ -18,7 +18,8 @@ use tokio::runtime::Runtime;
 use super::listeners::{Listeners, listen_for_signals};
 use super::watch::{self, Seen};
 use super::{
-    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, tell_of_the_end,
+    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, tell_of_held,
+    tell_of_the_end,
 };
 use crate::pipeline::{self, PipelineMetrics};
 
@@ -34,6 +35,7 @@ pub fn run(
     let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
     let listeners = Listeners::bind(&runtime, config, roles.exports)?;
     let store = Arc::new(Shared::open(&config.store, hbase)?);
+    store.reader().require_apps(&config.policy)?;
     listen_for_signals(&runtime, shutdown).context("signals can not be listened for")?;
     let health = Arc::new(Health::default());
     let reading = match roles.attributes {
@@ -77,7 +79,9 @@ fn attribute(
     health: &Arc<Health>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<(Arc<PipelineMetrics>, Threads)> {
-    let worker = Worker::new(store.ledger(&config.policy)?, Arc::clone(&config.policy));
+    let ledger = store.ledger(&config.policy)?;
+    tell_of_held(&config.policy, &ledger.held_back(&config.policy));
+    let worker = Worker::new(ledger, Arc::clone(&config.policy));
     let metrics = Arc::new(PipelineMetrics::new(config));
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();

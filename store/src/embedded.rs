@@ -9,6 +9,7 @@ pub mod checkpoint;
 mod endless;
 mod expired;
 mod figures;
+pub(crate) mod held;
 pub(crate) mod index;
 pub(crate) mod meta;
 mod metrics;
@@ -19,6 +20,7 @@ pub(crate) mod pending;
 pub(crate) mod reader;
 pub(crate) mod recount;
 pub(crate) mod regions;
+mod rekey;
 mod room;
 mod rows;
 mod space;
@@ -30,7 +32,8 @@ pub(crate) mod views;
 use std::collections::HashMap;
 use std::path::Path;
 
-use attribution::event::EventTime;
+use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
     Scan,
@@ -41,8 +44,10 @@ use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;
 use crate::codec;
-use crate::expiry::{ConsumedUntil, Expiry};
+use crate::expiry::Expiry;
+use crate::held::HeldBack;
 use crate::key;
+use crate::named;
 use crate::region::Regions;
 use crate::retention::{self, Retention};
 use crate::scan;
@@ -76,18 +81,19 @@ impl Embedded {
         upgrade::finish(&settings.path)?;
         let making = Making::begin(&settings.path)?;
         let (mut tables, mut limits, mut meta) = Self::load(settings, policy)?;
+        named::require(&meta::names(&tables)?, policy)?;
         if upgrade::is_to_be_made_anew(&meta) {
             upgrade::anew(tables, settings, policy)?;
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
-        if meta.layout < meta::COUNTED_SINCE {
-            meta.totals = recount::all(&tables, settings)?;
-        } else if meta.layout < meta::LAYOUT_VERSION {
-            meta::raise(&tables)?;
+        if meta.layout < meta::LAYOUT_VERSION {
+            meta.totals = upgrade::in_place(&tables, settings, &meta)?;
         }
         let Limits { retention, expiry } = limits;
+        held::note(&tables, &expiry, meta.consumed())?;
         expiry.until().advance(meta.consumed_until);
         let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
+        meta::put_names(&tables, policy)?;
         making.map_or(Ok(()), Making::end)?;
         let partitions = meta.partitions;
         Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
@@ -116,7 +122,7 @@ impl Embedded {
             partitions: self.partitions,
             apps: self.rows.apps(),
             retention: self.rows.retention.clone(),
-            until: self.expiry.until().clone(),
+            expiry: self.expiry.clone(),
             regions: self.rows.regions.clone(),
         })
     }
@@ -137,6 +143,11 @@ impl Embedded {
     /// compaction comes by.
     pub fn compact(&self) {
         self.tables.compact();
+    }
+
+    /// State that expired by settings that are no longer, and by which it is not brought back.
+    pub fn held_back(&self, policy: &Policy) -> Vec<HeldBack> {
+        self.expiry.held_back(policy, self.expiry.until().get())
     }
 
     /// The rows that there are, by type and status.
@@ -192,6 +203,10 @@ impl Facts for Embedded {
 
     fn consumed_until(&self) -> Option<EventTime> {
         self.expiry.until().get()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.expiry.held(pid)
     }
 }
 
@@ -280,8 +295,9 @@ pub fn open_for_reading(settings: &config::Store) -> Result<scan::Reader, StoreE
     if meta.layout < meta::LAYOUT_VERSION {
         return Err(meta::wrong_version(path, meta.layout));
     }
-    let until = ConsumedUntil::default();
-    until.advance(meta.consumed_until);
+    let expiry = Expiry::default();
+    expiry.hold(&held::expired(&tables, meta.consumed())?);
+    expiry.until().advance(meta.consumed_until);
     let (apps, retention) = (meta::apps(&tables, meta.partitions)?, Retention::default());
     let clock = retention::clock(now(), meta.consumed());
     retention.start(apps.all().iter().map(|(pid, app)| {
@@ -293,5 +309,5 @@ pub fn open_for_reading(settings: &config::Store) -> Result<scan::Reader, StoreE
         .ok_or_else(|| StoreError::corrupt("the regions"))?;
     let regions = SharedRegions::new(regions);
     let partitions = meta.partitions;
-    Ok(scan::Reader::Embedded(Reader { tables, partitions, apps, retention, until, regions }))
+    Ok(scan::Reader::Embedded(Reader { tables, partitions, apps, retention, expiry, regions }))
 }

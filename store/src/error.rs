@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use attribution::event::Pid;
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Stop the other process, or use another directory.
@@ -48,6 +50,20 @@ pub enum StoreError {
         .path.display()
     )]
     WrongPartitions { path: PathBuf, found: u16, configured: u16 },
+
+    /// Give the app a pid that no app of the store has had, or say that it was renamed.
+    #[error(
+        "pid {} is the app {had:?} in this store, and {key:?} in the settings, which would be shown its rows: \
+         give {key:?} a pid that no app has had, or formerly = {had:?} where it is the same app renamed", .pid.0
+    )]
+    OtherApp { pid: Pid, had: Box<str>, key: Box<str> },
+
+    /// Give the app its pid back.
+    #[error(
+        "the app {key:?} has pid {} in this store, and {} in the settings, where its rows would not be found: a \
+         pid stays with its app", .had.0, .pid.0
+    )]
+    OtherPid { key: Box<str>, had: Pid, pid: Pid },
 
     /// Fix permissions, or free space.
     #[error("store directory can not be written: {}: {reason}", .path.display())]

@@ -1,14 +1,16 @@
 //! Which facts nothing depends on any more.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use attribution::event::{EventTime, Family, Pid};
-use attribution::expiry::Needed;
+use attribution::expiry::{Expired, Needed};
 use attribution::ledger::{Home, Known};
 use attribution::policy::Policy;
 use foldhash::fast::FixedState;
+
+use crate::held::{HeldBack, NotedApps};
 
 /// The broker time up to which everything is consumed. It only grows.
 #[derive(Debug, Clone, Default)]
@@ -25,18 +27,27 @@ impl ConsumedUntil {
     }
 }
 
-/// Per app, how long its facts are kept, and by which time that is measured.
+/// Per app, how long its facts are kept, by which time that is measured, and what has expired before.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
     apps: Arc<HashMap<Pid, Kept, FixedState>>,
     until: ConsumedUntil,
+    held: Arc<OnceLock<HashMap<Pid, Expired, FixedState>>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    needed: Needed,
+/// How long the state of an app is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    pub needed: Needed,
     /// How long rows are kept; `None`: for ever.
-    retention_ms: Option<u64>,
+    pub retention_ms: Option<u64>,
+}
+
+impl Kept {
+    /// What has expired once all is consumed up to a time.
+    pub fn expired(&self, until: EventTime) -> Expired {
+        self.needed.expired(until, self.retention_ms)
+    }
 }
 
 impl Expiry {
@@ -49,7 +60,35 @@ impl Expiry {
             let needed = Needed::new(policy, app, late_ms);
             Some((app.pid, Kept { needed, retention_ms }))
         });
-        Self { apps: Arc::new(kept.collect()), until: ConsumedUntil::default() }
+        Self { apps: Arc::new(kept.collect()), ..Self::default() }
+    }
+
+    /// Takes what is held of each app, once, and before anything expires by these settings.
+    pub fn hold(&self, noted: &NotedApps) {
+        let held = noted.iter().filter(|(_, noted)| noted.held != Expired::default());
+        // Called once, by who opens the store.
+        let _ = self.held.set(held.map(|(pid, noted)| (*pid, noted.held)).collect());
+    }
+
+    pub fn held(&self, pid: Pid) -> Expired {
+        self.held.get().and_then(|held| held.get(&pid)).copied().unwrap_or_default()
+    }
+
+    /// What is held of apps of the settings, and by which of these, once all is consumed up to a time.
+    pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<HeldBack> {
+        let Some(until) = until else { return Vec::new() };
+        let held = self.held.get().into_iter().flatten();
+        let known = held.filter(|(pid, _)| policy.app(**pid).is_some());
+        known.filter_map(|(pid, held)| HeldBack::of(*pid, held, self.kept(*pid), until)).collect()
+    }
+
+    /// The apps of which anything expires.
+    pub fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.apps.keys().copied()
+    }
+
+    pub fn kept(&self, pid: Pid) -> Option<Kept> {
+        self.apps.get(&pid).copied()
     }
 
     pub fn until(&self) -> &ConsumedUntil {
@@ -58,25 +97,27 @@ impl Expiry {
 
     /// The time before which facts of a family have expired.
     pub fn oldest(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        match (self.until.get(), self.apps.get(&pid)) {
-            (Some(until), Some(app)) => app.needed.oldest(family, lookback_ms, until),
-            _ => EventTime::default(),
-        }
+        let [own, held] = self.both(pid).map(|of| of.oldest(family, lookback_ms));
+        own.max(held)
     }
 
-    /// The time before which homes of a family are gone. Those of activations and effects last as
-    /// long as rows do, however little depends on them: an id that returns is not a second event.
+    /// The time before which homes of a family are gone.
     pub fn oldest_home(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let oldest = self.oldest(pid, family, lookback_ms);
-        if family == Family::Touch {
-            return oldest;
-        }
-        let retention_ms = self.apps.get(&pid).and_then(|app| app.retention_ms);
-        let row = match (self.until.get(), retention_ms) {
-            (Some(until), Some(retention_ms)) => until.minus(retention_ms),
-            _ => EventTime::default(),
-        };
-        oldest.min(row)
+        let [own, held] = self.both(pid).map(|of| of.oldest_home(family, lookback_ms));
+        own.max(held)
+    }
+
+    /// The time of the oldest activation of which all is there that it was decided from.
+    pub fn changeable_from(&self, pid: Pid) -> EventTime {
+        let [own, held] = self.both(pid).map(|of| of.late);
+        own.max(held)
+    }
+
+    /// By the settings, and by those before them.
+    fn both(&self, pid: Pid) -> [Expired; 2] {
+        let own = self.until.get().zip(self.apps.get(&pid));
+        let own = own.map(|(until, app)| app.expired(until)).unwrap_or_default();
+        [own, self.held(pid)]
     }
 
     pub fn has_expired(&self, pid: Pid, home: &Home) -> bool {

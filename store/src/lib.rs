@@ -28,8 +28,10 @@ mod expiry;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod hbase;
+mod held;
 pub mod key;
 pub mod memory;
+mod named;
 pub mod region;
 mod retention;
 pub mod scan;
@@ -37,15 +39,22 @@ pub mod transfer;
 mod unfinished;
 pub mod verify;
 
+use attribution::policy::Policy;
 pub use error::StoreError;
+pub use held::HeldBack;
 
 /// The reading side of the store of the settings, beside the processes that write it.
 ///
 /// # Errors
 /// Why it can not be read.
-pub fn open_for_reading(settings: &config::Store) -> Result<scan::Reader, StoreError> {
-    match &settings.hbase {
-        Some(hbase) => Ok(hbase::Shared::open(settings, hbase)?.reader()),
-        None => embedded::open_for_reading(settings),
-    }
+pub fn open_for_reading(
+    settings: &config::Store,
+    policy: &Policy,
+) -> Result<scan::Reader, StoreError> {
+    let reader = match &settings.hbase {
+        Some(hbase) => hbase::Shared::open(settings, hbase)?.reader(),
+        None => embedded::open_for_reading(settings)?,
+    };
+    reader.require_apps(policy)?;
+    Ok(reader)
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use attribution::event::{EventTime, Family, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
     Scan,
@@ -84,6 +85,10 @@ impl Facts for Memory {
 
     fn consumed_until(&self) -> Option<EventTime> {
         self.expiry.until().get()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.expiry.held(pid)
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::expiry::Expired;
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
-use attribution::policy::AppPolicy;
+use attribution::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
 use crate::app::App;
@@ -16,6 +17,7 @@ use crate::hbase::backwards::Backwards;
 use crate::hbase::reader as shared;
 use crate::hbase::rows::Rows as SharedRows;
 use crate::key::RowKey;
+use crate::named;
 use crate::region::Regions;
 
 /// A row, as it is stored.
@@ -44,6 +46,18 @@ impl Reader {
             Self::Embedded(reader) => Some(reader.regions()),
             Self::Shared(_) => None,
         }
+    }
+
+    /// That the store's apps are those of the settings, by their pids.
+    ///
+    /// # Errors
+    /// Where an app would be shown another's rows, or HBase does not answer in its time.
+    pub fn require_apps(&self, policy: &Policy) -> Result<(), StoreError> {
+        let names = match self {
+            Self::Embedded(reader) => reader.names()?,
+            Self::Shared(reader) => reader.names()?,
+        };
+        named::require(&names, policy).map(drop)
     }
 
     /// All apps that the store knows.
@@ -209,6 +223,13 @@ impl Facts for Reader {
         match self {
             Self::Embedded(reader) => reader.consumed_until(),
             Self::Shared(reader) => reader.consumed_until(),
+        }
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        match self {
+            Self::Embedded(reader) => reader.held(pid),
+            Self::Shared(reader) => reader.held(pid),
         }
     }
 }

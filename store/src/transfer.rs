@@ -15,7 +15,9 @@ use crate::app::App;
 use crate::embedded::moved::Moved as EmbeddedSide;
 use crate::embedded::regions::now;
 use crate::hbase::moved::Moved as SharedSide;
+use crate::held::{Noted, NotedApps};
 use crate::key::{Key, RowKey};
+use crate::named::Names;
 use crate::retention;
 
 /// What moves; values are as an embedded store has them.
@@ -50,6 +52,9 @@ enum Side<'s> {
 pub struct Source<'s> {
     side: Side<'s>,
     apps: BTreeMap<Pid, App>,
+    names: Names,
+    /// What has expired there may be there and may be gone.
+    expired: NotedApps,
 }
 
 impl<'s> Source<'s> {
@@ -60,11 +65,15 @@ impl<'s> Source<'s> {
             Some(hbase) => Side::Shared(SharedSide::source(settings, hbase)?),
             None => Side::Embedded(EmbeddedSide::source(settings)?),
         };
-        let apps = match &side {
-            Side::Embedded(side) => side.apps()?,
-            Side::Shared(side) => side.apps()?,
+        let (apps, names) = match &side {
+            Side::Embedded(side) => (side.apps()?, side.names()?),
+            Side::Shared(side) => (side.apps()?, side.names()?),
         };
-        Ok(Self { side, apps })
+        let expired = match &side {
+            Side::Embedded(side) => side.expired()?,
+            Side::Shared(side) => side.expired()?,
+        };
+        Ok(Self { side, apps, names, expired })
     }
 
     /// Those that the store keeps itself; those of a shared one are the consumer group's.
@@ -107,6 +116,12 @@ impl<'s> Target<'s> {
     ) -> Result<Amounts, StoreError> {
         for (pid, app) in &source.apps {
             self.put_app(*pid, app)?;
+        }
+        for (pid, key) in &source.names {
+            self.put_name(*pid, key)?;
+        }
+        for (pid, noted) in &source.expired {
+            self.put_noted(*pid, noted)?;
         }
         let (mut given, mut pieces, mut done) = (Amounts::new(), Vec::with_capacity(PIECES), 0);
         let oldest = self.oldest(&source.apps);
@@ -162,6 +177,20 @@ impl<'s> Target<'s> {
         match &mut self.side {
             Side::Embedded(side) => side.put_app(pid, app),
             Side::Shared(side) => side.put_app(pid, app),
+        }
+    }
+
+    fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
+        match &mut self.side {
+            Side::Embedded(side) => side.put_name(pid, key),
+            Side::Shared(side) => side.put_name(pid, key),
+        }
+    }
+
+    fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+        match &mut self.side {
+            Side::Embedded(side) => side.put_noted(pid, noted),
+            Side::Shared(side) => side.put_noted(pid, noted),
         }
     }
 

@@ -23,18 +23,20 @@ mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::event::{Family, Pid};
+use attribution::event::{EventTime, Family, Pid};
 use attribution::ledger::{FactKey, Home};
 use attribution::policy::Policy;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
 use crate::app::App;
+use crate::embedded::held;
 use crate::embedded::meta::{self as kept_meta, Meta};
 use crate::embedded::reader::EVENTS;
 use crate::embedded::recount;
 use crate::embedded::tables::{TABLES, Tables};
 use crate::expiry::Expiry;
+use crate::held::NotedApps;
 use crate::key::Key;
 use files::Files;
 pub use report::{Check, Finding, Problem, Remedy, Report, Times};
@@ -182,7 +184,14 @@ impl<'a> Checker<'a> {
             }
             until => until?,
         };
-        self.expiry.until().advance(until);
+        // What can not be read is told of with the rest of meta, too.
+        let noted = match held::noted(&self.tables) {
+            Err(StoreError::Corrupt { .. }) => NotedApps::new(),
+            noted => noted?,
+        };
+        let until = Some(until).filter(|until| *until > EventTime::default());
+        self.expiry.hold(&crate::held::under(&noted, &self.expiry, until));
+        self.expiry.until().advance(until.unwrap_or_default());
         self.total = self.work()?;
         Ok(())
     }

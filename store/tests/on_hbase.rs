@@ -4,18 +4,28 @@
 #[path = "contract/main.rs"]
 mod contract;
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use adtrail_store::codec::row::encode;
 use adtrail_store::hbase::cells::{Cells as _, Gone, Put, Table, VALUE};
 use adtrail_store::hbase::cluster::Cluster;
+use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::rows::Rows;
-use adtrail_store::hbase::tables;
+use adtrail_store::hbase::{Shared, init, tables};
 use adtrail_store::key::RowKey;
 use attribution::attribute::{Credit, Decision};
 use attribution::compose;
 use attribution::event::{EventTime, Fact, Pid, SpreadId};
+use attribution::ledger::Facts as _;
+use attribution::policy::{DAY_MS, Policy};
 use attribution::row::{InstallType, Status};
-use contract::support::facts::{activation, millis};
-use contract::support::hbase::tables_of;
+use attribution::worker::{Batch, Worker};
+use contract::support::facts::{DAY, Draft, activation, click, identified, millis};
+use contract::support::hbase::{settings as hbase_settings, tables_of};
+use contract::support::rules::{WIDE, X, rules_with};
+use contract::support::run::{read, settings};
 
 /// Of one millisecond, in more answers than a scan reads ahead.
 const EVENTS: u64 = 8_000;
@@ -81,4 +91,62 @@ fn rows_that_move_to_a_place_that_a_lost_scanner_has_passed_are_shown_once() {
     let wrong: Vec<_> =
         shown.iter().enumerate().filter(|(seq, of)| of[..] != expected(*seq)[..]).collect();
     assert!(wrong.is_empty(), "{} events, the first: {:?}", wrong.len(), wrong[0]);
+}
+
+/// A worker of the store with these settings, that has just started.
+fn started(store: &Shared, policy: &Arc<Policy>) -> Worker<SharedLedger<Cluster>> {
+    Worker::new(store.ledger(policy).expect("hbase works"), Arc::clone(policy))
+}
+
+/// How long before now.
+fn ago(ms: i64) -> EventTime {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    millis(now.as_millis() as i64 - ms)
+}
+
+/// Facts may be late by so many days, and touches count for a week.
+fn late_by(days: Option<u64>) -> Arc<Policy> {
+    rules_with(|app| {
+        app.fraud.clicks_per_device_max = 0;
+        app.correction_horizon_ms = days.map(|days| days * DAY_MS);
+    })
+}
+
+#[test]
+fn what_has_expired_stays_so_for_all_workers() {
+    let hbase = hbase_settings("held");
+    let settings = config::Store { hbase: Some(hbase.clone()), ..settings(Path::new("")) };
+    // For ever: nothing may rest upon what HBase lets go.
+    init(&settings, &hbase, &late_by(None)).expect("the tables are made");
+    let store = Shared::open(&settings, &hbase).expect("hbase answers");
+    let give = |worker: &mut Worker<SharedLedger<Cluster>>, drafts: Vec<Draft>| {
+        let batch = Batch { facts: identified(drafts), ..Batch::default() };
+        worker.process(batch).expect("hbase works")
+    };
+    let mut worker = started(&store, &late_by(None));
+    // A campaign of the app has a window of 30 days: by a horizon of 7, and 30 for who is behind, all this
+    // has expired.
+    let old = |id| click(id, ago(70 * DAY)).campaign(WIDE).only("oaid", id);
+    give(&mut worker, vec![old("c1"), old("c2")]);
+    let late = |id, device| activation(id, ago(60 * DAY)).only("oaid", device);
+    give(&mut worker, vec![late("a1", "c1")]);
+    let short = started(&store, &late_by(Some(7)));
+    assert_eq!(short.ledger().held_back(&late_by(Some(7))), []);
+    // Many start at once, and note the same.
+    let held = std::thread::scope(|scope| {
+        let start = || started(&store, &late_by(None)).ledger().held(X);
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+        starts.into_iter().map(|start| start.join().expect("a start")).collect::<Vec<_>>()
+    });
+    assert!(held[0].touches > ago(70 * DAY), "{held:?}");
+    assert!(held.iter().all(|one| *one == held[0]), "{held:?}");
+    assert_eq!(store.reader().held(X), held[0]);
+    let mut worker = started(&store, &late_by(None));
+    assert_eq!(worker.ledger().held_back(&late_by(None))[0].settings, ["correction_horizon"]);
+    let report = give(&mut worker, vec![late("a2", "c2"), old("c1")]);
+    assert_eq!((report.touches.accepted, report.touches.redelivered), (1, 0));
+    let rows: Vec<String> = read(&store.reader()).into_iter().map(|row| row.short).collect();
+    let of = |id: &str| rows.iter().find(|row| row.starts_with(id)).map(|row| &row[3..]);
+    assert_eq!(of("a1"), Some(" install attributed c1 (click by oaid)"));
+    assert_eq!(of("a2"), Some(" install organic"));
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use adtrail_store::StoreError;
@@ -146,7 +147,7 @@ fn check_again(there: Vec<Draft>, batch: Vec<Draft>) {
         let mut left = steps;
         let ends = move || {
             left -= 1;
-            if left < 0 { Err(StoreError::Corrupt { what: "it ends".into() }) } else { Ok(()) }
+            if left < 0 { Err(ended()) } else { Ok(()) }
         };
         let has_ended = take(&store, Box::new(ends), &facts).is_err();
         take(&store, Box::new(|| Ok(())), &facts).expect("the process goes on");
@@ -212,6 +213,65 @@ fn effects_of_a_late_click_are_decided_on_when_it_comes_again() {
         let late = click("c1", a_and(-hours * HOUR - MINUTE)).only("imei", "1");
         check_again(there, vec![late.clone(), activation("z", A).only("imei", "2")]);
     }
+}
+
+/// A process that has lost its partitions and does not know it has the batch, too, at any step of their new owner, and
+/// ends after any number of its own. The owner leaves nothing undone: the batch does not come again.
+#[track_caller]
+fn check_beside_one_that_ends(there: Vec<Draft>, batch: Vec<Draft>) {
+    let (there, facts) = (identified(there), identified(batch));
+    let all = [there.clone(), facts.clone()].concat();
+    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
+    let model = left_by(&rules(), vec![there]);
+    for steps in 1.. {
+        let (mut stop, mut is_whole) = (0, true);
+        loop {
+            let store = Arc::new(Mutex::new(model.clone()));
+            let come = Arc::new(AtomicUsize::new(0));
+            let whole = Arc::new(AtomicBool::new(false));
+            let comes = {
+                let (store, facts, come, whole) =
+                    (Arc::clone(&store), facts.clone(), Arc::clone(&come), Arc::clone(&whole));
+                move || {
+                    if come.fetch_add(1, Ordering::Relaxed) == stop {
+                        let mut left = steps;
+                        let ends = move || {
+                            left -= 1;
+                            if left < 0 { Err(ended()) } else { Ok(()) }
+                        };
+                        whole
+                            .store(take(&store, Box::new(ends), &facts).is_ok(), Ordering::Relaxed);
+                    }
+                    Ok(())
+                }
+            };
+            take(&store, Box::new(comes), &facts).expect("the owner goes on");
+            let how = format!("beside one that ended after {steps} steps, at step {stop}");
+            same(&shown(&store), &expected, &how);
+            if come.load(Ordering::Relaxed) <= stop {
+                break;
+            }
+            is_whole &= whole.load(Ordering::Relaxed);
+            stop += 1;
+        }
+        assert!(stop > 3, "nothing was in between");
+        if is_whole {
+            return;
+        }
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::Corrupt { what: "it ends".into() }
+}
+
+#[test]
+fn what_another_decides_and_does_not_show_is_shown_by_who_has_it_too() {
+    let there = || vec![activation("a", A), effect("e", a_and(MINUTE))];
+    check_beside_one_that_ends(vec![], vec![effect("e", A), effect("f", a_and(MINUTE))]);
+    check_beside_one_that_ends(vec![], vec![activation("a", A), effect("e", a_and(MINUTE))]);
+    check_beside_one_that_ends(there(), vec![click("c1", a_and(-HOUR))]);
+    check_beside_one_that_ends(there(), vec![activation("b", a_and(-DAY))]);
 }
 
 /// A process that stands still while another does all of its work, goes on and ends soon: it writes

@@ -30,7 +30,7 @@ impl<L: Ledger> Desk<'_, L> {
         report: &mut Report,
     ) -> Result<Settled, L::Error> {
         reaches.clear();
-        let mut settled = Settled { reaches, ..Settled::default() };
+        let mut settled = Settled { reaches, is_unsure: L::SHARED, ..Settled::default() };
         let mut waiting = self.least(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
@@ -117,9 +117,6 @@ impl<L: Ledger> Desk<'_, L> {
                 outgoing: None,
             });
         };
-        if L::SHARED {
-            settled.is_unsure = true;
-        }
         let standing = into_fact(known.clone());
         let is_least = self.is_changeable(&key, standing.time())
             && canonical::compare(&fact, &standing, &app.key).is_lt();

@@ -39,7 +39,7 @@ pub struct Desk<'a, L> {
 /// Events whose decision stands on a shared store, and whose row whoever decided may not have put.
 #[derive(Debug, Default)]
 pub struct Unsure {
-    /// All of the batch: some of it came before.
+    /// All that the batch reaches: somebody else may have the same messages.
     pub is_all: bool,
     /// Those about which somebody has decided meanwhile, this worker itself perhaps.
     lost: HashSet<FactKey, FixedState>,
@@ -86,8 +86,10 @@ impl<'a, L: Facts> Desk<'a, L> {
 
     /// Whether a fact of this time can still be changed, or what is decided about it.
     pub fn is_changeable(&self, key: &FactKey, time: EventTime) -> bool {
-        self.app(key)
-            .is_some_and(|app| time >= expiry::changeable_from(app, self.ledger.consumed_until()))
+        self.app(key).is_some_and(|app| {
+            let (until, held) = (self.ledger.consumed_until(), self.ledger.held(key.pid));
+            time >= expiry::changeable_from(app, until, &held)
+        })
     }
 
     pub fn ledger(&mut self) -> &mut L {

@@ -44,8 +44,8 @@ pub fn explain<L: Facts>(
     let changed_by = desk.came_in(&home.changed_by)?;
     let before = desk.walk_before(key)?;
     let is_class_repeatable = Walk::step(before.as_ref(), app, Member::of(&home.fact)).1 == class;
-    let expired_before =
-        expiry::expired_before(policy, app, home.fact.time, desk.ledger().consumed_until());
+    let (until, held) = (desk.ledger().consumed_until(), desk.ledger().held(pid));
+    let expired_before = expiry::expired_before(policy, app, home.fact.time, until, &held);
     let Some(case) = desk.case(key, class.clone(), false) else { return Ok(None) };
     let Grounds { anew, is_second_unread, considered: grounds } = desk.grounds(case, &decision)?;
     let is_repeatable = anew.is_none();

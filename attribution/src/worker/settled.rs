@@ -15,8 +15,9 @@ pub struct Settled {
     pub outgoing_activations: Vec<(FactKey, Activation)>,
     /// Touches and activations that are new or took the place of what they were, in key order.
     pub arrived: Vec<Cause>,
-    /// On a shared store: some of it came before, and whoever had it then can have ended between
-    /// any two writes. So all that it reaches is decided on, whatever stands.
+    /// On a shared store another worker may have the same messages, before this one or after it, as one does
+    /// that has lost its partitions and not noticed yet; and it can end between any two writes. So all that
+    /// they reach is decided on, whatever stands.
     pub is_unsure: bool,
 }
 

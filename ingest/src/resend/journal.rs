@@ -42,7 +42,8 @@ pub fn create(kafka: &Kafka, topic: &str) -> Result<(), IngestError> {
 
 /// That a topic which somebody else has made keeps what is written to it.
 fn check(kafka: &Kafka, topic: String) -> Result<(), IngestError> {
-    let policy = creation::settings(kafka, &[&topic], "cleanup.policy")?.pop().flatten();
+    let found = creation::settings(kafka, &[&topic], ["cleanup.policy"])?;
+    let policy = found.into_iter().flatten().next().flatten();
     match policy {
         Some(policy) if policy != "compact" => Err(IngestError::NotCompacted { topic, policy }),
         Some(_) => Ok(()),

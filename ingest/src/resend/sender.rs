@@ -179,8 +179,9 @@ fn batch_bytes(kafka: &Kafka, topic: &str, names: &TopicNames) -> Result<Option<
     let journal = journal::name(topic);
     let mut topics: Vec<&str> = TopicKind::ALL.map(|kind| &**names.of(kind)).into();
     topics.push(&journal);
-    let limits = creation::settings(kafka, &topics, "max.message.bytes")?;
-    let least = limits.iter().flatten().filter_map(|limit| limit.parse::<u64>().ok()).min();
+    let limits = creation::settings(kafka, &topics, ["max.message.bytes"])?;
+    let least =
+        limits.iter().flatten().flatten().filter_map(|limit| limit.parse::<u64>().ok()).min();
     Ok(least.filter(|least| (1..BATCH_BYTES).contains(least)))
 }
 

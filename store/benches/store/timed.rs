@@ -6,7 +6,8 @@ use adtrail_store::StoreError;
 use adtrail_store::codec;
 use adtrail_store::embedded::Embedded;
 use adtrail_store::key::{self, Key, RowKey};
-use attribution::event::EventTime;
+use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
     Scan,
@@ -114,6 +115,10 @@ impl Facts for Timed {
 
     fn consumed_until(&self) -> Option<EventTime> {
         self.store.consumed_until()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.store.held(pid)
     }
 }
 

@@ -21,6 +21,13 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Fact, StoreError
     })
 }
 
+/// The id of a fact, without reading on.
+pub fn id_of(bytes: &[u8]) -> Result<Box<str>, StoreError> {
+    let mut input = Input::new(bytes);
+    let (_version, _time) = (input.byte()?, input.some_time()?);
+    input.boxed()
+}
+
 /// The time and the lookback of a fact, without reading on.
 pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), StoreError> {
     let mut input = Input::new(bytes);

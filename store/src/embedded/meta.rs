@@ -4,6 +4,7 @@ use std::path::Path;
 
 use attribution::event::{EventTime, Pid};
 use attribution::ledger::{Mark, Position};
+use attribution::policy::Policy;
 use rocksdb::{DB, Options, ReadOptions, WriteBatch};
 
 use super::regions::now;
@@ -12,20 +13,22 @@ use crate::StoreError;
 use crate::app::{App, Apps, CLOCK_OFF_MS};
 use crate::cell::{self, Cell, CellKey};
 use crate::key;
+use crate::named::{self, Names};
 
 /// The version of all layouts together.
-pub const LAYOUT_VERSION: u32 = 7;
-/// Since this one a store has counts of its own.
-pub const COUNTED_SINCE: u32 = 6;
-/// What has no counts of its own yet, or is being counted.
-pub const UNCOUNTED: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 9;
+/// What is being brought to it, or counted.
+pub const UNFINISHED: u32 = 8;
 
 const LAYOUT: &[u8] = b"layout";
 const PARTITIONS: &[u8] = b"partitions";
 pub const CONSUMED_UNTIL: &[u8] = b"consumed_until";
+const REKEYED: &[u8] = b"rekeyed";
 const TOTALS: &[u8] = b"totals";
 const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
+/// Then the pid: the app's key.
+pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
 /// Then the key of the position: of stores that were written to since it is kept.
 pub const MARKS: &[u8] = b"last_read/";
@@ -130,13 +133,22 @@ pub fn put_layout(batch: &mut WriteBatch, tables: &Tables, layout: u32) {
     batch.put_cf(tables.meta(), LAYOUT, layout.to_be_bytes());
 }
 
-/// Makes a store one of the present layout, whose rows and homes are all that differs: those that
-/// there are stay as they are.
-pub fn raise(tables: &Tables) -> Result<(), StoreError> {
-    let mut batch = WriteBatch::default();
-    put_layout(&mut batch, tables, LAYOUT_VERSION);
-    tables.db.write(batch)?;
-    Ok(tables.db.flush_wal(true)?)
+/// Up to where entries lead to facts by their present keys: the number of tables that do, and the key in the
+/// next one.
+pub fn rekeyed(tables: &Tables) -> Result<(usize, Vec<u8>), StoreError> {
+    let stored = tables.db.get_cf(tables.meta(), REKEYED)?;
+    let done = stored.as_deref().and_then(<[u8]>::split_first);
+    Ok(done.map_or((0, Vec::new()), |(count, key)| (usize::from(*count), key.to_vec())))
+}
+
+pub fn put_rekeyed(batch: &mut WriteBatch, tables: &Tables, (count, key): (usize, &[u8])) {
+    batch.put_cf(tables.meta(), REKEYED, [&[count as u8], key].concat());
+}
+
+/// Makes a store one of the present layout.
+pub fn raise(batch: &mut WriteBatch, tables: &Tables) {
+    put_layout(batch, tables, LAYOUT_VERSION);
+    batch.delete_cf(tables.meta(), REKEYED);
 }
 
 pub fn put_partitions(batch: &mut WriteBatch, tables: &Tables, partitions: u16) {
@@ -194,6 +206,23 @@ fn mark(tables: &Tables, prefix: &[u8], position: &Position) -> Result<Option<Ma
     let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
     let mark = key::decode_mark(&value);
     mark.map(Some).ok_or_else(|| StoreError::corrupt("a record that was read"))
+}
+
+pub fn names(tables: &Tables) -> Result<Names, StoreError> {
+    tables.named(NAMED)?.iter().map(|(pid, key)| named::decode(pid, key)).collect()
+}
+
+/// Notes the apps that the store has not had.
+pub fn put_names(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
+    let mut batch = WriteBatch::default();
+    for (pid, key) in named::require(&names(tables)?, policy)? {
+        put_name(&mut batch, tables, pid, key);
+    }
+    if batch.is_empty() { Ok(()) } else { Ok(tables.db.write(batch)?) }
+}
+
+pub fn put_name(batch: &mut WriteBatch, tables: &Tables, pid: Pid, key: &str) {
+    batch.put_cf(tables.meta(), [NAMED, &pid.0.to_be_bytes()].concat(), key);
 }
 
 /// [`StoreError::Corrupt`] where what is kept of one can not be true.

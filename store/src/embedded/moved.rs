@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use attribution::event::{Family, Pid};
+use attribution::event::{EventTime, Family, Pid};
 use attribution::ledger::Position;
 use attribution::policy::Policy;
-use rocksdb::{ReadOptions, WriteBatch};
+use rocksdb::WriteBatch;
 
 use super::tables::{Limits, Tables};
-use super::{Embedded, meta};
+use super::{Embedded, held, meta};
 use crate::StoreError;
 use crate::app::App;
+use crate::held::{Noted, NotedApps};
 use crate::key::{self, RowKey};
+use crate::named::Names;
 use crate::transfer::Piece;
 
 /// A store in a directory, open for this process alone.
@@ -51,7 +53,8 @@ impl<'s> Moved<'s> {
         let mut batch = WriteBatch::default();
         meta::put_partitions(&mut batch, &tables, settings.partitions);
         // Until all is there it is one that is to be counted.
-        meta::put_layout(&mut batch, &tables, meta::UNCOUNTED);
+        meta::put_layout(&mut batch, &tables, meta::UNFINISHED);
+        meta::put_rekeyed(&mut batch, &tables, (Family::ALL.len(), &[]));
         tables.db.write(batch)?;
         Ok(Self { tables, settings, made_at: Some(aside) })
     }
@@ -64,9 +67,31 @@ impl<'s> Moved<'s> {
         self.tables.positions()
     }
 
+    pub fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.tables)
+    }
+
+    pub fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        meta::put_name(&mut batch, &self.tables, pid, key);
+        Ok(self.tables.db.write(batch)?)
+    }
+
     pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         meta::put_app(&mut batch, &self.tables, pid, app);
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    /// What has expired here.
+    pub fn expired(&self) -> Result<NotedApps, StoreError> {
+        let until = meta::consumed_until(&self.tables)?;
+        held::expired(&self.tables, Some(until).filter(|until| *until > EventTime::default()))
+    }
+
+    pub fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        held::put(&mut batch, &self.tables, pid, noted);
         Ok(self.tables.db.write(batch)?)
     }
 
@@ -77,33 +102,16 @@ impl<'s> Moved<'s> {
         mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
-            self.each_entry(self.tables.facts(family), |key, value| {
+            self.tables.each_entry(self.tables.facts(family), &[], |key, value| {
                 let key = key.try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
                 visit(Piece::Fact(family, key, value.to_vec()))
             })?;
         }
-        self.each_entry(self.tables.events(), |key, value| {
+        self.tables.each_entry(self.tables.events(), &[], |key, value| {
             let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
             let is_shown = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
             if is_shown { visit(Piece::Row(key, value.to_vec())) } else { Ok(()) }
         })
-    }
-
-    fn each_entry(
-        &self,
-        table: &rocksdb::ColumnFamily,
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut options = ReadOptions::default();
-        options.set_total_order_seek(true);
-        options.fill_cache(false);
-        let mut entries = self.tables.db.raw_iterator_cf_opt(table, options);
-        entries.seek_to_first();
-        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-            visit(key, value)?;
-            entries.next();
-        }
-        Ok(entries.status()?)
     }
 
     pub fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {

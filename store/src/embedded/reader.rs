@@ -5,18 +5,20 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 use attribution::policy::AppPolicy;
 use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
-use super::index;
 use super::pending::Pending;
 use super::regions::SharedRegions;
 use super::tables::Tables;
+use super::{index, meta};
 use crate::StoreError;
 use crate::app::{App, Apps};
-use crate::expiry::ConsumedUntil;
+use crate::expiry::Expiry;
 use crate::key::{self, Key, RowKey};
+use crate::named::Names;
 use crate::region::Regions;
 use crate::retention::Retention;
 
@@ -27,7 +29,7 @@ pub struct Reader {
     pub(super) partitions: u16,
     pub(super) apps: Apps,
     pub(super) retention: Retention,
-    pub(super) until: ConsumedUntil,
+    pub(super) expiry: Expiry,
     pub(super) regions: SharedRegions,
 }
 
@@ -51,6 +53,10 @@ impl Reader {
     /// As they are now.
     pub fn regions(&self) -> Regions {
         self.regions.lock().clone()
+    }
+
+    pub(crate) fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.tables)
     }
 
     /// All apps that the store knows.
@@ -278,7 +284,11 @@ impl Facts for Reader {
     }
 
     fn consumed_until(&self) -> Option<EventTime> {
-        self.until.get()
+        self.expiry.until().get()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.expiry.held(pid)
     }
 }
 

@@ -46,7 +46,7 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     let (mut found, apps) = (Changes::new(), meta::apps(tables, settings.partitions)?);
     let mut batch = WriteBatch::default();
     views::clear(&mut batch, tables);
-    meta::put_layout(&mut batch, tables, meta::UNCOUNTED);
+    meta::put_layout(&mut batch, tables, meta::UNFINISHED);
     tables.db.write(batch)?;
     let mut written = Written::new(tables);
     each_row(tables, ReadOptions::default(), &[], |key, row, bytes| {
@@ -78,7 +78,7 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     regions::replace(&fresh, &mut batch, tables)?;
     let regions = SharedRegions::new(fresh);
     let touched = regions.apply(&found, &mut batch, tables);
-    meta::put_layout(&mut batch, tables, meta::LAYOUT_VERSION);
+    meta::raise(&mut batch, tables);
     tables.db.write(batch)?;
     regions.adjust(&touched, tables)?;
     Ok(totals)

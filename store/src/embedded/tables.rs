@@ -242,6 +242,25 @@ impl Tables {
         Ok(())
     }
 
+    /// All entries of a table from a key on, as they are now.
+    pub fn each_entry(
+        &self,
+        table: &ColumnFamily,
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_total_order_seek(true);
+        options.fill_cache(false);
+        let mut entries = self.db.raw_iterator_cf_opt(table, options);
+        entries.seek(from);
+        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+            visit(key, value)?;
+            entries.next();
+        }
+        Ok(entries.status()?)
+    }
+
     pub fn compact(&self) {
         for name in TABLES {
             self.db.compact_range_cf::<&[u8], &[u8]>(self.table(name), None, None);

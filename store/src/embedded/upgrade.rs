@@ -3,8 +3,9 @@
 //! | layout | what it lacks | what is done when it is opened for writing |
 //! |---|---|---|
 //! | 1, 2 | all of the below, and how activations follow each other | made anew from its facts, of which none had expired |
-//! | 3 to 5 | counts by cell, regions, where apps are, and what is told of rows | counted from the rows |
-//! | 6 | what rows and decisions tell of the touch and the activation | nothing: older ones have empty cells |
+//! | 3 to 5 | counts by cell, regions, where apps are, and what is told of rows | as of all that follow: they are counted |
+//! | 6 | what rows and decisions tell of the touch and the activation | as below: older ones have empty cells |
+//! | 7 | keys by a hash of ids that nobody can make collide | moved to their present keys, and counted |
 //!
 //! A store is made anew beside its place and moved there when it is whole; a process that ends
 //! midway leaves the old one, and the next one begins again. The old one stays beside it, under a
@@ -13,6 +14,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use attribution::event::{Fact, Family};
 use attribution::ledger::{FactKey, Progress};
@@ -21,15 +23,18 @@ use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
 
 use super::Embedded;
-use super::meta::Meta;
+use super::meta::{LAYOUT_VERSION, Meta};
+use super::rekey;
 use super::tables::Tables;
 use crate::StoreError;
+use crate::cell::Cell;
 use crate::codec;
 use crate::key::{self, FactPlace};
 
 /// Before it, decisions were kept without what later ones go on from.
 const WALKS_SINCE: u32 = 3;
 const FACTS: usize = 5_000;
+const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// Whether the store is to be made anew.
 pub fn is_to_be_made_anew(meta: &Meta) -> bool {
@@ -69,6 +74,27 @@ pub fn anew(tables: Tables, settings: &config::Store, policy: &Policy) -> Result
     rename(&aside, path)
 }
 
+/// Brings a store to the present layout where it is.
+pub fn in_place(
+    tables: &Tables,
+    settings: &config::Store,
+    meta: &Meta,
+) -> Result<Cell, StoreError> {
+    let (from, to) = (meta.layout, LAYOUT_VERSION);
+    tracing::info!(from, to, "bringing the store to the present layout, nothing is read meanwhile");
+    let (mut changes, mut told) = (0, Instant::now());
+    let totals = rekey::all(tables, settings, &mut |written| {
+        changes += written;
+        if told.elapsed() > TOLD_EVERY {
+            told = Instant::now();
+            tracing::info!(changes, "the store is still being brought to the present layout");
+        }
+        Ok(())
+    })?;
+    tracing::info!(changes, "the store is of the present layout");
+    Ok(totals)
+}
+
 fn give(worker: &mut Worker<Embedded>, facts: Vec<Fact>) -> Result<(), StoreError> {
     worker.process(Batch { facts, ..Batch::default() }).map(drop)
 }
@@ -93,19 +119,12 @@ fn each_home(
     family: Family,
     mut each: impl FnMut(&FactKey, &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut options = rocksdb::ReadOptions::default();
-    options.set_total_order_seek(true);
-    options.fill_cache(false);
-    let mut entries = tables.db.raw_iterator_cf_opt(tables.facts(family), options);
-    entries.seek_to_first();
-    while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-        if let Some(FactPlace::Home { id, pid, tag }) = key::decode_fact(key) {
-            each(&FactKey { family, id: MatchKey(id), pid, tag }, value)?;
+    tables.each_entry(tables.facts(family), &[], |key, value| match key::decode_fact(key) {
+        Some(FactPlace::Home { id, pid, tag }) => {
+            each(&FactKey { family, id: MatchKey(id), pid, tag }, value)
         }
-        entries.next();
-    }
-    entries.status()?;
-    Ok(())
+        _ => Ok(()),
+    })
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {

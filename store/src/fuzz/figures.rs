@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::cell::Cell;
 use crate::count::Count;
 use crate::embedded::regions;
+use crate::held::Noted;
 use crate::key::Key;
 use crate::region::Regions;
 
@@ -30,6 +31,9 @@ pub fn figures(input: &[u8]) {
     if let Some(app) = App::decode(one) {
         assert_eq!(App::decode(&app.encode()), Some(app));
         assert!(app.partitions(64).all(|partition| partition < 64));
+    }
+    if let Some(noted) = Noted::decode(one) {
+        assert_eq!(Noted::decode(&noted.encode()), Some(noted));
     }
     let decoded = [(one, 0), (other, 1)].map(|(value, start)| {
         let mut key = Key::default();

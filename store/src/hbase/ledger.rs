@@ -8,10 +8,12 @@
 use std::collections::HashMap;
 
 use attribution::event::{EventTime, Fact, Family, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Present,
     Progress, Scan,
 };
+use attribution::policy::Policy;
 use attribution::row::Row;
 use foldhash::fast::FixedState;
 
@@ -21,7 +23,10 @@ use super::tables::Lives;
 use crate::StoreError;
 use crate::app::App;
 use crate::codec;
+use crate::embedded::regions::now;
 use crate::embedded::views;
+use crate::expiry::Expiry;
+use crate::held::HeldBack;
 use crate::key::{self, FACT_PREFIX_BYTES, KEY_BYTES, Key, RowKey};
 
 /// One worker's way to a store that others write, too.
@@ -30,6 +35,9 @@ pub struct SharedLedger<C> {
     apps: HashMap<Pid, App, FixedState>,
     partitions: u16,
     lives: Lives,
+    /// What is held of what has expired: what expires by the settings is nobody's who reads Kafka, but
+    /// the tables'.
+    expiry: Expiry,
     /// The bytes of the homes that the batch under way has read, or put.
     read: HashMap<FactKey, Vec<u8>, FixedState>,
 }
@@ -37,12 +45,23 @@ pub struct SharedLedger<C> {
 impl<C> SharedLedger<C> {
     pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
         let apps = apps.into_iter().collect();
-        Self { cells, apps, partitions, lives: Lives::default(), read: HashMap::default() }
+        let (lives, expiry) = (Lives::default(), Expiry::default());
+        Self { cells, apps, partitions, lives, expiry, read: HashMap::default() }
     }
 
     /// Whose touches go once nothing needs them.
     pub fn with_lives(self, lives: Lives) -> Self {
         Self { lives, ..self }
+    }
+
+    /// With what is held of what has expired.
+    pub(crate) fn with_expiry(self, expiry: Expiry) -> Self {
+        Self { expiry, ..self }
+    }
+
+    /// State that expired by settings that are no longer, and by which it is not brought back.
+    pub fn held_back(&self, policy: &Policy) -> Vec<HeldBack> {
+        self.expiry.held_back(policy, Some(now()))
     }
 
     pub fn cells(&self) -> &C {
@@ -97,6 +116,7 @@ impl<C: Cells> SharedLedger<C> {
                     Some(value) => Some(home::decode(family, key.pid, value)?.0),
                     None => None,
                 };
+                homes[place].take_if(|home| self.expiry.has_expired(key.pid, home));
                 if family != Family::Touch {
                     self.note(key, value);
                 }
@@ -272,6 +292,10 @@ impl<C: Cells> Facts for SharedLedger<C> {
     fn consumed_until(&self) -> Option<EventTime> {
         None
     }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.expiry.held(pid)
+    }
 }
 
 fn page(scan: &Scan) -> Page {
@@ -319,7 +343,11 @@ impl<C: Cells> Ledger for SharedLedger<C> {
                 let key = &keys[place];
                 let (value, outgoing) = home::read(family, key.pid, &columns)?;
                 if let Some(value) = value {
-                    all[place] = known(home::decode(family, key.pid, value)?.0, outgoing);
+                    let home = home::decode(family, key.pid, value)?.0;
+                    all[place] = match self.expiry.known(key.pid, Some(home)) {
+                        Known::Home(home) => known(home, outgoing),
+                        expired => expired,
+                    };
                 }
                 self.note(key, value.map(<[u8]>::to_vec));
             }

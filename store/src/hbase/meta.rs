@@ -5,6 +5,8 @@
 //! | `store` | layout u32 · partitions u16 |
 //! | `copying` | there while another store is moved here; none opens then |
 //! | `app/` and pid u32 | as embedded |
+//! | `named/` and pid u32 | the app's key |
+//! | `expiring/` and pid u32 | as embedded |
 //! | `complete/`, topic, `/` and partition u32 | all that Kafka received before is in, ms u64 |
 //! | `partitions/` and topic | how many the topic has, u32 |
 
@@ -19,14 +21,20 @@ use super::cluster::{Cluster, FAMILY};
 use super::tables;
 use crate::StoreError;
 use crate::app::App;
+use crate::embedded::regions::now;
+use crate::expiry::{Expiry, Kept};
+use crate::held::{self, Noted, NotedApps};
 use crate::key;
+use crate::named::{self, Names};
 
 /// The version of all layouts together.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 const STORE: &[u8] = b"store";
 const COPYING: &[u8] = b"copying";
 const APP: &[u8] = b"app/";
+const NAMED: &[u8] = b"named/";
+const EXPIRING: &[u8] = b"expiring/";
 const COMPLETE: &[u8] = b"complete/";
 const PARTITIONS: &[u8] = b"partitions/";
 /// What was tried so often against others is given up.
@@ -102,6 +110,13 @@ pub fn enroll(
     settings: &config::Store,
     policy: &Policy,
 ) -> Result<BTreeMap<Pid, App>, StoreError> {
+    let names = names(cluster)?;
+    for (pid, key) in named::require(&names, policy)? {
+        let had = names.get(&pid).map(|had| had.as_bytes().to_vec());
+        put_where(cluster, &name_row(pid), had, key.into())?;
+    }
+    // Another worker may have been first, and with other settings.
+    named::require(&self::names(cluster)?, policy)?;
     let mut apps = BTreeMap::new();
     for app in policy.apps() {
         let fan = settings.apps.get(&app.pid).and_then(|own| own.fan).unwrap_or(1);
@@ -126,6 +141,54 @@ fn enroll_app(cluster: &Cluster, (pid, base): (Pid, u16), fan_bits: u8) -> Resul
         }
     }
     Err(StoreError::Contended { what: format!("app of pid {pid}", pid = pid.0) })
+}
+
+/// Notes the settings by which state expires, and holds what expired by those before them.
+pub fn note(cluster: &Cluster, expiry: &Expiry, until: EventTime) -> Result<NotedApps, StoreError> {
+    let stands = noted(cluster)?;
+    let pids: Vec<Pid> = held::under(&stands, expiry, Some(until)).into_keys().collect();
+    let note = |pid: Pid| Ok((pid, note_app(cluster, pid, expiry.kept(pid), until)?));
+    pids.into_iter().map(note).collect()
+}
+
+fn note_app(
+    cluster: &Cluster,
+    pid: Pid,
+    kept: Option<Kept>,
+    until: EventTime,
+) -> Result<Noted, StoreError> {
+    let row = pid_row(EXPIRING, pid);
+    for _ in 0..TRIES_MAX {
+        let stands = get(cluster, &row)?;
+        let before = stands.as_ref().map(|value| decode_noted(pid, value)).transpose()?;
+        let before = before.unwrap_or_default();
+        let noted = before.under(kept, Some(until));
+        if noted == before || put_where(cluster, &row, stands, noted.encode())? {
+            return Ok(noted);
+        }
+    }
+    Err(StoreError::Contended { what: format!("state of pid {pid}", pid = pid.0) })
+}
+
+pub fn noted(cluster: &Cluster) -> Result<NotedApps, StoreError> {
+    let of_row = |row: &Row| {
+        let pid = row.key().get(EXPIRING.len()..).unwrap_or_default();
+        held::decode(pid, &value(row), now())
+    };
+    rows(cluster, EXPIRING)?.iter().map(of_row).collect()
+}
+
+pub fn noted_of(cluster: &Cluster, pid: Pid) -> Result<Noted, StoreError> {
+    let value = get(cluster, &pid_row(EXPIRING, pid))?;
+    Ok(value.map(|value| decode_noted(pid, &value)).transpose()?.unwrap_or_default())
+}
+
+pub fn put_noted(cluster: &Cluster, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+    put(cluster, pid_row(EXPIRING, pid), noted.encode())
+}
+
+fn decode_noted(pid: Pid, value: &[u8]) -> Result<Noted, StoreError> {
+    held::decode(&pid.0.to_be_bytes(), value, now()).map(|(_, noted)| noted)
 }
 
 /// How far each partition of a topic is in, as the worker that reads it says.
@@ -192,8 +255,26 @@ fn rows(cluster: &Cluster, prefix: &[u8]) -> Result<Vec<Row>, StoreError> {
     Ok(rows)
 }
 
+pub fn names(cluster: &Cluster) -> Result<Names, StoreError> {
+    let name =
+        |row: &Row| named::decode(row.key().get(NAMED.len()..).unwrap_or_default(), &value(row));
+    rows(cluster, NAMED)?.iter().map(name).collect()
+}
+
+pub fn put_name(cluster: &Cluster, pid: Pid, key: &str) -> Result<(), StoreError> {
+    put(cluster, name_row(pid), key.into())
+}
+
+fn name_row(pid: Pid) -> Vec<u8> {
+    pid_row(NAMED, pid)
+}
+
 fn app_row(pid: Pid) -> Vec<u8> {
-    [APP, &pid.0.to_be_bytes()].concat()
+    pid_row(APP, pid)
+}
+
+fn pid_row(prefix: &[u8], pid: Pid) -> Vec<u8> {
+    [prefix, &pid.0.to_be_bytes()].concat()
 }
 
 fn decode_app(value: &[u8]) -> Result<App, StoreError> {

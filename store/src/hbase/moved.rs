@@ -10,11 +10,15 @@ use super::cluster::{Cluster, FAMILY};
 use super::ledger::{join, row_time, split};
 use super::rows::Rows;
 use super::shared::Shared;
+use super::tables::LAG_MS;
 use super::{home, meta, tables};
 use crate::StoreError;
 use crate::app::App;
 use crate::codec::row::RowView;
+use crate::embedded::regions::now;
+use crate::held::{Noted, NotedApps};
 use crate::key::{FactPlace, KEY_BYTES, decode_fact};
+use crate::named::Names;
 use crate::transfer::Piece;
 
 /// The tables of a store. That no worker writes meanwhile is for the caller to see to.
@@ -52,8 +56,27 @@ impl<'s> Moved<'s> {
         meta::apps(&self.cluster)
     }
 
+    pub fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.cluster)
+    }
+
+    pub fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
+        meta::put_name(&self.cluster, pid, key)
+    }
+
     pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
         meta::put_app(&self.cluster, pid, app)
+    }
+
+    /// What has expired here, as far as that is not for the tables to say.
+    pub fn expired(&self) -> Result<NotedApps, StoreError> {
+        let until = Some(now().minus(LAG_MS));
+        let all = meta::noted(&self.cluster)?.into_iter();
+        Ok(all.map(|(pid, noted)| (pid, noted.moved(until))).collect())
+    }
+
+    pub fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+        meta::put_noted(&self.cluster, pid, noted)
     }
 
     pub fn each(

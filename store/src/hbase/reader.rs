@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::expiry::Expired;
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 
 use super::backwards::Backwards;
@@ -20,6 +21,7 @@ use crate::codec::row::{RowView, TextCell};
 use crate::count::{Count, Counted, What, quarter_start};
 use crate::embedded::regions::now;
 use crate::key::RowKey;
+use crate::named::Names;
 use crate::retention;
 use crate::scan::StoredRow;
 
@@ -32,6 +34,10 @@ pub struct Reader {
 }
 
 impl Reader {
+    pub(crate) fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.cluster)
+    }
+
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
         meta::apps(&self.cluster)
     }
@@ -156,6 +162,11 @@ impl Facts for Reader {
     /// What the tables' times to live are made for: a worker that is no further behind finds all it needs.
     fn consumed_until(&self) -> Option<EventTime> {
         Some(now().minus(LAG_MS))
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        // Where HBase does not answer, what is read next tells of it.
+        meta::noted_of(&self.cluster, pid).unwrap_or_default().held
     }
 }
 

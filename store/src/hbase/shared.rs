@@ -13,9 +13,11 @@ use super::cluster::{Cluster, FAMILY};
 use super::ledger::SharedLedger;
 use super::meta::{self, Complete, LAYOUT_VERSION, Meta};
 use super::reader::Reader;
-use super::tables::{self, Kept, Layout, Lives};
+use super::tables::{self, Kept, LAG_MS, Layout, Lives};
 use crate::StoreError;
 use crate::app::App;
+use crate::embedded::regions::now;
+use crate::expiry::Expiry;
 use crate::key::{KEY_BYTES, Key};
 use crate::scan;
 
@@ -67,7 +69,9 @@ impl Shared {
         let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
         let cells = self.cluster.for_one_thread()?;
         let ledger = SharedLedger::new(cells, apps, self.settings.partitions);
-        Ok(ledger.with_lives(Lives::new(&self.settings, policy)))
+        let expiry = Expiry::new(policy, |pid| self.settings.retention_of(pid));
+        expiry.hold(&meta::note(&self.cluster, &expiry, now().minus(LAG_MS))?);
+        Ok(ledger.with_lives(Lives::new(&self.settings, policy)).with_expiry(expiry))
     }
 
     /// The reading side, for any number of threads.

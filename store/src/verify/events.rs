@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use attribution::event::Family;
-use attribution::expiry::changeable_from;
 use attribution::ledger::{DecisionWrite, FactKey, Home, Present, RowPlace};
 use attribution::row::{EventType, Row, seq};
 use attribution::worker::{Afresh, decide_afresh, decide_afresh_with_followers};
@@ -139,11 +138,11 @@ impl Checker<'_> {
 
     /// Decides on those that are not final.
     fn decide(&mut self, events: &mut [Event]) -> Result<(), StoreError> {
-        let until = self.expiry.until().get();
         let is_open = |event: &&Event| {
-            let app = self.policy.app(event.fact.pid);
-            app.is_some_and(|app| event.home.time() >= changeable_from(app, until))
-                && !self.expiry.has_expired(event.fact.pid, &event.home)
+            let pid = event.fact.pid;
+            self.policy.app(pid).is_some()
+                && event.home.time() >= self.expiry.changeable_from(pid)
+                && !self.expiry.has_expired(pid, &event.home)
         };
         let open: Vec<FactKey> = events.iter().filter(is_open).map(|event| event.fact).collect();
         self.report.looked(Check::Decisions, events.len());
@@ -221,6 +220,8 @@ impl Checker<'_> {
             return None;
         }
         let value = match found {
+            // It had gone by its age before retention became longer.
+            Found::Nothing if key.event_time < self.expiry.held(key.pid).rows => return None,
             Found::Nothing => return Some(Problem::RowMissing),
             Found::Unreadable => {
                 self.report.unchecked += 1;

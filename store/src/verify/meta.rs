@@ -11,9 +11,11 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::app::{self, App};
 use crate::cell::{self, CELL_KEY_BYTES, Cell, CellKey};
+use crate::embedded::held::EXPIRING;
 use crate::embedded::meta::{self, APP, LAST_MARKS, MARKS};
 use crate::embedded::regions::{self, now};
 use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
+use crate::held;
 use crate::key::{self, RowKey};
 
 impl Checker<'_> {
@@ -24,6 +26,7 @@ impl Checker<'_> {
             for (name, value) in chunk {
                 unreadable.extend(checker.take_app(&name, &value));
                 checker.check_mark(&name, &value);
+                checker.check_noted(&name, &value);
             }
             Ok(())
         })?;
@@ -147,6 +150,17 @@ impl Checker<'_> {
             // Without it a topic that was made anew is not told from the one that was read.
             let named = || at(META, name);
             self.find_and(Problem::PositionUnreadable, named, |batch, tables| {
+                batch.delete_cf(tables.meta(), name);
+            });
+        }
+    }
+
+    /// Without it nothing is held of what expired by settings of before.
+    fn check_noted(&mut self, name: &[u8], value: &[u8]) {
+        let Some(pid) = name.strip_prefix(EXPIRING) else { return };
+        if held::decode(pid, value, now()).is_err() {
+            let named = || at(META, name);
+            self.find_and(Problem::AppUnreadable, named, |batch, tables| {
                 batch.delete_cf(tables.meta(), name);
             });
         }

@@ -1,6 +1,7 @@
 //! The facts that decisions are made from: as the process that writes sees them.
 
-use attribution::event::EventTime;
+use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
 
 use crate::StoreError;
@@ -34,5 +35,9 @@ impl Facts for Present {
 
     fn consumed_until(&self) -> Option<EventTime> {
         self.expiry.until().get()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.expiry.held(pid)
     }
 }

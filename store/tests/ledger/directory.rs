@@ -4,7 +4,9 @@ use std::path::Path;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
+use attribution::event::Pid;
 use attribution::ledger::{Facts, Ledger, Progress};
+use attribution::policy::{AppPolicy, Policy};
 use rocksdb::{DB, Options};
 use tempfile::TempDir;
 
@@ -134,6 +136,62 @@ fn the_number_of_partitions_is_fixed() {
         );
     }
     open(dir.path(), &rules());
+}
+
+/// A policy of apps by pid, key and the key that they had.
+fn named(apps: &[(u32, &str, Option<&str>)]) -> Policy {
+    let app = rules().apps().next().expect("an app").clone();
+    let named = |(pid, key, formerly): &(u32, &str, Option<&str>)| AppPolicy {
+        pid: Pid(*pid),
+        key: (*key).into(),
+        formerly: formerly.map(Into::into),
+        ..app.clone()
+    };
+    Policy::new(apps.iter().map(named).collect(), Vec::new())
+}
+
+fn check_apps_refused(dir: &TempDir, apps: &[(u32, &str, Option<&str>)], expected: &[&str]) {
+    let policy = named(apps);
+    let reader = open_for_reading(&settings(dir.path())).expect("a store");
+    let opened = Embedded::open(&settings(dir.path()), &policy).map(drop);
+    for error in [opened, reader.require_apps(&policy)] {
+        let error = error.expect_err("another app").to_string();
+        expected.iter().for_each(|part| assert!(error.contains(part), "{error}"));
+    }
+}
+
+#[test]
+fn a_pid_stays_with_its_app() {
+    let dir = folder();
+    drop(open(dir.path(), &named(&[(1, "app-x", None), (2, "app-y", None)])));
+    // One that comes, and one that goes.
+    let known = named(&[(2, "app-y", None), (3, "app-z", None)]);
+    drop(open(dir.path(), &known));
+    open_for_reading(&settings(dir.path())).expect("a store").require_apps(&known).expect("known");
+    let check = |apps: &[(u32, &str, Option<&str>)], expected: &[&str]| {
+        check_apps_refused(&dir, apps, expected);
+    };
+    let new = "formerly = \"app-x\"";
+    check(&[(1, "app-new", None)], &["pid 1", "the app \"app-x\"", "\"app-new\"", new]);
+    check(&[(1, "app-new", Some("app-y"))], &["pid 1", "the app \"app-x\"", new]);
+    let swapped = [(1, "app-y", None), (2, "app-x", None)];
+    check(&swapped, &["pid 2", "the app \"app-y\"", "\"app-x\""]);
+    check(&[(9, "app-z", None)], &["\"app-z\"", "pid 3", "9"]);
+}
+
+#[test]
+fn an_app_that_says_so_was_renamed() {
+    let dir = folder();
+    drop(open(dir.path(), &named(&[(1, "app-x", None), (2, "app-y", None)])));
+    // Its key is another app's at once.
+    let renamed = named(&[(1, "app-new", Some("app-x")), (3, "app-x", None)]);
+    open_for_reading(&settings(dir.path())).expect("a store").require_apps(&renamed).expect("so");
+    // It goes on saying so.
+    (0..2).for_each(|_| drop(open(dir.path(), &renamed)));
+    check_apps_refused(&dir, &[(1, "app-x", None)], &["pid 1", "the app \"app-new\""]);
+    let swapped = [(2, "app-new", Some("app-y")), (1, "app-y", Some("app-new"))];
+    drop(open(dir.path(), &named(&swapped)));
+    check_apps_refused(&dir, &[(1, "app-new", None)], &["pid 1", "the app \"app-y\""]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::EventTime;
+use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
     Scan,
@@ -53,6 +54,10 @@ impl Facts for Mortal<'_> {
 
     fn consumed_until(&self) -> Option<EventTime> {
         self.memory.consumed_until()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.memory.held(pid)
     }
 }
 

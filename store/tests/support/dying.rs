@@ -1,7 +1,8 @@
 //! A ledger whose process ends with a commit, or in the middle of one.
 
 use adtrail_store::StoreError;
-use attribution::event::EventTime;
+use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
 use attribution::ledger::{
     DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
     Scan,
@@ -27,6 +28,10 @@ impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
 
     fn consumed_until(&self) -> Option<EventTime> {
         self.ledger.consumed_until()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.ledger.held(pid)
     }
 }
 

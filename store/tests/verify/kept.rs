@@ -91,6 +91,25 @@ fn an_app_that_there_is_not() {
     check(Problem::AppUnreadable, |raw| raw.put("meta", b"app/zzzz", b"short"));
 }
 
+/// Nothing is held then of what had expired by settings of before.
+#[test]
+fn how_far_state_has_expired_can_not_be() {
+    let name = [&b"expiring/"[..], &X.0.to_be_bytes()].concat();
+    let altered = |at: usize| {
+        let name = name.clone();
+        move |raw: &Raw| {
+            let mut value = raw.get("meta", &name);
+            value[at] = 0x10;
+            raw.put("meta", &name, &value);
+        }
+    };
+    // A time that is held.
+    check(Problem::AppUnreadable, altered(42));
+    check(Problem::AppUnreadable, altered(40));
+    check(Problem::AppUnreadable, |raw| raw.put("meta", &name, b"short"));
+    check(Problem::AppUnreadable, |raw| raw.put("meta", b"expiring/zzzzz", &[0; 80]));
+}
+
 /// It has no fact, so it stays; what is kept of its app must not be what nobody opens.
 #[test]
 fn a_row_beyond_the_partitions_keeps_nobody_out() {

@@ -8,5 +8,6 @@ mod altered;
 mod bed;
 mod files;
 mod kept;
+mod rekeyed;
 mod tables;
 mod whole;

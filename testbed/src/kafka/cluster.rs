@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::{MetadataPartition, MetadataTopic};
 
 use super::super::{DEADLINE, eventually};
 use super::{Kafka, Ports, server_properties};
@@ -60,20 +61,22 @@ impl Cluster {
         self.0[node].kill9();
     }
 
-    /// Starts a node again, and waits until it has all that the others have, of these topics.
-    pub fn restart(&mut self, node: usize, topics: &[&str]) {
+    /// Starts a node again, and waits until it has all that the others have.
+    pub fn restart(&mut self, node: usize) {
         self.0[node].restart();
         let client: BaseConsumer = self.kafka().client().create().expect("a client");
-        for topic in topics {
-            eventually("all replicas are in sync", || {
-                let metadata =
-                    client.fetch_metadata(Some(topic), DEADLINE).map_err(|e| e.to_string())?;
-                let partitions = metadata.topics()[0].partitions();
-                let in_sync: Vec<_> = partitions.iter().map(|one| one.isr().len()).collect();
-                let is_whole = !in_sync.is_empty() && in_sync.iter().all(|count| *count == NODES);
-                if is_whole { Ok(()) } else { Err(format!("{topic}: {in_sync:?}")) }
-            });
-        }
+        // Kafka's own topics and those for dead letters, too: a leader that dies alone has no successor.
+        eventually("all replicas are in sync", || {
+            let metadata = client.fetch_metadata(None, DEADLINE).map_err(|e| e.to_string())?;
+            let is_whole = |partition: &MetadataPartition| partition.isr().len() == NODES;
+            let lagging: Vec<_> = metadata
+                .topics()
+                .iter()
+                .filter(|topic| !topic.partitions().iter().all(is_whole))
+                .map(MetadataTopic::name)
+                .collect();
+            if lagging.is_empty() { Ok(()) } else { Err(format!("{lagging:?}")) }
+        });
     }
 
     fn await_brokers(&self) -> Result<(), String> {
