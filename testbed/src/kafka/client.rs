@@ -223,14 +223,19 @@ impl Kafka {
     /// Offsets that were given out in all partitions of the topic, those of transactions that are
     /// not ended or were taken back too.
     pub fn written(&self, topic: &str) -> i64 {
+        self.ends(topic, "read_uncommitted").into_iter().sum()
+    }
+
+    /// What comes next in each partition, for readers of this isolation.
+    fn ends(&self, topic: &str, isolation: &str) -> Vec<i64> {
         let client: BaseConsumer =
-            self.client().set("isolation.level", "read_uncommitted").create().expect("a client");
+            self.client().set("isolation.level", isolation).create().expect("a client");
         let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
         let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
         partitions
             .map(|partition| client.fetch_watermarks(topic, partition.id(), DEADLINE))
             .map(|ends| ends.expect("kafka answers").1)
-            .sum()
+            .collect()
     }
 
     /// The ways in which the topic's batches are compressed, by their numbers in Kafka's format: 1
@@ -259,8 +264,15 @@ impl Kafka {
         offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
     }
 
-    /// All that the topic holds now, by partition and offset.
+    /// All that the topic holds now, by partition and offset. Kafka says that a transaction is
+    /// committed before it shows its records to readers: they are waited for.
     pub fn consume_all(&self, topic: &str) -> Vec<Record> {
+        let written = self.ends(topic, "read_uncommitted");
+        eventually("no transaction is open", || {
+            let shown = self.ends(topic, "read_committed");
+            let is_shown = shown.iter().zip(&written).all(|(shown, written)| shown >= written);
+            if is_shown { Ok(()) } else { Err(format!("{topic}: {shown:?} of {written:?}")) }
+        });
         let consumer: BaseConsumer = self
             .client()
             .set("group.id", "adtrail-test-bed")
