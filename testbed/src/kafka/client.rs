@@ -13,7 +13,7 @@ use rdkafka::admin::{
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::types::RDKafkaErrorCode;
@@ -223,18 +223,17 @@ impl Kafka {
     /// Offsets that were given out in all partitions of the topic, those of transactions that are
     /// not ended or were taken back too.
     pub fn written(&self, topic: &str) -> i64 {
-        self.ends(topic, "read_uncommitted").into_iter().sum()
+        eventually("kafka answers", || self.ends(topic, "read_uncommitted")).into_iter().sum()
     }
 
-    /// What comes next in each partition, for readers of this isolation.
-    fn ends(&self, topic: &str, isolation: &str) -> Vec<i64> {
+    /// What comes next in each partition, for readers of this isolation. Not told while a leader is chosen.
+    fn ends(&self, topic: &str, isolation: &str) -> KafkaResult<Vec<i64>> {
         let client: BaseConsumer =
             self.client().set("isolation.level", isolation).create().expect("a client");
-        let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+        let metadata = client.fetch_metadata(Some(topic), DEADLINE)?;
         let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
         partitions
-            .map(|partition| client.fetch_watermarks(topic, partition.id(), DEADLINE))
-            .map(|ends| ends.expect("kafka answers").1)
+            .map(|partition| Ok(client.fetch_watermarks(topic, partition.id(), DEADLINE)?.1))
             .collect()
     }
 
@@ -267,10 +266,11 @@ impl Kafka {
     /// All that the topic holds now, by partition and offset. Kafka says that a transaction is
     /// committed before it shows its records to readers: they are waited for.
     pub fn consume_all(&self, topic: &str) -> Vec<Record> {
-        let written = self.ends(topic, "read_uncommitted");
+        let written = eventually("kafka answers", || self.ends(topic, "read_uncommitted"));
         eventually("no transaction is open", || {
-            let shown = self.ends(topic, "read_committed");
-            let is_shown = shown.iter().zip(&written).all(|(shown, written)| shown >= written);
+            let shown = self.ends(topic, "read_committed").map_err(|error| error.to_string())?;
+            let is_shown = shown.len() == written.len()
+                && shown.iter().zip(&written).all(|(shown, written)| shown >= written);
             if is_shown { Ok(()) } else { Err(format!("{topic}: {shown:?} of {written:?}")) }
         });
         let consumer: BaseConsumer = self
