@@ -38,6 +38,8 @@ pub struct Fault {
 }
 
 const BATCH_RANGE: &str = "Requested row out of range";
+/// Of a call with more rows than the server takes, which it says with no class of its own.
+const TOO_MANY_ROWS: &str = "Rejecting large batch operation";
 
 impl Fault {
     pub fn from_exception(exception: &ExceptionResponse) -> Self {
@@ -76,15 +78,25 @@ impl Fault {
             "FailedSanityCheckException" if self.message.contains(BATCH_RANGE) => Remedy::Relocate,
             "MultiActionResultTooLarge" | "RetryImmediatelyException" => Remedy::AtOnce,
             "RegionServerAbortedException" | "RegionServerStoppedException" => Remedy::DropServer,
-            name if self.do_not_retry || is_final(name) => Remedy::Fail,
+            name if self.do_not_retry || is_final(name) || self.is_of_too_many_rows() => {
+                Remedy::Fail
+            }
             // Busy, opening, throttled, starting; and what is not known, until the deadline.
             _ => Remedy::BackOff,
         }
     }
 
+    fn is_of_too_many_rows(&self) -> bool {
+        self.message.contains(TOO_MANY_ROWS)
+    }
+
     /// What a person can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self.name() {
+            _ if self.is_of_too_many_rows() => {
+                "send fewer rows a call (call_actions_max), or let the servers take more \
+                 (hbase.rpc.rows.warning.threshold)"
+            }
             "NoSuchColumnFamilyException" => {
                 "name a family that the table was created with, or add it to the table"
             }
@@ -234,6 +246,15 @@ mod tests {
         check(family, "", false, Remedy::Fail);
         check("org.apache.hadoop.hbase.TableExistsException", "", true, Remedy::Fail);
         check("java.io.IOException", "", true, Remedy::Fail);
+    }
+
+    #[test]
+    fn call_with_too_many_rows_is_not_sent_again_as_it_is() {
+        let text = "java.io.IOException: Rejecting large batch operation for current batch with \
+                    firstRegionName: t,,1.a. , Requested Number of Rows: 1001 , Size Threshold: 1000";
+        let fault = fault("java.io.IOException", text, false);
+        assert_eq!(fault.remedy(), Remedy::Fail);
+        assert!(fault.to_string().contains("call_actions_max"), "{fault}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The regions of a table: where they are, how large, and their flushes, splits and moves.
+//! The regions of a table: where they are, how large, and their flushes, splits, merges and moves.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::fault::Remedy;
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
-    FlushRegionRequest, GetRegionLoadRequest, GetRegionLoadResponse, MoveRegionRequest, RegionLoad,
+    FlushRegionRequest, GetClusterStatusRequest, GetClusterStatusResponse, GetRegionLoadRequest,
+    GetRegionLoadResponse, MergeTableRegionsRequest, MoveRegionRequest, RegionLoad,
     SplitRegionRequest,
 };
 use crate::proto::common::{RegionInfo, RegionSpecifier, ServerName};
@@ -119,21 +120,42 @@ impl Admin {
         self.procedure("SplitRegion", &request).await
     }
 
+    /// Has two regions that lie side by side become one.
+    ///
+    /// # Errors
+    /// Where they do not lie side by side, or one can not be merged now: as one that was split and
+    /// still has files in common with its other half.
+    pub async fn merge(&self, one: &RegionStatus, next: &RegionStatus) -> Result<(), Error> {
+        let (nonce_group, nonce) = nonces();
+        let region = [one, next].map(|region| RegionSpecifier::encoded(region.encoded_name()));
+        let request = MergeTableRegionsRequest { region: region.into(), nonce_group, nonce };
+        self.procedure("MergeTableRegions", &request).await
+    }
+
     /// Has a region go to another server: one of those that [`Admin::regions`] shows. It is on its
     /// way when this ends.
     ///
     /// # Errors
     /// Where there is no such server, or no such region any more.
     pub async fn move_to(&self, region: &RegionStatus, server: &Server) -> Result<(), Error> {
-        let servers = self.cluster.region_servers(self.cluster.operation_deadline()).await?;
+        let servers = self.region_servers().await?;
         let named = |name: &ServerName| Server::from_proto(name).as_ref() == Some(server);
-        let dest = servers.into_iter().find(named).ok_or_else(|| {
-            Error::input(format!("{server} is no region server that the cluster names"))
+        let dest = servers.into_iter().find(named);
+        let dest = dest.ok_or_else(|| {
+            Error::input(format!("{server} is no region server that the master knows"))
         })?;
         let specifier = RegionSpecifier::encoded(region.encoded_name());
         let request = MoveRegionRequest { region: specifier, dest_server_name: Some(dest) };
         let _: Empty = self.ask("MoveRegion", &request).await?;
         Ok(())
+    }
+
+    /// All of them: a region server names some others of a large cluster, and not itself.
+    async fn region_servers(&self) -> Result<Vec<ServerName>, Error> {
+        let options = vec![GetClusterStatusRequest::LIVE_SERVERS];
+        let answer: GetClusterStatusResponse =
+            self.ask("GetClusterStatus", &GetClusterStatusRequest { options }).await?;
+        Ok(answer.cluster_status.live_servers.into_iter().map(|one| one.server).collect())
     }
 
     async fn ask_region_server<M: Message, R: Message + Default>(
@@ -157,8 +179,10 @@ impl RegionStatus {
 
     /// The part of its name that is a hash of the rest.
     pub fn encoded_name(&self) -> &str {
-        let name = std::str::from_utf8(self.name.as_ref()).unwrap_or_default();
-        name.trim_end_matches('.').rsplit('.').next().unwrap_or_default()
+        // The row within the name need not be text.
+        let name = self.name.strip_suffix(b".").unwrap_or(&self.name);
+        let hash = name.rsplit(|&byte| byte == b'.').next().unwrap_or_default();
+        std::str::from_utf8(hash).unwrap_or_default()
     }
 }
 

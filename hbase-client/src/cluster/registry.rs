@@ -47,7 +47,7 @@ impl Cluster {
     }
 
     /// Some of them, in a large cluster.
-    pub async fn region_servers(&self, deadline: Instant) -> Result<Vec<ServerName>, Error> {
+    async fn region_servers(&self, deadline: Instant) -> Result<Vec<ServerName>, Error> {
         let nodes: GetBootstrapNodesResponse = self.ask(NEW_METHOD, deadline).await?;
         Ok(nodes.server_name)
     }

@@ -70,6 +70,34 @@ pub struct GetTableNamesResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct GetClusterStatusRequest {
+    #[prost(int32, repeated, packed = "false", tag = "1")]
+    pub options: Vec<i32>,
+}
+
+impl GetClusterStatusRequest {
+    pub const LIVE_SERVERS: i32 = 2;
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct GetClusterStatusResponse {
+    #[prost(message, required, tag = "1")]
+    pub cluster_status: ClusterStatus,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ClusterStatus {
+    #[prost(message, repeated, tag = "2")]
+    pub live_servers: Vec<LiveServerInfo>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct LiveServerInfo {
+    #[prost(message, required, tag = "1")]
+    pub server: ServerName,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct MoveRegionRequest {
     #[prost(message, required, tag = "1")]
     pub region: RegionSpecifier,
@@ -86,6 +114,16 @@ pub struct SplitRegionRequest {
     #[prost(uint64, optional, tag = "3")]
     pub nonce_group: Option<u64>,
     #[prost(uint64, optional, tag = "4")]
+    pub nonce: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct MergeTableRegionsRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub region: Vec<RegionSpecifier>,
+    #[prost(uint64, optional, tag = "4")]
+    pub nonce_group: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
     pub nonce: Option<u64>,
 }
 

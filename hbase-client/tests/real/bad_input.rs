@@ -9,7 +9,7 @@ use hbase_client::{Advice, Client, Config, Error, Get, Scan};
 
 use crate::support::free_port;
 use crate::support::hbase::HBase;
-use crate::support::rows::read;
+use crate::support::rows::{check_exact, put, read, write};
 
 async fn connect(server: &str) -> Error {
     let mut config = Config::new([server]).unwrap();
@@ -94,4 +94,19 @@ async fn missing_table_or_family_says_what_to_do() {
     check(&family, &["NoSuchColumnFamilyException", "name a family"]);
     assert_eq!(family.advice(), Advice::Change);
     assert!(client.table("no table").is_err());
+}
+
+#[tokio::test]
+async fn server_that_takes_no_more_rows_a_call_says_so() {
+    let hbase = HBase::shared();
+    let (_, table) = hbase.table("too-many", &[]).await;
+    write(&table, 0..3_000).await;
+    let mut config = hbase.config();
+    config.call_actions_max = 1_001;
+    let table = Client::connect(config).await.unwrap().table("too-many").unwrap();
+    let outcomes = table.mutate_many((3_000..4_001).map(put).collect()).await;
+    for outcome in outcomes {
+        check(&outcome.unwrap_err(), &["Size Threshold: 1000", "call_actions_max"]);
+    }
+    check_exact(&read(&table, Scan::all()).await.unwrap(), 0..3_000);
 }

@@ -1,8 +1,9 @@
-//! Regions that are split and moved while they are read and written.
+//! Regions that are split, merged and moved while they are read and written.
 
 use std::time::Duration;
 
-use hbase_client::{Admin, Scan};
+use bytes::Bytes;
+use hbase_client::{Admin, Error, Family, Scan, TableSpec};
 
 use crate::support::hbase::HBase;
 use crate::support::rows::{check_exact, gather, key, read, write};
@@ -20,7 +21,10 @@ async fn move_all(admin: &Admin, table: &str) {
         let at = region.server.as_ref().and_then(|at| servers.iter().position(|s| s == at));
         let next = &servers[at.map_or(0, |at| (at + 1) % servers.len())];
         // A region that was split meanwhile can not be moved.
-        let _ = admin.move_to(region, next).await;
+        if let Err(error) = admin.move_to(region, next).await {
+            println!("not moved: {error}");
+            assert!(!matches!(error, Error::Input(_)), "{error}");
+        }
     }
 }
 
@@ -80,4 +84,84 @@ async fn scan_stands_still_while_its_region_splits_under_it() {
     }
     check_exact(&found, 0..20_000);
     assert_eq!(client.admin().regions("split-under").await.unwrap().len(), 2);
+}
+
+/// Those that begin at these rows, in the order of all.
+async fn merge_at(admin: &Admin, table: &str, row: u32) -> Result<(), Error> {
+    let regions = admin.regions(table).await?;
+    let at = regions.iter().position(|region| region.start == key(row)).expect("such a region");
+    admin.merge(&regions[at - 1], &regions[at]).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scans_and_writes_go_on_while_regions_are_merged() {
+    const ROWS: u32 = 40_000;
+    let splits: Vec<_> = (1..8).map(|at| key(at * ROWS / 8)).collect();
+    let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
+    let (client, table) = HBase::shared().table("merging", &splits).await;
+    write(&table, 0..ROWS).await;
+    let admin = client.admin();
+    let merging = tokio::spawn(async move {
+        // Each with its neighbour: what was merged is not merged again before it is compacted.
+        for pair in 0..4 {
+            merge_at(&admin, "merging", (2 * pair + 1) * ROWS / 8).await.expect("they are merged");
+        }
+    });
+    let (mut scans, mut written) = (0, ROWS);
+    while !merging.is_finished() {
+        let rows = table.scan(Scan::range("", key(ROWS)).rows_per_answer(500));
+        check_exact(&gather(rows).await.unwrap(), 0..ROWS);
+        write(&table, written..written + 1_000).await;
+        (scans, written) = (scans + 1, written + 1_000);
+    }
+    merging.await.unwrap();
+    assert!(scans >= 2, "{scans} scans");
+    assert_eq!(client.admin().regions("merging").await.unwrap().len(), 4);
+    check_exact(&read(&table, Scan::all()).await.unwrap(), 0..written);
+}
+
+#[tokio::test]
+async fn scan_stands_still_while_its_region_is_merged_under_it() {
+    let (client, table) = HBase::shared().table("merged-under", &["00010000"]).await;
+    write(&table, 0..20_000).await;
+    let mut rows = table.scan(Scan::all().rows_per_answer(100).answers(2 << 20, 1));
+    let mut found = Vec::new();
+    for _ in 0..1_000 {
+        found.push(rows.next().await.unwrap().unwrap());
+    }
+    merge_at(&client.admin(), "merged-under", 10_000).await.unwrap();
+    while let Some(row) = rows.next().await {
+        found.push(row.unwrap());
+    }
+    check_exact(&found, 0..20_000);
+}
+
+#[tokio::test]
+async fn regions_that_begin_at_bytes_are_moved_and_merged() {
+    let hbase = HBase::shared();
+    let (client, _) = hbase.table("whereabouts-of-bytes", &["1", "2", "3", "4", "5"]).await;
+    let admin = client.admin();
+    let splits = [&[0x80, b'.'][..], &[0xff, 0x00, b','][..]].map(Bytes::from_static);
+    admin.create(&TableSpec::new("bytes").family(Family::new("d")), &splits).await.unwrap();
+    let regions = admin.regions("bytes").await.unwrap();
+    let elsewhere = admin.regions("whereabouts-of-bytes").await.unwrap().into_iter();
+    let elsewhere = elsewhere
+        .filter_map(|region| region.server)
+        .find(|s| Some(s) != regions[1].server.as_ref());
+    admin.move_to(&regions[1], &elsewhere.expect("another server")).await.unwrap();
+    admin.merge(&regions[1], &regions[2]).await.unwrap();
+    let merged = admin.regions("bytes").await.unwrap();
+    let starts: Vec<_> = merged.iter().map(|region| &region.start[..]).collect();
+    assert_eq!(starts, [&[][..], &[0x80, b'.'][..]]);
+}
+
+#[tokio::test]
+async fn regions_apart_are_not_merged() {
+    let (client, _) = HBase::shared().table("apart", &["b", "c"]).await;
+    let admin = client.admin();
+    let regions = admin.regions("apart").await.unwrap();
+    let error = admin.merge(&regions[0], &regions[2]).await.unwrap_err();
+    println!("{error}");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert_eq!(admin.regions("apart").await.unwrap().len(), 3);
 }

@@ -73,6 +73,10 @@ impl HBase {
         &self.dir
     }
 
+    pub fn pid(&self) -> u32 {
+        self.running.as_ref().expect("it runs").pid()
+    }
+
     pub fn config(&self) -> Config {
         Config::new(self.servers()).expect("addresses")
     }

@@ -34,11 +34,6 @@ pub struct Processes {
 
 impl Processes {
     pub fn start() -> Self {
-        Self::start_with(|site| site)
-    }
-
-    /// Told what the function makes of the usual settings.
-    pub fn start_with(settings: impl Fn(Site) -> Site) -> Self {
         let dir = TempDir::with_prefix("hbase-client-").expect("a temporary folder").keep();
         let (master_port, zookeeper_port, files_port) = (free_port(), free_port(), free_port());
         let data = dir.join("data");
@@ -56,7 +51,7 @@ impl Processes {
             // Longer than a busy machine lets a process wait.
             .set("zookeeper.session.timeout", 6_000)
             .set("hbase.master.port", master_port);
-        configure(&dir, &settings(site));
+        configure(&dir, &site);
         let mut zookeeper = java(&dir, "-Xmx128m");
         zookeeper.arg(format!("{PACKAGE}.zookeeper.HQuorumPeer"));
         let zookeeper = Leash::hold(&dir, &zookeeper);
@@ -127,6 +122,11 @@ impl Processes {
     /// The number of the server with this port.
     pub fn server_of(&self, port: u16) -> usize {
         self.ports.iter().position(|known| *known == port).expect("one of ours")
+    }
+
+    /// Of the region servers.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
     }
 
     /// Of the master, and of the region servers.

@@ -39,6 +39,9 @@ impl Site {
             // Three servers in one heap: with the defaults they run out of it.
             .set("hbase.regionserver.global.memstore.size", 0.12)
             .set("hfile.block.cache.size", 0.1)
+            // More than a client sends in one call by itself.
+            .set("hbase.rpc.rows.warning.threshold", 1_000)
+            .set("hbase.rpc.rows.size.threshold.reject", true)
             // Scanners have a lease of so long, which is looked at so often.
             .set("hbase.client.scanner.timeout.period", 3_000)
             .set("hbase.server.thread.wakefrequency", 500)
