@@ -211,7 +211,7 @@ impl Links {
 }
 
 fn arrival(settled: &Settled, key: &FactKey) -> Option<Cause> {
-    let place = settled.arrived.binary_search_by_key(key, |cause| cause.fact).ok()?;
+    let place = settled.place_of(key)?;
     settled.arrived.get(place).copied()
 }
 

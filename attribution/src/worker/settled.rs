@@ -22,13 +22,23 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Notes what came in, and says at which place.
+    /// Notes what came in, and says at which place: that which it has already, where it is settled again.
     pub fn arrive(&mut self, fact: FactKey, time: EventTime, again: bool) -> u32 {
-        let place = u32::try_from(self.arrived.len()).unwrap_or(u32::MAX);
-        if fact.family != Family::Effect {
-            self.arrived.push(Cause { fact, time, again });
+        let cause = Cause { fact, time, again };
+        let is_next = self.arrived.last().is_none_or(|last| last.fact < fact);
+        let known = if is_next { None } else { self.place_of(&fact) };
+        let place = known.unwrap_or(self.arrived.len());
+        match self.arrived.get_mut(place) {
+            Some(known) => *known = cause,
+            None if fact.family == Family::Effect => {}
+            None => self.arrived.push(cause),
         }
-        place
+        u32::try_from(place).unwrap_or(u32::MAX)
+    }
+
+    /// Where it is among what arrived.
+    pub fn place_of(&self, fact: &FactKey) -> Option<usize> {
+        self.arrived.binary_search_by_key(fact, |cause| cause.fact).ok()
     }
 
     /// Notes what a fact took the place of.

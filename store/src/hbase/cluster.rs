@@ -144,13 +144,18 @@ impl Cluster {
     fn pause_after(&self, failure: Option<Error>, rows: usize) -> Result<(), StoreError> {
         self.patience.is_needed.store(failure.is_some(), Ordering::Relaxed);
         let Some(error) = failure else { return Ok(()) };
-        if error.advice() == Advice::Change || self.patience.is_over.load(Ordering::Relaxed) {
+        if !may_pass(&error) || self.patience.is_over.load(Ordering::Relaxed) {
             return Err(error.into());
         }
-        tracing::warn!(%error, rows, "hbase does not answer, trying again");
+        tracing::warn!(%error, rows, "hbase does not do it now, trying again");
         thread::sleep(PAUSE);
         Ok(())
     }
+}
+
+/// A table is disabled to be changed, and enabled afterwards.
+fn may_pass(error: &Error) -> bool {
+    error.advice() != Advice::Change || matches!(error, Error::Disabled { .. })
 }
 
 fn client_config(settings: &config::HBase) -> Result<Config, StoreError> {

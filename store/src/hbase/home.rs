@@ -2,7 +2,7 @@
 //!
 //! | column | value |
 //! |---|---|
-//! | `v` | 0, or 1 and the row that went last (its key, its revision u32), and then the home, as embedded |
+//! | `v` | how many rows go (u8), each with its key and its revision u32, and then the home, as embedded |
 //! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
 
 use attribution::classify::Walks;
@@ -24,21 +24,20 @@ pub struct Gone {
     pub revision: u32,
 }
 
-pub fn encode(home: &Home, gone: Option<&Gone>) -> Vec<u8> {
+/// Of all that go the last ones, where they are more than the count can say.
+pub fn encode(home: &Home, gone: &[Gone]) -> Vec<u8> {
+    let gone = &gone[gone.len().saturating_sub(usize::from(u8::MAX))..];
     let mut value = Vec::with_capacity(384);
-    match gone {
-        None => value.push(0),
-        Some(Gone { row, revision }) => {
-            value.push(1);
-            value.extend(row.encode());
-            value.extend(revision.to_be_bytes());
-        }
+    value.push(u8::try_from(gone.len()).unwrap_or(u8::MAX));
+    for Gone { row, revision } in gone {
+        value.extend(row.encode());
+        value.extend(revision.to_be_bytes());
     }
     codec::home::encode(home, &mut value);
     value
 }
 
-pub fn decode(family: Family, pid: Pid, value: &[u8]) -> Result<(Home, Option<Gone>), StoreError> {
+pub fn decode(family: Family, pid: Pid, value: &[u8]) -> Result<(Home, Vec<Gone>), StoreError> {
     let (gone, home) = split(value).ok_or_else(|| StoreError::corrupt("a home"))?;
     Ok((codec::home::decode(family, pid, home)?, gone))
 }
@@ -53,17 +52,16 @@ pub fn with_nothing_gone(home: &[u8]) -> Vec<u8> {
     [&[0][..], home].concat()
 }
 
-fn split(value: &[u8]) -> Option<(Option<Gone>, &[u8])> {
-    match value.split_first()? {
-        (0, home) => Some((None, home)),
-        (1, rest) => {
-            let (row, rest) = rest.split_at_checked(KEY_BYTES)?;
-            let (revision, home) = rest.split_first_chunk()?;
-            let gone = Gone { row: RowKey::decode(row)?, revision: u32::from_be_bytes(*revision) };
-            Some((Some(gone), home))
-        }
-        _ => None,
+fn split(value: &[u8]) -> Option<(Vec<Gone>, &[u8])> {
+    let (count, mut rest) = value.split_first()?;
+    let mut gone = Vec::new();
+    for _ in 0..*count {
+        let (row, after) = rest.split_at_checked(KEY_BYTES)?;
+        let (revision, after) = after.split_first_chunk()?;
+        gone.push(Gone { row: RowKey::decode(row)?, revision: u32::from_be_bytes(*revision) });
+        rest = after;
     }
+    Some((gone, rest))
 }
 
 /// The column and value of a fact that another takes the place of.

@@ -23,6 +23,7 @@ use super::tables::Lives;
 use crate::StoreError;
 use crate::app::App;
 use crate::codec;
+use crate::codec::row::RowView;
 use crate::embedded::regions::now;
 use crate::embedded::views;
 use crate::expiry::Expiry;
@@ -40,13 +41,22 @@ pub struct SharedLedger<C> {
     expiry: Expiry,
     /// The bytes of the homes that the batch under way has read, or put.
     read: HashMap<FactKey, Vec<u8>, FixedState>,
+    /// Touches of the batch under way that were taken for new and are not.
+    met: HashMap<FactKey, Met, FixedState>,
+}
+
+/// What was put of a touch before its home was found taken.
+struct Met {
+    entries: Vec<Put>,
+    ttl_ms: Option<u64>,
 }
 
 impl<C> SharedLedger<C> {
     pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
         let apps = apps.into_iter().collect();
         let (lives, expiry) = (Lives::default(), Expiry::default());
-        Self { cells, apps, partitions, lives, expiry, read: HashMap::default() }
+        let (read, met) = (HashMap::default(), HashMap::default());
+        Self { cells, apps, partitions, lives, expiry, read, met }
     }
 
     /// Whose touches go once nothing needs them.
@@ -144,15 +154,7 @@ impl<C: Cells> SharedLedger<C> {
                     let row = key::home(&write.key).to_vec();
                     kept.push(Put { row, column, value, time: None, ttl_ms });
                 }
-                let lookback_ms = match &write.home {
-                    Home::Touch(touch) => touch.lookback_ms,
-                    _ => None,
-                };
-                let time = write.home.time();
-                for found_by in &write.index {
-                    let key = key::index(*found_by, &write.key, time);
-                    entries.push(Put { ttl_ms, ..entry(key, write.key.id.0, lookback_ms) });
-                }
+                entries.extend(own_entries(write, ttl_ms));
                 for (found_by, IndexEntry { time, fact }) in &write.marks {
                     entries.push(entry(key::index(*found_by, fact, *time), fact.id.0, None));
                 }
@@ -224,8 +226,21 @@ impl<C: Cells> SharedLedger<C> {
         self.cells.delete(Table::Events, gone.into_iter().map(cell).collect())
     }
 
+    /// Entries that were put for a touch before its home was found taken may be those of the home, which has
+    /// them kept as long as itself.
+    fn lengthen(&mut self, key: &FactKey, home: &Home) -> Result<(), StoreError> {
+        let ttl_ms = self.lives.of(key, home);
+        let Some(met) = self.met.get(key) else { return Ok(()) };
+        let is_longer = met.ttl_ms.is_some_and(|ms| ttl_ms.is_none_or(|home_ms| home_ms > ms));
+        if !is_longer {
+            return Ok(());
+        }
+        let entries = met.entries.iter().cloned().map(|entry| Put { ttl_ms, ..entry });
+        self.cells.put(Table::Facts(key.family), entries.collect())
+    }
+
     /// The home that a decision is compared with, if it was made from just that.
-    fn standing(&self, write: &DecisionWrite) -> Result<Option<Option<Gone>>, StoreError> {
+    fn standing(&self, write: &DecisionWrite) -> Result<Option<Vec<Gone>>, StoreError> {
         let Some(value) = self.read.get(&write.key) else { return Ok(None) };
         let (stored, gone) = home::decode(write.key.family, write.key.pid, value)?;
         Ok(is_as_read(&stored, write).then_some(gone))
@@ -241,6 +256,19 @@ pub(super) fn split(key: &Key) -> (Vec<u8>, Vec<u8>) {
 
 pub(super) fn join(row: &[u8], column: &[u8]) -> Result<Key, StoreError> {
     [row, column].concat().try_into().map_err(|_| StoreError::corrupt("an index entry"))
+}
+
+/// Those that the fact is found by.
+fn own_entries(write: &FactWrite, ttl_ms: Option<u64>) -> impl Iterator<Item = Put> {
+    let lookback_ms = match &write.home {
+        Home::Touch(touch) => touch.lookback_ms,
+        _ => None,
+    };
+    let time = write.home.time();
+    write.index.iter().map(move |found_by| {
+        let key = key::index(*found_by, &write.key, time);
+        Put { ttl_ms, ..entry(key, write.key.id.0, lookback_ms) }
+    })
 }
 
 fn entry(key: Key, id: u64, lookback_ms: Option<u64>) -> Put {
@@ -329,11 +357,15 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         Ok(Vec::new())
     }
 
+    /// Touches are taken for new, as nearly all are: one whose home is taken is given back by
+    /// [`Ledger::record`], and is looked at when it is asked for again.
     fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
         let mut all = vec![Known::Nothing; keys.len()];
+        let is_read = |key: &FactKey| key.family != Family::Touch || self.met.contains_key(key);
+        let read: Vec<usize> = (0..keys.len()).filter(|place| is_read(&keys[*place])).collect();
         for family in Family::ALL {
-            let places: Vec<usize> =
-                (0..keys.len()).filter(|place| keys[*place].family == family).collect();
+            let of_family = read.iter().copied().filter(|place| keys[*place].family == family);
+            let places: Vec<usize> = of_family.collect();
             if places.is_empty() {
                 continue;
             }
@@ -344,6 +376,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
                 let (value, outgoing) = home::read(family, key.pid, &columns)?;
                 if let Some(value) = value {
                     let home = home::decode(family, key.pid, value)?.0;
+                    self.lengthen(key, &home)?;
                     all[place] = match self.expiry.known(key.pid, Some(home)) {
                         Known::Home(home) => known(home, outgoing),
                         expired => expired,
@@ -368,8 +401,8 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             let lives =
                 homes_of_it.into_iter().flatten().map(|home| self.lives.of(&write.key, home));
             let ttl_ms = lives.reduce(|one, other| Some(one?.max(other?))).flatten();
-            let gone = stood.and_then(|(_, gone)| gone);
-            let value = home::encode(&write.home, gone.as_ref());
+            let gone = stood.map(|(_, gone)| gone).unwrap_or_default();
+            let value = home::encode(&write.home, &gone);
             homes.push(NewHome { key: write.key, value, ttl_ms });
         }
         let is_put = self.put_homes(homes)?;
@@ -379,6 +412,11 @@ impl<C: Cells> Ledger for SharedLedger<C> {
                 let key = |(found_by, time): &(_, _)| key::index(*found_by, &write.key, *time);
                 stale.extend(write.stale.iter().map(|one| (write.key.family, key(one))));
             } else {
+                if write.key.family == Family::Touch {
+                    let ttl_ms = self.lives.of(&write.key, &write.home);
+                    let entries = own_entries(&write, ttl_ms).collect();
+                    self.met.insert(write.key, Met { entries, ttl_ms });
+                }
                 lost.push(write);
             }
         }
@@ -394,18 +432,22 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         if decisions.is_empty() {
             // Nothing is left to decide in this batch.
             self.read.clear();
+            self.met.clear();
             return Ok(Vec::new());
         }
         let mut plan = Plan::default();
         for write in decisions {
             self.plan(write, &mut plan)?;
         }
-        let Plan { homes, mut rows, before, mut after, mut lost } = plan;
-        // The home will tell of another one that goes.
-        self.delete_rows(before)?;
-        let shown =
-            |(key, value, row, gone)| (NewHome { key, value, ttl_ms: None }, (key, row, gone));
-        let (homes, shown): (Vec<_>, Vec<_>) = homes.into_iter().map(shown).unzip();
+        let Plan { mut shows, mut rows, mut after, mut lost } = plan;
+        self.delete_noted(&mut shows)?;
+        let parts = |show: Show| {
+            let gone = show.gone();
+            let Show { key, home, row, .. } = show;
+            let value = home::encode(&home, &gone);
+            (NewHome { key, value, ttl_ms: None }, (key, row, gone))
+        };
+        let (homes, shown): (Vec<_>, Vec<_>) = shows.into_iter().map(parts).unzip();
         let is_put = self.put_homes(homes)?;
         for ((key, row, gone), is_put) in shown.into_iter().zip(is_put) {
             if is_put {
@@ -423,17 +465,35 @@ impl<C: Cells> Ledger for SharedLedger<C> {
     }
 }
 
-/// What a commit does, in this order.
+/// What a commit does.
 #[derive(Default)]
 struct Plan {
-    /// Rows that the homes to be replaced tell of.
-    before: Vec<Gone>,
-    /// With the row to put and the one to delete once the home is put.
-    homes: Vec<(FactKey, Vec<u8>, Put, Option<Gone>)>,
+    shows: Vec<Show>,
+    /// Of decisions that stand.
     rows: Vec<Put>,
+    /// Rows to delete once all others are put.
     after: Vec<Gone>,
     /// Decisions that were made from something else.
     lost: Vec<FactKey>,
+}
+
+/// A home to put, then its row, and then to delete the rows that go.
+struct Show {
+    key: FactKey,
+    home: Home,
+    row: Put,
+    /// Rows that the standing home tells of.
+    noted: Vec<Gone>,
+    /// That of the decision that is replaced.
+    replaced: Option<Gone>,
+}
+
+impl Show {
+    /// What the new home tells of. A row at the place of the new one is written over.
+    fn gone(&self) -> Vec<Gone> {
+        let goes = |gone: &&Gone| gone.row.encode()[..] != self.row.row[..];
+        self.noted.iter().chain(&self.replaced).filter(goes).copied().collect()
+    }
 }
 
 impl<C: Cells> SharedLedger<C> {
@@ -444,22 +504,48 @@ impl<C: Cells> SharedLedger<C> {
         };
         if let (true, Some(present)) = (write.is_again(), write.replaced) {
             let key = self.row_key(&write.row, present.place.fan_bits);
-            plan.after.extend(noted.filter(|gone| gone.row != key));
+            plan.after.extend(noted.into_iter().filter(|gone| gone.row != key));
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
         }
         let fan_bits = self.apps.get(&write.row.pid).map_or(0, |app| app.fan_bits);
         let key = self.row_key(&write.row, fan_bits);
-        let put = put_row(&key, &write.row);
+        let row = put_row(&key, &write.row);
         if let Some(present) = write.home.present_mut() {
-            present.place = views::row_place(&write.row, fan_bits, KEY_BYTES + put.value.len());
+            present.place = views::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
         }
-        let gone = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
-        let gone = gone.filter(|gone| gone.row != key);
-        plan.before.extend(noted);
-        plan.homes.push((write.key, home::encode(&write.home, gone.as_ref()), put, gone));
+        let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
+        plan.shows.push(Show { key: write.key, home: write.home, row, noted, replaced });
         Ok(())
     }
+
+    /// Deletes what homes told of where the row that took its place is really there. Where it is not, as
+    /// its writer ended before it, what they told of may be all that there is of the event: it stays until
+    /// the new row stands, and the new home tells of it too.
+    fn delete_noted(&mut self, shows: &mut [Show]) -> Result<(), StoreError> {
+        let asked = |show: &&mut Show| !show.noted.is_empty() && show.replaced.is_some();
+        let shows: Vec<&mut Show> = shows.iter_mut().filter(asked).collect();
+        if shows.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<Gone> = shows.iter().filter_map(|show| show.replaced).collect();
+        let keys: Vec<Key> = rows.iter().map(|gone| gone.row.encode()).collect();
+        let found = self.cells.get(Table::Events, &keys)?;
+        let mut deleted = Vec::new();
+        for ((show, replaced), found) in shows.into_iter().zip(rows).zip(found) {
+            if is_there(&replaced, found.as_deref())? {
+                let noted = std::mem::take(&mut show.noted);
+                deleted.extend(noted.into_iter().filter(|gone| gone.row != replaced.row));
+            }
+        }
+        self.delete_rows(deleted)
+    }
+}
+
+/// Whether a row is the one of that revision.
+fn is_there(of: &Gone, row: Option<&[u8]>) -> Result<bool, StoreError> {
+    let revision = row.map(|row| RowView::decode(row).map(|row| row.revision)).transpose()?;
+    Ok(revision.is_some_and(|revision| revision >= of.revision))
 }
 
 fn put_row(key: &RowKey, row: &Row) -> Put {
