@@ -1,6 +1,6 @@
-//! Parts of a real HBase of five processes are killed, stopped, moved and split under load, while two workers
-//! attribute and exports are read: in the end there is each row once. Two of the faults are in every run;
-//! `ADTRAIL_HBASE_FAULTS=all` has the others too.
+//! Parts of a real HBase of six processes are killed, stopped, moved, split and merged under load, and answers of
+//! theirs are lost, while two workers attribute and exports are read: in the end there is each row once. Some of the
+//! faults are in every run; `ADTRAIL_HBASE_FAULTS=all` has the others too, and `=faults-meta*20` one of them so often.
 #![cfg(test)]
 
 use std::collections::HashSet;
@@ -13,12 +13,14 @@ use testbed::adtrail::Adtrail;
 use testbed::crowd::{self, APPS, FROM, Record, TO};
 use testbed::eventually;
 use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::faults::{Calls, ECONNRESET, Faults};
 use testbed::hbase;
 use testbed::hbase::processes::Processes;
 use testbed::kafka::Kafka;
 use tokio::runtime::Runtime;
 
 const PARTITIONS: i32 = 6;
+const TABLES: [&str; 4] = ["events", "touches", "activations", "effects"];
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
@@ -37,15 +39,12 @@ struct Bed {
     runtime: Runtime,
 }
 
-type Fault = fn(&mut Bed, &str);
+/// With the names that the tables begin with, and what the workers' calls can be done to.
+type Fault = fn(&mut Bed, &str, &Faults);
 
 impl Bed {
     fn start() -> Self {
-        // Servers that take no more than a thousand rows at once.
-        let processes = Processes::start_with(|site| {
-            site.set("hbase.rpc.rows.size.threshold.reject", true)
-                .set("hbase.rpc.rows.warning.threshold", 1_000)
-        });
+        let processes = Processes::start();
         let runtime = Runtime::new().expect("a runtime");
         let client = runtime.block_on(processes.client());
         Self { processes, client, runtime }
@@ -77,9 +76,10 @@ impl Bed {
         testbed::run_ok(&mut site.command(&["hbase", "init"]), b"");
         let (some, rest) = records().split_at(records().len() / 3);
         crowd::produce(&site.topics, some);
-        let first = site.start_role("attribute");
+        let faults = Faults::of(&site).with_ports(self.processes.ports());
+        let first = faults.start_role(&site, "attribute");
         first.await_some_read();
-        let workers = [first, site.start_role("attribute")];
+        let workers = [first, faults.start_role(&site, "attribute")];
         let exporter = site.start_role("export");
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -89,7 +89,7 @@ impl Bed {
                 });
             });
             scope.spawn(|| read_meanwhile(&exporter));
-            fault(self, name);
+            fault(self, name, &faults);
         });
         eventually("the group has read everything", || {
             match Kafka::shared().group_lag(&site.group(), &site.topics.all()) {
@@ -125,29 +125,29 @@ fn read_meanwhile(exporter: &Adtrail) {
     }
 }
 
-fn a_server_is_killed(bed: &mut Bed, name: &str) {
+fn a_server_is_killed(bed: &mut Bed, name: &str, _: &Faults) {
     let server = bed.server_of(&format!("{name}_events"));
     bed.kill_and_start(server);
 }
 
-fn the_server_of_meta_is_killed(bed: &mut Bed, _: &str) {
+fn the_server_of_meta_is_killed(bed: &mut Bed, _: &str, _: &Faults) {
     let server = bed.server_of("hbase:meta");
     bed.kill_and_start(server);
 }
 
-fn all_servers_are_killed(bed: &mut Bed, _: &str) {
+fn all_servers_are_killed(bed: &mut Bed, _: &str, _: &Faults) {
     (0..3).for_each(|server| bed.processes.kill_server(server));
     thread::sleep(Duration::from_secs(2));
     (0..3).for_each(|server| bed.processes.start_server(server));
 }
 
-fn the_master_is_killed(bed: &mut Bed, _: &str) {
+fn the_master_is_killed(bed: &mut Bed, _: &str, _: &Faults) {
     bed.processes.kill_master();
     thread::sleep(Duration::from_secs(5));
     bed.processes.start_master();
 }
 
-fn a_server_stands_still(bed: &mut Bed, name: &str) {
+fn a_server_stands_still(bed: &mut Bed, name: &str, _: &Faults) {
     let server = bed.server_of(&format!("{name}_events"));
     bed.processes.stop_server(server);
     thread::sleep(Duration::from_secs(10));
@@ -157,11 +157,11 @@ fn a_server_stands_still(bed: &mut Bed, name: &str) {
     bed.processes.start_server_again(server);
 }
 
-fn regions_move_and_split(bed: &mut Bed, name: &str) {
+fn regions_move_split_and_merge(bed: &mut Bed, name: &str, _: &Faults) {
     let admin = bed.client.admin();
-    for table in ["events", "touches", "activations", "effects"] {
+    for table in TABLES {
         let table = format!("{name}_{table}");
-        // Servers come and go meanwhile, so that either may not work the first time.
+        // Servers come and go meanwhile, so that each may not work the first time.
         eventually("it moves", || {
             let regions = bed.regions(&table);
             let target = regions.last().and_then(|region| region.server.clone());
@@ -173,12 +173,43 @@ fn regions_move_and_split(bed: &mut Bed, name: &str) {
             let at = [&regions[1].start[..], &[1]].concat();
             bed.runtime.block_on(admin.split(&regions[1], at)).map_err(|e| e.to_string())
         });
+        eventually("they are merged", || {
+            let regions = bed.regions(&table);
+            let [.., one, next] = &regions[..] else { return Err("one region".to_owned()) };
+            bed.runtime.block_on(admin.merge(one, next)).map_err(|e| e.to_string())
+        });
+    }
+}
+
+/// What was asked is done, and nobody is told: the connection breaks where the answer comes.
+fn answers_are_lost(_: &mut Bed, _: &str, faults: &Faults) {
+    for _ in 0..20 {
+        faults.fail(Calls::Answers, ECONNRESET, 10, 3);
+        thread::sleep(Duration::from_millis(200));
+    }
+    faults.mend();
+    let lost = faults.failed();
+    println!("{lost} answers were lost");
+    assert!(lost >= 20, "{lost} answers were lost");
+}
+
+fn tables_are_disabled(bed: &mut Bed, name: &str, _: &Faults) {
+    let admin = bed.client.admin();
+    for table in TABLES {
+        let table = format!("{name}_{table}");
+        bed.runtime.block_on(admin.disable(&table)).expect("it is disabled");
+        thread::sleep(Duration::from_millis(1_500));
+        bed.runtime.block_on(admin.enable(&table)).expect("it is enabled");
     }
 }
 
 /// In every run.
-const SOME: [(&str, Fault); 2] =
-    [("faults-server", a_server_is_killed), ("faults-regions", regions_move_and_split)];
+const SOME: [(&str, Fault); 4] = [
+    ("faults-server", a_server_is_killed),
+    ("faults-regions", regions_move_split_and_merge),
+    ("faults-answers", answers_are_lost),
+    ("faults-tables", tables_are_disabled),
+];
 const MORE: [(&str, Fault); 4] = [
     ("faults-meta", the_server_of_meta_is_killed),
     ("faults-master", the_master_is_killed),

@@ -1,5 +1,5 @@
-//! A disk that fails and a clock that is set, for one process: `faults/faults.c`, which is compiled
-//! here and loaded into it before its own libraries. What it does is said in a file that both have.
+//! A disk that fails, answers that are lost and a clock that is set, for some processes:
+//! `faults/faults.c`, which is compiled here and loaded into them before their own libraries. What it does is said in a file that both have.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,13 +13,16 @@ use super::site::Site;
 /// What the calls of a group fail with, as Linux numbers it.
 pub const EIO: i32 = 5;
 pub const EROFS: i32 = 30;
+pub const ECONNRESET: i32 = 104;
 
-/// Groups of calls on files.
+/// Groups of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
     Writes = 1,
     Syncs = 2,
     Reads = 4,
+    /// What comes from the servers that are named, whatever they have done to be asked.
+    Answers = 16,
 }
 
 /// What can be done to the processes that are started with it.
@@ -30,6 +33,8 @@ pub struct Faults {
     shared: File,
     /// On whose files calls fail.
     folder: PathBuf,
+    /// Of the servers whose answers are lost.
+    ports: String,
 }
 
 impl Faults {
@@ -48,22 +53,41 @@ impl Faults {
         let folder = fs::canonicalize(site.path())
             .expect("a folder")
             .join(folder.strip_prefix(site.path()).expect("a folder of the site"));
-        Self { library, control, shared, folder }
+        Self { library, control, shared, folder, ports: String::new() }
+    }
+
+    /// With these servers' answers.
+    pub fn with_ports(self, ports: &[u16]) -> Self {
+        let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+        Self { ports: ports.join(","), ..self }
     }
 
     /// `adtrail run`, which may never get ready.
     pub fn spawn(&self, site: &Site) -> Adtrail {
+        self.spawn_role(site, "run")
+    }
+
+    fn spawn_role(&self, site: &Site, role: &str) -> Adtrail {
         let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
-        site.spawn_with(&[
-            ("LD_PRELOAD", &text(&self.library)),
-            ("FAULTS", &text(&self.control)),
-            ("FAULTS_DIR", &text(&self.folder)),
-        ])
+        site.spawn_as(
+            role,
+            &[
+                ("LD_PRELOAD", &text(&self.library)),
+                ("FAULTS", &text(&self.control)),
+                ("FAULTS_DIR", &text(&self.folder)),
+                ("FAULTS_PORTS", &self.ports),
+            ],
+        )
     }
 
     /// `adtrail run`, ready to serve.
     pub fn start(&self, site: &Site) -> Adtrail {
-        let mut adtrail = self.spawn(site);
+        self.start_role(site, "run")
+    }
+
+    /// As [`Site::start_role`].
+    pub fn start_role(&self, site: &Site, role: &str) -> Adtrail {
+        let mut adtrail = self.spawn_role(site, role);
         adtrail.await_ready().unwrap_or_else(|log| panic!("adtrail does not start:\n{log}"));
         adtrail
     }

@@ -141,7 +141,7 @@ impl Site {
         self.spawn_as("run", environment)
     }
 
-    fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
+    pub(crate) fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);
         let mut command = self.command(&[role]);

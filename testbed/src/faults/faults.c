@@ -3,18 +3,20 @@
  * FAULTS names a file of 40 bytes that the test writes and this maps:
  *    0  i64  milliseconds that the machine's clock is ahead
  *    8  u32  which calls fail: 1 writes, 2 syncs, 4 reads, 8 changes of names (a file that is made if it
- *            is missing, renamed, removed)
+ *            is missing, renamed, removed), 16 answers (what comes from a server is lost)
  *   12  i32  errno that they fail with; 0: the process is killed instead
  *   16  i64  of such calls, so many go well before the first one fails
  *   24  i64  and so many fail then; after these all go well again
  *   32  i64  calls that have failed, counted here
- * FAULTS_DIR is the folder on whose files they fail.
+ * FAULTS_DIR is the folder on whose files they fail, FAULTS_PORTS the ports of the servers whose
+ * answers are lost, as "16000,16020".
  *
  * Everything goes to the kernel directly: nothing here allocates or needs the functions that it
  * stands for. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/types.h>
@@ -31,7 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITES = 1, SYNCS = 2, READS = 4, NAMES = 8 };
+enum { WRITES = 1, SYNCS = 2, READS = 4, NAMES = 8, ANSWERS = 16 };
 
 struct control {
   volatile int64_t ahead_ms;
@@ -45,6 +48,7 @@ struct control {
 static struct control nothing;
 static struct control *control = &nothing;
 static const char *folder = "";
+static const char *ports = "";
 
 __attribute__((constructor)) static void begin(void) {
   const char *path = getenv("FAULTS");
@@ -56,18 +60,24 @@ __attribute__((constructor)) static void begin(void) {
   syscall(SYS_close, fd);
   control = mapped;
   if (getenv("FAULTS_DIR") != NULL) folder = getenv("FAULTS_DIR");
+  if (getenv("FAULTS_PORTS") != NULL) ports = getenv("FAULTS_PORTS");
 }
 
-/* Whether a call on a file of this path fails now. */
-static int fails_at(uint32_t call, const char *path) {
-  if ((control->calls & call) == 0 || *folder == 0) return 0;
-  if (strncmp(path, folder, strlen(folder)) != 0) return 0;
+/* Whether it is the turn of one of the calls that fail. */
+static int is_due(void) {
   if (__atomic_fetch_sub(&control->well, 1, __ATOMIC_SEQ_CST) > 0) return 0;
   if (__atomic_fetch_sub(&control->fail, 1, __ATOMIC_SEQ_CST) <= 0) return 0;
   __atomic_fetch_add(&control->failed, 1, __ATOMIC_SEQ_CST);
   if (control->error == 0) syscall(SYS_kill, getpid(), SIGKILL);
   errno = control->error;
   return 1;
+}
+
+/* Whether a call on a file of this path fails now. */
+static int fails_at(uint32_t call, const char *path) {
+  if ((control->calls & call) == 0 || *folder == 0) return 0;
+  if (strncmp(path, folder, strlen(folder)) != 0) return 0;
+  return is_due();
 }
 
 /* Whether a call on a file fails now. */
@@ -154,6 +164,29 @@ ssize_t pread64(int fd, void *bytes, size_t count, off64_t at) {
 
 ssize_t pread(int fd, void *bytes, size_t count, off_t at) {
   return pread64(fd, bytes, count, at);
+}
+
+/* Whether a socket leads to one of the ports. */
+static int is_of_ports(int fd) {
+  struct sockaddr_storage peer;
+  socklen_t length = sizeof peer;
+  if (syscall(SYS_getpeername, fd, &peer, &length) != 0) return 0;
+  unsigned port;
+  if (peer.ss_family == AF_INET) port = ntohs(((struct sockaddr_in *)&peer)->sin_port);
+  else if (peer.ss_family == AF_INET6) port = ntohs(((struct sockaddr_in6 *)&peer)->sin6_port);
+  else return 0;
+  for (const char *at = ports; at != NULL && *at != 0; at = strchr(at, ',')) {
+    if (*at == ',') at++;
+    if (strtoul(at, NULL, 10) == port) return 1;
+  }
+  return 0;
+}
+
+/* What the server has sent is gone, and the connection is as good as that. */
+ssize_t recv(int fd, void *bytes, size_t count, int flags) {
+  ssize_t received = syscall(SYS_recvfrom, fd, bytes, count, flags, NULL, NULL);
+  if (received <= 0 || (control->calls & ANSWERS) == 0) return received;
+  return is_of_ports(fd) && is_due() ? -1 : received;
 }
 
 /* The clock that can be set. Those that only go on are left alone. */
