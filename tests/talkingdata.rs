@@ -1,4 +1,5 @@
-//! TalkingData's own clicks, all the way: a stock producer, a real Kafka, the service, HTTP.
+//! TalkingData's own clicks, all the way: a stock producer, a real Kafka, the service, HTTP, over the
+//! embedded store and over a real HBase.
 //!
 //! The sample of the AdTracking data set of 2017 has 100,000 clicks, 227 of which led to an
 //! install. It has no device id, so a click and its install meet by address, model and system. The
@@ -12,8 +13,8 @@ use std::process::Command;
 
 use testbed::adtrail::Adtrail;
 use testbed::kafka::Kafka;
-use testbed::site::Site;
-use testbed::{rows, run_ok};
+use testbed::site::{Site, Topics};
+use testbed::{exports, hbase, rows, run_ok};
 
 const CLICKS: usize = 100_000;
 const ACTIVATIONS: usize = 227;
@@ -106,35 +107,60 @@ fn settings(campaigns: &Campaigns) -> String {
     text
 }
 
-fn produce(kafka: &Kafka, site: &Site, sample: &[Sample], campaigns: &Campaigns) {
-    let (mut clicks, mut activations) = (String::new(), String::new());
-    for (line, number) in sample.iter().zip(1..) {
-        clicks += &line.event(serde_json::json!({
-            "click_id": number.to_string(),
-            "spreadid": campaigns[&(line.app, line.channel)],
-            "time": rfc3339(&line.click_time, ""),
-        }));
-        if !line.attributed_time.is_empty() {
-            activations += &line.event(serde_json::json!({
-                "event_id": format!("a-{number}"),
-                "time": rfc3339(&line.attributed_time, ""),
-            }));
-        }
-    }
-    kafka.kcat(&["-P", "-t", &site.topics.activations, "-K", "|"], activations.as_bytes());
-    kafka.kcat(&["-P", "-t", &site.topics.clicks, "-K", "|"], clicks.as_bytes());
+/// What is produced, each line with its key, as kcat takes it.
+struct Lines {
+    clicks: String,
+    activations: String,
 }
 
-/// The rows of all apps by event id, as users download them.
-fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> BTreeMap<String, rows::Row> {
-    let apps: BTreeSet<_> = campaigns.keys().map(|(app, _)| app).collect();
-    let rows = apps.into_iter().flat_map(|app| {
+impl Lines {
+    fn new(sample: &[Sample], campaigns: &Campaigns) -> Self {
+        let (mut clicks, mut activations) = (String::new(), String::new());
+        for (line, number) in sample.iter().zip(1..) {
+            clicks += &line.event(serde_json::json!({
+                "type": "click",
+                "click_id": number.to_string(),
+                "spreadid": campaigns[&(line.app, line.channel)],
+                "time": rfc3339(&line.click_time, ""),
+            }));
+            if !line.attributed_time.is_empty() {
+                activations += &line.event(serde_json::json!({
+                    "type": "activation",
+                    "event_id": format!("a-{number}"),
+                    "time": rfc3339(&line.attributed_time, ""),
+                }));
+            }
+        }
+        Self { clicks, activations }
+    }
+
+    fn produce(&self, kafka: &Kafka, site: &Site) {
+        let topics = &site.topics;
+        kafka.kcat(&["-P", "-t", &topics.activations, "-K", "|"], self.activations.as_bytes());
+        kafka.kcat(&["-P", "-t", &topics.clicks, "-K", "|"], self.clicks.as_bytes());
+    }
+
+    /// As `adtrail replay` makes rows of it.
+    fn replayed(&self, campaigns: &Campaigns) -> Vec<u8> {
+        let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), &settings(campaigns));
+        let lines = self.activations.lines().chain(self.clicks.lines());
+        let events: String =
+            lines.filter_map(|line| Some(format!("{}\n", line.split_once('|')?.1))).collect();
+        run_ok(&mut site.command(&["replay", "-"]), events.as_bytes())
+    }
+}
+
+/// The CSV of all apps, as users download them: the lines of names only once.
+fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> Vec<u8> {
+    let mut all = Vec::new();
+    for app in campaigns.keys().map(|(app, _)| app).collect::<BTreeSet<_>>() {
         let path = format!("/v1/apps/app-{app}/events.csv?from=2017-11-06&to=2017-11-10");
         let reply = adtrail.get(&path).unwrap();
         assert!(reply.status == 200 && reply.is_whole, "{path}: {reply:?}");
-        rows::parse(&reply.body)
-    });
-    rows::by_event_id(rows.collect())
+        let names = reply.body.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        all.extend_from_slice(&reply.body[if all.is_empty() { 0 } else { names }..]);
+    }
+    all
 }
 
 #[test]
@@ -143,16 +169,29 @@ fn every_activation_is_credited_to_its_own_click() {
     let sample = sample();
     assert_eq!(sample.len(), CLICKS);
     let campaigns = campaigns(&sample);
+    let lines = Lines::new(&sample, &campaigns);
     let kafka = Kafka::shared();
-    let site =
+    let embedded =
         Site::new(kafka, "talkingdata", 4, &settings(&campaigns)).set("store.retention", "off");
-    produce(kafka, &site, &sample, &campaigns);
+    lines.produce(kafka, &embedded);
+    let servers = hbase::cluster::HBase::shared().servers();
+    let shared = hbase::in_hbase(embedded.beside(), &servers, "talkingdata");
+    run_ok(&mut shared.command(&["hbase", "init"]), b"");
 
-    let adtrail = site.start();
-    adtrail.await_read((CLICKS + ACTIVATIONS) as u64);
-    assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+    let expected = lines.replayed(&campaigns);
+    check_credit(&expected, &sample, &campaigns);
+    for (site, store) in [(embedded, "embedded"), (shared, "hbase")] {
+        let adtrail = site.start();
+        adtrail.await_read((CLICKS + ACTIVATIONS) as u64);
+        assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+        exports::check_same(store, &download(&adtrail, &campaigns), &expected);
+        let (status, log) = adtrail.terminate();
+        assert!(status.success(), "{status}: {log}");
+    }
+}
 
-    let found = download(&adtrail, &campaigns);
+fn check_credit(csv: &[u8], sample: &[Sample], campaigns: &Campaigns) {
+    let found = rows::by_event_id(rows::parse(csv));
     assert_eq!(found.len(), ACTIVATIONS);
     let mut right = 0;
     for (line, number) in sample.iter().zip(1..) {
@@ -165,8 +204,6 @@ fn every_activation_is_credited_to_its_own_click() {
     }
     println!("credited to their own click's channel: {right} of {ACTIVATIONS}");
     assert_eq!(right, ACTIVATIONS);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
 }
 
 #[track_caller]
