@@ -1,6 +1,6 @@
 //! The same events of a real Kafka by the real binary, once over its embedded store and once over a real
-//! HBase: events per CPU-second of adtrail itself, what HBase's processes take, and that the exports are
-//! the same.
+//! HBase: events per CPU-second of adtrail itself and of HBase's process, what tables and logs take, and
+//! that both exports are what `adtrail replay` makes of the events.
 //!
 //! `ADTRAIL_BENCH_EVENTS` sets the number of events (200,000).
 
@@ -8,11 +8,16 @@
 
 mod support;
 
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hbase_client::Config;
 use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
 use testbed::adtrail::Adtrail;
 use testbed::hbase;
+use testbed::hbase::cluster::HBase;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 
@@ -28,13 +33,72 @@ fn main() {
         "store", "wall s", "CPU s", "events/CPU-second", "RSS MiB"
     );
     let one = read(&embedded, "run", total);
-    let servers = hbase::cluster::HBase::shared().servers();
-    let shared = hbase::in_hbase(embedded.beside(), &servers, "bench");
+    let cluster = HBase::shared();
+    let shared = hbase::in_hbase(embedded.beside(), &cluster.servers(), "bench");
     testbed::run_ok(&mut shared.command(&["hbase", "init"]), b"");
+    let before = cpu_seconds(cluster.pid());
     let other = read(&shared, "attribute", total);
+    let taken = cpu_seconds(cluster.pid()) - before;
+    println!("{:>10} {:>8} {taken:>8.1} {:>18.0}", "(hbase)", "", total as f64 / taken);
     println!("over hbase {:.2} of the events per CPU-second", other / one);
-    let rows = |site: &Site| site.download(APP_KEY, RANGE[0], RANGE[1], &[]);
-    assert!(rows(&embedded) == rows(&shared), "the exports are the same");
+    sizes(cluster, total);
+    compare(&[&embedded, &shared], total);
+}
+
+/// What is on disk once nothing is in memory alone.
+fn sizes(cluster: &HBase, total: usize) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let client = runtime
+        .block_on(hbase_client::Client::connect(Config::new(cluster.servers()).expect("addresses")))
+        .expect("hbase answers");
+    let kinds = |kind: &str| Events::default().take(total).filter(|(of, _)| *of == kind).count();
+    let [clicks, activations, effects] = ["clicks", "activations", "effects"].map(kinds);
+    let root = cluster.dir().join("data/root");
+    for (table, things) in [
+        ("events", activations + effects),
+        ("touches", clicks),
+        ("activations", activations),
+        ("effects", effects),
+    ] {
+        let table = format!("bench_{table}");
+        runtime.block_on(client.admin().flush(&table)).expect("it is flushed");
+        let bytes = size(&root.join("data/default").join(&table));
+        println!("{table}: {things} things, {} bytes each", bytes / things.max(1) as u64);
+    }
+    let logs = size(&root.join("WALs")) + size(&root.join("oldWALs"));
+    println!("write-ahead logs: {} bytes an event", logs / total as u64);
+}
+
+/// Of all files in a folder; those that are gone meanwhile count nothing.
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(about) if about.is_dir() => size(&entry.path()),
+            Ok(about) => about.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// That all exports are what `adtrail replay` makes of the events.
+fn compare(sites: &[&Site], total: usize) {
+    let folder = sites[0].path();
+    let [events, expected] =
+        ["events.ndjson", "expected.csv"].map(|name| folder.join(name).display().to_string());
+    let mut file = BufWriter::new(File::create(&events).expect("a file"));
+    for (_, json) in Events::default().take(total) {
+        writeln!(file, "{json}").expect("the file takes it");
+    }
+    file.flush().expect("the file takes it");
+    let replay = ["replay", &events, "--app", APP_KEY, "--out", &expected];
+    testbed::run_ok(&mut sites[0].command(&replay), b"");
+    let expected = fs::read(&expected).expect("the file");
+    for site in sites {
+        assert!(site.download(APP_KEY, RANGE[0], RANGE[1], &[]) == expected, "the same bytes");
+    }
+    let rows = expected.iter().filter(|byte| **byte == b'\n').count() - 1;
+    println!("both exports are the {rows} rows, {} bytes, of replay", expected.len());
 }
 
 fn produce(site: &Site, total: usize) {
