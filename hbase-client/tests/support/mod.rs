@@ -15,7 +15,7 @@ pub mod hbase;
 #[path = "../../../testbed/src/leash.rs"]
 mod leash;
 #[path = "../../../testbed/src/maven.rs"]
-mod maven;
+pub mod maven;
 pub mod processes;
 pub mod rows;
 pub mod site;
