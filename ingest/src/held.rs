@@ -98,9 +98,12 @@ impl Breaker {
         Self { bad_max, bad: BTreeMap::new() }
     }
 
-    /// Takes a bad record, unless it is one too many.
+    /// Takes a bad record, unless it is one too many. Those that are read again count once.
     pub fn takes(&mut self, topic: TopicKind, partition: i32, offset: i64) -> bool {
         let bad = self.bad.entry((topic, partition)).or_default();
+        while bad.back().is_some_and(|newest| *newest >= offset) {
+            bad.pop_back();
+        }
         while bad.front().is_some_and(|oldest| *oldest <= offset - LAST_RECORDS) {
             bad.pop_front();
         }
@@ -125,6 +128,19 @@ mod tests {
         assert!(!takes(0, 10_004));
         assert!(takes(0, 10_005));
         assert!(!takes(0, 10_006));
+    }
+
+    #[test]
+    fn what_is_read_again_counts_once() {
+        let mut breaker = Breaker::new(3);
+        let mut takes = |offset| breaker.takes(TopicKind::Clicks, 0, offset);
+        for _ in 0..5 {
+            assert!(takes(10) && takes(20) && takes(30));
+        }
+        assert!(!takes(40));
+        // From further back, too.
+        assert!(takes(5) && takes(10) && takes(20));
+        assert!(!takes(30));
     }
 
     #[test]
