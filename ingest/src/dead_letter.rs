@@ -1,6 +1,7 @@
 //! Records that are no facts, kept: produced to `<topic>.dlq` as they came, with headers that say
 //! where they stood and what was wrong. A position passes one only once it is acknowledged.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -87,6 +88,12 @@ impl DeadLetter {
 }
 
 impl DeadLetter {
+    #[cfg(test)]
+    pub fn of_value(topic: TopicKind, value: &[u8]) -> Self {
+        let (key, value, headers) = (None, Some(value.to_vec()), OwnedHeaders::new());
+        Self { topic, code: "not_json", key, value, headers }
+    }
+
     /// Where it was.
     pub fn topic(&self) -> TopicKind {
         self.topic
@@ -104,6 +111,9 @@ pub struct DeadLetters {
     reports: Receiver<Report>,
     topics: PerTopic<String>,
     stuck: Throttle,
+    /// How many deliveries were begun. One that was broken off leaves letters under way, whose reports
+    /// come in the time of a later one.
+    deliveries: Cell<u64>,
 }
 
 impl DeadLetters {
@@ -113,7 +123,8 @@ impl DeadLetters {
             .create_with_context(Reporter { reports: sender })
             .map_err(IngestError::of_client)?;
         let topics = PerTopic::from_fn(|topic| format!("{}{SUFFIX}", names.of(topic)));
-        Ok(Self { producer, reports, topics, stuck: Throttle::default() })
+        let (stuck, deliveries) = (Throttle::default(), Cell::default());
+        Ok(Self { producer, reports, topics, stuck, deliveries })
     }
 
     /// Creates the topics that are missing. If that fails reading goes on, because the first dead
@@ -135,6 +146,8 @@ impl DeadLetters {
         letters: &[DeadLetter],
         mut meanwhile: impl FnMut() -> Result<bool, IngestError>,
     ) -> Result<bool, IngestError> {
+        let delivery = self.deliveries.get() + 1;
+        self.deliveries.set(delivery);
         let mut unsent: VecDeque<usize> = (0..letters.len()).collect();
         let mut in_flight = 0_usize;
         let mut backoff = Backoff::new();
@@ -153,9 +166,12 @@ impl DeadLetters {
             let mut is_idle = true;
             for report in self.reports.try_iter() {
                 is_idle = false;
+                if report.letter.delivery != delivery {
+                    continue;
+                }
                 in_flight -= 1;
                 if let Some(error) = report.error {
-                    unsent.push_back(report.index);
+                    unsent.push_back(report.letter.index);
                     failure = Some(error);
                 }
             }
@@ -233,7 +249,7 @@ impl DeadLetters {
                 key: letter.key.as_deref(),
                 timestamp: None,
                 headers: Some(letter.headers.clone()),
-                delivery_opaque: index,
+                delivery_opaque: Box::new(Letter { delivery: self.deliveries.get(), index }),
             };
             match self.producer.send(record) {
                 Ok(()) => {
@@ -277,9 +293,17 @@ fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
     }
 }
 
-/// What became of one letter that was sent.
-struct Report {
+/// One letter that was sent.
+#[derive(Debug, Clone, Copy)]
+struct Letter {
+    delivery: u64,
+    /// Its place among those delivered together.
     index: usize,
+}
+
+/// What became of it.
+struct Report {
+    letter: Letter,
     error: Option<KafkaError>,
 }
 
@@ -298,12 +322,11 @@ impl ClientContext for Reporter {
 }
 
 impl ProducerContext for Reporter {
-    /// The letter's place among those delivered together.
-    type DeliveryOpaque = usize;
+    type DeliveryOpaque = Box<Letter>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
+    fn delivery(&self, result: &DeliveryResult<'_>, letter: Box<Letter>) {
         let error = result.as_ref().err().map(|(error, _)| error.clone());
         // Nobody listens any more only while the producer is dropped.
-        let _ = self.reports.send(Report { index, error });
+        let _ = self.reports.send(Report { letter: *letter, error });
     }
 }
