@@ -135,8 +135,7 @@ fn ask_for_extents(
     Ok(extents)
 }
 
-/// Every partition that is not held, from its position, or from its beginning if nothing was
-/// read of it yet.
+/// Every partition that is not held, from its position, or from its beginning where none is known.
 pub fn assignment(
     names: &TopicNames,
     partitions: &Partitions,

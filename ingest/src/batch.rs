@@ -16,7 +16,8 @@ use crate::wire::ErrorCode;
 pub struct Batch {
     /// In the order read.
     pub facts: Vec<Fact>,
-    /// With the next offset of every partition that the batch holds records of.
+    /// With the next offset of every partition that the batch holds records of, and of those where
+    /// reading begins.
     pub progress: Progress,
     pub intake: Intake,
 }
@@ -109,8 +110,20 @@ impl Accumulator {
         }
     }
 
+    /// Notes where a partition begins of which nothing is read yet.
+    pub fn begin(&mut self, (topic, partition): (TopicKind, i32), low: i64, now: Instant) {
+        self.since.get_or_insert(now);
+        self.offsets.put(topic, partition, low, [None; 2]);
+    }
+
+    /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.records == 0
+        self.offsets.is_empty()
+    }
+
+    /// Whether a record was taken.
+    pub fn has_records(&self) -> bool {
+        self.records > 0
     }
 
     /// Whether another record would be one too many.
@@ -215,6 +228,21 @@ mod tests {
         assert_eq!(batch.remaining(after(900)), Some(Duration::ZERO));
         batch.finish(&names(), None);
         assert_eq!(batch.remaining(after(900)), None);
+    }
+
+    #[test]
+    fn where_partitions_begin_is_committed_without_a_record() {
+        let start = Instant::now();
+        let mut batch = Accumulator::new(LIMITS);
+        batch.begin((TopicKind::Clicks, 2), 5, start);
+        assert!(!batch.is_empty() && !batch.has_records() && !batch.is_full());
+        assert_eq!(batch.remaining(start + LIMITS.age_max), Some(Duration::ZERO));
+        batch.begin((TopicKind::Clicks, 3), 0, start);
+        batch.add_empty(source(TopicKind::Clicks, 2, 7, 0), start);
+        let positions = batch.finish(&names(), None).progress.positions;
+        let next = |at: &Position| (at.partition, at.next_offset);
+        assert_eq!(positions.iter().map(next).collect::<Vec<_>>(), [(2, 8), (3, 0)]);
+        assert!(batch.is_empty());
     }
 
     #[test]

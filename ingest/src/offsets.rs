@@ -6,7 +6,7 @@ use attribution::ledger::{Mark, Position};
 
 use crate::topic::{PerTopic, TopicKind, TopicNames};
 
-/// The next offset of each partition that any was read of.
+/// The next offset of each partition that any was read of, or that is to be read from there on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Offsets(PerTopic<BTreeMap<i32, Read>>);
 

@@ -72,6 +72,11 @@ impl Sorter {
         self.placement.forget();
     }
 
+    /// Nothing is read yet of a partition, which begins there: its position is committed like any other.
+    pub fn begin(&mut self, partition: (TopicKind, i32), low: i64) {
+        self.batch.begin(partition, low, Instant::now());
+    }
+
     /// Takes one record, decoded from where librdkafka holds it; or says why its partition can not
     /// be read on.
     pub fn take(

@@ -151,6 +151,12 @@ fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
     Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
 }
 
+/// Of all partitions, so that none is noted in a batch.
+fn beginnings() -> Vec<Position> {
+    let of = |topic| [0, 1].map(|partition| position(topic, partition, 0));
+    [CLICKS, "adtrail.activations", EFFECTS].into_iter().flat_map(of).collect()
+}
+
 /// The click ids of the batches, in order.
 fn ids(batches: &[Batch]) -> Vec<String> {
     batches.iter().flat_map(|batch| batch.facts.iter().map(|fact| fact.id().to_owned())).collect()
@@ -171,13 +177,13 @@ fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     while found.len() < count {
         assert!(start.elapsed() < PATIENCE, "{} letters of {count}", found.len());
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
-        let headers = message.headers().expect("headers");
         let header =
             |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
+        let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
         found.push((
             message.key().map(<[u8]>::to_vec),
             message.payload().map(<[u8]>::to_vec),
-            headers.iter().map(header).collect(),
+            headers.map(header).collect(),
         ));
     }
     found
@@ -239,6 +245,8 @@ fn records_become_facts_positions_and_letters() {
     assert_eq!(sum(&|i| i.of(TopicKind::Effects).dead_lettered(ErrorCode::TooLate)), 1);
     let mut reached: Vec<_> =
         batches.into_iter().flat_map(|batch| batch.progress.positions).collect();
+    // Of the others there is only where they begin.
+    reached.retain(|at| at.next_offset > 0);
     reached.sort();
     reached.reverse();
     reached.dedup_by(|a, b| (&a.topic, a.partition) == (&b.topic, b.partition));
@@ -352,7 +360,7 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     broker.flush();
     let held = Duration::from_secs(2);
 
-    let running = Running::start(&broker.config(""), &[]);
+    let running = Running::start(&broker.config(""), &beginnings());
     let health = running.health.clone();
     wait_until("something is read", || health.last_message_ms().is_some());
     // The two can come in one batch or in two; the second is held either way.
@@ -361,7 +369,10 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     let left = running.stop().expect("a clean stop");
     assert_eq!(left, 2 - passed as u64);
 
-    let running = Running::start(&broker.config(""), &[position(CLICKS, 0, 1)]);
+    let running = Running::start(
+        &broker.config(""),
+        &[&[position(CLICKS, 0, 1)], &beginnings()[1..]].concat(),
+    );
     assert!(running.batches.recv_timeout(held).is_err());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
@@ -507,5 +518,51 @@ fn a_small_batch_of_much_is_read_or_named() {
     }
     let running = Running::start(&broker.config(""), &[]);
     running.take(101);
+    running.stop().expect("a clean stop");
+}
+
+fn letters_to_clicks(count: usize) -> Vec<dead_letter::DeadLetter> {
+    (0..count).map(|_| dead_letter::DeadLetter::of_value(TopicKind::Clicks, b"bad")).collect()
+}
+
+/// The group takes partitions back while nobody acknowledges; what is under way then is reported later.
+#[test]
+fn letters_of_a_delivery_that_was_broken_off_are_not_taken_for_others() {
+    const LEFT: usize = 5;
+    let broker = Broker::with_topics();
+    let config = broker.config("");
+    let names = TopicNames::new(&config.kafka.topics);
+    let letters_out = dead_letter::DeadLetters::new(&config.kafka, &names).expect("a producer");
+    let deliver = |count, tries: usize| {
+        let mut tries = 0..tries;
+        letters_out.deliver(&letters_to_clicks(count), || Ok(tries.next().is_some()))
+    };
+    assert!(deliver(1, usize::MAX).expect("kafka takes it"));
+    broker.cluster.broker_down(1).expect("a broker");
+    assert!(!deliver(LEFT, 20).expect("nobody answers"));
+    // Fewer than are under way: each of those would be one too many.
+    assert!(!deliver(2, 20).expect("nobody answers"), "nothing is acknowledged yet");
+    broker.cluster.broker_up(1).expect("a broker");
+    assert!(deliver(3, usize::MAX).expect("kafka takes them"));
+    assert_eq!(letters(&broker, "adtrail.clicks.dlq", 1 + LEFT + 2 + 3).len(), 1 + LEFT + 2 + 3);
+}
+
+/// What Kafka deletes of it before it is read would else be passed over without a word.
+#[test]
+fn partitions_of_which_nothing_was_read_have_a_position() {
+    let broker = Broker::with_topics();
+    let running = Running::start(&broker.config(""), &[]);
+    let batch = running.batches.recv_timeout(PATIENCE).expect("a batch");
+    let mut positions = batch.progress.positions.clone();
+    positions.sort();
+    let mut expected = beginnings();
+    expected.sort();
+    assert_eq!(positions, expected);
+    assert!(batch.facts.is_empty() && running.health.last_message_ms().is_none());
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    // They are noted once.
+    let batches = running.take(1);
+    assert_eq!(batches[0].progress.positions.len(), 1);
     running.stop().expect("a clean stop");
 }

@@ -6,6 +6,7 @@ use rdkafka::consumer::Consumer as _;
 
 use super::{LAST_LETTERS, Reader};
 use crate::assignment;
+use crate::batch::Batch;
 use crate::client::Consumer;
 use crate::error::IngestError;
 use crate::health::{Extent, Health};
@@ -44,7 +45,9 @@ impl Reader {
             return Ok(());
         }
         crash_point!("batch-read");
-        self.health.saw_message();
+        if self.sorter.batch().has_records() {
+            self.health.saw_message();
+        }
         let (mut batch, letters) = self.sorter.finish();
         for position in &mut batch.progress.positions {
             let Some(topic) = self.names.kind(&position.topic) else { continue };
@@ -88,12 +91,7 @@ impl Reader {
         })?;
         self.health.set_letters_waiting(false);
         if !acknowledged {
-            tracing::warn!(
-                letters = letters.len(),
-                "stopped before dead letters were acknowledged: their records are read again"
-            );
-            let read = TopicKind::ALL.map(|topic| batch.intake.of(topic).read);
-            self.left = read.iter().sum();
+            self.leave(&batch, letters.len());
             return Ok(());
         }
         let is_sent = stall::send(&self.batches, batch, shutdown, &mut stall)?;
@@ -106,6 +104,23 @@ impl Reader {
         }
         crash_point!("batch-handed-on");
         if has_let_go && !self.consumer.context().has_changed() { self.assign() } else { Ok(()) }
+    }
+
+    /// The batch is dropped: its records are read again.
+    fn leave(&mut self, batch: &Batch, letters: usize) {
+        if self.shutdown.is_requested() {
+            tracing::warn!(
+                letters,
+                "stopped before dead letters were acknowledged: their records are read again"
+            );
+            self.left = TopicKind::ALL.map(|topic| batch.intake.of(topic).read).iter().sum();
+        } else {
+            tracing::warn!(
+                letters,
+                "the group has taken partitions back before dead letters were acknowledged: their records \
+                 are read again by whoever has the partitions now"
+            );
+        }
     }
 
     /// How far everything is read that the batch brings.

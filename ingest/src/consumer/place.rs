@@ -195,7 +195,27 @@ impl Reader {
         self.health.take_extents(find)
     }
 
+    /// Has the first offset of partitions of which nothing is read yet committed as their position: else
+    /// what Kafka deletes before it is read would be passed over without a word. Of one whose broker does not
+    /// answer nothing is known, and it is read from its beginning all the same.
+    fn note_beginnings(&mut self) {
+        let unread = |(topic, partition): &(_, _)| self.offsets.next(*topic, *partition).is_none();
+        let unread: Vec<_> = self.partitions.iter().filter(unread).collect();
+        if unread.is_empty() {
+            return;
+        }
+        let extents = self.find_extents();
+        for (topic, partition) in unread {
+            if let Some(extent) = extents.get(&(topic, partition)) {
+                self.offsets.put(topic, partition, extent.low, [None; 2]);
+                self.sorter.begin((topic, partition), extent.low);
+            }
+        }
+    }
+
+    /// Reads what is not held on from its position.
     pub fn assign(&mut self) -> Result<(), IngestError> {
+        self.note_beginnings();
         self.sorter.consumed().forget_ends();
         let is_held = |topic, partition| self.held.holds(topic, partition);
         assignment::assignment(&self.names, &self.partitions, &self.offsets, is_held)
