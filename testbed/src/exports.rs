@@ -1,10 +1,13 @@
 //! The exports of the crowd's apps, from a service and as they have to be.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::thread;
 
-use super::adtrail::Adtrail;
+use sha2::{Digest, Sha256};
+
+use super::adtrail::{Adtrail, sum};
 use super::crowd::{self, APPS, FROM, Record, TO};
+use super::rows;
 use super::site::{Site, Topics};
 
 /// A CSV for each of [`APPS`].
@@ -25,19 +28,69 @@ pub fn replayed(records: &[Record]) -> Exports {
     })
 }
 
-/// Over HTTP and by the command, beside the running service; both are the same bytes.
+/// Over HTTP and by the command, beside a service that has nothing left to read; both are the same bytes, and
+/// what the service counts is what they hold.
 pub fn downloads(site: &Site, adtrail: &Adtrail) -> Exports {
-    APPS.map(|app| {
+    let exports = APPS.map(|app| {
         let by_http = by_http(adtrail, app);
         assert!(by_http == site.download(app, FROM, TO, &[]), "HTTP and command differ for {app}");
         by_http
-    })
+    });
+    check_conserved(&adtrail.metrics(), &exports);
+    exports
+}
+
+/// The contract's section 8. One that does not read has no counters, and one over HBase no gauges of rows.
+fn check_conserved(scrape: &str, exports: &Exports) {
+    for topic in topics_of(scrape) {
+        let label = format!("topic=\"{topic}\"");
+        let count = |name: &str| sum(scrape, name, &label).unwrap_or(0.0);
+        let read = count("adtrail_ingest_read_total");
+        let accounted = [
+            "adtrail_attribution_accepted_total",
+            "adtrail_attribution_redelivered_total",
+            "adtrail_ingest_dead_lettered_total",
+            "adtrail_ingest_empty_total",
+        ]
+        .map(count);
+        assert_eq!(read, accounted.iter().sum::<f64>(), "{topic}: {accounted:?}");
+    }
+    let mut shown = BTreeMap::new();
+    for row in exports.iter().flat_map(|csv| rows::parse(csv)) {
+        *shown.entry((row["event_type"].clone(), row["status"].clone())).or_insert(0.0) += 1.0;
+    }
+    let gauges = scrape.lines().filter_map(|line| line.strip_prefix("adtrail_store_rows{"));
+    let gauges: BTreeMap<(String, String), f64> = gauges
+        .map(|line| {
+            let (labels, value) = line.split_once("} ").expect("labels and a value");
+            let label = |name: &str| {
+                let (_, rest) = labels.split_once(&format!("{name}=\"")).expect("the label");
+                rest.split('"').next().unwrap_or_default().to_owned()
+            };
+            ((label("event_type"), label("status")), value.parse().expect("a number"))
+        })
+        .filter(|(_, rows)| *rows > 0.0)
+        .collect();
+    if scrape.contains("adtrail_store_rows{") {
+        assert_eq!(gauges, shown, "rows by type and status, counted and shown");
+    }
+}
+
+/// Those of which records were read.
+fn topics_of(scrape: &str) -> Vec<&str> {
+    let read = scrape.lines().filter_map(|line| line.strip_prefix("adtrail_ingest_read_total{"));
+    read.filter_map(|line| line.split("topic=\"").nth(1)?.split('"').next()).collect()
 }
 
 pub fn by_http(adtrail: &Adtrail, app: &str) -> Vec<u8> {
     let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
     let reply = adtrail.get(&path).unwrap();
     assert!(reply.status == 200 && reply.is_whole, "{reply:?}");
+    let sha256: String =
+        Sha256::digest(&reply.body).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(reply.trailer("adtrail-sha256"), Some(&*sha256), "{app}");
+    let rows = rows::parse(&reply.body).len().to_string();
+    assert_eq!(reply.trailer("adtrail-rows"), Some(&*rows), "{app}");
     reply.body
 }
 

@@ -263,6 +263,16 @@ impl Kafka {
         offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
     }
 
+    /// Whether a group has told how far it is with a partition.
+    pub fn has_position(&self, group: &str, topic: &str, partition: i32) -> bool {
+        let consumer: BaseConsumer =
+            self.client().set("group.id", group).create().expect("a consumer");
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(topic, partition);
+        let told = consumer.committed_offsets(asked, DEADLINE).expect("kafka answers");
+        told.elements().iter().all(|one| one.offset() != Offset::Invalid)
+    }
+
     /// All that the topic holds now, by partition and offset. Kafka says that a transaction is
     /// committed before it shows its records to readers: they are waited for.
     pub fn consume_all(&self, topic: &str) -> Vec<Record> {
