@@ -3,15 +3,18 @@
 #![cfg(test)]
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use attribution::ledger::{Ledger as _, Position};
+use store::embedded::Embedded;
 use testbed::crowd::{self, APPS, FROM, Record, TO};
-use testbed::exports::{self, Exports, by_http, check_equal, downloads};
+use testbed::exports::{self, Exports, check_equal, check_same, downloads};
 use testbed::kafka::Kafka;
-use testbed::rows;
 use testbed::site::Site;
+use testbed::{rows, run_ok};
 
 /// A few hundred batches of a few dozen records: room to be interrupted in.
 const BATCH_RECORDS: &str = "40";
@@ -72,37 +75,87 @@ fn one_partition_without_interruption() {
     check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), replayed());
 }
 
+/// Records of one life, and how many come at a time while it lives.
+const LIFE_RECORDS: usize = 300;
+const AT_A_TIME: usize = 20;
+
 #[test]
 fn killed_again_and_again() {
-    let kills = std::env::var("ADTRAIL_KILLS").map_or(15, |text| text.parse().expect("a number"));
-    let seed =
-        std::env::var("ADTRAIL_KILLS_SEED").map_or(2, |text| text.parse().expect("a number"));
+    let number = |name: &str, otherwise| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+    };
+    let (kills, seed) = (number("ADTRAIL_KILLS", 15), number("ADTRAIL_KILLS_SEED", 2));
     let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
-    let records = crowd::redelivered(records(), seed);
-    let mut portions = crowd::portions(&records, kills + 1);
-    for portion in portions.by_ref().take(kills) {
+    // Each comes twice in the mean.
+    let some = crowd::records(seed, (kills as usize + 1) * LIFE_RECORDS / 2);
+    let records = crowd::redelivered(&some, seed);
+    let mut portions = crowd::portions(&records, kills as usize + 1);
+    let mut with_more_to_read = 0;
+    for portion in portions.by_ref().take(kills as usize) {
         thread::scope(|scope| {
             // Beside it, so that it is killed while it reads.
-            scope.spawn(|| portion.chunks(300).for_each(|some| crowd::produce(&site.topics, some)));
+            scope.spawn(|| {
+                for some in portion.chunks(AT_A_TIME) {
+                    crowd::produce(&site.topics, some);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
             let adtrail = site.start();
             if moments.bool() {
                 adtrail.await_some_read();
             }
-            thread::sleep(Duration::from_millis(moments.u64(..500)));
-            // Whatever there is of it is shown once.
-            rows::by_event_id(rows::parse(&by_http(&adtrail, APPS[0])));
-            rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));
+            thread::sleep(Duration::from_millis(moments.u64(..400)));
             adtrail.kill9();
+            with_more_to_read += u64::from(check_at_its_positions(&site));
         });
     }
+    println!("{kills} kills, {with_more_to_read} with records that were not committed");
+    assert!(with_more_to_read * 3 >= kills, "{with_more_to_read} of {kills} kills came under load");
     crowd::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
     println!("read after the last kill: {read} of {}", records.len());
     assert!((1.0..records.len() as f64).contains(&read), "positions are not kept: {read}");
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), &exports::replayed(&some));
+}
+
+/// What a store that nobody has open shows is what `replay` makes of the records before its positions: neither
+/// is ahead of the other. Whether there are more records by now.
+fn check_at_its_positions(site: &Site) -> bool {
+    let copy = tempfile::tempdir().expect("a temporary folder");
+    let store = site.path().join("store");
+    run_ok(Command::new("cp").arg("-a").arg(&store).arg(copy.path()), b"");
+    let file = site.written();
+    let sources = config::Sources { file: Some(&file), environment: Vec::new(), flags: Vec::new() };
+    let mut config = config::load(&sources).expect("valid settings");
+    config.store.path = copy.path().join("store");
+    let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
+    let positions = store.positions().expect("positions");
+    let next = |topic: &str, partition: i32| {
+        let of = |at: &&Position| &*at.topic == topic && at.partition == partition;
+        positions.iter().find(of).map_or(0, |at| at.next_offset)
+    };
+    let (mut lines, mut has_more) = (Vec::new(), false);
+    for topic in site.topics.all() {
+        for record in Kafka::shared().consume_all(topic) {
+            if record.offset < next(topic, record.partition) {
+                lines.extend(record.value.expect("a record of the crowd"));
+                lines.push(b'\n');
+            } else {
+                has_more = true;
+            }
+        }
+    }
+    let file = copy.path().join("events.ndjson");
+    std::fs::write(&file, lines).expect("a file");
+    for app in APPS {
+        // It ends with 1 where lines are no events.
+        let replayed = site.run(&["replay", "--app", app, file.to_str().unwrap()]);
+        check_same(app, &site.download(app, FROM, TO, &[]), &replayed.stdout);
+    }
+    has_more
 }
 
 #[test]

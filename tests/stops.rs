@@ -21,7 +21,9 @@ const BATCH_RECORDS: usize = 40;
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(15, 2500), 15))
+    // Each comes twice in the mean: some 300 for every stop.
+    let count = 2_500.max(number("ADTRAIL_STOPS", 0) as usize * 150);
+    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(15, count), 15))
 }
 
 fn replayed() -> &'static Exports {
@@ -81,7 +83,12 @@ fn at_random_moments() {
     let mut left = 0;
     for portion in portions.by_ref().take(stops as usize) {
         thread::scope(|scope| {
-            scope.spawn(|| portion.chunks(60).for_each(|some| crowd::produce(&site.topics, some)));
+            scope.spawn(|| {
+                for some in portion.chunks(20) {
+                    crowd::produce(&site.topics, some);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
             let mut adtrail = site.spawn();
             if moments.u8(..3) > 0 {
                 adtrail.await_ready().unwrap();
