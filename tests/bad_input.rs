@@ -243,3 +243,45 @@ fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
     let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
     assert_eq!(rows::by_event_id(rows).into_keys().collect::<Vec<_>>(), ["a-1", "a-2"]);
 }
+
+/// By default: a hundred of a partition's last 10,000 records, wherever those begin.
+#[test]
+fn one_bad_record_in_a_hundred_is_borne_and_a_partition_of_nothing_else_is_left() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "bad.hundred", 2, ONE_CAMPAIGN).set("store.retention", "off");
+    let topic = &site.topics.activations;
+    let to = |partition, value: String| Message {
+        partition: Some(partition),
+        ..Message::new("app-x", value).at(NOON_MS)
+    };
+    let good = |number| to(0, good(number)[1].1.clone());
+    let bad = |partition| to(partition, "poison".into());
+    // A hundred at once, and again a hundred as soon as these are among the last 10,000 no more.
+    kafka.produce(topic, (0..100).map(|_| bad(0)));
+    kafka.produce(topic, (0..9_900).map(good));
+    kafka.produce(topic, (0..100).map(|_| bad(0)));
+    kafka.produce(topic, (0..300).map(|_| bad(1)));
+    let adtrail = site.start();
+    let held = || adtrail.metric_of("adtrail_ingest_held_partitions", "reason=\"bad\"");
+    eventually("one partition is read and the other one left", || {
+        match (held(), adtrail.metric("adtrail_ingest_read_total")) {
+            (Some(1.0), Some(10_200.0)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    assert!(adtrail.log().contains("more than ingest.bad_records_max"), "{}", adtrail.log());
+    kafka.produce(topic, [good(9_900)]);
+    eventually("the others are read on", || match adtrail.metric("adtrail_ingest_read_total") {
+        Some(10_201.0) => Ok(()),
+        read => Err(format!("{read:?}")),
+    });
+    assert_eq!(kafka.consume_all(&format!("{topic}.dlq")).len(), 300);
+    kafka.produce(topic, [bad(0)]);
+    eventually("one more is one too many", || match held() {
+        Some(2.0) => Ok(()),
+        held => Err(format!("{held:?}")),
+    });
+    assert!(adtrail.terminate().0.success());
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    assert_eq!(rows.len(), 9_901);
+}

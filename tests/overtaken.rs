@@ -9,8 +9,8 @@ use testbed::adtrail::Adtrail;
 use testbed::crowd::{self, APPS, FROM, Family, Record, TO};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::Kafka;
-use testbed::run_ok;
 use testbed::site::Site;
+use testbed::{eventually, rows, run_ok};
 
 /// Of which a third is read in time, and a third never.
 fn records() -> &'static [Record] {
@@ -44,15 +44,15 @@ fn overtake(kafka: &Kafka, site: &Site) {
     produce(kafka, site, 2);
 }
 
-/// Told are the topic, the offset wanted and those that there are.
+/// Told are the topic, the offset wanted, which is behind so many records, and those that there are.
 #[track_caller]
-fn check_told(site: &Site, log: &str) {
+fn check_told(site: &Site, log: &str, [read, gone, end]: [usize; 3]) {
     let found =
         site.topics.all().into_iter().zip([Family::Touch, Family::Activation, Family::Effect]);
     let is_told = |(topic, family): (&str, Family)| {
         let count =
             |records: &[Record]| records.iter().filter(|record| record.family == family).count();
-        let [wanted, low, high] = [500, 1000, 1500].map(|until| count(&records()[..until]));
+        let [wanted, low, high] = [read, gone, end].map(|until| count(&records()[..until]));
         let told = format!("wanted offset {wanted} of partition 0, the broker has {low} to {high}");
         log.contains(&told) && log.contains(topic)
     };
@@ -75,7 +75,7 @@ fn while_it_does_not_run() {
     for _ in 0..2 {
         let (status, log) = site.spawn().wait();
         assert_eq!(status.code(), Some(1), "{log}");
-        check_told(&site, &log);
+        check_told(&site, &log, [500, 1000, 1500]);
         check_equal(&stored(&site), &exports::replayed(&records()[..500]));
     }
     // As the message says: what Kafka still has, in a new store.
@@ -83,6 +83,29 @@ fn while_it_does_not_run() {
     let adtrail = anew.start();
     adtrail.await_read(500);
     check_equal(&downloads(&anew, &adtrail), &exports::replayed(&records()[1000..]));
+}
+
+/// Where nothing was there to read yet there is a place to read on from as well.
+#[test]
+fn before_anything_was_read() {
+    let kafka = Kafka::shared();
+    let site = site(kafka, "overtaken.first");
+    let adtrail = site.start();
+    eventually("it is noted where the partitions begin", || {
+        let has_position = |topic: &&str| kafka.has_position(&site.group(), topic, 0);
+        match site.topics.all().iter().all(has_position) {
+            true => Ok(()),
+            false => Err(adtrail.log()),
+        }
+    });
+    assert!(adtrail.terminate().0.success());
+    produce(kafka, &site, 0);
+    site.topics.all().iter().for_each(|topic| kafka.forget(topic));
+    produce(kafka, &site, 1);
+    let (status, log) = site.spawn().wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    check_told(&site, &log, [0, 500, 1000]);
+    assert!(stored(&site).iter().all(|csv| rows::parse(csv).is_empty()));
 }
 
 #[test]
@@ -99,6 +122,6 @@ fn while_it_stands_still() {
     run_ok(Command::new("kill").args(["-CONT", &pid]), b"");
     let (status, log) = adtrail.wait();
     assert_eq!(status.code(), Some(1), "{log}");
-    check_told(&site, &log);
+    check_told(&site, &log, [500, 1000, 1500]);
     check_equal(&stored(&site), &exports::replayed(&records()[..500]));
 }
