@@ -87,7 +87,7 @@ simulate: install ## 10,000 runs of the worker in a simulated world where everyt
 	  time ADTRAIL_SIM_FROM=$$first ADTRAIL_SIM_SEEDS=$${ADTRAIL_SIM_SEEDS:-10000} \
 	  cargo test $(cargo_flags) --package adtrail-store --test simulation -- --nocapture whatever
 
-fuzz: install ## 4 hours: what decodes bytes from outside, fed by libFuzzer; ADTRAIL_FUZZ_S=60 for a look; see docs/fuzzing.md
+fuzz: install ## 5 hours: what decodes bytes from outside, fed by libFuzzer; ADTRAIL_FUZZ_S=60 for a look; see docs/fuzzing.md
 	scripts/fuzz
 
 conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
@@ -97,7 +97,7 @@ conformance-kafka: install-tests ## all conformance cases through a real Kafka, 
 defects: install-tests ## half an hour: builds with a named defect, each of which the tests have to find
 	scripts/defects/run
 
-guarantees: install-tests ## an hour: the faults of docs/guarantees.md at full length; prints what was compared
+guarantees: install-tests ## an hour and a half: the faults of docs/guarantees.md at full length; prints what was compared
 	scripts/guarantees
 
 soak: install-tests ## half an hour (ADTRAIL_SOAK_MINUTES) at half load: what grows, what is lost, how soon rows are seen
