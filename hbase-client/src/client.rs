@@ -105,9 +105,9 @@ impl Table {
         one(self.check_and_mutate_many(vec![check]).await)
     }
 
-    /// Changes rows whose conditions hold: whether each did, in the order given. Where it did not
-    /// hold, but an earlier try without an answer may have made the change, the error is
-    /// [`Error::Uncertain`].
+    /// Changes rows whose conditions hold: whether each did, in the order given. Where a try without an
+    /// answer may have made the change, and none after it told for certain, the error is
+    /// [`Error::Uncertain`], whatever it ended with. Any other error says that the change was not made.
     pub async fn check_and_mutate_many(
         &self,
         checks: Vec<CheckAndMutate>,

@@ -74,7 +74,9 @@ pub enum Error {
     #[error("the cluster has no master now; tables can not be changed until it has one")]
     NoMaster,
 
-    /// The condition did not hold, but an earlier try of the same may have been what changed it.
+    /// A try of a conditional change was not answered and may have made it, and no later one told for
+    /// certain: its condition did not hold, which that try itself may have brought about, or it ended with
+    /// an error. That error is within, else why the answer was lost.
     #[error("it is not known whether the conditional change was made: read the row again ({last})")]
     Uncertain { last: Arc<Error> },
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hbase_client::proto::data::{MultiRequest, MultiResponse};
-use hbase_client::{CheckAndMutate, Error, Get, Mutation, Put, Table};
+use hbase_client::{Advice, CheckAndMutate, Error, Get, Mutation, Put, Table};
 use prost::Message;
 use tokio::time::Instant;
 
@@ -198,6 +198,67 @@ async fn lost_answer_to_a_check_leaves_no_lie() {
         assert!(!table.check_and_mutate(check("a", None, "2")).await.unwrap());
         assert!(table.check_and_mutate(check("a", Some("1"), "2")).await.unwrap());
     }
+}
+
+/// The first change is made, and its answer lost; this is all that comes afterwards.
+async fn after_a_lost_answer(then: impl Fn(&Heard, &mut Model) -> Reply + Send + 'static) -> Error {
+    let servers = Servers::new();
+    let table = servers.table().await;
+    let mut is_first = true;
+    servers.script(move |heard, model| {
+        if !is_multi(heard) {
+            return None;
+        }
+        if std::mem::take(&mut is_first) {
+            model.reply(heard);
+            return Some(Reply::Close);
+        }
+        Some(then(heard, model))
+    });
+    let error = table.check_and_mutate(check("a", None, "1")).await.unwrap_err();
+    servers.model(|model| assert_eq!(model.history, ["1"], "it is made"));
+    assert!(matches!(error, Error::Uncertain { .. }), "{error}");
+    assert_eq!(error.advice(), Advice::ReadAgain);
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_whose_answer_was_lost_is_in_doubt_however_it_ends() {
+    let hangs = after_a_lost_answer(|_, _| Reply::Never).await.to_string();
+    assert!(hangs.contains("not done within 60s"), "{hangs}");
+    let class = "org.apache.hadoop.hbase.RegionTooBusyException";
+    let busy = after_a_lost_answer(|_, _| Reply::exception(class)).await.to_string();
+    assert!(busy.contains("not done within 60s") && busy.contains(class), "{busy}");
+    let disabled = after_a_lost_answer(|_, model| {
+        model.state = 1;
+        model.regions.iter_mut().for_each(|region| region.listed.clear());
+        Reply::exception("org.apache.hadoop.hbase.NotServingRegionException")
+    });
+    let disabled = disabled.await.to_string();
+    assert!(disabled.contains("table t is disabled"), "{disabled}");
+    let class = "org.apache.hadoop.hbase.security.AccessDeniedException";
+    let denied = after_a_lost_answer(|_, _| Reply::exception(class)).await.to_string();
+    assert!(denied.contains(class), "{denied}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_under_way_at_the_deadline_is_in_doubt() {
+    let servers = Servers::new();
+    let mut config = Servers::config();
+    // Less than a call may take: there is no second try.
+    config.operation_timeout = Duration::from_secs(5);
+    let table = servers.table_of(config).await;
+    servers.script(|heard, model| {
+        is_multi(heard).then(|| {
+            model.reply(heard);
+            Reply::Never
+        })
+    });
+    let outcome = table.check_and_mutate(check("a", None, "1")).await;
+    assert!(matches!(outcome, Err(Error::Uncertain { .. })), "{outcome:?}");
+    // What can be written twice is not: its deadline is all that there is to say.
+    let written = table.mutate(put("b")).await;
+    assert!(matches!(written, Err(Error::Deadline { .. })), "{written:?}");
 }
 
 #[tokio::test(start_paused = true)]
