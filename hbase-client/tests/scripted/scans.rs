@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hbase_client::proto::scan::ScanRequest;
 use hbase_client::{Error, Scan};
+use prost::Message;
 use tokio::time::Instant;
 
 use crate::support::fake::{Heard, Model, Reply, Servers};
@@ -166,6 +168,70 @@ async fn empty_answers_that_say_there_is_more_are_progress() {
     servers.model(|model| check_all(&found, model));
     assert!(begun.elapsed() > Duration::from_secs(400), "{:?}", begun.elapsed());
     assert_eq!(servers.count(is_of_meta), 2, "nothing is located again");
+}
+
+/// A scanner says so many times that there is more, `each` apart, and is gone then. Nothing else ever comes.
+async fn never_further(heartbeats: usize, each: Duration) -> (Error, Duration, usize) {
+    let servers = filled().await;
+    servers.model(|model| model.scanners.heartbeats = usize::MAX);
+    let mut calls = 0;
+    servers.script(move |heard, model| {
+        if !is_scan(heard) || is_close(heard) {
+            return None;
+        }
+        calls += 1;
+        let is_lost = calls % (heartbeats + 1) == 0;
+        Some(match is_lost {
+            true => Reply::exception("org.apache.hadoop.hbase.exceptions.ScannerResetException"),
+            false => Reply::After(each, answered(heard, model)),
+        })
+    });
+    let (table, begun) = (servers.table().await, Instant::now());
+    let outcome = tokio::time::timeout(Duration::from_secs(3_600), read_all(&table)).await;
+    let error = outcome.expect("it ends").unwrap_err();
+    (error, begun.elapsed(), servers.count(|heard| is_scan(heard) && !is_close(heard)))
+}
+
+fn is_close(heard: &Heard) -> bool {
+    ScanRequest::decode(heard.param.clone()).unwrap().close_scanner == Some(true)
+}
+
+#[tokio::test(start_paused = true)]
+async fn scanner_that_is_lost_again_and_again_at_one_place_is_no_progress() {
+    let millisecond = Duration::from_millis(1);
+    let (error, waited, calls) = never_further(1, millisecond).await;
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!(error.to_string().contains("ScannerResetException"), "{error}");
+    assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
+    // At most 2 s apart in the end, two calls each.
+    assert!((70..200).contains(&calls), "{calls} calls");
+    let (error, waited, _) = never_further(5, millisecond).await;
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
+    // However long each of them lived: the second one has had the time of an operation.
+    let (error, waited, calls) = never_further(20, Duration::from_secs(9)).await;
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert_eq!((waited.as_secs() / 100, calls), (3, 42), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scanner_that_is_lost_after_a_long_time_without_rows_is_opened_again() {
+    let servers = filled().await;
+    servers.model(|model| (model.scanners.heartbeats, model.scanners.answer_cells) = (20, 3_000));
+    let mut calls = 0;
+    servers.script(move |heard, model| {
+        if !is_scan(heard) || is_close(heard) {
+            return None;
+        }
+        calls += 1;
+        // In each of the three regions once, at another call.
+        Some(match [15, 52, 80].contains(&calls) {
+            true => Reply::Close,
+            false => Reply::After(Duration::from_secs(9), answered(heard, model)),
+        })
+    });
+    let found = read_all(&servers.table().await).await.unwrap();
+    servers.model(|model| check_all(&found, model));
 }
 
 #[tokio::test(start_paused = true)]
