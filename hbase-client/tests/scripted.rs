@@ -13,8 +13,10 @@ mod scripted {
     mod bootstrap;
     mod chaos;
     mod errors;
+    mod every_call;
     mod limits;
     mod locating;
+    mod masters;
     mod scans;
 }
 

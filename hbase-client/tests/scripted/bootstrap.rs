@@ -99,6 +99,30 @@ async fn no_master_is_waited_for_until_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn service_that_no_server_knows_is_told_at_the_deadline() {
+    let servers = Servers::new();
+    let client = servers.connect(Servers::config()).await.unwrap();
+    let check = |error: Error, begun: Instant, service: &str| {
+        assert!(matches!(error, Error::Deadline { .. }), "{error}");
+        let wanted = format!("of {service}: it may be no HBase");
+        assert!(error.to_string().contains(&wanted), "{error}");
+        assert!(begun.elapsed() <= Duration::from_secs(60), "{:?}", begun.elapsed());
+    };
+    servers.model(|model| model.unknown.extend(["ClientService", "MasterService"]));
+    let begun = Instant::now();
+    let error = client.table("t").unwrap().get(Get::new("a")).await.unwrap_err();
+    check(error, begun, "ClientService");
+    let begun = Instant::now();
+    let spec = TableSpec::new("new").family(Family::new("d"));
+    check(client.admin().create(&spec, &[]).await.unwrap_err(), begun, "MasterService");
+    // Of the registry, which is asked first: there is no cluster to be waited for.
+    servers.model(|model| model.unknown.extend(["ClientMetaService"]));
+    let error = servers.connect(Servers::config()).await.unwrap_err();
+    assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
+    assert!(error.to_string().contains("of ClientMetaService: it may be no HBase"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn server_that_says_why_it_ends_the_connection_is_quoted() {
     let servers = Servers::new();
     servers.script(|_, _| {
