@@ -26,7 +26,7 @@ pub struct Config {
     /// Of a whole operation with all its tries; of a scan, without any progress.
     pub operation_timeout: Duration,
     pub backoff: Backoff,
-    /// Sent to one server and not answered yet.
+    /// Sent to one server and not answered yet, whether or not anybody still waits for it.
     pub in_flight_bytes_max: usize,
     /// Of one call; servers may refuse more than 5,000.
     pub call_actions_max: usize,

@@ -262,6 +262,26 @@ async fn check_under_way_at_the_deadline_is_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn check_that_never_went_out_is_not_in_doubt_at_the_deadline() {
+    let servers = Servers::new();
+    let mut config = Servers::config();
+    (config.operation_timeout, config.in_flight_bytes_max) = (Duration::from_secs(5), 300);
+    let table = servers.table_of(config).await;
+    servers.script(|heard, _| is_multi(heard).then_some(Reply::Never));
+    let large = Put::new("b").cell("d", "q", vec![0; 150]);
+    let (_, waited) = tokio::join!(table.mutate(large), async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        table.check_and_mutate(check("a", None, "1")).await
+    });
+    assert!(matches!(waited, Err(Error::Deadline { .. })), "it waited for room: {waited:?}");
+    servers.model(|model| model.down.extend(["s1:1".to_owned(), "s2:1".to_owned()]));
+    // It closes what it had.
+    table.mutate(put("a")).await.unwrap_err();
+    let unreached = table.check_and_mutate(check("a", None, "1")).await;
+    assert!(matches!(unreached, Err(Error::Deadline { .. })), "nobody was there: {unreached:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn check_that_could_not_be_sent_is_not_in_doubt() {
     let servers = Servers::new();
     let table = servers.table().await;

@@ -1,9 +1,10 @@
 //! Bounds: of time, of bytes on their way, of connections that hang.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hbase_client::{Get, Mutation, Put};
+use hbase_client::{Get, Mutation, Put, Table};
 use tokio::time::Instant;
 
 use crate::is_multi;
@@ -154,4 +155,65 @@ async fn who_no_longer_waits_leaves_nothing_behind() {
         assert!(waited.is_err());
     }
     assert!(table.get(Get::new("a00")).await.unwrap().is_some());
+}
+
+/// Calls that write ten rows of 1,000 bytes get no answer on such connections; others, of which one is made
+/// every second, get theirs at once.
+async fn unanswered(
+    in_flight_bytes_max: usize,
+    is_unanswered: fn(usize) -> bool,
+) -> (Servers, Table) {
+    let servers = Servers::new();
+    let mut config = Servers::config();
+    (config.in_flight_bytes_max, config.call_bytes_max) = (in_flight_bytes_max, 12_000);
+    let table = servers.table_of(config).await;
+    // Where everything is is known before, and which connection is the first one.
+    table.mutate(Put::new("b").cell("d", "q", "0")).await.unwrap();
+    servers.script(move |heard, _| {
+        let is_large = is_multi(heard) && heard.cells.len() > 5_000;
+        (is_large && is_unanswered(heard.connection)).then_some(Reply::Never)
+    });
+    let others = table.clone();
+    tokio::spawn(async move {
+        loop {
+            let _ = others.get(Get::new("b")).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    (servers, table)
+}
+
+fn large_puts(rows: std::ops::Range<usize>) -> Vec<Mutation> {
+    rows.map(|row| Put::new(format!("a{row:04}")).cell("d", "q", vec![7; 1_000]).into()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_whose_answers_nobody_waits_for_any_more_are_still_on_their_way() {
+    let (servers, table) = unanswered(50_000, |_| true).await;
+    let outcomes = table.mutate_many(large_puts(0..30)).await;
+    assert!(outcomes.iter().all(Result::is_err));
+    let by_connection = servers.with(|fake| {
+        let mut bytes = BTreeMap::<usize, usize>::new();
+        for heard in fake.heard.iter().filter(|heard| heard.cells.len() > 5_000) {
+            *bytes.entry(heard.connection).or_default() += heard.param.len() + heard.cells.len();
+        }
+        bytes
+    });
+    // None of them is answered: what was sent on a connection is all still there.
+    let (calls, most) = (servers.count(|heard| heard.cells.len() > 5_000), by_connection.values());
+    assert!(calls >= 8, "{calls} calls");
+    assert!(most.clone().all(|&bytes| bytes <= 50_000), "{by_connection:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_full_of_calls_that_are_never_answered_is_left() {
+    static FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
+    let is_first = |connection| FIRST.fetch_min(connection, Ordering::Relaxed) >= connection;
+    let (servers, table) = unanswered(50_000, is_first).await;
+    let begun = Instant::now();
+    let outcomes = table.mutate_many(large_puts(0..30)).await;
+    assert!(outcomes.iter().all(Result::is_ok));
+    // The time of a call, and half of it until the room is missed.
+    assert!((15..17).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert_eq!(connections(&servers), 2);
 }
