@@ -31,6 +31,9 @@ pub struct Config {
     /// Of one call; servers may refuse more than 5,000.
     pub call_actions_max: usize,
     pub call_bytes_max: usize,
+    /// Of one row that a scan puts together from parts, with what of its answers is in memory because of
+    /// it: a longer one is [`Error::RowTooLong`].
+    pub row_bytes_max: usize,
 }
 
 impl Config {
@@ -55,6 +58,7 @@ impl Config {
             in_flight_bytes_max: 16 << 20,
             call_actions_max: 1_000,
             call_bytes_max: 2 << 20,
+            row_bytes_max: 256 << 20,
         })
     }
 }

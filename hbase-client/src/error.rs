@@ -80,6 +80,14 @@ pub enum Error {
     #[error("it is not known whether the conditional change was made: read the row again ({last})")]
     Uncertain { last: Arc<Error> },
 
+    /// A scan came to a row of which parts came and came.
+    #[error(
+        "row {:?} has more than {most} bytes, which a scan does not put together: select fewer of its \
+         columns, or raise Config::row_bytes_max",
+        shown(row)
+    )]
+    RowTooLong { row: Bytes, most: usize },
+
     /// What was asked for can not be sent.
     #[error("{0}")]
     Input(String),
@@ -120,6 +128,7 @@ impl Error {
             Self::OldServer { .. }
             | Self::NoTable { .. }
             | Self::Disabled { .. }
+            | Self::RowTooLong { .. }
             | Self::Input(_)
             | Self::Closed => Advice::Change,
             Self::Bootstrap { .. }
@@ -149,6 +158,7 @@ impl Error {
             | Self::NoTable { .. }
             | Self::Disabled { .. }
             | Self::Uncertain { .. }
+            | Self::RowTooLong { .. }
             | Self::Input(_)
             | Self::Closed => Remedy::Fail,
         }

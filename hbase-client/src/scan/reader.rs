@@ -87,6 +87,10 @@ impl Reader {
 
     /// One call and what comes of it.
     async fn step(&mut self, open: &mut Option<Open>) -> Result<Vec<Row>, Error> {
+        let most = self.cluster.config.row_bytes_max;
+        if let Some(row) = self.place.longer_than(most) {
+            return Err(Error::RowTooLong { row: Bytes::copy_from_slice(row), most });
+        }
         let since = match open {
             Some(_) => self.progress,
             None => self.stuck_since.unwrap_or(self.progress),
@@ -160,11 +164,12 @@ impl Reader {
                 self.scanner += 1;
             }
         }
+        let bytes = cells.len();
         let results = rows::of_scan(answer, cells)?;
         let is_empty = results.is_empty();
         let is_heartbeat = answer.heartbeat_message.unwrap_or(false);
         let before = (self.place.start().0.clone(), self.place.start().1);
-        let mut rows = self.place.take(region, results)?;
+        let mut rows = self.place.take(region, results, bytes)?;
         let region_has_more = answer.more_results_in_region.unwrap_or(!is_empty || is_heartbeat);
         if answer.more_results == Some(false) {
             rows.extend(self.place.end());
