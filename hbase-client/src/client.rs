@@ -22,8 +22,10 @@ pub struct Client {
 
 impl Client {
     /// # Errors
-    /// Where none of the servers answers as HBase 2.5 or later does. A cluster that is just starting
-    /// is waited for, as long as an operation may take.
+    /// Where none of the servers answers as HBase 2.5 or later does. One that says that it is just
+    /// starting is waited for, as long as an operation may take; where connections are refused, or nobody
+    /// answers, that is told at once, as a wrong address looks the same: who starts together with the
+    /// cluster calls this again.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let transport = transport::configured(&config)?;
         Self::connect_over(config, transport).await

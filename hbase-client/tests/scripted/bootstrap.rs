@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hbase_client::{Error, Family, Get, TableSpec};
+use hbase_client::{Advice, Error, Family, Get, TableSpec};
 use tokio::time::Instant;
 
 use crate::support::fake::{Reply, Servers};
@@ -60,6 +60,26 @@ async fn cluster_that_is_starting_is_waited_for() {
     });
     servers.connect(Servers::config()).await.unwrap();
     assert!((9..13).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+/// A wrong address looks the same.
+#[tokio::test(start_paused = true)]
+async fn servers_that_refuse_connections_are_not_waited_for() {
+    let servers = Servers::new();
+    servers.model(|model| model.down.extend(["s1:1".to_owned(), "s2:1".to_owned()]));
+    let begun = Instant::now();
+    let error = servers.connect(Servers::config()).await.unwrap_err();
+    assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
+    assert_eq!(error.advice(), Advice::TryLater);
+    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    // Where one of them says that it is starting, all are asked again.
+    servers.model(|model| model.down.remove("s2:1"));
+    servers.script(move |heard, _| {
+        let is_starting = heard.service == "ClientMetaService" && begun.elapsed().as_secs() < 9;
+        let class = "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException";
+        is_starting.then(|| Reply::exception(class))
+    });
+    servers.connect(Servers::config()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -277,12 +277,13 @@ async fn results_that_can_not_be_there_are_not_believed() {
     let mut calls = 0;
     servers.script(move |heard, _| {
         calls += usize::from(is_scan(heard));
-        let zeros = 20 << 20;
-        let mut message = vec![1 << 3 | 2];
-        prost::encoding::encode_varint(zeros, &mut message);
-        message.resize(message.len() + zeros as usize, 0);
-        let hits = is_scan(heard) && calls == 3;
-        hits.then(|| Reply::Answer { message, cells: Bytes::new() })
+        (is_scan(heard) && calls == 3).then(|| {
+            let zeros = 20 << 20;
+            let mut message = vec![1 << 3 | 2];
+            prost::encoding::encode_varint(zeros, &mut message);
+            message.resize(message.len() + zeros as usize, 0);
+            Reply::Answer { message, cells: Bytes::new() }
+        })
     });
     let found = read_all(&table).await.unwrap();
     servers.model(|model| check_all(&found, model));
