@@ -12,6 +12,7 @@ mod scripted {
     mod batches;
     mod bootstrap;
     mod chaos;
+    mod checks;
     mod errors;
     mod every_call;
     mod limits;
