@@ -109,7 +109,7 @@ impl Table {
 
     /// Changes rows whose conditions hold: whether each did, in the order given. Where a try without an
     /// answer may have made the change, and none after it told for certain, the error is
-    /// [`Error::Uncertain`], whatever it ended with. Any other error says that the change was not made.
+    /// [`Error::Uncertain`], whatever it ended with. A change that HBase refuses with another error is not made.
     pub async fn check_and_mutate_many(
         &self,
         checks: Vec<CheckAndMutate>,
