@@ -35,31 +35,32 @@ impl Results {
         (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
     }
 
-    /// Of ours, in parts of another's.
-    fn ratios(&self, what: What, tasks: u64, other: &str) -> (f64, f64) {
-        let ratio = |of: fn(&Taken) -> f64| {
-            self.median(what, tasks, OURS, of) / self.median(what, tasks, other, of)
-        };
-        // The same rows: half of the time is twice the rows.
-        (ratio(|taken| taken.cpu_s), 1.0 / ratio(|taken| taken.seconds))
+    /// What ours and another's took.
+    fn both(&self, what: What, tasks: u64, other: &str, of: fn(&Taken) -> f64) -> (f64, f64) {
+        (self.median(what, tasks, OURS, of), self.median(what, tasks, other, of))
     }
 
     pub fn print(&self, others: &[&str], memory_mb: u64) {
         println!("\nmedians of {OURS} as parts of others'");
         println!("{:<6} {:>5}  {:<22} {:>24} {:>24}", "", "tasks", "", "CPU per row", "rows/s");
-        let mut all_hold = memory_mb <= MEMORY_MB_MAX;
+        let is_small = memory_mb <= MEMORY_MB_MAX;
+        let mut all_hold = is_small;
         for what in [What::Write, What::Scan] {
             for tasks in [1, 2] {
                 for other in others {
-                    let (cpu, rows) = self.ratios(what, tasks, other);
-                    let holds = (cpu <= CPU_RATIO_MAX, rows >= ROWS_RATIO_MIN);
-                    all_hold &= holds.0 && holds.1;
-                    let (cpu, rows) = (told(cpu, holds.0), told(rows, holds.1));
+                    let (ours, theirs) = self.both(what, tasks, other, |taken| taken.cpu_s);
+                    let (cpu, holds_cpu) = (ours / theirs, ours <= theirs * CPU_RATIO_MAX);
+                    // The same rows: half of the time is twice the rows.
+                    let (ours, theirs) = self.both(what, tasks, other, |taken| taken.seconds);
+                    let (rows, holds_rows) = (theirs / ours, theirs >= ours * ROWS_RATIO_MIN);
+                    all_hold &= holds_cpu && holds_rows;
+                    let cpu = format!("{cpu:.2} {}", told(holds_cpu));
+                    let rows = format!("{rows:.2} {}", told(holds_rows));
                     println!("{:<6} {tasks:>5}  {other:<22} {cpu:>24} {rows:>24}", what.name());
                 }
             }
         }
-        println!("memory, at most: {} MB", told(memory_mb as f64, memory_mb <= MEMORY_MB_MAX));
+        println!("memory, at most: {memory_mb} MB {}", told(is_small));
         println!(
             "promised: CPU per row at most {CPU_RATIO_MAX:.2}, rows/s at least {ROWS_RATIO_MIN:.2}, memory \
              at most {MEMORY_MB_MAX} MB: {}",
@@ -68,6 +69,6 @@ impl Results {
     }
 }
 
-fn told(value: f64, holds: bool) -> String {
-    format!("{value:.2} {}", if holds { "holds" } else { "DOES NOT HOLD" })
+fn told(holds: bool) -> &'static str {
+    if holds { "holds" } else { "DOES NOT HOLD" }
 }
