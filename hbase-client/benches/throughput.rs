@@ -1,8 +1,9 @@
 //! How fast rows are written and read and what that costs the client, by turns with HBase's own
 //! `PerformanceEvaluation` and with a plain loop over HBase's own client: the same rows of one real HBase.
+//! In the end it tells the medians as parts of the others', and whether what is promised holds.
 //!
 //! `HBASE_BENCH_ROWS` sets the number of rows (1,000,000), `HBASE_BENCH_ROUNDS` how often everybody has a
-//! turn (2).
+//! turn (3), each time in another order.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -12,12 +13,15 @@ mod java;
 mod own;
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "throughput/verdict.rs"]
+mod verdict;
 
 use std::fs;
 
 use hbase_client::{Client, Family, TableSpec};
 use java::Java;
 use support::hbase::HBase;
+use verdict::{OURS, Results};
 
 const REGIONS: u64 = 8;
 const VALUE_BYTES: usize = 200;
@@ -26,12 +30,24 @@ const VALUE_BYTES: usize = 200;
 const FAMILY: &str = "info0";
 const QUALIFIER: &str = "0";
 
+const EVALUATION: &str = "PerformanceEvaluation";
+const WARM: &str = "Java, warm";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Rows drawn of all there can be, so that every call goes to all regions.
     Write,
     /// Each of them once, in order.
     Scan,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Scan => "scan",
+        }
+    }
 }
 
 /// What one turn is about.
@@ -51,7 +67,7 @@ pub struct Taken {
 
 fn main() {
     let rows = count("HBASE_BENCH_ROWS", 1_000_000);
-    let rounds = count("HBASE_BENCH_ROUNDS", 2);
+    let rounds = count("HBASE_BENCH_ROUNDS", 3).max(1);
     let hbase = HBase::start(|site, _| site.set("hbase.rpc.rows.size.threshold.reject", false));
     let java = Java::new(&hbase);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -66,22 +82,29 @@ fn main() {
         "{:<6} {:>5}  {:<22} {:>9} {:>24}",
         "", "tasks", "", "rows/s", "CPU-s per million rows"
     );
+    let mut results = Results::default();
     for what in [What::Write, What::Scan] {
         for tasks in [1, 2] {
-            for _ in 0..rounds {
-                let take = |name: &str, take: &dyn Fn(Turn<'_>) -> Taken| {
+            for round in 0..rounds {
+                // Whoever comes first meets servers that have rested.
+                let mut names = [OURS, EVALUATION, WARM];
+                names.rotate_left((round % 3) as usize);
+                for name in names {
                     let taken = with_table(&runtime, &hbase, what, rows, |table| {
-                        take(Turn { what, table, rows, tasks })
+                        let turn = Turn { what, table, rows, tasks };
+                        match name {
+                            OURS => runtime.block_on(own::run(&hbase, turn)),
+                            EVALUATION => java.performance_evaluation(turn),
+                            _ => java.plain(turn),
+                        }
                     });
                     print(what, tasks, name, rows, &taken);
-                };
-                take("hbase-client", &|turn| runtime.block_on(own::run(&hbase, turn)));
-                take("PerformanceEvaluation", &|turn| java.performance_evaluation(turn));
-                take("Java, warm", &|turn| java.plain(turn));
+                    results.add(what, tasks, name, taken);
+                }
             }
         }
     }
-    println!("hbase-client, at most: {} MB", memory_mb());
+    results.print(&[EVALUATION, WARM], memory_mb());
 }
 
 /// A table of its own for what writes.
@@ -120,7 +143,7 @@ fn key(row: u64) -> Vec<u8> {
 }
 
 fn print(what: What, tasks: u64, name: &str, rows: u64, taken: &Taken) {
-    let what = if what == What::Write { "write" } else { "scan" };
+    let what = what.name();
     let (per_s, cpu_s) = (rows as f64 / taken.seconds, taken.cpu_s * 1e6 / rows as f64);
     println!("{what:<6} {tasks:>5}  {name:<22} {per_s:>9.0} {cpu_s:>24.2}");
 }

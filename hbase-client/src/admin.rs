@@ -104,7 +104,7 @@ impl Admin {
     /// Has it done, and waits for it.
     async fn procedure(&self, method: &'static str, request: &impl Message) -> Result<(), Error> {
         let deadline = self.cluster.operation_deadline();
-        let begun: ProcedureResponse = self.ask_until(method, request, deadline).await?;
+        let begun = self.begin(method, request, deadline).await?;
         let Some(proc_id) = begun.proc_id else { return Ok(()) };
         let request = GetProcedureResultRequest { proc_id };
         for tries in 0.. {
@@ -137,20 +137,36 @@ impl Admin {
         Ok(())
     }
 
+    /// As [`Admin::ask_server`]; where an earlier try may have been done without an answer, that what was
+    /// wanted is so already is no failure. Nonces say the same while a master remembers them.
+    async fn begin(
+        &self,
+        method: &'static str,
+        request: &impl Message,
+        deadline: Instant,
+    ) -> Result<ProcedureResponse, Error> {
+        let mut may_be_done = false;
+        for failed in 0.. {
+            let error = match self.ask_once(method, request, deadline).await {
+                Ok((_, begun)) => return Ok(begun),
+                Err(error) if may_be_done && is_so_already(method, &error) => {
+                    return Ok(ProcedureResponse { proc_id: None });
+                }
+                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) => error,
+            };
+            may_be_done |= error.may_be_done();
+            self.pause(method, failed, error, deadline).await?;
+        }
+        Err(Error::Closed)
+    }
+
     async fn ask<M: Message, R: Message + Default>(
         &self,
         method: &'static str,
         request: &M,
     ) -> Result<R, Error> {
-        self.ask_until(method, request, self.cluster.operation_deadline()).await
-    }
-
-    async fn ask_until<M: Message, R: Message + Default>(
-        &self,
-        method: &'static str,
-        request: &M,
-        deadline: Instant,
-    ) -> Result<R, Error> {
+        let deadline = self.cluster.operation_deadline();
         Ok(self.ask_server(method, request, deadline).await?.1)
     }
 
@@ -207,6 +223,17 @@ impl Admin {
 fn nonces() -> (Option<u64>, Option<u64>) {
     // 0 says that there is none.
     (Some(fastrand::u64(1..)), Some(fastrand::u64(1..)))
+}
+
+fn is_so_already(method: &str, error: &Error) -> bool {
+    let Error::Refused { fault, .. } = error else { return false };
+    matches!(
+        (method, fault.name()),
+        ("CreateTable", "TableExistsException")
+            | ("DeleteTable", "TableNotFoundException")
+            | ("EnableTable", "TableNotDisabledException")
+            | ("DisableTable", "TableNotEnabledException")
+    )
 }
 
 fn fault_of(exception: ForeignException) -> Fault {

@@ -20,7 +20,7 @@ use crate::names::{Server, TableName};
 use crate::proto::data::MultiResponse;
 
 mod ledger;
-use ledger::{Ledger, Retry};
+use ledger::{Ledger, Retry, Sent};
 
 /// What was said of actions, by their places. Errors are large, and few.
 type Said = Vec<(u32, Result<Outcome, Box<Error>>)>;
@@ -73,7 +73,7 @@ pub(crate) async fn run(
     actions: Vec<Action>,
 ) -> impl Iterator<Item = Result<Outcome, Error>> {
     let deadline = cluster.operation_deadline();
-    let mut ledger = Ledger::new(actions.len());
+    let mut ledger = Ledger::new(&actions);
     let bytes_max = cluster.config.in_flight_bytes_max;
     let mut wanted = Vec::with_capacity(actions.len());
     for (id, action) in actions.iter().enumerate() {
@@ -153,26 +153,27 @@ impl Batch {
         match step {
             Step::Placed { groups, lost } => {
                 for Lost { ids, error, .. } in lost {
-                    let retry = ledger.fail(&self.actions, &ids, &error);
+                    let retry = ledger.fail(&ids, &error);
                     self.retry(retry, steps);
                 }
                 for (server, groups) in self.calls(groups) {
-                    let batch = self.clone();
-                    steps.spawn(async move { batch.call(server, groups).await });
+                    let (batch, sent) = (self.clone(), Sent::default());
+                    groups.iter().for_each(|group| ledger.begin(&group.ids, &sent));
+                    steps.spawn(async move { batch.call(server, groups, &sent).await });
                 }
             }
             Step::Called { server, groups, outcome: Err(error) } => {
                 tracing::debug!(%server, %error, "a batch failed");
                 for group in groups {
                     self.cluster.learn(&self.table, &group.region, &error);
-                    let retry = ledger.fail(&self.actions, &group.ids, &error);
+                    let retry = ledger.fail(&group.ids, &error);
                     self.retry(retry, steps);
                 }
             }
             Step::Called { groups, outcome: Ok(said), server } => {
                 ledger.hear(said);
                 for group in groups {
-                    let (retry, errors) = ledger.judge(&self.actions, &group.ids, &server);
+                    let (retry, errors) = ledger.judge(&group.ids, &server);
                     for error in errors {
                         self.cluster.learn(&self.table, &group.region, &error);
                     }
@@ -237,12 +238,17 @@ impl Batch {
         calls
     }
 
-    async fn call(&self, server: Server, groups: Vec<Group>) -> Step {
-        let outcome = self.exchange(&server, &groups).await;
+    async fn call(&self, server: Server, groups: Vec<Group>, sent: &Sent) -> Step {
+        let outcome = self.exchange(&server, &groups, sent).await;
         Step::Called { server, groups, outcome }
     }
 
-    async fn exchange(&self, server: &Server, groups: &[Group]) -> Result<Said, Error> {
+    async fn exchange(
+        &self,
+        server: &Server,
+        groups: &[Group],
+        sent: &Sent,
+    ) -> Result<Said, Error> {
         let connection = self.cluster.connection(server, Service::Rows).await?;
         // Before it is put together: what waits takes no memory, and none of the call's time.
         let ids = groups.iter().flat_map(|group| &group.ids);
@@ -252,6 +258,7 @@ impl Batch {
         let mut multi = Multi::build(&self.actions, groups);
         let cells = std::mem::take(&mut multi.cells);
         let call = Call { cells, room, ..Call::new("Multi", &multi.request, deadline) };
+        sent.set();
         let answer = connection.call::<_, MultiResponse>(call).await?;
         let said = multi.read(&answer.0, answer.1);
         let said = said.map_err(|source| Error::Protocol { server: server.clone(), source })?;

@@ -22,8 +22,10 @@ pub struct Client {
 
 impl Client {
     /// # Errors
-    /// Where none of the servers answers as HBase 2.5 or later does. A cluster that is just starting
-    /// is waited for, as long as an operation may take.
+    /// Where none of the servers answers as HBase 2.5 or later does. One that says that it is just
+    /// starting is waited for, as long as an operation may take; where connections are refused, or nobody
+    /// answers, that is told at once, as a wrong address looks the same: who starts together with the
+    /// cluster calls this again.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let transport = transport::configured(&config)?;
         Self::connect_over(config, transport).await
@@ -105,9 +107,9 @@ impl Table {
         one(self.check_and_mutate_many(vec![check]).await)
     }
 
-    /// Changes rows whose conditions hold: whether each did, in the order given. Where it did not
-    /// hold, but an earlier try without an answer may have made the change, the error is
-    /// [`Error::Uncertain`].
+    /// Changes rows whose conditions hold: whether each did, in the order given. Where a try without an
+    /// answer may have made the change, and none after it told for certain, the error is
+    /// [`Error::Uncertain`], whatever it ended with. A change that HBase refuses with another error is not made.
     pub async fn check_and_mutate_many(
         &self,
         checks: Vec<CheckAndMutate>,

@@ -26,11 +26,14 @@ pub struct Config {
     /// Of a whole operation with all its tries; of a scan, without any progress.
     pub operation_timeout: Duration,
     pub backoff: Backoff,
-    /// Sent to one server and not answered yet.
+    /// Sent to one server and not answered yet, whether or not anybody still waits for it.
     pub in_flight_bytes_max: usize,
     /// Of one call; servers may refuse more than 5,000.
     pub call_actions_max: usize,
     pub call_bytes_max: usize,
+    /// Of one row that a scan puts together from parts, with what of its answers is in memory because of
+    /// it: a longer one is [`Error::RowTooLong`].
+    pub row_bytes_max: usize,
 }
 
 impl Config {
@@ -55,6 +58,7 @@ impl Config {
             in_flight_bytes_max: 16 << 20,
             call_actions_max: 1_000,
             call_bytes_max: 2 << 20,
+            row_bytes_max: 256 << 20,
         })
     }
 }

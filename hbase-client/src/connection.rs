@@ -56,6 +56,8 @@ const FRAMES_MAX: usize = 64;
 /// Reserved before they have come: what is announced may never come.
 const BYTES_AHEAD_MAX: usize = 8 << 20;
 const READ_BUFFER_BYTES: usize = 64 << 10;
+/// What a call takes at the least, with its header.
+const CALL_BYTES_MIN: usize = 64;
 
 /// What is asked, and for how long.
 #[derive(Debug)]
@@ -70,7 +72,8 @@ pub struct Call<'a, M> {
     pub room: Option<Room>,
 }
 
-/// Bytes that may be on their way to a server, until it is dropped.
+/// Bytes that may be on their way to a server, until it is dropped: once the call has an answer, was not
+/// written in time, or has lost its connection, whether or not anybody still waits for it.
 pub type Room = OwnedSemaphorePermit;
 
 impl<'a, M> Call<'a, M> {
@@ -85,7 +88,7 @@ pub struct Connection {
     compression: Compression,
     pending: Arc<Pending>,
     next_id: AtomicU32,
-    frames: mpsc::Sender<Bytes>,
+    frames: mpsc::Sender<(u32, Bytes)>,
     /// Bytes that may be on their way.
     budget: Arc<Semaphore>,
     budget_bytes: usize,
@@ -172,17 +175,37 @@ impl Connection {
     }
 
     /// Waits until so many bytes may be sent.
+    ///
+    /// # Errors
+    /// Where they never may: calls that nobody waits for any more, and that the server may have dropped, have
+    /// most of the room. Only another connection has more, so this one is closed, for all.
     pub async fn room(&self, bytes: usize) -> Result<Room, Error> {
-        let bytes = bytes.min(self.budget_bytes) as u32;
-        self.budget.clone().acquire_many_owned(bytes).await.map_err(|_| Error::Closed)
+        let bytes = bytes.max(CALL_BYTES_MIN).min(self.budget_bytes);
+        let room = self.budget.clone().acquire_many_owned(bytes as u32);
+        tokio::pin!(room);
+        loop {
+            // Sooner than a call that waits for it gives up.
+            if let Ok(room) = timeout(self.patience, &mut room).await {
+                return room.map_err(|_| Error::Closed);
+            }
+            let left = self.budget_bytes.saturating_sub(self.pending.abandoned_bytes());
+            if left < bytes.max(self.budget_bytes / 2) {
+                let (server, reason) = (self.server.clone(), "leaves calls without an answer");
+                let reason = reason.to_owned();
+                self.close(Error::Connection { server: server.clone(), reason: reason.clone() });
+                return Err(Error::Unreachable { server, reason });
+            }
+        }
     }
 
     async fn exchange<M: Message>(&self, call: Call<'_, M>) -> Result<Payload, Error> {
         let cells = self.compression.pack(call.cells);
-        let _held = match call.room {
+        let room = match call.room {
             Some(room) => room,
             None => self.room(call.param.encoded_len() + cells.len()).await?,
         };
+        // Nothing waits between what is expected and what is handed over: one is not without the other.
+        let place = self.frames.reserve().await;
         let call_id = self.next_id.fetch_add(1, Ordering::Relaxed) & (i32::MAX as u32);
         let remaining = call.deadline.saturating_duration_since(Instant::now());
         let request = frame::Request {
@@ -193,9 +216,11 @@ impl Connection {
             param: call.param,
             cells: &cells,
         };
-        let answer = self.pending.expect(call_id, call.method)?;
-        // Fails with the connection, which the answer then tells.
-        let _ = self.frames.send(request.encode()).await;
+        let answer = self.pending.expect(call_id, call.method, room)?;
+        // There is no place once the connection has ended, which the answer then tells.
+        if let Ok(place) = place {
+            place.send((call_id, request.encode()));
+        }
         answer.await
     }
 }
@@ -210,7 +235,7 @@ impl Drop for Connection {
 async fn write(
     mut to: Box<dyn AsyncWrite + Send + Unpin>,
     greeting: Bytes,
-    mut queue: mpsc::Receiver<Bytes>,
+    mut queue: mpsc::Receiver<(u32, Bytes)>,
     pending: Arc<Pending>,
 ) {
     let mut frame = Some(greeting);
@@ -223,7 +248,17 @@ async fn write(
             return pending.break_off(&error.to_string());
         }
         drop(bytes);
-        frame = queue.recv().await;
+        frame = next(&mut queue, &pending).await;
+    }
+}
+
+/// The next one that somebody waits for.
+async fn next(queue: &mut mpsc::Receiver<(u32, Bytes)>, pending: &Pending) -> Option<Bytes> {
+    loop {
+        let (call_id, bytes) = queue.recv().await?;
+        if pending.is_wanted(call_id) {
+            return Some(bytes);
+        }
     }
 }
 

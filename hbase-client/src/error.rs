@@ -74,9 +74,19 @@ pub enum Error {
     #[error("the cluster has no master now; tables can not be changed until it has one")]
     NoMaster,
 
-    /// The condition did not hold, but an earlier try of the same may have been what changed it.
+    /// A try of a conditional change was not answered and may have made it, and no later one told for
+    /// certain: its condition did not hold, which that try itself may have brought about, or it ended with
+    /// an error. That error is within, else why the answer was lost.
     #[error("it is not known whether the conditional change was made: read the row again ({last})")]
     Uncertain { last: Arc<Error> },
+
+    /// A scan came to a row of which parts came and came.
+    #[error(
+        "row {:?} has more than {most} bytes, which a scan does not put together: select fewer of its \
+         columns, or raise Config::row_bytes_max",
+        shown(row)
+    )]
+    RowTooLong { row: Bytes, most: usize },
 
     /// What was asked for can not be sent.
     #[error("{0}")]
@@ -118,6 +128,7 @@ impl Error {
             Self::OldServer { .. }
             | Self::NoTable { .. }
             | Self::Disabled { .. }
+            | Self::RowTooLong { .. }
             | Self::Input(_)
             | Self::Closed => Advice::Change,
             Self::Bootstrap { .. }
@@ -147,6 +158,7 @@ impl Error {
             | Self::NoTable { .. }
             | Self::Disabled { .. }
             | Self::Uncertain { .. }
+            | Self::RowTooLong { .. }
             | Self::Input(_)
             | Self::Closed => Remedy::Fail,
         }

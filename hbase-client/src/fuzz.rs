@@ -141,7 +141,8 @@ fn scan(input: &[u8]) {
     let mut given: Vec<Row> = Vec::new();
     for _ in 0..2 {
         let Ok(results) = rows::of_scan(&answer, cells.clone()) else { return };
-        match place.take(&region(), results) {
+        assert!(results.len() <= cells.len() && results.iter().all(|(cells, _)| !cells.is_empty()));
+        match place.take(&region(), results, cells.len()) {
             Ok(rows) => given.extend(rows),
             Err(_) => place.reset(),
         }

@@ -19,6 +19,8 @@ pub(crate) struct Place {
     remaining: Option<u64>,
     /// Of a row of which more may come.
     partial: Vec<Cell>,
+    /// Of the answers that these are in, which are in memory as long.
+    partial_bytes: usize,
     is_done: bool,
 }
 
@@ -27,7 +29,8 @@ impl Place {
         // HBase takes an equal stop for a row that is asked for.
         let is_empty = !stop.is_empty() && start >= stop;
         let is_done = is_empty || limit == Some(0);
-        Self { start, includes_start: true, stop, remaining: limit, partial: Vec::new(), is_done }
+        let (partial, partial_bytes, remaining) = (Vec::new(), 0, limit);
+        Self { start, includes_start: true, stop, remaining, partial, partial_bytes, is_done }
     }
 
     pub fn is_done(&self) -> bool {
@@ -55,7 +58,7 @@ impl Place {
         [&self.start[..], b"\0"].concat().into()
     }
 
-    /// Puts together what belongs together, and gives out what is complete.
+    /// Puts together what belongs together, and gives out what is complete, of an answer of so many bytes.
     ///
     /// # Errors
     /// Where rows are not in order, or not of the region: then nothing more of it can be believed.
@@ -63,6 +66,7 @@ impl Place {
         &mut self,
         region: &Region,
         results: Vec<(Vec<Cell>, bool)>,
+        bytes: usize,
     ) -> Result<Vec<Row>, WireError> {
         let mut rows = Vec::with_capacity(results.len());
         for (cells, is_partial) in results {
@@ -83,8 +87,17 @@ impl Place {
                 self.complete(&mut rows);
             }
         }
+        if !self.partial.is_empty() {
+            self.partial_bytes += bytes;
+        }
         self.settle(&rows);
         Ok(rows)
+    }
+
+    /// Of a row that has not ended, which is more than so many bytes.
+    pub fn longer_than(&self, bytes_max: usize) -> Option<&[u8]> {
+        let bytes = self.partial_bytes + self.partial.len() * size_of::<Cell>();
+        self.partial.first().map(Cell::row).filter(|_| bytes > bytes_max)
     }
 
     /// The server has no more rows in this region.
@@ -103,7 +116,8 @@ impl Place {
 
     /// The scanner is gone: of the row that was under way, all will come again.
     pub fn reset(&mut self) {
-        self.partial.clear();
+        self.partial = Vec::new();
+        self.partial_bytes = 0;
     }
 
     fn last_of_region(&mut self) -> Option<Row> {
@@ -132,6 +146,7 @@ impl Place {
 
     fn complete(&mut self, rows: &mut Vec<Row>) {
         let cells = std::mem::take(&mut self.partial);
+        self.partial_bytes = 0;
         if self.remaining.is_none_or(|remaining| rows.len() as u64 != remaining) {
             rows.extend(Row::new(cells));
         }

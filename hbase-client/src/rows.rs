@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::proto::{data, scan};
 use crate::wire::WireError;
-use crate::wire::cell::{Cell, Kind, Parts};
+use crate::wire::cell::{CELL_BYTES_MIN, Cell, Kind, Parts};
 
 /// A row: at least one cell, all of the same key. It shares the buffer that its answer came in, up
 /// to some megabytes; [`Row::detached`] does not.
@@ -53,7 +53,7 @@ pub(crate) fn of_result(result: &data::Result, block: &mut Bytes) -> Result<Vec<
     Ok(cells)
 }
 
-/// The results of a scan, each with whether more of its row may follow.
+/// The results of a scan that have cells, each with whether more of its row may follow.
 ///
 /// # Errors
 /// Where the cells announced and those that came are not the same.
@@ -61,16 +61,18 @@ pub(crate) fn of_scan(
     answer: &scan::ScanResponse,
     mut block: Bytes,
 ) -> Result<Vec<(Vec<Cell>, bool)>, WireError> {
-    let mut results =
-        Vec::with_capacity(answer.results.len() + answer.cells_per_result.len().min(block.len()));
-    let flags = &answer.partial_flag_per_result;
-    let flag = |index: usize| flags.get(index).copied().unwrap_or(false);
-    for result in &answer.results {
-        let is_partial = result.partial.unwrap_or(false) || flag(results.len());
-        results.push((of_result(result, &mut block)?, is_partial));
+    if let Some(nonsense) = answer.nonsense {
+        return Err(WireError::Nonsense(nonsense));
     }
-    for &count in &answer.cells_per_result {
-        let is_partial = flag(results.len());
+    let most = block.len() / CELL_BYTES_MIN;
+    let mut results = Vec::with_capacity(answer.cells_per_result.len().min(most));
+    let flags = &answer.partial_flag_per_result;
+    for (index, &count) in answer.cells_per_result.iter().enumerate() {
+        // Of these there may be more than cells.
+        if count == 0 {
+            continue;
+        }
+        let is_partial = flags.get(index).copied().unwrap_or(false);
         results.push((take(count as usize, &mut block)?, is_partial));
     }
     if !block.is_empty() {
@@ -80,8 +82,7 @@ pub(crate) fn of_scan(
 }
 
 fn take(count: usize, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
-    /// A cell has some 20 bytes at the least: what is announced may not be there.
-    const CELL_BYTES_MIN: usize = 20;
+    // What is announced may not be there.
     let mut cells = Vec::with_capacity(count.min(block.len() / CELL_BYTES_MIN));
     while cells.len() < count {
         if block.is_empty() {
@@ -111,7 +112,6 @@ fn of_message(cell: &data::Cell) -> Result<Cell, WireError> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::proto::scan::ScanResponse;
 
@@ -141,6 +141,22 @@ mod tests {
             .map(|(cells, partial)| (cells[0].row().to_vec(), cells.len(), *partial))
             .collect();
         assert_eq!(shown, [(b"a".to_vec(), 1, false), (b"b".to_vec(), 2, true)]);
+    }
+
+    #[test]
+    fn answer_that_is_none_is_an_error() {
+        let nonsense = ScanResponse { nonsense: Some("none"), ..ScanResponse::default() };
+        assert_eq!(of_scan(&nonsense, Bytes::new()), Err(WireError::Nonsense("none")));
+    }
+
+    #[test]
+    fn results_without_cells_take_nothing_and_shift_no_flag() {
+        let mut counts = vec![0; 1_000_000];
+        counts[999_999] = 1;
+        let flags: Vec<_> = counts.iter().map(|&count| count == 1).collect();
+        let results = of_scan(&answer(&counts, &flags), block(&[b"a"])).unwrap();
+        assert!(results.capacity() < 10, "{}", results.capacity());
+        assert!(matches!(&results[..], [(cells, true)] if cells.len() == 1));
     }
 
     #[test]

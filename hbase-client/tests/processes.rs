@@ -1,4 +1,4 @@
-//! On a real HBase of five processes, which are killed while rows are written and read.
+//! On a real HBase of six processes, which are killed while rows are written and read.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -12,9 +12,12 @@ mod scripted {
     mod batches;
     mod bootstrap;
     mod chaos;
+    mod checks;
     mod errors;
+    mod every_call;
     mod limits;
     mod locating;
+    mod masters;
     mod scans;
 }
 

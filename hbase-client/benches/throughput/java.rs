@@ -77,12 +77,8 @@ impl Java {
 
     /// The second of two rounds in one JVM, with nothing but HBase's client.
     pub fn plain(&self, turn: Turn<'_>) -> Taken {
-        let what = match turn.what {
-            What::Write => "write",
-            What::Scan => "scan",
-        };
         let mut command = self.command();
-        command.args([PROGRAM, &self.servers, turn.table, what]);
+        command.args([PROGRAM, &self.servers, turn.table, turn.what.name()]);
         command.args([turn.rows.to_string(), turn.tasks.to_string()]);
         let told = run(&mut command);
         let last = told.lines().last().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What is known of each action of a batch, and what is decided about it. No IO.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Said;
@@ -22,23 +23,44 @@ pub struct Ledger {
     entries: Vec<Entry>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Entry {
+    is_repeatable: bool,
     failed: u32,
     /// A try that ended without an answer, which may have been done all the same.
     in_doubt: Option<Arc<Error>>,
+    /// The call that is under way, of what is not repeatable.
+    sent: Option<Sent>,
     last: Option<Arc<Error>>,
     heard: Option<Result<Outcome, Box<Error>>>,
     settled: Option<Result<Outcome, Box<Error>>>,
 }
 
+/// Whether a call went out, as the task says that makes it: from then on it may be done.
+#[derive(Debug, Clone, Default)]
+pub struct Sent(Arc<AtomicBool>);
+
+impl Sent {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Ledger {
-    pub fn new(actions: usize) -> Self {
-        Self { entries: vec![Entry::default(); actions] }
+    pub fn new(actions: &[Action]) -> Self {
+        Self { entries: actions.iter().map(Entry::new).collect() }
     }
 
     pub fn settle(&mut self, id: u32, outcome: Result<Outcome, Box<Error>>) {
         self.entries[id as usize].settled = Some(outcome);
+    }
+
+    /// A call is made with these.
+    pub fn begin(&mut self, ids: &[u32], sent: &Sent) {
+        for &id in ids {
+            let entry = &mut self.entries[id as usize];
+            entry.sent = (!entry.is_repeatable).then(|| sent.clone());
+        }
     }
 
     /// Of calls that were answered; an action's region is judged as a whole.
@@ -49,19 +71,14 @@ impl Ledger {
     }
 
     /// The same went wrong with all of these.
-    pub fn fail(&mut self, actions: &[Action], ids: &[u32], error: &Error) -> Retry {
+    pub fn fail(&mut self, ids: &[u32], error: &Error) -> Retry {
         self.hear(ids.iter().map(|&id| (id, Err(Box::new(error.clone())))).collect());
-        self.decide(actions, ids, &mut Vec::new())
+        self.decide(ids, &mut Vec::new())
     }
 
     /// After an answer: what is tried again of one region's actions, and what was said of them, each
     /// class once.
-    pub fn judge(
-        &mut self,
-        actions: &[Action],
-        ids: &[u32],
-        server: &Server,
-    ) -> (Retry, Vec<Error>) {
+    pub fn judge(&mut self, ids: &[u32], server: &Server) -> (Retry, Vec<Error>) {
         for &id in ids {
             self.entries[id as usize].heard.get_or_insert_with(|| {
                 let reason = "said nothing of a row that it was sent".to_owned();
@@ -69,25 +86,25 @@ impl Ledger {
             });
         }
         let mut errors = Vec::new();
-        let retry = self.decide(actions, ids, &mut errors);
+        let retry = self.decide(ids, &mut errors);
         (retry, errors)
     }
 
-    fn decide(&mut self, actions: &[Action], ids: &[u32], errors: &mut Vec<Error>) -> Retry {
+    fn decide(&mut self, ids: &[u32], errors: &mut Vec<Error>) -> Retry {
         let mut again = Vec::new();
         // Where a server has done some of it, it does the rest if it says so.
         let (mut waits, mut has_done) = (None, false);
         for &id in ids {
             let entry = &mut self.entries[id as usize];
             let Some(outcome) = entry.heard.take() else { continue };
+            entry.sent = None;
             let remedy = match &outcome {
                 Ok(_) => Remedy::Fail,
                 Err(error) => error.remedy(),
             };
             has_done |= outcome.is_ok();
             if remedy == Remedy::Fail {
-                let is_repeatable = actions[id as usize].is_repeatable();
-                entry.settled = Some(entry.conclude(outcome, is_repeatable));
+                entry.settled = Some(entry.conclude(outcome));
                 continue;
             }
             if let Err(error) = outcome {
@@ -111,17 +128,20 @@ impl Ledger {
 
     /// The time is over, or all is settled.
     pub fn close(self, limit: Duration) -> impl Iterator<Item = Result<Outcome, Error>> {
-        self.entries.into_iter().map(move |entry| match entry.settled {
-            Some(outcome) => outcome.map_err(|error| *error),
-            None => {
-                let what = "the row's part of the batch";
-                Err(Error::Deadline { what, limit, last: entry.last })
-            }
+        self.entries.into_iter().map(move |mut entry| {
+            let outcome = entry.settled.take().unwrap_or_else(|| entry.run_out(limit));
+            outcome.map_err(|error| *error)
         })
     }
 }
 
 impl Entry {
+    fn new(action: &Action) -> Self {
+        let is_repeatable = action.is_repeatable();
+        let (in_doubt, sent, last) = (None, None, None);
+        Self { is_repeatable, failed: 0, in_doubt, sent, last, heard: None, settled: None }
+    }
+
     fn note(&mut self, error: Error) {
         self.failed += 1;
         let error = Arc::new(error);
@@ -131,18 +151,25 @@ impl Entry {
         self.last = Some(error);
     }
 
-    fn conclude(
-        &mut self,
-        outcome: Result<Outcome, Box<Error>>,
-        is_repeatable: bool,
-    ) -> Result<Outcome, Box<Error>> {
+    /// An error is no answer to what an earlier try may have done, nor is a condition that does not hold:
+    /// that try may be what changed what it is about.
+    fn conclude(&mut self, outcome: Result<Outcome, Box<Error>>) -> Result<Outcome, Box<Error>> {
         match (outcome, self.in_doubt.take()) {
-            // It may be the earlier try that changed what the condition is about.
-            (Ok(Outcome::Checked(false)), Some(last)) if !is_repeatable => {
-                Err(Box::new(Error::Uncertain { last }))
-            }
+            (outcome, _) if self.is_repeatable => outcome,
+            (Ok(Outcome::Checked(false)), Some(last)) => Err(Box::new(Error::Uncertain { last })),
+            (Err(error), Some(_)) => Err(Box::new(Error::Uncertain { last: Arc::from(error) })),
             (outcome, _) => outcome,
         }
+    }
+
+    /// Without an answer until now: a call that is still under way may be done as well.
+    fn run_out(&mut self, limit: Duration) -> Result<Outcome, Box<Error>> {
+        let what = "the row's part of the batch";
+        let error = Error::Deadline { what, limit, last: self.last.take() };
+        if self.sent.take().is_some_and(|sent| sent.0.load(Ordering::Relaxed)) {
+            self.in_doubt = Some(Arc::new(error.clone()));
+        }
+        self.conclude(Err(Box::new(error)))
     }
 }
 
@@ -196,17 +223,17 @@ mod tests {
 
     #[test]
     fn only_what_failed_is_tried_again() {
-        let (actions, mut ledger) = (puts(4), Ledger::new(4));
+        let mut ledger = Ledger::new(&puts(4));
         ledger.hear(vec![
             (0, Ok(Outcome::Row(None))),
             (1, Err(refused("a.RegionTooBusyException").into())),
             (2, Err(refused("a.NoSuchColumnFamilyException").into())),
         ]);
-        let (again, errors) = ledger.judge(&actions, &[0, 1, 2, 3], &server());
+        let (again, errors) = ledger.judge(&[0, 1, 2, 3], &server());
         // Of 3 nothing was said.
         assert_eq!(again, retry(&[1, 3], Some(0)));
         assert_eq!(errors.len(), 2);
-        let again = ledger.fail(&actions, &[1, 3], &reset());
+        let again = ledger.fail(&[1, 3], &reset());
         assert_eq!(again, retry(&[1, 3], Some(1)));
         let outcomes: Vec<_> = ledger.close(Duration::from_secs(1)).collect();
         assert!(matches!(outcomes[0], Ok(Outcome::Row(None))));
@@ -217,20 +244,20 @@ mod tests {
 
     #[test]
     fn rest_of_a_long_answer_is_asked_for_at_once_while_some_of_it_comes() {
-        let (actions, mut ledger) = (puts(2), Ledger::new(2));
+        let mut ledger = Ledger::new(&puts(2));
         let rest = || Err(refused("a.MultiActionResultTooLarge").into());
         ledger.hear(vec![(0, Ok(Outcome::Row(None))), (1, rest())]);
-        assert_eq!(ledger.judge(&actions, &[0, 1], &server()).0, retry(&[1], None));
+        assert_eq!(ledger.judge(&[0, 1], &server()).0, retry(&[1], None));
         ledger.hear(vec![(1, rest())]);
-        assert_eq!(ledger.judge(&actions, &[1], &server()).0, retry(&[1], Some(1)));
+        assert_eq!(ledger.judge(&[1], &server()).0, retry(&[1], Some(1)));
     }
 
     #[track_caller]
     fn check_doubt(first: &Error, then: Outcome, expected: Result<Outcome, ()>) {
-        let (actions, mut ledger) = (check(), Ledger::new(1));
-        ledger.fail(&actions, &[0], first);
+        let mut ledger = Ledger::new(&check());
+        ledger.fail(&[0], first);
         ledger.hear(vec![(0, Ok(then))]);
-        ledger.judge(&actions, &[0], &server());
+        ledger.judge(&[0], &server());
         let outcome = ledger.close(Duration::from_secs(1)).next().unwrap();
         let shown =
             outcome.map_err(|error| assert!(matches!(error, Error::Uncertain { .. }), "{error}"));
@@ -244,5 +271,37 @@ mod tests {
         check_doubt(&reset(), held.clone(), Ok(held));
         check_doubt(&refused("a.NotServingRegionException"), failed.clone(), Ok(failed.clone()));
         check_doubt(&refused("java.io.IOException"), failed, Err(()));
+    }
+
+    #[test]
+    fn check_that_ends_with_an_error_after_a_lost_answer_is_in_doubt_and_a_put_is_not() {
+        let refused = refused("a.NoSuchColumnFamilyException");
+        let outcome = |actions: &[Action], lost: &Error| {
+            let mut ledger = Ledger::new(actions);
+            ledger.fail(&[0], lost);
+            ledger.fail(&[0], &refused);
+            ledger.close(Duration::from_secs(1)).next().unwrap()
+        };
+        let doubted = outcome(&check(), &reset()).unwrap_err();
+        assert!(matches!(doubted, Error::Uncertain { .. }), "{doubted}");
+        assert!(doubted.to_string().contains("NoSuchColumnFamilyException"), "{doubted}");
+        let unreachable = Error::Unreachable { server: server(), reason: "refused".to_owned() };
+        for certain in [outcome(&check(), &unreachable), outcome(&puts(1), &reset())] {
+            assert!(matches!(certain, Err(Error::Refused { .. })), "{certain:?}");
+        }
+    }
+
+    #[test]
+    fn check_under_way_when_the_time_is_over_is_in_doubt_once_it_went_out() {
+        for is_sent in [true, false] {
+            let (mut ledger, sent) = (Ledger::new(&check()), Sent::default());
+            ledger.begin(&[0], &sent);
+            if is_sent {
+                sent.set();
+            }
+            let outcome = ledger.close(Duration::from_secs(1)).next().unwrap();
+            let error = outcome.unwrap_err();
+            assert_eq!(matches!(error, Error::Uncertain { .. }), is_sent, "{error}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::Room;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::names::Server;
@@ -25,9 +26,18 @@ pub struct Pending {
 
 #[derive(Debug, Default)]
 struct Calls {
-    waiting: HashMap<u32, oneshot::Sender<Outcome>>,
+    /// Those without an answer, whether or not anybody still waits for it.
+    unanswered: HashMap<u32, Unanswered>,
     first_method: &'static str,
     closed: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Unanswered {
+    /// Nothing once nobody waits any more.
+    waiting: Option<oneshot::Sender<Outcome>>,
+    /// Its bytes are on their way, or with the server, as long as it is here.
+    room: Room,
 }
 
 impl Pending {
@@ -48,11 +58,13 @@ impl Pending {
         self.calls().closed.is_some()
     }
 
-    /// What the answer to a call will be. Who no longer waits for it is forgotten.
+    /// What the answer to a call will be, which is handed over to be written at once. Who no longer waits for
+    /// it is forgotten; the call itself only once it is answered, or was not written until then.
     pub fn expect(
         &self,
         call_id: u32,
         method: &'static str,
+        room: Room,
     ) -> Result<impl Future<Output = Outcome> + use<'_>, Error> {
         let mut calls = self.calls();
         if let Some(error) = &calls.closed {
@@ -62,13 +74,31 @@ impl Pending {
             calls.first_method = method;
         }
         let (sender, receiver) = oneshot::channel();
-        calls.waiting.insert(call_id, sender);
+        calls.unanswered.insert(call_id, Unanswered { waiting: Some(sender), room });
         let waiter = Waiter { pending: self, call_id };
         Ok(async move {
             let outcome = receiver.await.unwrap_or(Err(Error::Closed));
             drop(waiter);
             outcome
         })
+    }
+
+    /// Whether a call is to be written: not once nobody waits for it.
+    pub fn is_wanted(&self, call_id: u32) -> bool {
+        let mut calls = self.calls();
+        let is_wanted = calls.unanswered.get(&call_id).is_some_and(|call| call.waiting.is_some());
+        if !is_wanted {
+            calls.unanswered.remove(&call_id);
+        }
+        is_wanted
+    }
+
+    /// Of calls for whose answers nobody waits any more, and which may never come: servers drop calls whose
+    /// time is over.
+    pub fn abandoned_bytes(&self) -> usize {
+        let calls = self.calls();
+        let abandoned = calls.unanswered.values().filter(|call| call.waiting.is_none());
+        abandoned.map(|call| call.room.num_permits()).sum()
     }
 
     /// What ended the connection may have left others' calls in doubt, and not this one.
@@ -81,14 +111,18 @@ impl Pending {
 
     pub fn answered(&self, answer: Answer) {
         self.heard.fetch_add(1, Ordering::Relaxed);
-        let waiting = self.calls().waiting.remove(&answer.call_id);
+        let known = self.calls().unanswered.remove(&answer.call_id);
         let outcome = answer.outcome.map_err(|exception| {
             let fault = Fault::from_exception(&exception);
             Error::Refused { server: self.server.clone(), fault }
         });
-        match (waiting, outcome) {
-            // Nobody may wait for it any more.
-            (Some(waiting), outcome) => drop(waiting.send(outcome)),
+        match (known, outcome) {
+            // Before who waits goes on: it may send the next one.
+            (Some(Unanswered { waiting, room }), outcome) => {
+                drop(room);
+                // Nobody may wait for it any more.
+                waiting.into_iter().for_each(|waiting| drop(waiting.send(outcome.clone())));
+            }
             // To no call, as they are counted from 0: the server says why it ends the connection.
             (None, Err(error)) if answer.call_id > i32::MAX as u32 => self.close(error),
             (None, _) => {}
@@ -115,8 +149,8 @@ impl Pending {
     pub fn close(&self, error: Error) {
         let mut calls = self.calls();
         let error = calls.closed.get_or_insert(error).clone();
-        for (_, waiting) in calls.waiting.drain() {
-            let _ = waiting.send(Err(error.clone()));
+        for (_, Unanswered { waiting, .. }) in calls.unanswered.drain() {
+            waiting.into_iter().for_each(|waiting| drop(waiting.send(Err(error.clone()))));
         }
     }
 }
@@ -128,6 +162,53 @@ struct Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.pending.calls().waiting.remove(&self.call_id);
+        if let Some(call) = self.pending.calls().unanswered.get_mut(&self.call_id) {
+            call.waiting = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const BYTES: u32 = 70;
+
+    /// A call that nobody waits for any more, after that; and what is left of 100 bytes.
+    fn abandoned(after: impl FnOnce(&Pending)) -> (Pending, impl Fn() -> usize) {
+        let pending = Pending::new("h:1".parse().unwrap(), "ClientService");
+        let budget = Arc::new(Semaphore::new(100));
+        let room = budget.clone().try_acquire_many_owned(BYTES).unwrap();
+        let answer = pending.expect(7, "Multi", room).unwrap();
+        after(&pending);
+        drop(answer);
+        (pending, move || budget.available_permits())
+    }
+
+    #[test]
+    fn call_that_was_not_written_takes_no_room_once_nobody_waits() {
+        let (pending, left) = abandoned(|_| ());
+        assert_eq!((left(), pending.abandoned_bytes()), (30, 70), "it is queued");
+        assert!(!pending.is_wanted(7));
+        assert_eq!((left(), pending.abandoned_bytes()), (100, 0));
+    }
+
+    #[test]
+    fn call_that_was_written_takes_room_until_it_is_answered_or_the_connection_ends() {
+        let written = |pending: &Pending| {
+            assert!(pending.is_wanted(7));
+            assert_eq!(pending.abandoned_bytes(), 0);
+        };
+        let (pending, left) = abandoned(written);
+        assert_eq!((left(), pending.abandoned_bytes()), (30, 70));
+        pending.answered(Answer { call_id: 7, outcome: Ok(Payload::default()) });
+        assert_eq!((left(), pending.abandoned_bytes()), (100, 0));
+        let (pending, left) = abandoned(written);
+        pending.close(Error::Closed);
+        assert_eq!((left(), pending.abandoned_bytes()), (100, 0));
     }
 }

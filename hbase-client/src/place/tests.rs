@@ -19,6 +19,9 @@ fn result(text: &str) -> (Vec<Cell>, bool) {
     (qualifiers.chars().map(cell).collect(), is_partial)
 }
 
+/// Of every answer here.
+const BYTES: usize = 1_000;
+
 fn show(row: &Row) -> String {
     let qualifiers: String = row.cells().iter().map(|cell| cell.qualifier()[0] as char).collect();
     format!("{}:{qualifiers}", row.key().escape_ascii())
@@ -26,7 +29,7 @@ fn show(row: &Row) -> String {
 
 fn take(place: &mut Place, results: &[&str]) -> Vec<String> {
     let results = results.iter().map(|text| result(text)).collect();
-    place.take(&region("", ""), results).unwrap().iter().map(show).collect()
+    place.take(&region("", ""), results, BYTES).unwrap().iter().map(show).collect()
 }
 
 fn whole() -> Place {
@@ -119,11 +122,11 @@ fn nothing_is_asked_for_where_nothing_can_be() {
 #[test]
 fn rows_out_of_order_or_of_another_region_are_errors() {
     let mut place = whole();
-    assert!(place.take(&region("", ""), vec![result("b"), result("a")]).is_err());
+    assert!(place.take(&region("", ""), vec![result("b"), result("a")], BYTES).is_err());
     let mut place = whole();
-    assert!(place.take(&region("", ""), vec![result("b"), result("b")]).is_err());
+    assert!(place.take(&region("", ""), vec![result("b"), result("b")], BYTES).is_err());
     let mut place = whole();
-    assert!(place.take(&region("", "m"), vec![result("z")]).is_err());
+    assert!(place.take(&region("", "m"), vec![result("z")], BYTES).is_err());
 }
 
 /// Whatever is cut where, all rows come once.
@@ -158,4 +161,25 @@ fn faults_anywhere_lose_and_repeat_nothing() {
         }
         assert_eq!(given, rows, "seed {seed}");
     }
+}
+
+#[test]
+fn row_that_does_not_end_is_as_long_as_the_answers_that_it_is_in() {
+    let mut place = whole();
+    assert_eq!(take(&mut place, &["a", "b:1+"]), ["a:q"]);
+    assert_eq!(place.longer_than(BYTES - 1), Some(&b"b"[..]));
+    assert_eq!(place.longer_than(2 * BYTES), None);
+    for qualifiers in ["b:2+", "b:3+"] {
+        take(&mut place, &[qualifiers]);
+    }
+    assert_eq!(place.longer_than(3 * BYTES), Some(&b"b"[..]), "and what its cells take themselves");
+    // Another one begins, this one comes once more, or it ends.
+    take(&mut place, &["c:1+"]);
+    assert_eq!(place.longer_than(2 * BYTES), None);
+    assert_eq!(place.longer_than(BYTES), Some(&b"c"[..]));
+    place.reset();
+    assert_eq!(place.longer_than(0), None);
+    take(&mut place, &["c:1+"]);
+    take(&mut place, &["c:2"]);
+    assert_eq!(place.longer_than(0), None);
 }

@@ -1,10 +1,13 @@
 //! Scanning.
 
+mod response;
+pub use response::ScanResponse;
+
 use bytes::Bytes;
 use prost::Message;
 
 use super::common::{RegionSpecifier, TimeRange};
-use super::data::{Column, Filter, Result};
+use super::data::{Column, Filter};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Scan {
@@ -60,27 +63,4 @@ pub struct ScanRequest {
     pub client_handles_heartbeats: Option<bool>,
     #[prost(uint32, optional, tag = "11")]
     pub limit_of_rows: Option<u32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ScanResponse {
-    /// How many cells of the cell block each result has.
-    #[prost(uint32, repeated, packed = "false", tag = "1")]
-    pub cells_per_result: Vec<u32>,
-    #[prost(uint64, optional, tag = "2")]
-    pub scanner_id: Option<u64>,
-    /// Stays true at the end of a region: only false says something.
-    #[prost(bool, optional, tag = "3")]
-    pub more_results: Option<bool>,
-    /// Results with their cells in the message, on a connection without a codec.
-    #[prost(message, repeated, tag = "5")]
-    pub results: Vec<Result>,
-    /// Of each result: more cells of its row may follow.
-    #[prost(bool, repeated, packed = "false", tag = "7")]
-    pub partial_flag_per_result: Vec<bool>,
-    #[prost(bool, optional, tag = "8")]
-    pub more_results_in_region: Option<bool>,
-    /// Nothing was found in time, and the scan goes on.
-    #[prost(bool, optional, tag = "9")]
-    pub heartbeat_message: Option<bool>,
 }

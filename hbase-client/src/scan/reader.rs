@@ -30,7 +30,10 @@ pub(super) struct Reader {
     answers: Answers,
     /// When something came last: without anything, the operation's time passes.
     progress: Instant,
-    /// Tries without any progress.
+    /// The `progress` before the first loss at this place: a scanner that is opened where one was lost
+    /// may say again and again that there is more, and get no further.
+    stuck_since: Option<Instant>,
+    /// Losses at this place.
     failed: u32,
     last: Option<Arc<Error>>,
     /// Scanners that were opened.
@@ -50,8 +53,18 @@ struct Gone;
 impl Reader {
     pub fn new(cluster: Arc<Cluster>, table: TableName, scan: Scan, answers: Answers) -> Self {
         let place = Place::new(scan.start.clone(), scan.stop.clone(), scan.limit);
-        let (progress, failed, last) = (Instant::now(), 0, None);
-        Self { cluster, table, scan, place, answers, progress, failed, last, scanner: 0 }
+        Self {
+            cluster,
+            table,
+            scan,
+            place,
+            answers,
+            progress: Instant::now(),
+            stuck_since: None,
+            failed: 0,
+            last: None,
+            scanner: 0,
+        }
     }
 
     pub async fn run(mut self) {
@@ -74,7 +87,15 @@ impl Reader {
 
     /// One call and what comes of it.
     async fn step(&mut self, open: &mut Option<Open>) -> Result<Vec<Row>, Error> {
-        let deadline = self.progress + self.cluster.config.operation_timeout;
+        let most = self.cluster.config.row_bytes_max;
+        if let Some(row) = self.place.longer_than(most) {
+            return Err(Error::RowTooLong { row: Bytes::copy_from_slice(row), most });
+        }
+        let since = match open {
+            Some(_) => self.progress,
+            None => self.stuck_since.unwrap_or(self.progress),
+        };
+        let deadline = since + self.cluster.config.operation_timeout;
         let region = match open {
             Some(open) => open.region.clone(),
             None => self.cluster.locate(&self.table, &self.place.next_row(), deadline).await?,
@@ -143,10 +164,12 @@ impl Reader {
                 self.scanner += 1;
             }
         }
+        let bytes = cells.len();
         let results = rows::of_scan(answer, cells)?;
         let is_empty = results.is_empty();
         let is_heartbeat = answer.heartbeat_message.unwrap_or(false);
-        let mut rows = self.place.take(region, results)?;
+        let before = (self.place.start().0.clone(), self.place.start().1);
+        let mut rows = self.place.take(region, results, bytes)?;
         let region_has_more = answer.more_results_in_region.unwrap_or(!is_empty || is_heartbeat);
         if answer.more_results == Some(false) {
             rows.extend(self.place.end());
@@ -156,8 +179,12 @@ impl Reader {
             rows.extend(self.place.end_region(region));
             *open = None;
         }
-        // An empty answer that only says that there is more is progress, too: the server looks on.
-        (self.progress, self.failed) = (Instant::now(), 0);
+        // An empty answer that only says that there is more is progress, too: the server looks on. It is
+        // that scanner's alone, and lost with it: only rows, or a region's end, are for good.
+        self.progress = Instant::now();
+        if self.place.start() != (&before.0, before.1) {
+            (self.stuck_since, self.failed) = (None, 0);
+        }
         Ok(rows)
     }
 
@@ -182,7 +209,8 @@ impl Reader {
         }
         let limit = self.cluster.config.operation_timeout;
         let delay = self.cluster.config.backoff.delay(self.failed, fastrand::f64());
-        let is_late = self.progress.elapsed() + delay >= limit;
+        let since = *self.stuck_since.get_or_insert(self.progress);
+        let is_late = since.elapsed() + delay >= limit;
         if error.remedy() == Remedy::Fail || is_late {
             let last = Some(Arc::new(error.clone()));
             let final_error = match error.remedy() {

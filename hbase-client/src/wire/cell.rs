@@ -20,6 +20,8 @@ const LENGTHS: usize = 8;
 /// Of a key without row, family and qualifier: their lengths, the timestamp, the kind.
 const KEY_BYTES_MIN: usize = 2 + 1 + STAMP_BYTES;
 const STAMP_BYTES: usize = 9;
+/// Of a cell in a block, with its length.
+pub const CELL_BYTES_MIN: usize = 4 + LENGTHS + KEY_BYTES_MIN;
 
 /// What a cell says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

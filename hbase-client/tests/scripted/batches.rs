@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hbase_client::proto::data::{MultiRequest, MultiResponse};
-use hbase_client::{CheckAndMutate, Error, Get, Mutation, Put, Table};
+use hbase_client::{Get, Mutation, Put, Table};
 use prost::Message;
 use tokio::time::Instant;
 
@@ -16,11 +16,11 @@ fn rows() -> Vec<String> {
         .collect()
 }
 
-fn put(row: &str) -> Mutation {
+pub fn put(row: &str) -> Mutation {
     Put::new(row.to_owned()).cell("d", "q", row.to_owned()).into()
 }
 
-async fn write_all(table: &Table) {
+pub async fn write_all(table: &Table) {
     for outcome in table.mutate_many(rows().iter().map(|row| put(row)).collect()).await {
         outcome.unwrap();
     }
@@ -163,136 +163,6 @@ async fn slow_server_holds_up_its_own_rows_alone() {
     });
     write_all(&table).await;
     assert_eq!(observing.await.unwrap(), Some(1));
-}
-
-fn check(row: &'static str, expected: Option<&'static str>, then: &'static str) -> CheckAndMutate {
-    let then = Put::new(row).cell("d", "q", then);
-    match expected {
-        None => CheckAndMutate::where_absent("d", "q", then),
-        Some(expected) => CheckAndMutate::where_equal("d", "q", expected, then),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_answer_to_a_check_leaves_no_lie() {
-    // Whether the change was made before the answer was lost, and what is told then.
-    for is_made in [true, false] {
-        let servers = Servers::new();
-        let table = servers.table().await;
-        let mut is_first = true;
-        servers.script(move |heard, model| {
-            if !is_multi(heard) || !std::mem::take(&mut is_first) {
-                return None;
-            }
-            if is_made {
-                model.reply(heard);
-            }
-            Some(Reply::Close)
-        });
-        let outcome = table.check_and_mutate(check("a", None, "1")).await;
-        match is_made {
-            true => assert!(matches!(outcome, Err(Error::Uncertain { .. })), "{outcome:?}"),
-            false => assert!(outcome.unwrap()),
-        }
-        // What is certain is told.
-        assert!(!table.check_and_mutate(check("a", None, "2")).await.unwrap());
-        assert!(table.check_and_mutate(check("a", Some("1"), "2")).await.unwrap());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn check_that_could_not_be_sent_is_not_in_doubt() {
-    let servers = Servers::new();
-    let table = servers.table().await;
-    table.mutate(put("a")).await.unwrap();
-    servers.model(|model| {
-        model.down.insert("s1:1".to_owned());
-    });
-    // It closes what it had, and nobody answers there for a while.
-    let _ = tokio::time::timeout(Duration::from_secs(1), table.mutate(put("a"))).await;
-    let coming_back = servers.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        coming_back.model(|model| model.down.clear());
-    });
-    assert!(!table.check_and_mutate(check("a", None, "1")).await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn check_that_waited_for_room_when_the_connection_ended_is_not_in_doubt() {
-    let servers = Servers::new();
-    let mut config = Servers::config();
-    config.in_flight_bytes_max = 300;
-    let table = servers.table_of(config).await;
-    table.mutate(put("a")).await.unwrap();
-    let mut is_first = true;
-    servers.script(move |heard, _| {
-        let hits = is_multi(heard) && std::mem::take(&mut is_first);
-        hits.then(|| Reply::After(Duration::from_secs(1), Box::new(Reply::Close)))
-    });
-    let large = Put::new("b").cell("d", "q", vec![0; 150]);
-    let (written, checked) = tokio::join!(table.mutate(large), async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        table.check_and_mutate(check("a", None, "1")).await
-    });
-    written.unwrap();
-    assert!(!checked.unwrap(), "it was sent once, and answered");
-    assert_eq!(servers.count(is_multi), 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn check_on_a_server_that_ends_over_another_call_is_in_doubt() {
-    let servers = Servers::new();
-    let table = servers.table().await;
-    let mut calls = 0;
-    servers.script(move |heard, model| {
-        if !is_multi(heard) {
-            return None;
-        }
-        calls += 1;
-        match calls {
-            // Done, and told when it is too late.
-            1 => Some(Reply::After(Duration::from_secs(5), Box::new(model.reply(heard)))),
-            2 => {
-                let package = "org.apache.hadoop.hbase.regionserver";
-                Some(Reply::exception(&format!("{package}.RegionServerStoppedException")))
-            }
-            _ => None,
-        }
-    });
-    let (checked, written) = tokio::join!(table.check_and_mutate(check("a", None, "1")), async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        table.mutate(put("b")).await
-    });
-    assert!(matches!(checked, Err(Error::Uncertain { .. })), "{checked:?}");
-    written.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn exception_over_a_check_does_not_shift_the_cells_of_others() {
-    let servers = Servers::new();
-    let table = servers.table().await;
-    servers.model(|model| model.move_region(1, "s1:1"));
-    write_all(&table).await;
-    // The middle region has gone when checks come for it, beside puts for the first one.
-    servers.model(|model| model.move_region(1, "s3:1"));
-    let (checks, puts) = tokio::join!(
-        table.check_and_mutate_many(vec![
-            check("h00", Some("h00"), "new"),
-            check("a00", None, "no")
-        ]),
-        table.mutate_many(vec![put("a01"), put("k01"), put("a02")]),
-    );
-    let held: Vec<_> = checks.into_iter().map(|held| held.unwrap()).collect();
-    assert_eq!(held, [true, false]);
-    assert!(puts.iter().all(Result::is_ok));
-    let rows = ["a01", "k01", "a02", "a00", "h00"];
-    let found = table.get_many(rows.map(Get::new).into()).await;
-    let values: Vec<_> = found
-        .into_iter()
-        .map(|row| row.unwrap().unwrap().value(b"d", b"q").unwrap().to_vec())
-        .collect();
-    assert_eq!(values, [&b"a01"[..], b"k01", b"a02", b"a00", b"new"]);
 }
 
 #[tokio::test(start_paused = true)]

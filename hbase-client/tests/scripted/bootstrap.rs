@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hbase_client::{Error, Family, Get, TableSpec};
+use hbase_client::{Advice, Error, Family, Get, TableSpec};
 use tokio::time::Instant;
 
 use crate::support::fake::{Reply, Servers};
@@ -62,6 +62,26 @@ async fn cluster_that_is_starting_is_waited_for() {
     assert!((9..13).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
 
+/// A wrong address looks the same.
+#[tokio::test(start_paused = true)]
+async fn servers_that_refuse_connections_are_not_waited_for() {
+    let servers = Servers::new();
+    servers.model(|model| model.down.extend(["s1:1".to_owned(), "s2:1".to_owned()]));
+    let begun = Instant::now();
+    let error = servers.connect(Servers::config()).await.unwrap_err();
+    assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
+    assert_eq!(error.advice(), Advice::TryLater);
+    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    // Where one of them says that it is starting, all are asked again.
+    servers.model(|model| model.down.remove("s2:1"));
+    servers.script(move |heard, _| {
+        let is_starting = heard.service == "ClientMetaService" && begun.elapsed().as_secs() < 9;
+        let class = "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException";
+        is_starting.then(|| Reply::exception(class))
+    });
+    servers.connect(Servers::config()).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn configured_servers_stay_where_no_others_are_named() {
     let servers = Servers::new();
@@ -96,6 +116,30 @@ async fn no_master_is_waited_for_until_the_deadline() {
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!(error.to_string().contains("no master"), "{error}");
     assert!(begun.elapsed() <= Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_that_no_server_knows_is_told_at_the_deadline() {
+    let servers = Servers::new();
+    let client = servers.connect(Servers::config()).await.unwrap();
+    let check = |error: Error, begun: Instant, service: &str| {
+        assert!(matches!(error, Error::Deadline { .. }), "{error}");
+        let wanted = format!("of {service}: it may be no HBase");
+        assert!(error.to_string().contains(&wanted), "{error}");
+        assert!(begun.elapsed() <= Duration::from_secs(60), "{:?}", begun.elapsed());
+    };
+    servers.model(|model| model.unknown.extend(["ClientService", "MasterService"]));
+    let begun = Instant::now();
+    let error = client.table("t").unwrap().get(Get::new("a")).await.unwrap_err();
+    check(error, begun, "ClientService");
+    let begun = Instant::now();
+    let spec = TableSpec::new("new").family(Family::new("d"));
+    check(client.admin().create(&spec, &[]).await.unwrap_err(), begun, "MasterService");
+    // Of the registry, which is asked first: there is no cluster to be waited for.
+    servers.model(|model| model.unknown.extend(["ClientMetaService"]));
+    let error = servers.connect(Servers::config()).await.unwrap_err();
+    assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
+    assert!(error.to_string().contains("of ClientMetaService: it may be no HBase"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use hbase_client::proto::common::NameBytesPair;
 use hbase_client::proto::data::{
     MultiRequest, MultiResponse, RegionActionResult, ResultOrException,
 };
-use hbase_client::{Advice, Error, Put};
+use hbase_client::{Advice, CheckAndMutate, Error, Get, Put};
 use prost::Message;
 use tokio::time::Instant;
 
@@ -149,44 +149,76 @@ async fn what_would_fail_again_fails() {
     check(Where::Row, format!("{HBASE}.security.AccessDeniedException"), Does::Fail).await;
 }
 
+/// What the server says of another try holds for a class that says nothing.
+#[tokio::test(start_paused = true)]
+async fn bare_exception_that_says_not_to_try_again_is_final() {
+    let servers = Servers::new();
+    let table = servers.table().await;
+    servers.script(|heard, _| {
+        let class = "java.io.IOException".to_owned();
+        let text = format!("{class}: as the test wants");
+        is_multi(heard).then_some(Reply::Exception { class, text, do_not_retry: true, place: None })
+    });
+    let begun = Instant::now();
+    let error = table.get(Get::new("a")).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused { fault, .. } if fault.do_not_retry), "{error}");
+    assert_eq!(error.advice(), Advice::Change);
+    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert_eq!(servers.count(is_multi), 1);
+}
+
+/// `hbase:meta` does not say so yet: only the exception tells where the first region went.
+fn script_move(servers: &Servers, place: Where) {
+    servers.script(move |heard, model| {
+        if !is_multi(heard) || heard.server != "s1:1" {
+            return None;
+        }
+        model.regions[0].server = "s3:1".to_owned();
+        let class = format!("{HBASE}.exceptions.RegionMovedException");
+        let text = format!("{class}: Region moved to: hostname=s3 port=1 startCode=1. As of 2.");
+        Some(match failed(place, &class, heard) {
+            Reply::Exception { class, do_not_retry, .. } => {
+                let place = Some(("s3".to_owned(), 1));
+                Reply::Exception { class, text: String::new(), do_not_retry, place }
+            }
+            Reply::Answer { message, .. } => {
+                let mut answer = MultiResponse::decode(&message[..]).unwrap();
+                for region in &mut answer.region_action_result {
+                    let rows = region.result_or_exception.iter_mut();
+                    let rows = rows.filter_map(|row| row.exception.as_mut());
+                    let all = rows.chain(region.exception.as_mut());
+                    all.for_each(|pair| pair.value = Some(text.clone().into()));
+                }
+                Reply::answer(&answer)
+            }
+            other => other,
+        })
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn region_that_moved_tells_where_and_is_not_looked_for() {
+    // Whatever is done, and wherever it is said. A scan hears it too: see `every_call.rs`.
     for place in [Where::Call, Where::Region, Where::Row] {
-        let servers = Servers::new();
-        let table = servers.table().await;
-        table.mutate(Put::new("a").cell("d", "q", "0")).await.unwrap();
-        servers.script(move |heard, model| {
-            if !is_multi(heard) || heard.server != "s1:1" {
-                return None;
+        for what in ["put", "get", "check"] {
+            let servers = Servers::new();
+            let table = servers.table().await;
+            table.mutate(Put::new("a").cell("d", "q", "0")).await.unwrap();
+            script_move(&servers, place);
+            let before = servers.count(is_of_meta);
+            let put = Put::new("b").cell("d", "q", "1");
+            match what {
+                "put" => table.mutate(put).await.unwrap(),
+                "get" => assert!(table.get(Get::new("a")).await.unwrap().is_some()),
+                _ => {
+                    let check = CheckAndMutate::where_absent("d", "q", put);
+                    assert!(table.check_and_mutate(check).await.unwrap());
+                }
             }
-            // `hbase:meta` does not say so yet.
-            model.regions[0].server = "s3:1".to_owned();
-            let class = format!("{HBASE}.exceptions.RegionMovedException");
-            let text =
-                format!("{class}: Region moved to: hostname=s3 port=1 startCode=1. As of 2.");
-            Some(match failed(place, &class, heard) {
-                Reply::Exception { class, do_not_retry, .. } => {
-                    let place = Some(("s3".to_owned(), 1));
-                    Reply::Exception { class, text: String::new(), do_not_retry, place }
-                }
-                Reply::Answer { message, .. } => {
-                    let mut answer = MultiResponse::decode(&message[..]).unwrap();
-                    for region in &mut answer.region_action_result {
-                        let rows = region.result_or_exception.iter_mut();
-                        let rows = rows.filter_map(|row| row.exception.as_mut());
-                        let all = rows.chain(region.exception.as_mut());
-                        all.for_each(|pair| pair.value = Some(text.clone().into()));
-                    }
-                    Reply::answer(&answer)
-                }
-                other => other,
-            })
-        });
-        let before = servers.count(is_of_meta);
-        table.mutate(Put::new("b").cell("d", "q", "1")).await.unwrap();
-        assert_eq!(servers.count(is_of_meta), before, "of a {place:?}");
-        let last = servers.with(|fake| fake.heard.last().cloned()).unwrap();
-        assert_eq!(last.server, "s3:1");
+            assert_eq!(servers.count(is_of_meta), before, "{what} of a {place:?}");
+            let last = servers.with(|fake| fake.heard.last().cloned()).unwrap();
+            assert_eq!(last.server, "s3:1");
+        }
     }
 }
 

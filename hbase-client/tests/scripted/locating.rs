@@ -55,6 +55,45 @@ async fn split_parent_that_is_still_listed_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn old_answer_of_meta_does_not_displace_later_regions() {
+    let servers = Servers::new();
+    servers.model(|model| {
+        model.fill();
+        model.regions[0].is_parent = true;
+        model.regions.push(FakeRegion::new("", "d", 2, "s2:1"));
+        model.regions.push(FakeRegion::new("d", "h", 2, "s3:1"));
+    });
+    let table = servers.table().await;
+    get_all(&table, rows('a'..='z')).await;
+    // One daughter moves, and who looks for it is told of the parent once, as it was before the split.
+    servers.model(|model| model.move_region(4, "s1:1"));
+    let mut is_old = true;
+    servers.script(move |heard, model| {
+        let hits = is_of_meta(heard) && std::mem::take(&mut is_old);
+        hits.then(|| {
+            let now = model.regions.clone();
+            model.regions.truncate(3);
+            model.regions[0].is_parent = false;
+            let reply = model.reply(heard);
+            model.regions = now;
+            reply
+        })
+    });
+    let (asked, called) = (servers.count(is_of_meta), servers.with(|fake| fake.heard.len()));
+    assert!(table.get(Get::new("e00")).await.unwrap().is_some());
+    // The old answer and a later one, each for the region alone.
+    assert_eq!(servers.count(is_of_meta) - asked, 2);
+    // The other daughter has stayed where it is known: the parent's server is not asked for its rows.
+    get_all(&table, rows('a'..='c')).await;
+    assert_eq!(servers.count(is_of_meta) - asked, 2);
+    let to_parent = servers.with(|fake| {
+        let later = fake.heard[called..].iter().filter(|heard| is_multi(heard));
+        later.filter(|heard| heard.param.windows(10).any(|part| part == b"t,,1.encod")).count()
+    });
+    assert_eq!(to_parent, 1, "the one that was told of it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn daughter_without_a_server_is_waited_for() {
     let servers = Servers::new();
     servers.model(|model| {

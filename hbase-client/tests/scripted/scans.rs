@@ -1,10 +1,10 @@
 //! Whatever happens to a scan, and whenever: each row comes once, whole, in order.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hbase_client::proto::scan::ScanRequest;
 use hbase_client::{Error, Scan};
+use prost::Message;
 use tokio::time::Instant;
 
 use crate::support::fake::{Heard, Model, Reply, Servers};
@@ -17,129 +17,9 @@ async fn filled() -> Servers {
     servers
 }
 
-/// What happens at the call that it happens at.
-type Happening = fn(&Heard, &mut Model) -> Reply;
-
-/// Each at each call of a scan, of which there are so many.
-async fn check_at_every_call(name: &str, happening: Happening) {
-    let undisturbed = filled().await;
-    read_all(&undisturbed.table().await).await.unwrap();
-    let calls = undisturbed.count(is_scan);
-    assert!(calls >= 12, "{calls} calls");
-    for at in 0..calls {
-        let servers = filled().await;
-        let counted = Arc::new(AtomicUsize::new(0));
-        let seen = counted.clone();
-        servers.script(move |heard, model| {
-            let hits = is_scan(heard) && seen.fetch_add(1, Ordering::Relaxed) == at;
-            hits.then(|| happening(heard, model))
-        });
-        let found = read_all(&servers.table().await).await;
-        let found = found.unwrap_or_else(|error| panic!("{name} at call {at}: {error}"));
-        servers.model(|model| check_all(&found, model));
-        assert!(counted.load(Ordering::Relaxed) > calls, "{name} at call {at} is another call");
-    }
-}
-
 /// The server goes on, and what it says is lost.
 fn answered(heard: &Heard, model: &mut Model) -> Box<Reply> {
     Box::new(model.reply(heard))
-}
-
-#[tokio::test(start_paused = true)]
-async fn exceptions_at_any_call() {
-    let checks: [(&str, Happening); 9] = [
-        ("not serving", |_, _| {
-            Reply::exception("org.apache.hadoop.hbase.NotServingRegionException")
-        }),
-        ("opening", |_, _| {
-            Reply::exception("org.apache.hadoop.hbase.exceptions.RegionOpeningException")
-        }),
-        ("busy", |_, _| Reply::exception("org.apache.hadoop.hbase.CallQueueTooBigException")),
-        ("io", |_, _| Reply::exception("java.io.IOException")),
-        ("stopped", |_, _| {
-            Reply::exception("org.apache.hadoop.hbase.regionserver.RegionServerStoppedException")
-        }),
-        ("unknown scanner", |_, model| {
-            model.scanners.forget_all();
-            Reply::exception("org.apache.hadoop.hbase.UnknownScannerException")
-        }),
-        ("out of order", |heard, model| {
-            // It has gone on, and the client does not know how far.
-            answered(heard, model);
-            Reply::exception("org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException")
-        }),
-        ("reset", |heard, model| {
-            answered(heard, model);
-            model.scanners.forget_all();
-            Reply::exception("org.apache.hadoop.hbase.exceptions.ScannerResetException")
-        }),
-        ("throttled", |_, _| {
-            Reply::exception("org.apache.hadoop.hbase.quotas.RpcThrottlingException")
-        }),
-    ];
-    for (name, happening) in checks {
-        check_at_every_call(name, happening).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_answers_at_any_call() {
-    let checks: [(&str, Happening); 7] = [
-        ("closed", |heard, model| {
-            answered(heard, model);
-            Reply::Close
-        }),
-        ("cut in the length", |heard, model| Reply::Cut(2, answered(heard, model))),
-        ("cut in the header", |heard, model| Reply::Cut(7, answered(heard, model))),
-        ("cut in the cells", |heard, model| Reply::Cut(3_000, answered(heard, model))),
-        ("never", |heard, model| {
-            answered(heard, model);
-            Reply::Never
-        }),
-        ("too late", |heard, model| Reply::After(Duration::from_secs(11), answered(heard, model))),
-        ("nonsense", |heard, model| {
-            answered(heard, model);
-            Reply::Raw(b"HTTP/1.1 200 OK".to_vec())
-        }),
-    ];
-    for (name, happening) in checks {
-        check_at_every_call(name, happening).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn regions_change_at_any_call() {
-    let checks: [(&str, Happening); 3] = [
-        ("moved", |heard, model| {
-            model.move_region(0, "s2:1");
-            model.move_region(1, "s3:1");
-            model.move_region(2, "s1:1");
-            model.scanners.forget_all();
-            model.reply(heard)
-        }),
-        ("split", |heard, model| {
-            use crate::support::fake::FakeRegion;
-            for region in &mut model.regions {
-                region.is_parent = true;
-            }
-            let daughters = [("", "c"), ("c", "h"), ("h", "j"), ("j", "p"), ("p", "w"), ("w", "")];
-            let server = ["s1:1", "s2:1", "s3:1"].into_iter().cycle();
-            let daughters = daughters.into_iter().zip(server);
-            model.regions.extend(
-                daughters.map(|((start, end), server)| FakeRegion::new(start, end, 2, server)),
-            );
-            model.reply(heard)
-        }),
-        ("merged", |heard, model| {
-            use crate::support::fake::FakeRegion;
-            model.regions = vec![FakeRegion::new("", "", 2, "s3:1")];
-            model.reply(heard)
-        }),
-    ];
-    for (name, happening) in checks {
-        check_at_every_call(name, happening).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,6 +46,70 @@ async fn empty_answers_that_say_there_is_more_are_progress() {
     servers.model(|model| check_all(&found, model));
     assert!(begun.elapsed() > Duration::from_secs(400), "{:?}", begun.elapsed());
     assert_eq!(servers.count(is_of_meta), 2, "nothing is located again");
+}
+
+/// A scanner says so many times that there is more, `each` apart, and is gone then. Nothing else ever comes.
+async fn never_further(heartbeats: usize, each: Duration) -> (Error, Duration, usize) {
+    let servers = filled().await;
+    servers.model(|model| model.scanners.heartbeats = usize::MAX);
+    let mut calls = 0;
+    servers.script(move |heard, model| {
+        if !is_scan(heard) || is_close(heard) {
+            return None;
+        }
+        calls += 1;
+        let is_lost = calls % (heartbeats + 1) == 0;
+        Some(match is_lost {
+            true => Reply::exception("org.apache.hadoop.hbase.exceptions.ScannerResetException"),
+            false => Reply::After(each, answered(heard, model)),
+        })
+    });
+    let (table, begun) = (servers.table().await, Instant::now());
+    let outcome = tokio::time::timeout(Duration::from_secs(3_600), read_all(&table)).await;
+    let error = outcome.expect("it ends").unwrap_err();
+    (error, begun.elapsed(), servers.count(|heard| is_scan(heard) && !is_close(heard)))
+}
+
+fn is_close(heard: &Heard) -> bool {
+    ScanRequest::decode(heard.param.clone()).unwrap().close_scanner == Some(true)
+}
+
+#[tokio::test(start_paused = true)]
+async fn scanner_that_is_lost_again_and_again_at_one_place_is_no_progress() {
+    let millisecond = Duration::from_millis(1);
+    let (error, waited, calls) = never_further(1, millisecond).await;
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!(error.to_string().contains("ScannerResetException"), "{error}");
+    assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
+    // At most 2 s apart in the end, two calls each.
+    assert!((70..200).contains(&calls), "{calls} calls");
+    let (error, waited, _) = never_further(5, millisecond).await;
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
+    // However long each of them lived: the second one has had the time of an operation.
+    let (error, waited, calls) = never_further(20, Duration::from_secs(9)).await;
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert_eq!((waited.as_secs() / 100, calls), (3, 42), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scanner_that_is_lost_after_a_long_time_without_rows_is_opened_again() {
+    let servers = filled().await;
+    servers.model(|model| (model.scanners.heartbeats, model.scanners.answer_cells) = (20, 3_000));
+    let mut calls = 0;
+    servers.script(move |heard, model| {
+        if !is_scan(heard) || is_close(heard) {
+            return None;
+        }
+        calls += 1;
+        // In each of the three regions once, at another call.
+        Some(match [15, 52, 80].contains(&calls) {
+            true => Reply::Close,
+            false => Reply::After(Duration::from_secs(9), answered(heard, model)),
+        })
+    });
+    let found = read_all(&servers.table().await).await.unwrap();
+    servers.model(|model| check_all(&found, model));
 }
 
 #[tokio::test(start_paused = true)]

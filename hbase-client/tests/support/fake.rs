@@ -189,6 +189,9 @@ async fn listen(
     assert_eq!(&preamble, b"HBas\0\x50");
     let header = ConnectionHeader::decode(frame(read).await?).expect("a header");
     let service = header.service_name.expect("a service");
+    if servers.model(|model| model.unknown.contains(&*service)) {
+        return Ok(());
+    }
     loop {
         let mut bytes = frame(read).await?;
         if servers.model(|model| model.down.contains(&server)) {

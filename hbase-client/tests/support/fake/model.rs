@@ -63,6 +63,8 @@ pub struct Model {
     /// Values that were written under a condition.
     pub history: Vec<Bytes>,
     pub down: HashSet<String>,
+    /// Services that no server knows: it closes the connection once one is named.
+    pub unknown: HashSet<&'static str>,
     pub master: Option<String>,
     pub nodes: Vec<&'static str>,
     /// 0 is enabled, 1 disabled.
@@ -82,6 +84,7 @@ impl Model {
             writes: BTreeMap::new(),
             history: Vec::new(),
             down: HashSet::new(),
+            unknown: HashSet::new(),
             master: Some("s1:1".to_owned()),
             nodes: vec!["s2:1", "s3:1"],
             state: 0,

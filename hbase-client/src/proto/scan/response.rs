@@ -1,0 +1,193 @@
+//! The answer to a scan. It is read by hand: of numbers that take a byte each on their way a message has
+//! room for more than there is memory for.
+
+use bytes::{Buf, BufMut, Bytes};
+use prost::encoding::{
+    self, DecodeContext, WireType, bool, check_wire_type, decode_varint, skip_field, uint32, uint64,
+};
+use prost::{DecodeError, Message};
+
+use crate::wire::cell::CELL_BYTES_MIN;
+use crate::wire::frame::ANSWER_BYTES_MAX;
+
+/// Of one answer: each has a cell at the least.
+const RESULTS_MAX: usize = ANSWER_BYTES_MAX / CELL_BYTES_MIN;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScanResponse {
+    /// Tag 1: how many cells of the cell block each result has.
+    pub cells_per_result: Vec<u32>,
+    /// Tag 2.
+    pub scanner_id: Option<u64>,
+    /// Tag 3. Stays true at the end of a region: only false says something.
+    pub more_results: Option<bool>,
+    /// Tag 7. Of each result: more cells of its row may follow.
+    pub partial_flag_per_result: Vec<bool>,
+    /// Tag 8.
+    pub more_results_in_region: Option<bool>,
+    /// Tag 9. Nothing was found in time, and the scan goes on.
+    pub heartbeat_message: Option<bool>,
+    /// Why it is none, where that shows only here.
+    pub nonsense: Option<&'static str>,
+}
+
+impl Message for ScanResponse {
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        uint32::encode_repeated(1, &self.cells_per_result, buf);
+        self.scanner_id.iter().for_each(|id| uint64::encode(2, id, buf));
+        self.more_results.iter().for_each(|more| bool::encode(3, more, buf));
+        bool::encode_repeated(7, &self.partial_flag_per_result, buf);
+        self.more_results_in_region.iter().for_each(|more| bool::encode(8, more, buf));
+        self.heartbeat_message.iter().for_each(|heartbeat| bool::encode(9, heartbeat, buf));
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        match tag {
+            1 => {
+                let counts = &mut self.cells_per_result;
+                let nonsense = numbers(counts, |count| count as u32, wire_type, buf, context)?;
+                self.nonsense = self.nonsense.or(nonsense);
+                Ok(())
+            }
+            2 => uint64::merge(wire_type, self.scanner_id.get_or_insert_default(), buf, context),
+            3 => bool::merge(wire_type, self.more_results.get_or_insert_default(), buf, context),
+            5 => {
+                // On a connection without a codec, of which there are none.
+                self.nonsense = Some("results outside of the block of cells");
+                skip_field(wire_type, tag, buf, context)
+            }
+            7 => {
+                let flags = &mut self.partial_flag_per_result;
+                let nonsense = numbers(flags, |flag| flag != 0, wire_type, buf, context)?;
+                self.nonsense = self.nonsense.or(nonsense);
+                Ok(())
+            }
+            8 => {
+                let more = self.more_results_in_region.get_or_insert_default();
+                bool::merge(wire_type, more, buf, context)
+            }
+            9 => {
+                let heartbeat = self.heartbeat_message.get_or_insert_default();
+                bool::merge(wire_type, heartbeat, buf, context)
+            }
+            _ => skip_field(wire_type, tag, buf, context),
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        let flag =
+            |tag, flag: &Option<bool>| flag.as_ref().map_or(0, |flag| bool::encoded_len(tag, flag));
+        uint32::encoded_len_repeated(1, &self.cells_per_result)
+            + self.scanner_id.as_ref().map_or(0, |id| uint64::encoded_len(2, id))
+            + flag(3, &self.more_results)
+            + bool::encoded_len_repeated(7, &self.partial_flag_per_result)
+            + flag(8, &self.more_results_in_region)
+            + flag(9, &self.heartbeat_message)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// One more, or many in one field: readers of a message have to take both. Tells where there are too many.
+fn numbers<T>(
+    list: &mut Vec<T>,
+    read: impl Fn(u64) -> T,
+    wire_type: WireType,
+    buf: &mut impl Buf,
+    context: DecodeContext,
+) -> Result<Option<&'static str>, DecodeError> {
+    const TOO_MANY: Option<&str> = Some("more results than an answer has room for");
+    let room = RESULTS_MAX - list.len();
+    if wire_type != WireType::LengthDelimited {
+        check_wire_type(WireType::Varint, wire_type)?;
+        let number = decode_varint(buf)?;
+        if room == 0 {
+            return Ok(TOO_MANY);
+        }
+        list.push(read(number));
+        return Ok(None);
+    }
+    let mut packed = Bytes::new();
+    encoding::bytes::merge(wire_type, &mut packed, buf, context)?;
+    // Each has a byte or more.
+    if packed.len() > room {
+        return Ok(TOO_MANY);
+    }
+    while !packed.is_empty() {
+        list.push(read(decode_varint(&mut packed)?));
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::encoding::encode_varint;
+
+    use super::*;
+
+    fn packed(tag: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut out = vec![tag << 3 | 2];
+        encode_varint(bytes.len() as u64, &mut out);
+        out.extend_from_slice(bytes);
+        out
+    }
+
+    #[test]
+    fn answer_is_read_as_it_is_written() {
+        let answer = ScanResponse {
+            cells_per_result: vec![1, 0, 300, u32::MAX],
+            scanner_id: Some(u64::MAX),
+            more_results: Some(true),
+            partial_flag_per_result: vec![false, true],
+            more_results_in_region: Some(false),
+            heartbeat_message: Some(true),
+            nonsense: None,
+        };
+        for answer in [answer, ScanResponse::default()] {
+            let written = answer.encode_to_vec();
+            assert_eq!(written.len(), answer.encoded_len());
+            assert_eq!(ScanResponse::decode(&written[..]), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn lists_may_be_packed_and_in_parts() {
+        let bytes = [packed(1, &[1, 0xac, 2]), vec![8, 7], packed(7, &[1, 0]), packed(1, &[])];
+        // What is not known is passed over.
+        let read = ScanResponse::decode(&[bytes.concat(), packed(12, b"later")].concat()[..]);
+        let read = read.unwrap();
+        assert_eq!(read.cells_per_result, [1, 300, 7]);
+        assert_eq!(read.partial_flag_per_result, [true, false]);
+        for cut in [&[10, 2, 1][..], &[10, 1, 0x80, 1], &[9, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            assert!(ScanResponse::decode(cut).is_err(), "{cut:?}");
+        }
+    }
+
+    #[test]
+    fn more_results_than_an_answer_has_room_for_are_not_taken() {
+        let read = |bytes: &[u8]| ScanResponse::decode(bytes).unwrap();
+        for tag in [1, 7] {
+            let all = packed(tag, &vec![0; RESULTS_MAX]);
+            assert_eq!(read(&all).nonsense, None);
+            for more in [packed(tag, &[0]), vec![tag << 3, 0]] {
+                let answer = read(&[&all[..], &more].concat());
+                assert!(answer.nonsense.is_some());
+                let taken = answer.cells_per_result.len() + answer.partial_flag_per_result.len();
+                assert_eq!(taken, RESULTS_MAX);
+            }
+            let answer = read(&packed(tag, &vec![0; RESULTS_MAX + 1]));
+            assert!(answer.nonsense.is_some());
+            assert_eq!(answer.cells_per_result.len() + answer.partial_flag_per_result.len(), 0);
+        }
+        // Nor are messages, which take more memory than bytes.
+        assert!(read(&packed(5, &[])).nonsense.is_some());
+    }
+}
