@@ -99,7 +99,7 @@ fn stopped_or_killed_meanwhile_it_loses_nothing() {
 /// Files, and not bytes: the engine can not go on after that, so the process ends, to be started again.
 #[test]
 fn with_no_file_left_to_make_it_ends_once_there_are() {
-    let (site, disk) = site_of("disk_full.files", 200);
+    let (site, disk) = site_of("disk_full.files", 1024);
     let (some, rest) = records().split_at(records().len() / 2);
     crowd::produce(&site.topics, some);
     let adtrail = site.start();

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rocksdb::{DB, Error, ErrorKind, WriteBatch, WriteOptions};
-use rustix::fs::{StatVfs, statvfs};
+use rustix::fs::statvfs;
 
 use crate::StoreError;
 
@@ -24,8 +24,6 @@ const TRY_EVERY: Duration = Duration::from_millis(250);
 const STOPPED_AFTER: Duration = Duration::from_secs(30);
 /// More than this is room enough for the engine.
 const ROOM_BYTES: u64 = 256 << 20;
-/// And this where it was files that were lacking.
-const ROOM_FOR_FILES_BYTES: u64 = 64 << 20;
 /// What the operating system says (ENOSPC), as the engine hands it on.
 const NO_ROOM: &str = "No space left on device";
 
@@ -69,13 +67,12 @@ impl Room {
         // The engine does not give back what it could not write.
         let bytes = if may_wait() { batch.data().to_vec() } else { Vec::new() };
         let mut outcome = db.write_opt(batch, options);
-        let (mut full_at, mut lacked_files) = (Instant::now(), false);
+        let mut full_at = Instant::now();
         while outcome.as_ref().is_err_and(is_of_room) && may_wait() && !bytes.is_empty() {
             self.0.is_awaited.store(true, Ordering::Relaxed);
             thread::sleep(TRY_EVERY);
             outcome = db.write_opt(WriteBatch::from_data(&bytes), options);
-            lacked_files |= !has_files(db.path());
-            if !has_room(db.path(), lacked_files) {
+            if !has_room(db.path()) {
                 full_at = Instant::now();
             }
             if let Err(error) = &outcome
@@ -89,15 +86,12 @@ impl Room {
     }
 }
 
-fn has_room(path: &Path, lacked_files: bool) -> bool {
-    let wanted = if lacked_files { ROOM_FOR_FILES_BYTES } else { ROOM_BYTES };
-    let bytes = |disk: StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize);
-    has_files(path) && statvfs(path).is_ok_and(|disk| bytes(disk) >= wanted)
-}
-
-/// Whether another file can be made. Some file systems have no count of these.
-fn has_files(path: &Path) -> bool {
-    statvfs(path).is_ok_and(|disk| disk.f_files == 0 || disk.f_favail > 0)
+/// Room for bytes, and for files. Some file systems have no count of these.
+fn has_room(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|disk| {
+        let bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+        bytes >= ROOM_BYTES && (disk.f_files == 0 || disk.f_favail > 0)
+    })
 }
 
 fn is_of_room(error: &Error) -> bool {
