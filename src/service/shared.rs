@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use super::listeners::{Listeners, listen_for_signals};
 use super::watch::{self, Seen};
 use super::{
-    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, tell_of_held,
+    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held,
     tell_of_the_end,
 };
 use crate::pipeline::{self, PipelineMetrics};
@@ -46,6 +46,9 @@ pub fn run(
     };
     let names = TopicNames::new(&config.kafka.topics);
     let seen = watch::start(Arc::clone(&store), names, Arc::clone(&health), roles, shutdown)?;
+    if roles.exports {
+        regions::start(Arc::clone(&store), shutdown)?;
+    }
     let state = roles.exports.then(|| export(config, &store, &seen));
     let (metrics, threads) = reading.unzip();
     let admin = admin(metrics, recorder, health, seen);
