@@ -1,6 +1,6 @@
 //! The attribution worker's thread: batches in, committed positions out.
 
-mod regions;
+pub mod regions;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};

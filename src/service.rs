@@ -3,6 +3,7 @@
 mod embedded;
 mod listeners;
 mod readiness;
+mod regions;
 mod shared;
 mod watch;
 

@@ -17,6 +17,7 @@ use testbed::faults::{Calls, ECONNRESET, Faults};
 use testbed::hbase;
 use testbed::hbase::processes::Processes;
 use testbed::kafka::Kafka;
+use testbed::site::Site;
 use tokio::runtime::Runtime;
 
 const PARTITIONS: i32 = 6;
@@ -141,9 +142,28 @@ fn all_servers_are_killed(bed: &mut Bed, _: &str, _: &Faults) {
     (0..3).for_each(|server| bed.processes.start_server(server));
 }
 
-fn the_master_is_killed(bed: &mut Bed, _: &str, _: &Faults) {
+/// Nobody needs it, those who start meanwhile included.
+fn the_master_is_killed(bed: &mut Bed, name: &str, _: &Faults) {
+    // Another group on topics of its own, over the same tables.
+    let more = Site::new(Kafka::shared(), &format!("{name}.more"), 1, crowd::SETTINGS);
+    let more = hbase::in_hbase(more, &bed.processes.addresses(), name)
+        .set("store.partitions", "8")
+        .set("store.retention", "off");
     bed.processes.kill_master();
     thread::sleep(Duration::from_secs(5));
+    let whole = |app| more.download(app, FROM, TO, &[]).ends_with(b"\n");
+    assert!(APPS.into_iter().all(whole));
+    for role in ["export", "attribute"] {
+        let started = more.start_role(role);
+        assert!(started.log().contains("the tables can not be looked at"), "{}", started.log());
+        if role == "export" {
+            let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
+            let reply = started.get(&path).expect("an answer");
+            assert!(reply.status == 200 && reply.is_whole, "{reply:?}");
+        }
+        let (status, log) = started.terminate();
+        assert!(status.success(), "{log}");
+    }
     bed.processes.start_master();
 }
 

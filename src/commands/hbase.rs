@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use config::HBase;
-use store::hbase::{Difference, Made, check, init, shell};
+use store::hbase::{Difference, Made, check, init};
 
 use super::{WrongUse, counted, load, print, require_apps};
 use crate::cli::InitHBase;
@@ -18,14 +18,22 @@ pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     };
     let act = if options.dry_run { check } else { init };
     let tables = act(&config.store, hbase, &config.policy)?;
-    let (mut shown, mut differences) = (String::new(), 0);
-    for table in &tables {
-        differences += show(&mut shown, table, options.dry_run);
-    }
+    let mut shown = String::new();
+    tables.iter().for_each(|table| show(&mut shown, table, options.dry_run));
     print(shown.as_bytes())?;
-    if differences > 0 {
-        let HBase { prefix, .. } = hbase;
-        let count = counted(differences, "difference");
+    let differences = || tables.iter().flat_map(differences);
+    let HBase { prefix, .. } = hbase;
+    let count = counted(differences().count(), "difference");
+    if differences().any(Difference::loses) {
+        bail!(
+            "{count} in the tables {prefix}_…: by a TTL that is too short hbase drops what exports need; no worker \
+             starts before that is mended"
+        );
+    }
+    if differences().any(|one| *one == Difference::Disabled) {
+        bail!("{count} in the tables {prefix}_…: nothing works over a table that is disabled");
+    }
+    if differences().next().is_some() {
         bail!(
             "{count} in the tables {prefix}_…: rows and results are the same, but space or speed is lost"
         );
@@ -33,13 +41,19 @@ pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives how many differences there are.
-fn show(out: &mut String, made: &Made, is_dry: bool) -> usize {
+fn differences(made: &Made) -> &[Difference] {
+    match made {
+        Made::Created { .. } => &[],
+        Made::Stood { differences, .. } => differences,
+    }
+}
+
+fn show(out: &mut String, made: &Made, is_dry: bool) {
     let (table, differences) = match made {
         Made::Created { table, regions } => {
             let made = if is_dry { "would be made" } else { "made" };
             let _ = writeln!(out, "{table}: {made}, {}", counted(*regions, "region"));
-            return 0;
+            return;
         }
         Made::Stood { table, differences } => (table, differences),
     };
@@ -47,22 +61,7 @@ fn show(out: &mut String, made: &Made, is_dry: bool) -> usize {
         let _ = writeln!(out, "{table}: as it should be");
     }
     for difference in differences {
-        let _ = writeln!(
-            out,
-            "{table}: {difference}; in the hbase shell: {}",
-            remedy(table, difference)
-        );
-    }
-    differences.len()
-}
-
-fn remedy(table: &str, difference: &Difference) -> String {
-    match difference {
-        Difference::Attribute { name, expected, .. } => {
-            // What HBase has where nothing is said.
-            let value = expected.as_deref().unwrap_or("2147483647");
-            format!("alter '{table}', {{NAME => 'd', {name} => '{value}'}}")
-        }
-        Difference::Split { row } => format!("split '{table}', \"{}\"", shell(row)),
+        let remedy = difference.remedy(table);
+        let _ = writeln!(out, "{table}: {difference}; in the hbase shell: {remedy}");
     }
 }

@@ -12,13 +12,14 @@ use export::admin::Admin;
 use export::{Access, ExportState};
 use ingest::{Health, Shutdown, TopicNames};
 use metrics_exporter_prometheus::PrometheusHandle;
+use store::StoreError;
 use store::hbase::Shared;
 use tokio::runtime::Runtime;
 
 use super::listeners::{Listeners, listen_for_signals};
 use super::watch::{self, Seen};
 use super::{
-    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, tell_of_held,
+    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held,
     tell_of_the_end,
 };
 use crate::pipeline::{self, PipelineMetrics};
@@ -36,6 +37,7 @@ pub fn run(
     let listeners = Listeners::bind(&runtime, config, roles.exports)?;
     let store = Arc::new(Shared::open(&config.store, hbase)?);
     store.reader().require_apps(&config.policy)?;
+    look_at_tables(config, &store, roles)?;
     listen_for_signals(&runtime, shutdown).context("signals can not be listened for")?;
     let health = Arc::new(Health::default());
     let reading = match roles.attributes {
@@ -44,6 +46,9 @@ pub fn run(
     };
     let names = TopicNames::new(&config.kafka.topics);
     let seen = watch::start(Arc::clone(&store), names, Arc::clone(&health), roles, shutdown)?;
+    if roles.exports {
+        regions::start(Arc::clone(&store), shutdown)?;
+    }
     let state = roles.exports.then(|| export(config, &store, &seen));
     let (metrics, threads) = reading.unzip();
     let admin = admin(metrics, recorder, health, seen);
@@ -69,6 +74,23 @@ pub fn run(
         served.context("the listeners failed")?.context("the listeners failed")?;
     }
     tell_of_the_end(left);
+    Ok(())
+}
+
+/// Who writes may not begin where HBase drops what is needed. That a master tells so is not needed: there may be
+/// none now, or it tells only who may change tables.
+fn look_at_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result<()> {
+    match store.require_kept(&config.policy) {
+        Err(StoreError::HBase(error)) => {
+            tracing::warn!(
+                %error,
+                "the tables can not be looked at, so nothing tells whether hbase keeps rows and state for long \
+                 enough: `adtrail hbase init --dry-run` does, for who may change tables"
+            );
+        }
+        Err(error) if !roles.attributes => tracing::warn!(%error),
+        looked => looked?,
+    }
     Ok(())
 }
 

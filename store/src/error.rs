@@ -134,6 +134,10 @@ pub enum StoreError {
     )]
     OtherPartitions { prefix: String, found: u16, configured: u16 },
 
+    /// Change the tables, as it says.
+    #[error("hbase drops what exports need before the settings let it go: {differences}")]
+    ShortLived { differences: String },
+
     /// Copy again: nothing is lost, the source has all.
     #[error(
         "a copy into the tables {prefix}_… has not come to its end: wait if it is at work, else run adtrail \

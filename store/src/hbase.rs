@@ -7,6 +7,7 @@ pub mod cells;
 pub mod cluster;
 pub mod home;
 pub mod ledger;
+mod made;
 mod meta;
 pub(crate) mod moved;
 pub mod reader;
@@ -15,5 +16,6 @@ pub mod settle;
 mod shared;
 pub mod tables;
 
+pub use made::{Difference, Made, check, init};
 pub use meta::Complete;
-pub use shared::{ClusterRegion, Difference, Made, RegionLoad, Shared, check, init, shell};
+pub use shared::{ClusterRegion, RegionLoad, Shared};

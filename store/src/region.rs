@@ -47,6 +47,13 @@ const RANGES: u32 = 8;
 /// A range's first region is split at this part of the greatest bound.
 const FIRST_PART: u64 = 64;
 
+/// The greatest of all figures against their mean; 1 where all are nothing.
+pub fn skew(figures: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = figures.clone().fold(0.0, f64::max);
+    let sum: f64 = figures.clone().sum();
+    if sum > 0.0 { largest * figures.count() as f64 / sum } else { 1.0 }
+}
+
 /// All regions of a table, in the order of their keys.
 #[derive(Debug, Clone)]
 pub struct Regions {
@@ -218,10 +225,8 @@ impl Regions {
     }
 
     /// The greatest figure of any region against the mean of all; 1 where all are nothing.
-    pub fn skew(&self, figure: impl Fn(&Region) -> f64) -> f64 {
-        let largest = self.regions.iter().map(&figure).fold(0.0, f64::max);
-        let sum: f64 = self.regions.iter().map(&figure).sum();
-        if sum > 0.0 { largest * self.regions.len() as f64 / sum } else { 1.0 }
+    pub fn skew(&self, figure: impl Fn(&Region) -> f64 + Clone) -> f64 {
+        skew(self.regions.iter().map(figure))
     }
 
     /// As HBase does: the bound grows with the cube of the number of regions beside it, up to the

@@ -25,7 +25,19 @@ use crate::retention;
 pub enum Piece {
     /// A home or an entry that leads to one.
     Fact(Family, Key, Vec<u8>),
+    /// A column of a home's row, from one HBase to another: what a worker has begun and another is to end goes
+    /// with it.
+    Column(Family, Key, Vec<u8>, Vec<u8>),
     Row(RowKey, Vec<u8>),
+}
+
+/// How homes move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As [`Piece::Fact`], which either kind of store can take.
+    Plain,
+    /// As [`Piece::Column`].
+    Columns,
 }
 
 /// So many pieces are written together.
@@ -125,7 +137,11 @@ impl<'s> Target<'s> {
         }
         let (mut given, mut pieces, mut done) = (Amounts::new(), Vec::with_capacity(PIECES), 0);
         let oldest = self.oldest(&source.apps);
-        each(&source.side, &source.apps, |piece| {
+        let form = match (&source.side, &self.side) {
+            (Side::Shared(_), Side::Shared(_)) => Form::Columns,
+            _ => Form::Plain,
+        };
+        each((&source.side, form), &source.apps, |piece| {
             // What the target would not keep stays where it is.
             if is_gone(&piece, &oldest) {
                 return Ok(());
@@ -141,7 +157,7 @@ impl<'s> Target<'s> {
         })?;
         self.put(pieces)?;
         let mut found = Amounts::new();
-        each(&self.side, &source.apps, |piece| {
+        each((&self.side, form), &source.apps, |piece| {
             if !is_gone(&piece, &oldest) {
                 add(&mut found, &piece);
             }
@@ -203,27 +219,30 @@ impl<'s> Target<'s> {
 }
 
 fn each(
-    side: &Side<'_>,
+    (side, form): (&Side<'_>, Form),
     apps: &BTreeMap<Pid, App>,
     visit: impl FnMut(Piece) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     match side {
         Side::Embedded(side) => side.each(apps, visit),
-        Side::Shared(side) => side.each(apps, visit),
+        Side::Shared(side) => side.each(apps, form, visit),
     }
 }
 
 fn is_gone(piece: &Piece, oldest: &BTreeMap<Pid, EventTime>) -> bool {
     match piece {
-        Piece::Fact(..) => false,
+        Piece::Fact(..) | Piece::Column(..) => false,
         Piece::Row(key, _) => oldest.get(&key.pid).is_some_and(|oldest| key.event_time < *oldest),
     }
 }
 
 fn add(amounts: &mut Amounts, piece: &Piece) {
     let (table, key, value) = match piece {
-        Piece::Fact(family, key, value) => (table(*family), *key, value),
-        Piece::Row(key, value) => ("events", key.encode(), value),
+        Piece::Fact(family, key, value) => (table(*family), key.to_vec(), value),
+        Piece::Column(family, key, column, value) => {
+            (table(*family), [&key[..], column].concat(), value)
+        }
+        Piece::Row(key, value) => ("events", key.encode().to_vec(), value),
     };
     let amount = amounts.entry(table).or_default();
     amount.count += 1;

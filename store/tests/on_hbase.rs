@@ -4,27 +4,32 @@
 #[path = "contract/main.rs"]
 mod contract;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use adtrail_store::codec::row::encode;
-use adtrail_store::hbase::cells::{Cells as _, Gone, Put, Table, VALUE};
+use adtrail_store::codec::row::{RowView, TextCell, encode};
+use adtrail_store::hbase::cells::{Cells as _, Columns, Gone, Put, Table, VALUE};
 use adtrail_store::hbase::cluster::Cluster;
+use adtrail_store::hbase::home::decode;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::rows::Rows;
 use adtrail_store::hbase::{Shared, init, tables};
-use adtrail_store::key::RowKey;
+use adtrail_store::key::{self, RowKey};
+use adtrail_store::transfer::{Source, Target};
 use attribution::attribute::{Credit, Decision};
 use attribution::compose;
-use attribution::event::{EventTime, Fact, Pid, SpreadId};
+use attribution::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::ledger::Facts as _;
+use attribution::matching::fact_key;
 use attribution::policy::{DAY_MS, Policy};
 use attribution::row::{InstallType, Status};
 use attribution::worker::{Batch, Worker};
 use contract::support::facts::{DAY, Draft, activation, click, identified, millis};
 use contract::support::hbase::{settings as hbase_settings, tables_of};
-use contract::support::rules::{WIDE, X, rules_with};
+use contract::support::rules::{WIDE, X, rules, rules_with};
 use contract::support::run::{read, settings};
 
 /// Of one millisecond, in more answers than a scan reads ahead.
@@ -91,6 +96,118 @@ fn rows_that_move_to_a_place_that_a_lost_scanner_has_passed_are_shown_once() {
     let wrong: Vec<_> =
         shown.iter().enumerate().filter(|(seq, of)| of[..] != expected(*seq)[..]).collect();
     assert!(wrong.is_empty(), "{} events, the first: {:?}", wrong.len(), wrong[0]);
+}
+
+/// What stands in the rows of all homes of activations is the same in the copy, with what is yet to be ended.
+#[test]
+fn what_stands_beside_homes_moves_with_them() {
+    let policy = rules();
+    let [from, to] = ["moved-from", "moved-to"].map(|prefix| {
+        let hbase = hbase_settings(prefix);
+        let settings = config::Store { hbase: Some(hbase.clone()), ..settings(Path::new("")) };
+        init(&settings, &hbase, &policy).expect("the tables are made");
+        (settings, hbase)
+    });
+    let store = Shared::open(&from.0, &from.1).expect("hbase answers");
+    let at = ago(DAY);
+    let keys: Vec<_> =
+        (0..20).map(|number| fact_key(Family::Activation, X, &format!("a{number}"))).collect();
+    let activations = |at: EventTime| {
+        let one =
+            |number| activation(&format!("a{number}"), at).only("oaid", &format!("d{number}"));
+        Batch { facts: identified((0..20).map(one)), ..Batch::default() }
+    };
+    // Each is replaced by an earlier one, and so is its row.
+    for at in [at, at.minus(5_000)] {
+        started(&store, &policy).process(activations(at)).expect("hbase works");
+    }
+    let source = Source::open(&from.0).expect("a store");
+    let mut target = Target::open(&to.0).expect("an empty store");
+    target.fill(&source, |_| {}).expect("it is moved");
+    target.finish(&[], &policy).expect("it is moved");
+    let rows = |hbase: &config::HBase| {
+        let mut cluster = Cluster::connect(hbase).expect("hbase answers");
+        let keys: Vec<_> = keys.iter().map(key::home).collect();
+        cluster.get_rows(Table::Facts(Family::Activation), &keys).expect("hbase works")
+    };
+    let stands = rows(&from.1);
+    let gone = |columns: &Columns| {
+        let value = &columns.iter().find(|(column, _)| column == VALUE).expect("a home").1;
+        decode(Family::Activation, X, value).expect("a home").1.len()
+    };
+    assert!(stands.iter().all(|row| row.len() == 2 && gone(row) == 1), "{stands:?}");
+    assert_eq!(rows(&to.1), stands);
+}
+
+/// The partition and the time of each event's row.
+fn places(store: &Shared) -> BTreeMap<String, (u16, EventTime)> {
+    let policy = rules();
+    let app = policy.app(X).expect("an app");
+    let mut places = BTreeMap::new();
+    let visit = |key: &RowKey, value: &[u8]| {
+        let row = RowView::decode(value).expect("a row that can be read");
+        let place = (key.partition, key.event_time);
+        let shown_before = places.insert(row.text(TextCell::EventId).to_owned(), place);
+        assert_eq!(shown_before, None, "shown twice: {key:?}");
+        ControlFlow::Continue(())
+    };
+    let (from, to) = (EventTime::default(), EventTime::MAX);
+    store.reader().scan_rows(app, from, to, visit).expect("hbase works");
+    places
+}
+
+#[test]
+fn an_event_stays_in_its_partition_whatever_the_fan_is_later() {
+    let hbase = hbase_settings("fans");
+    let policy = rules();
+    let opened = |fan| {
+        let own = config::AppStore { retention_ms: None, fan };
+        let apps = [(X, own)].into();
+        let settings =
+            config::Store { hbase: Some(hbase.clone()), apps, ..settings(Path::new("")) };
+        init(&settings, &hbase, &policy).expect("the tables are made");
+        Shared::open(&settings, &hbase).expect("hbase answers")
+    };
+    let give = |store: &Shared, drafts: Vec<Draft>| {
+        let batch = Batch { facts: identified(drafts), ..Batch::default() };
+        started(store, &policy).process(batch).expect("hbase works")
+    };
+    let some = |first: char| (0..16).map(move |number| format!("{first}{number}"));
+    let at = ago(DAY);
+    let activations = |first, time: EventTime| {
+        some(first).map(|id| activation(&id, time).only("oaid", &id)).collect::<Vec<_>>()
+    };
+    let clicks = |first| {
+        let click =
+            |id: String| click(&format!("c{id}"), at.minus(120_000)).campaign(1).only("oaid", &id);
+        some(first).map(click).collect::<Vec<_>>()
+    };
+    let moved = |before: &BTreeMap<_, (u16, _)>, after: &BTreeMap<_, (u16, _)>| {
+        let stays = |(id, (place, _)): &(&String, &(u16, _))| after[*id].0 == *place;
+        before.iter().filter(|one| !stays(one)).count()
+    };
+    let partitions =
+        |places: &BTreeMap<_, (u16, _)>| places.values().map(|one| one.0).collect::<BTreeSet<_>>();
+    let store = opened(None);
+    give(&store, activations('a', at));
+    let one = places(&store);
+    assert_eq!((one.len(), partitions(&one).len()), (16, 1));
+    // Spread over all: those of before are decided anew, and some are at another time by now.
+    let store = opened(Some(8));
+    give(&store, clicks('a'));
+    give(&store, activations('a', at.minus(500)));
+    give(&store, activations('b', at));
+    let spread = places(&store);
+    assert_eq!(moved(&one, &spread), 0, "{one:?} {spread:?}");
+    let earlier = one.iter().filter(|(id, (_, time))| spread[*id].1 < *time).count();
+    assert_eq!((spread.len(), earlier), (32, 16), "{spread:?}");
+    assert!(partitions(&spread).len() > 4, "{spread:?}");
+    // And not at all again.
+    let store = opened(None);
+    give(&store, clicks('b'));
+    give(&store, activations('d', at));
+    let after = places(&store);
+    assert_eq!((moved(&spread, &after), after.len()), (0, 48));
 }
 
 /// A worker of the store with these settings, that has just started.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use config::Config;
 use serde_json::{Value, json};
 use store::hbase::{ClusterRegion, RegionLoad, Shared};
+use store::region::skew;
 
 use super::{Apps, SKEWS, human_bytes};
 
@@ -78,11 +79,7 @@ impl View<'_> {
     /// By bytes and by requests; 1 is even.
     fn skews(&self) -> [f64; 3] {
         let loads = || self.regions.iter().filter_map(|region| region.load.as_ref());
-        let skew = |of: fn(&RegionLoad) -> u64| {
-            let sum: u64 = loads().map(of).sum();
-            let largest = loads().map(of).max().unwrap_or(0);
-            if sum == 0 { 1.0 } else { largest as f64 * loads().count() as f64 / sum as f64 }
-        };
+        let skew = |of: fn(&RegionLoad) -> u64| skew(loads().map(|load| of(load) as f64));
         [skew(|load| load.bytes), skew(|load| load.writes), skew(|load| load.reads)]
     }
 }

@@ -121,6 +121,7 @@ impl<'s> Moved<'s> {
                 Piece::Fact(family, key, value) => {
                     batch.put_cf(self.tables.facts(family), key, value);
                 }
+                Piece::Column(..) => return Err(StoreError::corrupt("a piece that is for hbase")),
                 Piece::Row(key, value) => {
                     batch.put_cf(self.tables.events(), key.encode(), value);
                 }

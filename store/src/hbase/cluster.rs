@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hbase_client::{
-    Advice, CheckAndMutate, Client, Config, Delete, Error, Get, Identity, Mutation, Row, Selection,
-    Tls,
+    Advice, CheckAndMutate, Client, Config, Delete, Error, Get, Identity, Mutation, Row, Scan,
+    Selection, Tls,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -29,16 +29,33 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Of buffers that actions have their bytes in.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A connection to a cluster and the tables of one store; cheap to clone, for any thread.
+/// What a process that starts may do without is not waited for any longer.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to a cluster and the tables of one store; cheap to clone, for any thread. What HBase does not
+/// do in its time fails, but for [`Cluster::for_one_thread`].
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     settings: Arc<config::HBase>,
     runtime: Arc<Runtime>,
     patience: Arc<Patience>,
+    is_patient: bool,
 }
 
-/// Whether what HBase does not do is tried again and again, and whether that is so now.
+/// How a table answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Stands,
+    Missing,
+    Disabled,
+    /// It has not the family of ours.
+    Foreign,
+    /// It does not, for now.
+    Silent,
+}
+
+/// Whether a worker tries again and again what HBase does not do, and whether that is so now.
 #[derive(Debug, Default)]
 struct Patience {
     is_over: AtomicBool,
@@ -53,33 +70,31 @@ impl Cluster {
     pub fn connect(settings: &config::HBase) -> Result<Self, StoreError> {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(2).thread_name("hbase");
-        Self::connect_on(threads, Arc::new(settings.clone()), Arc::default())
+        Self::connect_on(threads, Arc::new(settings.clone()))
     }
 
-    /// The same for a thread that does nothing else meanwhile: the client runs on it while it waits. That saves
-    /// waking others, a sixth of what a worker takes.
+    /// The same for a worker, which tries until it succeeds, or [`Cluster::give_up`], and on its thread, which
+    /// does nothing else meanwhile: the client runs on it while it waits. That saves waking others, a sixth of
+    /// what a worker takes.
     pub fn for_one_thread(&self) -> Result<Self, StoreError> {
-        let (settings, patience) = (Arc::clone(&self.settings), Arc::clone(&self.patience));
-        Self::connect_on(Builder::new_current_thread(), settings, patience)
+        let own = Self::connect_on(Builder::new_current_thread(), Arc::clone(&self.settings))?;
+        Ok(Self { patience: Arc::clone(&self.patience), is_patient: true, ..own })
     }
 
-    fn connect_on(
-        mut threads: Builder,
-        settings: Arc<config::HBase>,
-        patience: Arc<Patience>,
-    ) -> Result<Self, StoreError> {
+    fn connect_on(mut threads: Builder, settings: Arc<config::HBase>) -> Result<Self, StoreError> {
         let runtime = threads.enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
         let client = runtime.block_on(Client::connect(client_config(&settings)?))?;
-        Ok(Self { client, settings, runtime: Arc::new(runtime), patience })
+        let (runtime, patience) = (Arc::new(runtime), Arc::default());
+        Ok(Self { client, settings, runtime, patience, is_patient: false })
     }
 
-    /// From now on what HBase does not do in its time fails.
+    /// From now on what HBase does not do in its time fails for the worker too.
     pub fn give_up(&self) {
         self.patience.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether something is being tried again now.
+    /// Whether the worker is trying something again now.
     pub fn is_waiting(&self) -> bool {
         self.patience.is_needed.load(Ordering::Relaxed)
     }
@@ -97,11 +112,46 @@ impl Cluster {
         self.runtime.block_on(work)
     }
 
+    /// As [`Cluster::wait`], for what can be done without.
+    pub fn wait_briefly<T>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = LITTLE_PATIENCE;
+        let done = self.wait(async { tokio::time::timeout(limit, work).await });
+        done.unwrap_or(Err(Error::Deadline { what, limit, last: None }))
+    }
+
+    /// How a table answers to a read of nothing: no master is asked.
+    pub fn look_at(&self, table: &str) -> Result<State, StoreError> {
+        const NOTHING: [u8; 1] = [0];
+        let get = Get::new(NOTHING.to_vec()).select(Selection::all().column(FAMILY, VALUE));
+        let table = self.client.table(table)?;
+        match self.wait_briefly("a look at a table", table.get(get)) {
+            Ok(_) => Ok(State::Stands),
+            Err(Error::NoTable { .. }) => Ok(State::Missing),
+            Err(Error::Disabled { .. }) => Ok(State::Disabled),
+            Err(Error::Refused { fault, .. }) if fault.name() == "NoSuchColumnFamilyException" => {
+                Ok(State::Foreign)
+            }
+            Err(error) if error.advice() == Advice::Change => Err(error.into()),
+            Err(_) => Ok(State::Silent),
+        }
+    }
+
+    pub fn has_rows(&self, table: &str) -> Result<bool, StoreError> {
+        let table = self.client.table(table)?;
+        // A scan begins on the client's threads.
+        let mut rows = self.wait(async { table.scan(Scan::all().limit(1)) });
+        Ok(self.wait(rows.next()).transpose()?.is_some())
+    }
+
     fn table(&self, table: Table) -> Result<hbase_client::Table, StoreError> {
         Ok(self.client.table(&tables::name(self.prefix(), table))?)
     }
 
-    /// Does what does no harm twice until all of it is done. Gives the outcomes in their order.
+    /// Does what does no harm twice, for a worker until all of it is done. Gives the outcomes in their order.
     fn each<I, A, T, W>(
         &self,
         items: &[I],
@@ -140,8 +190,11 @@ impl Cluster {
         self.each(rows, get, |gets| table.get_many(gets))
     }
 
-    /// What may succeed later is waited for.
+    /// What may succeed later a worker waits for.
     fn pause_after(&self, failure: Option<Error>, rows: usize) -> Result<(), StoreError> {
+        if !self.is_patient {
+            return failure.map_or(Ok(()), |error| Err(error.into()));
+        }
         self.patience.is_needed.store(failure.is_some(), Ordering::Relaxed);
         let Some(error) = failure else { return Ok(()) };
         if !may_pass(&error) || self.patience.is_over.load(Ordering::Relaxed) {

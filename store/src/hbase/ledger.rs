@@ -508,7 +508,11 @@ impl<C: Cells> SharedLedger<C> {
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
         }
-        let fan_bits = self.apps.get(&write.row.pid).map_or(0, |app| app.fan_bits);
+        // Of partitions no two are read at one moment, so rows of an event stay in one, whatever the fan is by now.
+        let fan_bits = match &write.replaced {
+            Some(replaced) => replaced.place.fan_bits,
+            None => self.apps.get(&write.row.pid).map_or(0, |app| app.fan_bits),
+        };
         let key = self.row_key(&write.row, fan_bits);
         let row = put_row(&key, &write.row);
         if let Some(present) = write.home.present_mut() {

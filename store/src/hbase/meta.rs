@@ -59,9 +59,13 @@ impl Meta {
     }
 }
 
-/// What stands there; `None` where nothing does.
+/// What stands there; `None` where nothing does, or there is no such table.
 pub fn load(cluster: &Cluster) -> Result<Option<Meta>, StoreError> {
-    let Some(value) = get(cluster, STORE)? else { return Ok(None) };
+    let found = match get(cluster, STORE) {
+        Err(StoreError::HBase(hbase_client::Error::NoTable { .. })) => None,
+        found => found?,
+    };
+    let Some(value) = found else { return Ok(None) };
     Meta::decode(&value).map(Some).ok_or_else(|| StoreError::corrupt("what the store is"))
 }
 

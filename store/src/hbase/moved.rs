@@ -19,7 +19,7 @@ use crate::embedded::regions::now;
 use crate::held::{Noted, NotedApps};
 use crate::key::{FactPlace, KEY_BYTES, decode_fact};
 use crate::named::Names;
-use crate::transfer::Piece;
+use crate::transfer::{Form, Piece};
 
 /// The tables of a store. That no worker writes meanwhile is for the caller to see to.
 pub struct Moved<'s> {
@@ -30,18 +30,16 @@ pub struct Moved<'s> {
 impl<'s> Moved<'s> {
     pub fn source(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
         let cluster = Shared::open(settings, hbase)?.into_cluster();
-        cluster.give_up();
         Ok(Self { cluster, settings })
     }
 
     /// Of tables that are made, and in which nothing is, or what was begun to be moved there.
     pub fn target(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
         let cluster = Shared::open_for_copying(settings, hbase)?.into_cluster();
-        cluster.give_up();
         let moved = Self { cluster, settings };
         if !meta::is_copying(&moved.cluster)? {
             for name in tables::names(moved.cluster.prefix()) {
-                if moved.has_rows(&name)? {
+                if moved.cluster.has_rows(&name)? {
                     let reason = "it has rows already, and a store is moved into an empty one: truncate \
                                   all tables of this prefix, or set another store.hbase.prefix";
                     return Err(StoreError::Unusable { table: name, reason: reason.into() });
@@ -82,11 +80,12 @@ impl<'s> Moved<'s> {
     pub fn each(
         &self,
         apps: &BTreeMap<Pid, App>,
+        form: Form,
         mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
             self.each_row(&tables::name(self.cluster.prefix(), Table::Facts(family)), |row| {
-                facts_of(family, row)?.into_iter().try_for_each(&mut visit)
+                facts_of(family, row, form)?.into_iter().try_for_each(&mut visit)
             })?;
         }
         let times = (EventTime::default(), EventTime::END);
@@ -106,6 +105,10 @@ impl<'s> Moved<'s> {
         for piece in pieces {
             let (table, put) = match piece {
                 Piece::Fact(family, key, value) => (Table::Facts(family), put_fact(&key, value)?),
+                Piece::Column(family, key, column, value) => {
+                    let row = key.to_vec();
+                    (Table::Facts(family), CellPut { row, column, value, time: None, ttl_ms: None })
+                }
                 Piece::Row(key, value) => {
                     let time = Some(row_time(&key, RowView::decode(&value)?.revision));
                     let (row, column) = (key.encode().to_vec(), VALUE.to_vec());
@@ -119,12 +122,6 @@ impl<'s> Moved<'s> {
 
     pub fn finish(self) -> Result<(), StoreError> {
         meta::end_copying(&self.cluster)
-    }
-
-    fn has_rows(&self, table: &str) -> Result<bool, StoreError> {
-        let table = self.cluster.client().table(table)?;
-        let mut rows = self.cluster.wait(async { table.scan(Scan::all().limit(1)) });
-        Ok(self.cluster.wait(rows.next()).transpose()?.is_some())
     }
 
     fn each_row(
@@ -141,11 +138,19 @@ impl<'s> Moved<'s> {
     }
 }
 
-/// A home, or the entries of a match key; facts that were replaced and are kept beside a home stay behind.
-fn facts_of(family: Family, row: &Row) -> Result<Vec<Piece>, StoreError> {
+/// A home, or the entries of a match key. Only as columns a home brings the rows that go, and the facts that were
+/// replaced: an embedded store has no place for them, and is made right afterwards.
+fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<Piece>, StoreError> {
     if row.key().len() == KEY_BYTES {
-        let value = row.value(FAMILY, VALUE).ok_or_else(|| StoreError::corrupt("a home"))?;
         let key = row.key().try_into().map_err(|_| StoreError::corrupt("a home's key"))?;
+        let column = |cell: &hbase_client::Cell| {
+            Piece::Column(family, key, cell.qualifier().to_vec(), cell.value().to_vec())
+        };
+        if form == Form::Columns {
+            return Ok(row.cells().iter().map(column).collect());
+        }
+        // What was replaced can be there for longer than what took its place.
+        let Some(value) = row.value(FAMILY, VALUE) else { return Ok(Vec::new()) };
         return Ok(vec![Piece::Fact(family, key, home::bare(value)?.to_vec())]);
     }
     let entry = |cell: &hbase_client::Cell| {

@@ -1,19 +1,19 @@
-//! A store in HBase as a whole: made, looked at, and opened.
+//! A store in HBase as a whole, as it is opened.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use attribution::event::{EventTime, Pid};
 use attribution::policy::Policy;
-use hbase_client::{Error, RegionStatus, TableSpec};
+use hbase_client::RegionStatus;
 
 use super::cells::Table;
-use super::cluster::{Cluster, FAMILY};
+use super::cluster::{Cluster, State};
 use super::ledger::SharedLedger;
+use super::made;
 use super::meta::{self, Complete, LAYOUT_VERSION, Meta};
 use super::reader::Reader;
-use super::tables::{self, Kept, LAG_MS, Layout, Lives};
+use super::tables::{self, LAG_MS, Lives};
 use crate::StoreError;
 use crate::app::App;
 use crate::embedded::regions::now;
@@ -28,7 +28,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Connects to the store of the settings.
+    /// Connects to the store of the settings. Needs no more than to read its tables, and no master.
     ///
     /// # Errors
     /// Where no server answers, there is no such store, or it is another one than the settings say.
@@ -46,18 +46,21 @@ impl Shared {
         hbase: &config::HBase,
     ) -> Result<Self, StoreError> {
         let cluster = Cluster::connect(hbase)?;
-        for layout in tables::layouts(cluster.prefix(), &Kept::default(), settings.partitions) {
-            match describe(&cluster, &layout.spec.name)? {
-                Some(spec) => usable(&spec)?,
-                None => return Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
-            }
-        }
         require(&cluster, settings.partitions)?;
+        require_tables(&cluster)?;
         Ok(Self { cluster, settings: Arc::new(settings.clone()) })
     }
 
     pub(super) fn into_cluster(self) -> Cluster {
         self.cluster
+    }
+
+    /// That HBase keeps rows and state for as long as the settings need them.
+    ///
+    /// # Errors
+    /// [`StoreError::ShortLived`] where it does not; that of HBase where no master tells.
+    pub fn require_kept(&self, policy: &Policy) -> Result<(), StoreError> {
+        made::require_kept(&self.cluster, &self.settings, policy)
     }
 
     /// The writing side, for one worker of many. Apps of the policy that the store does not know yet are
@@ -162,8 +165,20 @@ impl ClusterRegion {
     }
 }
 
+/// That all tables are there, by reads alone. What does not answer now is left to whoever reads it.
+fn require_tables(cluster: &Cluster) -> Result<(), StoreError> {
+    for name in tables::names(cluster.prefix()) {
+        match cluster.look_at(&name)? {
+            State::Missing => return Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
+            State::Foreign => return Err(made::foreign(name, &[])),
+            State::Stands | State::Disabled | State::Silent => {}
+        }
+    }
+    Ok(())
+}
+
 /// That the store is one that this adtrail can use by these settings.
-fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
+pub(super) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
     let prefix = || cluster.prefix().to_owned();
     let Some(Meta { layout, partitions }) = meta::load(cluster)? else {
         return Err(StoreError::NotMade { prefix: prefix() });
@@ -177,160 +192,4 @@ fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
         return Err(StoreError::OtherPartitions { prefix: prefix(), found, configured });
     }
     Ok(())
-}
-
-/// Nothing where there is no such table.
-fn describe(cluster: &Cluster, name: &str) -> Result<Option<TableSpec>, StoreError> {
-    match cluster.wait(cluster.client().admin().describe(name)) {
-        Ok(spec) => Ok(Some(spec)),
-        Err(Error::NoTable { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn usable(spec: &TableSpec) -> Result<(), StoreError> {
-    let family = String::from_utf8_lossy(FAMILY);
-    if spec.families.iter().any(|one| one.name == family) {
-        return Ok(());
-    }
-    let has: Vec<&str> = spec.families.iter().map(|family| &*family.name).collect();
-    let reason = format!(
-        "it has no column family {family}, but {}: it was not made by adtrail hbase init; move it away, or \
-         set another store.hbase.prefix",
-        has.join(", ")
-    );
-    Err(StoreError::Unusable { table: spec.name.clone(), reason })
-}
-
-/// What has become of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Made {
-    /// It was not there.
-    Created { table: String, regions: usize },
-    /// It is as it should be, or not.
-    Stood { table: String, differences: Vec<Difference> },
-}
-
-/// Something of a table that is not as the settings would make it. What is written and read is the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Difference {
-    Attribute {
-        name: String,
-        found: Option<String>,
-        expected: Option<String>,
-    },
-    /// No region begins at this row.
-    Split {
-        row: Vec<u8>,
-    },
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Attribute { name, found, expected } => {
-                let shown = |value: &Option<String>| value.clone().unwrap_or("not set".to_owned());
-                write!(out, "{name} is {}, and should be {}", shown(found), shown(expected))
-            }
-            Self::Split { row } => write!(out, "no region begins at \"{}\"", shell(row)),
-        }
-    }
-}
-
-/// As HBase's shell writes bytes.
-pub fn shell(row: &[u8]) -> String {
-    row.iter().map(|byte| format!("\\x{byte:02X}")).collect()
-}
-
-/// Makes what is missing of the store of the settings, and compares what is there.
-///
-/// # Errors
-/// As of [`Shared::open`]. Nothing is made where a table can not be used.
-pub fn init(
-    settings: &config::Store,
-    hbase: &config::HBase,
-    policy: &Policy,
-) -> Result<Vec<Made>, StoreError> {
-    let cluster = Cluster::connect(hbase)?;
-    let (plan, is_new) = compare(&cluster, settings, policy)?;
-    for (layout, made) in layouts(&cluster, settings, policy).into_iter().zip(&plan) {
-        if matches!(made, Made::Created { .. }) {
-            let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
-            cluster.wait(cluster.client().admin().create(&layout.spec, &splits))?;
-        }
-    }
-    if is_new {
-        // Last: without it nothing opens the store.
-        meta::create(&cluster, settings.partitions)?;
-    }
-    require(&cluster, settings.partitions)?;
-    Ok(plan)
-}
-
-/// What [`init`] would do.
-///
-/// # Errors
-/// As of [`init`].
-pub fn check(
-    settings: &config::Store,
-    hbase: &config::HBase,
-    policy: &Policy,
-) -> Result<Vec<Made>, StoreError> {
-    Ok(compare(&Cluster::connect(hbase)?, settings, policy)?.0)
-}
-
-fn layouts(cluster: &Cluster, settings: &config::Store, policy: &Policy) -> Vec<Layout> {
-    tables::layouts(cluster.prefix(), &Kept::new(settings, policy), settings.partitions)
-}
-
-/// By [`layouts`]; and whether the store is yet to be made.
-fn compare(
-    cluster: &Cluster,
-    settings: &config::Store,
-    policy: &Policy,
-) -> Result<(Vec<Made>, bool), StoreError> {
-    let mut plan = Vec::new();
-    let mut has_meta = false;
-    for Layout { spec, splits } in layouts(cluster, settings, policy) {
-        let Some(found) = describe(cluster, &spec.name)? else {
-            plan.push(Made::Created { table: spec.name, regions: splits.len() + 1 });
-            continue;
-        };
-        usable(&found)?;
-        has_meta |= spec.name == tables::meta(cluster.prefix());
-        let mut differences = attributes(&found, &spec);
-        let regions = cluster.wait(cluster.client().admin().regions(&spec.name))?;
-        let begins = |row: &Vec<u8>| regions.iter().any(|region| region.start[..] == row[..]);
-        let missing = splits.into_iter().filter(|row| !begins(row));
-        differences.extend(missing.map(|row| Difference::Split { row }));
-        plan.push(Made::Stood { table: spec.name, differences });
-    }
-    let is_new = !has_meta || meta::load(cluster)?.is_none();
-    if !is_new {
-        require(cluster, settings.partitions)?;
-    }
-    Ok((plan, is_new))
-}
-
-/// Those that the settings say something of.
-fn attributes(found: &TableSpec, expected: &TableSpec) -> Vec<Difference> {
-    const OF_FAMILY: [&str; 5] =
-        ["VERSIONS", "TTL", "BLOOMFILTER", "COMPRESSION", "DATA_BLOCK_ENCODING"];
-    let family =
-        |spec: &TableSpec| spec.families.iter().find(|one| one.name.as_bytes() == FAMILY).cloned();
-    let (Some(found_family), Some(expected_family)) = (family(found), family(expected)) else {
-        return Vec::new();
-    };
-    let mut differences = Vec::new();
-    for name in OF_FAMILY {
-        let value = |family: &hbase_client::Family| {
-            // Both say for ever.
-            family.value(name).filter(|value| *value != "2147483647").map(str::to_owned)
-        };
-        let (found, expected) = (value(&found_family), value(&expected_family));
-        if found != expected {
-            differences.push(Difference::Attribute { name: name.to_owned(), found, expected });
-        }
-    }
-    differences
 }

@@ -1,0 +1,103 @@
+//! `adtrail copy`, from files into HBase, back, and from one HBase to another.
+
+use std::process::Output;
+
+use testbed::crowd::{self, APPS, FROM, TO};
+use testbed::exports::{check_equal, downloads};
+use testbed::hbase;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+use testbed::{run, run_ok};
+
+use super::{PARTITIONS, await_all_read, records, replayed};
+
+fn copy(from: &Site, to: &Site) -> Output {
+    let mut command = testbed::adtrail::adtrail();
+    command.arg("copy").arg("--from").arg(from.written()).arg("--to").arg(to.written());
+    run(&mut command, b"")
+}
+
+#[test]
+fn a_store_is_moved_there_and_back() {
+    let (some, rest) = records().split_at(records().len() / 2);
+    // On one machine first.
+    let one = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, crowd::SETTINGS)
+        .set("store.partitions", "8")
+        .set("store.retention", "off");
+    crowd::produce(&one.topics, some);
+    let adtrail = one.start();
+    adtrail.await_caught_up();
+    assert!(adtrail.terminate().0.success());
+    let many = one.beside();
+    let many = hbase::in_hbase(many, &hbase::cluster::HBase::shared().servers(), "hbase-moved");
+    run_ok(&mut many.command(&["hbase", "init"]), b"");
+    let output = copy(&one, &many);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.lines().count() == 5 && shown.contains("events: "), "{shown}");
+    for app in APPS {
+        assert_eq!(many.download(app, FROM, TO, &[]), one.download(app, FROM, TO, &[]));
+    }
+    // It goes on from the same positions.
+    crowd::produce(&many.topics, rest);
+    let worker = many.start_role("attribute");
+    worker.await_read_more_than(0);
+    await_all_read(&many);
+    let read = worker.metric("adtrail_ingest_read_total");
+    assert_eq!(read, Some(rest.len() as f64), "nothing was read twice");
+    // While a worker is there nothing is moved.
+    let back = one.beside();
+    let refused = copy(&many, &back);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("stop them first"), "{said}");
+    assert!(worker.terminate().0.success());
+    let output = copy(&many, &back);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let adtrail = back.start();
+    adtrail.await_caught_up();
+    check_equal(&downloads(&back, &adtrail), replayed());
+    assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
+    // Where something is already nothing is put.
+    let again = copy(&one, &many);
+    assert_eq!(again.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains("it has rows already"), "{said}");
+}
+
+/// What its worker had begun when it was killed, others end in the copy.
+#[test]
+fn what_a_killed_worker_has_left_is_ended_where_it_was_moved() {
+    // Of a member that is gone without a word the group learns soon.
+    let settings = format!(
+        "{}[kafka.librdkafka]\n\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n",
+        crowd::SETTINGS
+    );
+    let from =
+        hbase::made("hbase-left", PARTITIONS, &settings).set("ingest.batch_records_max", "40");
+    crowd::produce(&from.topics, records());
+    for read in [0, 200, 100] {
+        let worker = from.start_role("attribute");
+        worker.await_read_more_than(read);
+        worker.kill9();
+    }
+    let to = Site::on(from.topics.clone(), Kafka::shared().brokers(), &settings);
+    let to = hbase::in_hbase(to, &hbase::cluster::HBase::shared().servers(), "hbase-taken")
+        .set("store.partitions", "8")
+        .set("store.retention", "off");
+    run_ok(&mut to.command(&["hbase", "init"]), b"");
+    // The group has to see that its last member is gone.
+    let output = testbed::eventually("it is copied", || {
+        let output = copy(&from, &to);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("stop them first") { Err(said) } else { Ok(output) }
+    });
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for app in APPS {
+        assert_eq!(to.download(app, FROM, TO, &[]), from.download(app, FROM, TO, &[]));
+    }
+    let worker = to.start_role("run");
+    await_all_read(&to);
+    check_equal(&downloads(&to, &worker), replayed());
+}

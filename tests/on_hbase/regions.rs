@@ -1,0 +1,106 @@
+//! The cluster's own regions, as operators see them.
+
+use serde_json::Value;
+use testbed::adtrail::Adtrail;
+use testbed::crowd;
+use testbed::eventually;
+use testbed::site::Site;
+
+use super::{await_all_read, done, records, run_on, site};
+
+/// What `adtrail regions --json` shows.
+fn shown(site: &Site) -> Value {
+    let (code, shown, said) = run_on(site, &["regions", "--json"]);
+    assert_eq!(code, Some(0), "{said}");
+    serde_json::from_str(&shown).expect("JSON")
+}
+
+fn regions(shown: &Value) -> &[Value] {
+    shown["regions"].as_array().expect("a list")
+}
+
+#[test]
+fn regions_are_those_of_the_cluster() {
+    let site = site("hbase-regions");
+    let shown = shown(&site);
+    let partitions: Vec<_> =
+        regions(&shown).iter().map(|region| region["partition"].as_u64()).collect();
+    assert_eq!(partitions, (0..8).map(Some).collect::<Vec<_>>());
+    assert!(regions(&shown).iter().all(|region| region["server"].is_string()), "{shown}");
+    let (code, shown, _) = run_on(&site, &["regions"]);
+    assert!(code == Some(0) && shown.contains("largest region against the mean of 8"), "{shown}");
+}
+
+/// The largest against the mean, by the figures that are shown.
+fn skew(shown: &Value, figure: &str) -> f64 {
+    let figures = regions(shown).iter().filter_map(|region| region[figure].as_f64());
+    let figures: Vec<f64> = figures.collect();
+    let (largest, sum) = (figures.iter().copied().fold(0.0, f64::max), figures.iter().sum::<f64>());
+    largest * figures.len() as f64 / sum
+}
+
+#[test]
+fn a_split_and_how_uneven_regions_are_is_shown() {
+    let site = site("hbase-split");
+    let exporter = site.start_role("export");
+    await_metric(&exporter, "adtrail_store_regions", "", |count| count == 8.0);
+    crowd::produce(&site.topics, records());
+    let worker = site.start_role("attribute");
+    await_all_read(&site);
+    // What servers count they tell a little later.
+    let before = eventually("what was written is shown", || {
+        let shown = shown(&site);
+        let written = |region: &Value| region["write_requests"].as_u64().unwrap_or(0);
+        let all: u64 = regions(&shown).iter().map(written).sum();
+        if all > 300 { Ok(shown) } else { Err(format!("{shown}")) }
+    });
+    let told = before["skew"]["written"].as_f64().expect("a number");
+    // Three apps in eight partitions.
+    assert!(told > 8.0 / 3.0 - 0.1, "{before}");
+    assert!((told - skew(&before, "write_requests")).abs() < 0.01, "{before}");
+    // The largest is split.
+    let largest = regions(&before).iter().max_by_key(|region| region["write_requests"].as_u64());
+    let partition = largest.expect("a region")["partition"].as_u64().expect("a number") as u16;
+    let row = middle(partition);
+    done(async |client| {
+        let admin = client.admin();
+        let regions = admin.regions("hbase-split_events").await.expect("the regions");
+        let region = &regions[usize::from(partition)];
+        admin.split(region, row).await.expect("it is split");
+    });
+    let after = eventually("the split is shown", || {
+        let shown = shown(&site);
+        if regions(&shown).len() == 9 { Ok(shown) } else { Err(format!("{shown}")) }
+    });
+    let half = &regions(&after)[usize::from(partition) + 1];
+    assert_eq!(half["partition"].as_u64(), Some(u64::from(partition)), "{after}");
+    assert_eq!(half["app"].as_str(), Some("app-y"), "{after}");
+    assert!(half["time"].as_str().is_some_and(|time| time.starts_with("2025-03-1")), "{after}");
+    // So it is on dashboards, and for alerts.
+    await_metric(&exporter, "adtrail_store_regions", "", |count| count == 9.0);
+    let largest = "of=\"largest\"";
+    await_metric(&exporter, "adtrail_store_region_rows_read_per_second", largest, |_| true);
+    for by in ["by=\"bytes\"", "by=\"written\""] {
+        await_metric(&exporter, "adtrail_store_region_skew", by, |skew| skew >= 1.0);
+    }
+    // Others are written from now on: a rate is shown for them.
+    crowd::produce(&site.topics, &crowd::records(57, 2_000));
+    let written = "adtrail_store_region_rows_written_per_second";
+    await_metric(&exporter, written, largest, |rate| rate > 1.0);
+    assert!(worker.terminate().0.success());
+}
+
+fn await_metric(adtrail: &Adtrail, name: &str, label: &str, is_right: impl Fn(f64) -> bool) {
+    eventually(name, || match adtrail.metric_of(name, label) {
+        Some(value) if is_right(value) => Ok(()),
+        value => Err(format!("{value:?}")),
+    });
+}
+
+/// A row's key in the middle of what the crowd does, of the second app if it were in this partition.
+fn middle(partition: u16) -> Vec<u8> {
+    /// 2025-03-15T00:00:00Z, later than most.
+    const TIME_MS: u64 = 1_741_996_800_000;
+    let time = &TIME_MS.to_be_bytes()[2..];
+    [&partition.to_be_bytes()[..], &2_u32.to_be_bytes(), time].concat()
+}

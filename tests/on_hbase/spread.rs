@@ -1,0 +1,39 @@
+//! Apps that are spread over more and fewer partitions.
+
+use testbed::crowd::{self, APPS};
+use testbed::exports::{check_equal, downloads};
+use testbed::hbase;
+
+use super::{PARTITIONS, await_all_read, records, replayed, run_on};
+
+/// The settings of the crowd, with the first app spread so far; of a member that is gone without a word the group
+/// learns soon.
+fn settings(fan: u16) -> String {
+    let app = format!("key = \"{}\"\n", APPS[0]);
+    let spread = crowd::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfan = {fan}\n"));
+    let kafka = "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n";
+    format!("{spread}[kafka.librdkafka]\n{kafka}")
+}
+
+#[test]
+fn an_app_is_spread_further_and_back_while_workers_are_killed() {
+    let mut site =
+        hbase::made("hbase-spread", PARTITIONS, &settings(1)).set("ingest.batch_records_max", "40");
+    let fans = [1, 8, 2, 4];
+    for (fan, portion) in fans.into_iter().zip(crowd::portions(records(), fans.len())) {
+        site.change(&settings(fan));
+        crowd::produce(&site.topics, portion);
+        let worker = site.start_role("attribute");
+        worker.await_some_read();
+        worker.kill9();
+    }
+    let last = site.start_role("run");
+    await_all_read(&site);
+    check_equal(&downloads(&site, &last), replayed());
+    let (code, shown, said) = run_on(&site, &["regions"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        shown.contains("app-x is spread over 4 partitions; its rows are in 0, 1, 2"),
+        "{shown}"
+    );
+}
