@@ -91,6 +91,27 @@ fn a_worker_that_is_killed_loses_nothing() {
     check_equal(&downloads(&site, &last), replayed());
 }
 
+/// The group is gone, and with it how far it was: all is read once more, onto what it has led to.
+#[test]
+fn positions_set_back_to_the_beginning_change_nothing() {
+    let site = site("hbase-again");
+    crowd::produce(&site.topics, records());
+    for round in 0..2 {
+        let workers = [site.start_role("attribute"), site.start_role("attribute")];
+        await_all_read(&site);
+        let read = workers.each_ref().map(|one| one.metric("adtrail_ingest_read_total"));
+        let read: f64 = read.into_iter().flatten().sum();
+        assert!(read >= records().len() as f64, "{read} in round {round}");
+        for worker in workers {
+            let (status, log) = worker.terminate();
+            assert!(status.success(), "{log}");
+        }
+        let exporter = site.start_role("export");
+        check_equal(&downloads(&site, &exporter), replayed());
+        Kafka::shared().delete_group(&site.group());
+    }
+}
+
 #[test]
 fn how_far_all_is_in_is_told_by_those_who_read_to_those_who_export() {
     let site = site("hbase-complete");

@@ -34,6 +34,7 @@ fn impatient(name: &str) -> Site {
 fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
     let site = impatient("hbase-still");
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
+    let mut with_more_to_read = 0;
     for (round, portion) in crowd::portions(records(), 4).enumerate() {
         let still = &workers[round % 2];
         let read = still.metric("adtrail_ingest_read_total").unwrap_or_default() as u64;
@@ -44,12 +45,17 @@ fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
         crowd::produce(&site.topics, portion);
         still.await_read_more_than(read + [0, 100, 30, 60][round]);
         still.signal("STOP");
-        let left = Kafka::shared().group_lag(&site.group(), &site.topics.all());
-        assert!(left > 0, "it has stopped too late");
+        if Kafka::shared().group_lag(&site.group(), &site.topics.all()) > 0 {
+            with_more_to_read += 1;
+        } else {
+            // It was too fast for us; it is given up all the same.
+            thread::sleep(Duration::from_secs(8));
+        }
         await_all_read(&site);
         still.signal("CONT");
         still.await_readiness(200, "");
     }
+    assert!(with_more_to_read > 0, "it has always stopped too late");
     await_all_read(&site);
     let exporter = site.start_role("export");
     check_equal(&downloads(&site, &exporter), replayed());
