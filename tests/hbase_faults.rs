@@ -69,6 +69,15 @@ impl Bed {
         self.processes.start_server(server);
     }
 
+    /// As [`Bed::check`], on a thread of that name: what is compared is printed with it.
+    fn check_as(&mut self, name: &str, fault: Fault) {
+        thread::scope(|scope| {
+            let named = thread::Builder::new().name(name.to_owned());
+            let checked = named.spawn_scoped(scope, || self.check(name, fault)).expect("a thread");
+            checked.join().unwrap_or_else(|_| panic!("{name} failed"));
+        });
+    }
+
     /// All that was produced is there once, whatever happened on the way.
     fn check(&mut self, name: &str, fault: Fault) {
         let servers = self.processes.addresses();
@@ -246,13 +255,13 @@ fn whatever_part_of_hbase_fails_each_row_is_there_once() {
         let (_, fault) = all.iter().find(|(known, _)| *known == name).expect("a fault");
         for round in 0..rounds.parse::<u32>().expect("a number") {
             println!("{name} {round}");
-            bed.check(&format!("{name}-{round}"), *fault);
+            bed.check_as(&format!("{name}-{round}"), *fault);
         }
         return;
     }
     let more = if chosen == "all" { &MORE[..] } else { &[] };
     for (name, fault) in SOME.iter().chain(more) {
         println!("{name}");
-        bed.check(name, *fault);
+        bed.check_as(name, *fault);
     }
 }

@@ -2,6 +2,7 @@
 //! makes of the same events.
 #![cfg(test)]
 
+mod large;
 mod moved;
 mod regions;
 mod rights;

@@ -1,0 +1,58 @@
+//! More in one batch than a server takes in one call, and a client that is slower than HBase remembers.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use testbed::crowd::{FROM, TO};
+use testbed::exports::check_same;
+use testbed::hbase;
+use testbed::http;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::ONE_CAMPAIGN;
+
+use super::await_all_read;
+
+/// Of one app and partition, in a batch of the default size. A server refuses more than 1,000 rows in one call.
+const EVENTS: u64 = 4_000;
+/// Of each, so that all of it is more than what buffers on the way take.
+const BYTES: usize = 10_000;
+/// Longer than a scanner that nobody asks is remembered.
+const PAUSE: Duration = Duration::from_secs(6);
+
+fn lines() -> impl Iterator<Item = String> {
+    let text = "x".repeat(BYTES);
+    (0..EVENTS).map(move |n| {
+        let time_ms = 1_741_608_000_000 + n;
+        format!(
+            r#"{{"type":"activation","app":"app-x","event_id":"a-{n}","time":{time_ms},"props":{{"text":"{text}"}}}}"#
+        )
+    })
+}
+
+#[test]
+fn a_client_that_pauses_for_longer_than_a_scanner_lives_has_a_whole_file() {
+    let settings = format!("[attribution]\ncorrection_horizon = \"off\"\n{ONE_CAMPAIGN}");
+    let site = hbase::made("hbase-large", 1, &settings);
+    let messages = lines().map(|line| Message::new("app-x", line));
+    Kafka::shared().produce(&site.topics.activations, messages);
+    let mut adtrail = site.spawn_with(&[("RUST_LOG", "info,hbase_client=debug")]);
+    adtrail.await_ready().unwrap();
+    await_all_read(&site);
+    let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
+    let mut stream = TcpStream::connect(&adtrail.export).unwrap();
+    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTE: trailers\r\n\r\n")
+        .unwrap();
+    let mut begun = vec![0; 1_000];
+    stream.read_exact(&mut begun).unwrap();
+    thread::sleep(PAUSE);
+    let reply = http::finish(stream, begun, false).unwrap();
+    assert!(reply.status == 200 && reply.is_whole, "{}", adtrail.log());
+    assert!(adtrail.log().contains("a scan is taken up again"), "{}", adtrail.log());
+    let file = site.path().join("events.ndjson");
+    std::fs::write(&file, lines().collect::<Vec<_>>().join("\n")).unwrap();
+    let replayed = site.run(&["replay", "--app", "app-x", file.to_str().unwrap()]);
+    check_same("app-x", &reply.body, &replayed.stdout);
+}
