@@ -54,6 +54,18 @@ fn done<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
     runtime.block_on(async { work(hbase::cluster::HBase::shared().client().await).await })
 }
 
+/// The shared HBase has memory for the regions of some tests, and not of all.
+fn remove(prefix: &str) {
+    done(async |client| {
+        let admin = client.admin();
+        for table in ["events", "touches", "activations", "effects", "meta"] {
+            let table = format!("{prefix}_{table}");
+            admin.disable(&table).await.expect("it is disabled");
+            admin.delete(&table).await.expect("it is deleted");
+        }
+    });
+}
+
 #[test]
 fn workers_come_and_go_and_any_exporter_shows_the_same() {
     let site = site("hbase-roles");

@@ -9,7 +9,7 @@ use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::{run, run_ok};
 
-use super::{PARTITIONS, await_all_read, records, replayed};
+use super::{PARTITIONS, await_all_read, records, remove, replayed};
 
 fn copy(from: &Site, to: &Site) -> Output {
     let mut command = testbed::adtrail::adtrail();
@@ -64,6 +64,7 @@ fn a_store_is_moved_there_and_back() {
     assert_eq!(again.status.code(), Some(1));
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(said.contains("it has rows already"), "{said}");
+    remove("hbase-moved");
 }
 
 /// What its worker had begun when it was killed, others end in the copy.
@@ -100,4 +101,6 @@ fn what_a_killed_worker_has_left_is_ended_where_it_was_moved() {
     let worker = to.start_role("run");
     await_all_read(&to);
     check_equal(&downloads(&to, &worker), replayed());
+    remove("hbase-left");
+    remove("hbase-taken");
 }

@@ -6,7 +6,7 @@ use testbed::crowd;
 use testbed::eventually;
 use testbed::site::Site;
 
-use super::{await_all_read, done, records, run_on, site};
+use super::{await_all_read, done, records, remove, run_on, site};
 
 /// What `adtrail regions --json` shows.
 fn shown(site: &Site) -> Value {
@@ -88,6 +88,7 @@ fn a_split_and_how_uneven_regions_are_is_shown() {
     let written = "adtrail_store_region_rows_written_per_second";
     await_metric(&exporter, written, largest, |rate| rate > 1.0);
     assert!(worker.terminate().0.success());
+    remove("hbase-split");
 }
 
 fn await_metric(adtrail: &Adtrail, name: &str, label: &str, is_right: impl Fn(f64) -> bool) {

@@ -4,7 +4,7 @@ use testbed::crowd::{self, APPS};
 use testbed::exports::{check_equal, downloads};
 use testbed::hbase;
 
-use super::{PARTITIONS, await_all_read, records, replayed, run_on};
+use super::{PARTITIONS, await_all_read, records, remove, replayed, run_on};
 
 /// The settings of the crowd, with the first app spread so far; of a member that is gone without a word the group
 /// learns soon.
@@ -33,7 +33,8 @@ fn an_app_is_spread_further_and_back_while_workers_are_killed() {
     let (code, shown, said) = run_on(&site, &["regions"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        shown.contains("app-x is spread over 4 partitions; its rows are in 0, 1, 2"),
+        shown.contains("app-x is spread over 4 partitions; its rows are in 5, 1, 7, 3, 6, 2, 0, 4"),
         "{shown}"
     );
+    remove("hbase-spread");
 }

@@ -6,7 +6,7 @@ use testbed::hbase;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 
-use super::{done, run_on};
+use super::{done, remove, run_on};
 
 #[test]
 fn what_is_no_store_is_told_with_what_to_do() {
@@ -51,6 +51,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
     }
     let (code, _, said) = run_on(&site, &["hbase", "init"]);
     assert!(code == Some(2) && said.contains("embedded store"), "{said}");
+    remove("hbase-replaced");
 }
 
 #[test]
@@ -137,6 +138,7 @@ fn no_worker_starts_where_hbase_would_drop_what_is_needed() {
     assert!(code == Some(1) && said.contains("rows and results are the same"), "{said}");
     let worker = site.start_role("attribute");
     assert!(worker.terminate().0.success());
+    remove("hbase-short");
 }
 
 #[test]
@@ -180,6 +182,7 @@ fn what_differs_is_told_with_what_takes_it_away() {
         check_told(&shown, table, "it is disabled", &format!("enable '{table}'"));
         done(async |client| client.admin().enable(table).await.expect("it is enabled"));
     }
+    remove("hbase-other");
 }
 
 #[test]
@@ -198,6 +201,7 @@ fn a_store_of_another_layout_is_left_alone() {
         let part = "the tables hbase-layout_… has layout version 9, this adtrail has 2";
         assert!(said.contains(part), "{said}");
     }
+    remove("hbase-layout");
 }
 
 #[test]
@@ -225,4 +229,5 @@ fn no_store_is_made_over_rows_of_another() {
     });
     let (code, shown, said) = run_on(&site, &["hbase", "init"]);
     assert!(code == Some(0) && shown.contains("hbase-rest_meta: made"), "{shown}{said}");
+    remove("hbase-rest");
 }

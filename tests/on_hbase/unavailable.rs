@@ -5,7 +5,7 @@ use testbed::crowd::{self, APPS, FROM, TO};
 use testbed::exports::{check_equal, downloads};
 use testbed::rows;
 
-use super::{await_all_read, done, records, replayed, run_on, site};
+use super::{await_all_read, done, records, remove, replayed, run_on, site};
 
 /// Some activation of the first app.
 fn activation(exporter: &Adtrail) -> String {
@@ -59,4 +59,5 @@ fn a_table_that_is_disabled_keeps_nobody_waiting_but_the_worker() {
         let (status, log) = one.terminate();
         assert!(status.success(), "{log}");
     }
+    remove("hbase-disabled");
 }

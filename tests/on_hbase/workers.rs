@@ -13,7 +13,7 @@ use testbed::exports::{self, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 
-use super::{await_all_read, records, replayed, site};
+use super::{await_all_read, records, remove, replayed, site};
 
 /// A member of which nothing is heard for so long is given up; the broker takes no less.
 const GIVEN_UP_AFTER_MS: &str = "6000";
@@ -64,6 +64,7 @@ fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
         assert!(status.success(), "{log}");
         assert!(log.contains("Consumer group session timed out"), "never given up: {log}");
     }
+    remove("hbase-still");
 }
 
 fn has_partitions(worker: &Adtrail) -> bool {
@@ -127,6 +128,7 @@ fn who_is_told_to_end_while_the_group_changes_leaves_little_to_be_read_again() {
     let known = [&records[..produced], &records[records.len() - 2..]].concat();
     check_equal(&downloads(&site, &exporter), &exports::replayed(&known));
     check_end(stays);
+    remove("hbase-leaving");
 }
 
 /// So that there is always something to read; gives how many events.
