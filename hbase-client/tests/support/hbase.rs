@@ -29,10 +29,12 @@ pub struct HBase {
 }
 
 impl HBase {
-    /// The one that all tests of a binary share; tables are each test's own.
+    /// The one that all tests of a binary share; tables are each test's own. There are many regions with little
+    /// in each: none takes 2 MB of memory at once.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<HBase> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(|site, _| site))
+        let site = |site: Site, _: &Path| site.set("hbase.hregion.memstore.mslab.enabled", false);
+        SHARED.get_or_init(|| Self::start(site))
     }
 
     /// One of one's own, told what the function makes of the usual settings and its folder.
