@@ -191,6 +191,12 @@ impl From<ExportError> for Problem {
             ExportError::Busy { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy", detail)
             }
+            ExportError::Store(error) if error.is_passing() => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "/problems/store-unavailable",
+                "Store unavailable",
+                "the store does not answer now; the same request may succeed later",
+            ),
             // What is wrong inside is in the log.
             ExportError::Store(_) | ExportError::BrokenOff | ExportError::NoThread(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,

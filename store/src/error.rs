@@ -46,7 +46,8 @@ pub enum StoreError {
 
     /// Fix the setting: the number is fixed when the store is created.
     #[error(
-        "store was created with store.partitions = {found}, configured is {configured}: {}",
+        "store was created with store.partitions = {found}, configured is {configured}: set {found}, or another \
+         store.path: {}",
         .path.display()
     )]
     WrongPartitions { path: PathBuf, found: u16, configured: u16 },
@@ -109,7 +110,7 @@ pub enum StoreError {
 
     /// As the client of HBase says.
     #[error("hbase: {0}")]
-    HBase(#[from] hbase_client::Error),
+    HBase(hbase_client::Error),
 
     /// Try later: its rows are corrected without end.
     #[error("hbase: rows of pid {pid} at {millis} ms were others whenever they were read")]
@@ -130,7 +131,7 @@ pub enum StoreError {
     /// Fix the setting: the number is fixed when the store is made.
     #[error(
         "the store in the tables {prefix}_… was made with store.partitions = {found}, configured is \
-         {configured}"
+         {configured}: set {found}, or another store.hbase.prefix"
     )]
     OtherPartitions { prefix: String, found: u16, configured: u16 },
 
@@ -180,7 +181,23 @@ pub enum StoreError {
     Engine(#[from] rocksdb::Error),
 }
 
+/// What it says has what is behind it: it is no source, to be said once more.
+impl From<hbase_client::Error> for StoreError {
+    fn from(error: hbase_client::Error) -> Self {
+        Self::HBase(error)
+    }
+}
+
 impl StoreError {
+    /// Whether the same may succeed later, by itself.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::HBase(error) => error.advice() == hbase_client::Advice::TryLater,
+            Self::Torn { .. } | Self::Waiting => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
     }

@@ -3,6 +3,24 @@
 
 #[path = "contract/main.rs"]
 mod contract;
+#[path = "ledger/port.rs"]
+mod port;
+
+/// Makes a test of each function, each over tables of its own.
+macro_rules! suite {
+    ($($test:ident)*) => {
+        mod on_hbase {
+            $(#[test]
+            fn $test() {
+                let policy = crate::contract::support::rules::rules();
+                let cluster = crate::contract::support::hbase::tables_of(concat!("port_", stringify!($test)));
+                super::$test(&mut crate::contract::support::hbase::ledger(&cluster, &policy));
+                crate::contract::support::hbase::remove(&cluster);
+            })*
+        }
+    };
+}
+pub(crate) use suite;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

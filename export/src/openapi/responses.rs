@@ -198,7 +198,11 @@ const REFUSALS: &[Refusal] = &[
         &["too-many-downloads"],
     ),
     ("StoreFailed", STORE.0, STORE.1),
-    ("Busy", "So many downloads are under way as there may be of all", &["busy"]),
+    (
+        "Busy",
+        "So many downloads are under way as there may be of all, or the store does not answer now",
+        &["busy", "store-unavailable"],
+    ),
     ("OldVersion", OLD_VERSION.0, OLD_VERSION.1),
 ];
 

@@ -164,7 +164,7 @@ impl Entry {
 
     /// Without an answer until now: a call that is still under way may be done as well.
     fn run_out(&mut self, limit: Duration) -> Result<Outcome, Box<Error>> {
-        let what = "the row's part of the batch";
+        let what = "a batch of rows";
         let error = Error::Deadline { what, limit, last: self.last.take() };
         if self.sent.take().is_some_and(|sent| sent.0.load(Ordering::Relaxed)) {
             self.in_doubt = Some(Arc::new(error.clone()));

@@ -57,7 +57,7 @@ impl HBase {
             .set("hbase.master.port", master_port)
             .set("hbase.regionserver.port", 0);
         configure(&dir, &settings(site, &dir));
-        let mut java = java(&dir, "-Xmx1g");
+        let mut java = java(&dir, "-Xmx1536m");
         java.args(["org.apache.hadoop.hbase.master.HMaster", "start"]);
         java.arg(format!("--localRegionServers={REGION_SERVERS}"));
         let running = Some(Leash::hold(&dir, &java));

@@ -410,7 +410,12 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         for (write, is_put) in facts.into_iter().zip(is_put) {
             if is_put {
                 let key = |(found_by, time): &(_, _)| key::index(*found_by, &write.key, *time);
-                stale.extend(write.stale.iter().map(|one| (write.key.family, key(one))));
+                // What is set by the same write stays.
+                let is_own = |(found_by, time): &&(_, _)| {
+                    *time == write.home.time() && write.index.contains(found_by)
+                };
+                let gone = write.stale.iter().filter(|one| !is_own(one));
+                stale.extend(gone.map(|one| (write.key.family, key(one))));
             } else {
                 if write.key.family == Family::Touch {
                     let ttl_ms = self.lives.of(&write.key, &write.home);

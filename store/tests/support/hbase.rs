@@ -39,6 +39,15 @@ pub fn tables_of(prefix: &str) -> Cluster {
     cluster
 }
 
+/// They are needed no more.
+pub fn remove(cluster: &Cluster) {
+    let admin = cluster.client().admin();
+    for name in tables::names(cluster.prefix()) {
+        cluster.wait(admin.disable(&name)).expect("the table is disabled");
+        cluster.wait(admin.delete(&name)).expect("the table is gone");
+    }
+}
+
 pub fn ledger(cluster: &Cluster, policy: &Policy) -> SharedLedger<Cluster> {
     let base = |key: &str| App::new(key::partition(key, PARTITIONS));
     let apps = policy.apps().map(|app| (app.pid, base(&app.key)));
