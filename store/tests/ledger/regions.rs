@@ -151,7 +151,7 @@ fn is_of_y(number: u8) -> bool {
 }
 
 fn event(number: u8, time_ms: u64) -> Draft {
-    let draft = activation(&number.to_string(), super::millis(time_ms as i64));
+    let draft = activation(&number.to_string(), super::support::facts::millis(time_ms as i64));
     if is_of_y(number) { draft.of_app_y() } else { draft }
 }
 

@@ -135,7 +135,9 @@ impl Bed {
 fn event(said: &Said, start_ms: u64) -> Draft {
     let id = said.number.to_string();
     let within = u64::from(said.fact) * 99_000;
-    let time = super::millis((start_ms + u64::from(said.quarter) * QUARTER_MS + within) as i64);
+    let time = super::support::facts::millis(
+        (start_ms + u64::from(said.quarter) * QUARTER_MS + within) as i64,
+    );
     let draft = if said.number.is_multiple_of(3) {
         activation(&id, time)
     } else {
@@ -251,8 +253,10 @@ fn with_rows(count: u32) -> Bed {
     let mut bed = Bed::new();
     let start_ms = bed.consumed_ms;
     let decisions = (0..count).map(|number| {
-        let draft =
-            activation(&format!("a{number}"), super::millis(start_ms as i64 + i64::from(number)));
+        let draft = activation(
+            &format!("a{number}"),
+            super::support::facts::millis(start_ms as i64 + i64::from(number)),
+        );
         let mut decided = decided(draft, 1, None);
         decided.row.status = Status::Attributed;
         decided
