@@ -4,16 +4,17 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
 use testbed::crowd::{self, FROM, Record, TO};
-use testbed::eventually;
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, run_ok};
 
 /// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
@@ -216,6 +217,31 @@ fn while_the_broker_hangs() {
     let (adtrail, read) = read_rest(&site);
     assert_eq!(read, 0);
     stop(adtrail, &["TERM"]);
+}
+
+/// Whoever has something to say waits then: the downloads, whose lines are in the log.
+#[test]
+fn when_nobody_reads_its_log() {
+    let site = Site::new(Kafka::shared(), "stops.unheard", 1, ONE_CAMPAIGN)
+        .set("run.shutdown_deadline", "2s");
+    let (export, admin) = site.ports();
+    let mut command = site.command(&["run"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
+    eventually("it serves", || testbed::http::get(&export, &path));
+    eventually("nobody is answered any more", || {
+        let mut stream = TcpStream::connect(&export).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        match stream.read_to_end(&mut Vec::new()) {
+            Ok(_) => Err("it is answered"),
+            Err(_) => Ok(()),
+        }
+    });
+    assert_eq!(testbed::http::get(&admin, "/livez").unwrap().status, 200);
+    run_ok(Command::new("kill").args(["-TERM", &child.id().to_string()]), b"");
+    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
+    assert_eq!(status.code(), Some(1));
 }
 
 /// A site with more rows than sockets take that nobody reads.

@@ -60,8 +60,9 @@ pub fn listen_for_signals(runtime: &Runtime, shutdown: &Shutdown) -> std::io::Re
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        tracing::info!("stopping");
+        // First: the log may wait for somebody to read it.
         stop.request();
+        tracing::info!("stopping");
     });
     Ok(())
 }

@@ -141,6 +141,13 @@ impl Site {
         self.spawn_as("run", environment)
     }
 
+    /// Two that nobody listens on, put into the settings: for exports, and for operators.
+    pub fn ports(&self) -> (String, String) {
+        let (export, admin) = (free_port(), free_port());
+        self.write_config(export, admin);
+        (format!("127.0.0.1:{export}"), format!("127.0.0.1:{admin}"))
+    }
+
     pub(crate) fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);

@@ -196,8 +196,10 @@ impl Reader {
     }
 
     /// Has the first offset of partitions of which nothing is read yet committed as their position: else
-    /// what Kafka deletes before it is read would be passed over without a word. Of one whose broker does not
-    /// answer nothing is known, and it is read from its beginning all the same.
+    /// what Kafka deletes before it is read would be passed over without a word. Not of those that have lost
+    /// something already: were their topic made anew, its first records would be passed over by such a
+    /// position, and no record tells one from the other. These are read from their beginning, wherever it is by
+    /// then, and so is one whose broker does not answer.
     fn note_beginnings(&mut self) {
         let unread = |(topic, partition): &(_, _)| self.offsets.next(*topic, *partition).is_none();
         let unread: Vec<_> = self.partitions.iter().filter(unread).collect();
@@ -206,7 +208,8 @@ impl Reader {
         }
         let extents = self.find_extents();
         for (topic, partition) in unread {
-            if let Some(extent) = extents.get(&(topic, partition)) {
+            if let Some(extent) = extents.get(&(topic, partition)).filter(|extent| extent.low == 0)
+            {
                 self.offsets.put(topic, partition, extent.low, [None; 2]);
                 self.sorter.begin((topic, partition), extent.low);
             }
