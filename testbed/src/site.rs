@@ -141,11 +141,12 @@ impl Site {
         self.spawn_as("run", environment)
     }
 
-    /// Two that nobody listens on, put into the settings: for exports, and for operators.
-    pub fn ports(&self) -> (String, String) {
+    /// The address that exports will be had at, put into the settings, of a process that is started by
+    /// [`Site::command`].
+    pub fn export_address(&self) -> String {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);
-        (format!("127.0.0.1:{export}"), format!("127.0.0.1:{admin}"))
+        format!("127.0.0.1:{export}")
     }
 
     pub(crate) fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {

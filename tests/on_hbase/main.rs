@@ -48,6 +48,13 @@ fn await_all_read(site: &Site) {
     });
 }
 
+/// A worker that is killed amid what it reads.
+fn kill_while_it_reads(site: &Site) {
+    let worker = site.start_role("attribute");
+    worker.await_some_read();
+    worker.kill9();
+}
+
 /// Has the shared HBase do something.
 fn done<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -95,9 +102,7 @@ fn a_worker_that_is_killed_loses_nothing() {
     let site = site("hbase-killed");
     for portion in records().chunks(records().len().div_ceil(5)) {
         crowd::produce(&site.topics, portion);
-        let worker = site.start_role("attribute");
-        worker.await_some_read();
-        worker.kill9();
+        kill_while_it_reads(&site);
     }
     let last = site.start_role("run");
     await_all_read(&site);

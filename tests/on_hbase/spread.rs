@@ -4,7 +4,7 @@ use testbed::crowd::{self, APPS};
 use testbed::exports::{check_equal, downloads};
 use testbed::hbase;
 
-use super::{PARTITIONS, await_all_read, records, remove, replayed, run_on};
+use super::{PARTITIONS, await_all_read, kill_while_it_reads, records, remove, replayed, run_on};
 
 /// The settings of the crowd, with the first app spread so far; of a member that is gone without a word the group
 /// learns soon.
@@ -23,9 +23,7 @@ fn an_app_is_spread_further_and_back_while_workers_are_killed() {
     for (fan, portion) in fans.into_iter().zip(crowd::portions(records(), fans.len())) {
         site.change(&settings(fan));
         crowd::produce(&site.topics, portion);
-        let worker = site.start_role("attribute");
-        worker.await_some_read();
-        worker.kill9();
+        kill_while_it_reads(&site);
     }
     let last = site.start_role("run");
     await_all_read(&site);

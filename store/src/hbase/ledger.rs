@@ -5,30 +5,33 @@
 //! between is done by the redelivery that follows. Where each step stands, and why:
 //! `docs/decisions/ledger-port.md`.
 
+mod decide;
+mod entries;
+
 use std::collections::HashMap;
 
 use attribution::event::{EventTime, Fact, Family, Pid};
 use attribution::expiry::Expired;
 use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Present,
-    Progress, Scan,
+    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
+    Scan,
 };
 use attribution::policy::Policy;
-use attribution::row::Row;
 use foldhash::fast::FixedState;
 
-use super::cells::{self, Cells, NOW, Page, Put, PutWhere, Table, VALUE};
-use super::home::{self, Gone};
+pub(super) use decide::row_time;
+use entries::{entry, index_entry, own_entries, page};
+pub(super) use entries::{join, split};
+
+use super::cells::{self, Cells, NOW, Page, Put, PutWhere, Table};
+use super::home;
 use super::tables::Lives;
 use crate::StoreError;
 use crate::app::App;
-use crate::codec;
-use crate::codec::row::RowView;
 use crate::embedded::regions::now;
-use crate::embedded::views;
 use crate::expiry::Expiry;
 use crate::held::HeldBack;
-use crate::key::{self, FACT_PREFIX_BYTES, KEY_BYTES, Key, RowKey};
+use crate::key::{self, Key};
 
 /// One worker's way to a store that others write, too.
 pub struct SharedLedger<C> {
@@ -77,24 +80,6 @@ impl<C> SharedLedger<C> {
     pub fn cells(&self) -> &C {
         &self.cells
     }
-
-    fn row_key(&self, row: &Row, fan_bits: u8) -> RowKey {
-        let base = self.apps.get(&row.pid).map_or(0, |app| app.base);
-        RowKey {
-            partition: key::row_partition(base, row.seq, fan_bits, self.partitions),
-            pid: row.pid,
-            event_time: row.event_time,
-            spreadid: row.spreadid,
-            seq: row.seq,
-        }
-    }
-
-    /// Where the row was that a decision replaces.
-    fn gone(&self, row: &Row, replaced: &Present) -> Gone {
-        let key = self.row_key(row, replaced.place.fan_bits);
-        let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
-        Gone { row, revision: replaced.revision }
-    }
 }
 
 /// A home to be put.
@@ -102,11 +87,6 @@ struct NewHome {
     key: FactKey,
     value: Vec<u8>,
     ttl_ms: Option<u64>,
-}
-
-/// When a row was decided on: later decisions hide earlier ones, and all expire by the event's age.
-pub(super) fn row_time(row: &RowKey, revision: u32) -> u64 {
-    row.event_time.millis().saturating_add(u64::from(revision))
 }
 
 impl<C: Cells> SharedLedger<C> {
@@ -215,17 +195,6 @@ impl<C: Cells> SharedLedger<C> {
         Ok(())
     }
 
-    fn delete_rows(&mut self, gone: Vec<Gone>) -> Result<(), StoreError> {
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let cell = |Gone { row, revision }: Gone| {
-            let until = row_time(&row, revision);
-            cells::Gone { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
-        };
-        self.cells.delete(Table::Events, gone.into_iter().map(cell).collect())
-    }
-
     /// Entries that were put for a touch before its home was found taken may be those of the home, which has
     /// them kept as long as itself.
     fn lengthen(&mut self, key: &FactKey, home: &Home) -> Result<(), StoreError> {
@@ -238,55 +207,6 @@ impl<C: Cells> SharedLedger<C> {
         let entries = met.entries.iter().cloned().map(|entry| Put { ttl_ms, ..entry });
         self.cells.put(Table::Facts(key.family), entries.collect())
     }
-
-    /// The home that a decision is compared with, if it was made from just that.
-    fn standing(&self, write: &DecisionWrite) -> Result<Option<Vec<Gone>>, StoreError> {
-        let Some(value) = self.read.get(&write.key) else { return Ok(None) };
-        let (stored, gone) = home::decode(write.key.family, write.key.pid, value)?;
-        Ok(is_as_read(&stored, write).then_some(gone))
-    }
-}
-
-/// All entries of a match key and app are columns of one row: a page of them is one get, and gets of many
-/// rows are one call to each server.
-pub(super) fn split(key: &Key) -> (Vec<u8>, Vec<u8>) {
-    let (row, column) = key.split_at(FACT_PREFIX_BYTES);
-    (row.to_vec(), column.to_vec())
-}
-
-pub(super) fn join(row: &[u8], column: &[u8]) -> Result<Key, StoreError> {
-    [row, column].concat().try_into().map_err(|_| StoreError::corrupt("an index entry"))
-}
-
-/// Those that the fact is found by.
-fn own_entries(write: &FactWrite, ttl_ms: Option<u64>) -> impl Iterator<Item = Put> {
-    let lookback_ms = match &write.home {
-        Home::Touch(touch) => touch.lookback_ms,
-        _ => None,
-    };
-    let time = write.home.time();
-    write.index.iter().map(move |found_by| {
-        let key = key::index(*found_by, &write.key, time);
-        Put { ttl_ms, ..entry(key, write.key.id.0, lookback_ms) }
-    })
-}
-
-fn entry(key: Key, id: u64, lookback_ms: Option<u64>) -> Put {
-    let mut value = Vec::new();
-    codec::put_index_value(&mut value, id, lookback_ms);
-    let (row, column) = split(&key);
-    Put { row, column, value, time: None, ttl_ms: None }
-}
-
-/// Whether nobody has decided about the event, or replaced its fact, since it was read.
-fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
-    let is_same_fact = match (stored, &write.home) {
-        (Home::Activation(stored), Home::Activation(home)) => stored.fact == home.fact,
-        (Home::Effect(stored), Home::Effect(home)) => stored.fact == home.fact,
-        _ => false,
-    };
-    let revision = |present: Option<&Present>| present.map(|one| one.revision);
-    is_same_fact && revision(stored.present()) == revision(write.replaced.as_ref())
 }
 
 impl<C: Cells> Facts for SharedLedger<C> {
@@ -324,29 +244,6 @@ impl<C: Cells> Facts for SharedLedger<C> {
     fn held(&self, pid: Pid) -> Expired {
         self.expiry.held(pid)
     }
-}
-
-fn page(scan: &Scan) -> Page {
-    let first = match &scan.after {
-        Some(entry) => {
-            let last = key::index(scan.key, &entry.fact, entry.time);
-            key::next(&last).unwrap_or([u8::MAX; KEY_BYTES])
-        }
-        None => key::index_from(scan.key, scan.pid, scan.newest),
-    };
-    let (row, first) = split(&first);
-    let end = key::index_end_column(scan.oldest);
-    Page { row, columns: first..end, limit: scan.limit }
-}
-
-fn index_entry(
-    family: Family,
-    row: &[u8],
-    column: Vec<u8>,
-    value: Vec<u8>,
-) -> Result<IndexEntry, StoreError> {
-    let damage = || StoreError::corrupt("an index entry");
-    key::decode_index(family, &join(row, &column)?, codec::index_id(&value)?).ok_or_else(damage)
 }
 
 impl<C: Cells> Ledger for SharedLedger<C> {
@@ -440,128 +337,8 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             self.met.clear();
             return Ok(Vec::new());
         }
-        let mut plan = Plan::default();
-        for write in decisions {
-            self.plan(write, &mut plan)?;
-        }
-        let Plan { mut shows, mut rows, mut after, mut lost } = plan;
-        self.delete_noted(&mut shows)?;
-        let parts = |show: Show| {
-            let gone = show.gone();
-            let Show { key, home, row, .. } = show;
-            let value = home::encode(&home, &gone);
-            (NewHome { key, value, ttl_ms: None }, (key, row, gone))
-        };
-        let (homes, shown): (Vec<_>, Vec<_>) = shows.into_iter().map(parts).unzip();
-        let is_put = self.put_homes(homes)?;
-        for ((key, row, gone), is_put) in shown.into_iter().zip(is_put) {
-            if is_put {
-                rows.push(row);
-                after.extend(gone);
-            } else {
-                lost.push(key);
-            }
-        }
-        if !rows.is_empty() {
-            self.cells.put(Table::Events, rows)?;
-        }
-        self.delete_rows(after)?;
-        Ok(lost)
+        self.decide(decisions)
     }
-}
-
-/// What a commit does.
-#[derive(Default)]
-struct Plan {
-    shows: Vec<Show>,
-    /// Of decisions that stand.
-    rows: Vec<Put>,
-    /// Rows to delete once all others are put.
-    after: Vec<Gone>,
-    /// Decisions that were made from something else.
-    lost: Vec<FactKey>,
-}
-
-/// A home to put, then its row, and then to delete the rows that go.
-struct Show {
-    key: FactKey,
-    home: Home,
-    row: Put,
-    /// Rows that the standing home tells of.
-    noted: Vec<Gone>,
-    /// That of the decision that is replaced.
-    replaced: Option<Gone>,
-}
-
-impl Show {
-    /// What the new home tells of. A row at the place of the new one is written over.
-    fn gone(&self) -> Vec<Gone> {
-        let goes = |gone: &&Gone| gone.row.encode()[..] != self.row.row[..];
-        self.noted.iter().chain(&self.replaced).filter(goes).copied().collect()
-    }
-}
-
-impl<C: Cells> SharedLedger<C> {
-    fn plan(&self, mut write: DecisionWrite, plan: &mut Plan) -> Result<(), StoreError> {
-        let Some(noted) = self.standing(&write)? else {
-            plan.lost.push(write.key);
-            return Ok(());
-        };
-        if let (true, Some(present)) = (write.is_again(), write.replaced) {
-            let key = self.row_key(&write.row, present.place.fan_bits);
-            plan.after.extend(noted.into_iter().filter(|gone| gone.row != key));
-            plan.rows.push(put_row(&key, &write.row));
-            return Ok(());
-        }
-        // Of partitions no two are read at one moment, so rows of an event stay in one, whatever the fan is by now.
-        let fan_bits = match &write.replaced {
-            Some(replaced) => replaced.place.fan_bits,
-            None => self.apps.get(&write.row.pid).map_or(0, |app| app.fan_bits),
-        };
-        let key = self.row_key(&write.row, fan_bits);
-        let row = put_row(&key, &write.row);
-        if let Some(present) = write.home.present_mut() {
-            present.place = views::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
-        }
-        let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
-        plan.shows.push(Show { key: write.key, home: write.home, row, noted, replaced });
-        Ok(())
-    }
-
-    /// Deletes what homes told of where the row that took its place is really there. Where it is not, as
-    /// its writer ended before it, what they told of may be all that there is of the event: it stays until
-    /// the new row stands, and the new home tells of it too.
-    fn delete_noted(&mut self, shows: &mut [Show]) -> Result<(), StoreError> {
-        let asked = |show: &&mut Show| !show.noted.is_empty() && show.replaced.is_some();
-        let shows: Vec<&mut Show> = shows.iter_mut().filter(asked).collect();
-        if shows.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<Gone> = shows.iter().filter_map(|show| show.replaced).collect();
-        let keys: Vec<Key> = rows.iter().map(|gone| gone.row.encode()).collect();
-        let found = self.cells.get(Table::Events, &keys)?;
-        let mut deleted = Vec::new();
-        for ((show, replaced), found) in shows.into_iter().zip(rows).zip(found) {
-            if is_there(&replaced, found.as_deref())? {
-                let noted = std::mem::take(&mut show.noted);
-                deleted.extend(noted.into_iter().filter(|gone| gone.row != replaced.row));
-            }
-        }
-        self.delete_rows(deleted)
-    }
-}
-
-/// Whether a row is the one of that revision.
-fn is_there(of: &Gone, row: Option<&[u8]>) -> Result<bool, StoreError> {
-    let revision = row.map(|row| RowView::decode(row).map(|row| row.revision)).transpose()?;
-    Ok(revision.is_some_and(|revision| revision >= of.revision))
-}
-
-fn put_row(key: &RowKey, row: &Row) -> Put {
-    let mut value = Vec::with_capacity(384);
-    codec::row::encode(row, &mut value);
-    let time = Some(row_time(key, row.revision));
-    Put { row: key.encode().to_vec(), column: VALUE.to_vec(), value, time, ttl_ms: None }
 }
 
 /// One that still stands is about to be replaced, by whoever has put it there.
