@@ -27,6 +27,7 @@ use jiff::tz::TimeZone;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tempfile::TempDir;
 
+use crate::service::deadline;
 use crate::{cli, service, telemetry};
 use broker::Broker;
 use figures::Figures;
@@ -62,6 +63,7 @@ pub fn run(options: &cli::Demo) -> anyhow::Result<()> {
     broker.create_topics(&names)?;
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
+    deadline::watch(&shutdown, config.shutdown_deadline)?;
     let service = {
         let (config, shutdown, recorder) = (config.clone(), shutdown.clone(), recorder.clone());
         thread::Builder::new()

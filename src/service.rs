@@ -1,6 +1,6 @@
 //! The service: reading Kafka and attributing, serving exports, or both, over the store of the settings.
 
-mod deadline;
+pub(crate) mod deadline;
 mod embedded;
 mod listeners;
 mod readiness;
@@ -53,7 +53,6 @@ pub(crate) fn run_roles(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
-    let _watch = deadline::watch(shutdown, config.shutdown_deadline)?;
     match &config.store.hbase {
         Some(hbase) => shared::run((config, hbase), roles, shutdown, recorder),
         None => embedded::run(config, shutdown, recorder),

@@ -3,8 +3,10 @@
 #![cfg(test)]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -219,21 +221,28 @@ fn while_the_broker_hangs() {
     stop(adtrail, &["TERM"]);
 }
 
-/// Whoever has something to say waits then: the downloads, whose lines are in the log.
+/// Whoever has something to say waits then: downloads, whose lines are in the log, and with them all threads that
+/// serve.
 #[test]
 fn when_nobody_reads_its_log() {
     let site = Site::new(Kafka::shared(), "stops.unheard", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
-    let export = site.export_address();
-    let mut command = site.command(&["run"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (export, admin) = site.addresses();
+    let (_nobody, log) = UnixStream::pair().unwrap();
+    let mut child = start_with_log(&site, &log);
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
     eventually("it serves", || testbed::http::get(&export, &path));
-    eventually("nobody is answered any more", || {
-        let mut stream = TcpStream::connect(&export).unwrap();
+    fill(&log);
+    let ask = |address: &str, path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        match stream.read_to_end(&mut Vec::new()) {
+        stream
+    };
+    let mut downloads = Vec::new();
+    eventually("nothing is answered any more", || {
+        downloads.push(ask(&export, &path));
+        match ask(&admin, "/livez").read_to_end(&mut Vec::new()) {
             Ok(_) => Err("it is answered"),
             Err(_) => Ok(()),
         }
@@ -242,6 +251,34 @@ fn when_nobody_reads_its_log() {
     run_ok(Command::new("kill").args(["-TERM", &child.id().to_string()]), b"");
     let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
     assert_eq!(status.code(), Some(1));
+}
+
+/// Then it can not say why it does not start.
+#[test]
+fn when_nobody_reads_why_it_ends() {
+    let site = Site::new(Kafka::shared(), "stops.unsaid", 1, ONE_CAMPAIGN)
+        .set("run.shutdown_deadline", "2s");
+    let (export, _) = site.addresses();
+    let _taken = TcpListener::bind(&export).unwrap();
+    let (_nobody, log) = UnixStream::pair().unwrap();
+    fill(&log);
+    let mut child = start_with_log(&site, &log);
+    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
+    assert_eq!(status.code(), Some(1));
+}
+
+fn start_with_log(site: &Site, log: &UnixStream) -> Child {
+    let log: OwnedFd = log.try_clone().unwrap().into();
+    site.command(&["run"]).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+/// Whoever writes one byte more waits.
+fn fill(mut log: &UnixStream) {
+    log.set_nonblocking(true).unwrap();
+    for length in [4_096, 1] {
+        while log.write(&vec![b'\n'; length]).is_ok() {}
+    }
+    log.set_nonblocking(false).unwrap();
 }
 
 /// A site with more rows than sockets take that nobody reads.

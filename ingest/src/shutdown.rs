@@ -16,6 +16,11 @@ impl Shutdown {
         self.0.store(true, Ordering::Release);
     }
 
+    /// That is set once there is the wish: what a signal handler can do.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -4,7 +4,7 @@ use ingest::Shutdown;
 
 use super::{WrongUse, load_for_kafka, require_apps};
 use crate::cli::Settings;
-use crate::service::{self, Roles};
+use crate::service::{self, Roles, deadline};
 use crate::telemetry;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
@@ -28,5 +28,10 @@ fn run_roles(settings: &Settings, roles: Roles) -> anyhow::Result<()> {
         return Err(WrongUse(problem.to_owned()).into());
     }
     let recorder = telemetry::start_metrics()?;
-    service::run_roles(&config, roles, &Shutdown::default(), recorder)
+    let shutdown = Shutdown::default();
+    deadline::watch(&shutdown, config.shutdown_deadline)?;
+    let outcome = service::run_roles(&config, roles, &shutdown, recorder);
+    // Whatever is still to be said.
+    shutdown.request();
+    outcome
 }

@@ -16,7 +16,8 @@ use store::embedded::{Embedded, EngineMetrics, Room};
 use store::scan::Reader;
 use tokio::runtime::Runtime;
 
-use super::listeners::{Listeners, listen_for_signals};
+use super::deadline::listen_for_signals;
+use super::listeners::Listeners;
 use super::{
     BATCHES_WAITING, CUT_OFF_MAX, SUPERVISION, Threads, readiness, tell_of_held, tell_of_the_end,
 };
@@ -37,7 +38,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
     // Before anything is read: until here a signal just ends the process, and nothing is lost by it.
-    listen_for_signals(&runtime, shutdown).context("signals can not be listened for")?;
+    listen_for_signals(shutdown).context("signals can not be listened for")?;
     let metrics = Arc::new(PipelineMetrics::new(config));
     let health = Arc::new(Health::default());
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
@@ -73,6 +74,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
         }
         shutdown.sleep(SUPERVISION);
     }
+    tracing::info!("stopping");
     room.give_up();
     let deadline = Instant::now() + config.shutdown_deadline;
     let outcome = threads.end(deadline);

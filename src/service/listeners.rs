@@ -1,4 +1,4 @@
-//! The listeners, and the signals that end them.
+//! The listeners.
 
 use anyhow::Context;
 use config::Config;
@@ -46,23 +46,4 @@ async fn requested(shutdown: Shutdown) {
     while !shutdown.is_requested() {
         tokio::time::sleep(SUPERVISION).await;
     }
-}
-
-/// From now on SIGINT and SIGTERM are wishes to stop, however many come.
-pub fn listen_for_signals(runtime: &Runtime, shutdown: &Shutdown) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let _within = runtime.enter();
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let stop = shutdown.clone();
-    runtime.spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        // First: the log may wait for somebody to read it.
-        stop.request();
-        tracing::info!("stopping");
-    });
-    Ok(())
 }

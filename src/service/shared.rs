@@ -16,7 +16,8 @@ use store::StoreError;
 use store::hbase::Shared;
 use tokio::runtime::Runtime;
 
-use super::listeners::{Listeners, listen_for_signals};
+use super::deadline::listen_for_signals;
+use super::listeners::Listeners;
 use super::watch::{self, Seen};
 use super::{
     BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held,
@@ -38,7 +39,7 @@ pub fn run(
     let store = Arc::new(Shared::open(&config.store, hbase)?);
     store.reader().require_apps(&config.policy)?;
     look_at_tables(config, &store, roles)?;
-    listen_for_signals(&runtime, shutdown).context("signals can not be listened for")?;
+    listen_for_signals(shutdown).context("signals can not be listened for")?;
     let health = Arc::new(Health::default());
     let reading = match roles.attributes {
         true => Some(attribute(config, &store, &health, shutdown)?),
@@ -60,6 +61,7 @@ pub fn run(
         }
         shutdown.sleep(SUPERVISION);
     }
+    tracing::info!("stopping");
     let deadline = Instant::now() + config.shutdown_deadline;
     let outcome = threads.map_or(Ok(0), |threads| {
         threads.wait(deadline.min(Instant::now() + WRITING_MAX));

@@ -141,12 +141,11 @@ impl Site {
         self.spawn_as("run", environment)
     }
 
-    /// The address that exports will be had at, put into the settings, of a process that is started by
-    /// [`Site::command`].
-    pub fn export_address(&self) -> String {
+    /// Where exports and operators will be served by a process that is started by [`Site::command`].
+    pub fn addresses(&self) -> (String, String) {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);
-        format!("127.0.0.1:{export}")
+        (format!("127.0.0.1:{export}"), format!("127.0.0.1:{admin}"))
     }
 
     pub(crate) fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
