@@ -16,6 +16,7 @@ use crate::proto::admin::{
     GetTableDescriptorsRequest, GetTableDescriptorsResponse, GetTableNamesResponse,
     ProcedureResponse, TableRequest,
 };
+use crate::proto::common::TableState;
 use crate::proto::rpc::{Empty, ForeignException};
 
 mod regions;
@@ -50,7 +51,7 @@ impl Admin {
         let table_schema = table.to_proto()?;
         let split_keys = splits.to_vec();
         let request = CreateTableRequest { table_schema, split_keys, nonce_group, nonce };
-        self.procedure("CreateTable", &request).await
+        self.change("CreateTable", &table.name.parse()?, &request).await
     }
 
     /// # Errors
@@ -96,7 +97,7 @@ impl Admin {
         let table: TableName = table.parse()?;
         let (nonce_group, nonce) = nonces();
         let request = TableRequest { table_name: table.to_proto(), nonce_group, nonce };
-        self.procedure(method, &request).await?;
+        self.change(method, &table, &request).await?;
         self.cluster.forget_table(&table);
         Ok(())
     }
@@ -104,7 +105,64 @@ impl Admin {
     /// Has it done, and waits for it.
     async fn procedure(&self, method: &'static str, request: &impl Message) -> Result<(), Error> {
         let deadline = self.cluster.operation_deadline();
-        let begun = self.begin(method, request, deadline).await?;
+        let (_, begun) = self.ask_server(method, request, deadline).await?;
+        self.finish(method, begun, deadline).await
+    }
+
+    /// As [`Admin::procedure`], of a table as a whole. Where an earlier try may have been done without an answer,
+    /// that what was wanted is so already is no failure. Nonces say the same while a master remembers them.
+    async fn change(
+        &self,
+        method: &'static str,
+        table: &TableName,
+        request: &impl Message,
+    ) -> Result<(), Error> {
+        let deadline = self.cluster.operation_deadline();
+        let mut may_be_done = false;
+        for failed in 0.. {
+            let error = match self.ask_once(method, request, deadline).await {
+                Ok((_, begun)) => return self.finish(method, begun, deadline).await,
+                Err(error) => error,
+            };
+            match state_already(method, &error) {
+                Some(state) if may_be_done => {
+                    return self.await_state(method, table, state, deadline).await;
+                }
+                _ if error.remedy() == Remedy::Fail => return Err(error),
+                _ => may_be_done |= error.may_be_done(),
+            }
+            self.pause(method, failed, error, deadline).await?;
+        }
+        Err(Error::Closed)
+    }
+
+    /// What was begun by somebody may not have come to its end.
+    async fn await_state(
+        &self,
+        method: &'static str,
+        table: &TableName,
+        state: Option<TableState>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        for failed in 0.. {
+            let error = match self.cluster.state(table, deadline).await {
+                Ok(found) if found == state => return Ok(()),
+                Ok(_) => Error::Unfinished { table: table.clone() },
+                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) => error,
+            };
+            self.pause(method, failed, error, deadline).await?;
+        }
+        Err(Error::Closed)
+    }
+
+    /// Waits for what a master has begun.
+    async fn finish(
+        &self,
+        method: &'static str,
+        begun: ProcedureResponse,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         let Some(proc_id) = begun.proc_id else { return Ok(()) };
         let request = GetProcedureResultRequest { proc_id };
         for tries in 0.. {
@@ -135,30 +193,6 @@ impl Admin {
             sleep(delay).await;
         }
         Ok(())
-    }
-
-    /// As [`Admin::ask_server`]; where an earlier try may have been done without an answer, that what was
-    /// wanted is so already is no failure. Nonces say the same while a master remembers them.
-    async fn begin(
-        &self,
-        method: &'static str,
-        request: &impl Message,
-        deadline: Instant,
-    ) -> Result<ProcedureResponse, Error> {
-        let mut may_be_done = false;
-        for failed in 0.. {
-            let error = match self.ask_once(method, request, deadline).await {
-                Ok((_, begun)) => return Ok(begun),
-                Err(error) if may_be_done && is_so_already(method, &error) => {
-                    return Ok(ProcedureResponse { proc_id: None });
-                }
-                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
-                Err(error) => error,
-            };
-            may_be_done |= error.may_be_done();
-            self.pause(method, failed, error, deadline).await?;
-        }
-        Err(Error::Closed)
     }
 
     async fn ask<M: Message, R: Message + Default>(
@@ -225,15 +259,17 @@ fn nonces() -> (Option<u64>, Option<u64>) {
     (Some(fastrand::u64(1..)), Some(fastrand::u64(1..)))
 }
 
-fn is_so_already(method: &str, error: &Error) -> bool {
-    let Error::Refused { fault, .. } = error else { return false };
-    matches!(
-        (method, fault.name()),
-        ("CreateTable", "TableExistsException")
-            | ("DeleteTable", "TableNotFoundException")
-            | ("EnableTable", "TableNotDisabledException")
-            | ("DisableTable", "TableNotEnabledException")
-    )
+/// Where a refusal tells that what was wanted is so already, or on its way: the state of the table at its end.
+fn state_already(method: &str, error: &Error) -> Option<Option<TableState>> {
+    let Error::Refused { fault, .. } = error else { return None };
+    match (method, fault.name()) {
+        ("CreateTable", "TableExistsException") | ("EnableTable", "TableNotDisabledException") => {
+            Some(Some(TableState::ENABLED))
+        }
+        ("DisableTable", "TableNotEnabledException") => Some(Some(TableState::DISABLED)),
+        ("DeleteTable", "TableNotFoundException") => Some(None),
+        _ => None,
+    }
 }
 
 fn fault_of(exception: ForeignException) -> Fault {

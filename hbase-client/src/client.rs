@@ -23,9 +23,9 @@ pub struct Client {
 impl Client {
     /// # Errors
     /// Where none of the servers answers as HBase 2.5 or later does. One that says that it is just
-    /// starting is waited for, as long as an operation may take; where connections are refused, or nobody
-    /// answers, that is told at once, as a wrong address looks the same: who starts together with the
-    /// cluster calls this again.
+    /// starting is waited for, as long as an operation may take. Where connections are refused, or nobody
+    /// answers within [`Config::connect_timeout`], that is told once all servers were tried, as a wrong address
+    /// looks the same: who starts together with the cluster calls this again.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let transport = transport::configured(&config)?;
         Self::connect_over(config, transport).await

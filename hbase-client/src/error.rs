@@ -71,6 +71,10 @@ pub enum Error {
         region: Range<Bytes>,
     },
 
+    /// What was begun in an earlier try, or by somebody else.
+    #[error("a change of table {table} has not come to its end")]
+    Unfinished { table: TableName },
+
     #[error("the cluster has no master now; tables can not be changed until it has one")]
     NoMaster,
 
@@ -82,8 +86,8 @@ pub enum Error {
 
     /// A scan came to a row of which parts came and came.
     #[error(
-        "row {:?} has more than {most} bytes, which a scan does not put together: select fewer of its \
-         columns, or raise Config::row_bytes_max",
+        "row {:?} takes more than {most} bytes of memory, which a scan does not put together: select fewer of \
+         its columns, or raise Config::row_bytes_max",
         shown(row)
     )]
     RowTooLong { row: Bytes, most: usize },
@@ -139,6 +143,7 @@ impl Error {
             | Self::Refused { .. }
             | Self::Deadline { .. }
             | Self::NoServer { .. }
+            | Self::Unfinished { .. }
             | Self::NoMaster => Advice::TryLater,
         }
     }
@@ -151,7 +156,10 @@ impl Error {
             | Self::Connection { .. }
             | Self::Unanswered { .. }
             | Self::Protocol { .. } => Remedy::DropServer,
-            Self::NoServer { .. } | Self::NoMaster | Self::Bootstrap { .. } => Remedy::Relocate,
+            Self::NoServer { .. }
+            | Self::Unfinished { .. }
+            | Self::NoMaster
+            | Self::Bootstrap { .. } => Remedy::Relocate,
             // Of one call: its server may hang, and the region be elsewhere by now.
             Self::Deadline { .. } => Remedy::Relocate,
             Self::OldServer { .. }

@@ -14,7 +14,7 @@ use crate::connection::{Call, Service};
 use crate::error::Error;
 use crate::location::Region;
 use crate::names::{Server, TableName};
-use crate::proto::common::RegionSpecifier;
+use crate::proto::common::{RegionSpecifier, TableState};
 use crate::proto::scan::{Scan, ScanRequest, ScanResponse};
 use crate::rows::{self, Row};
 
@@ -163,13 +163,24 @@ impl Cluster {
         has_no_regions: bool,
         deadline: Instant,
     ) -> Error {
-        let state = self.scan_meta(meta::scan_of_state(table), 1, deadline).await;
-        match state.as_ref().map(|state| &state.rows[..]) {
-            Ok([]) if has_no_regions => Error::NoTable { table: table.clone() },
-            Ok([state, ..]) if meta::is_disabled(state) => Error::Disabled { table: table.clone() },
+        match self.state(table, deadline).await {
+            Ok(None) if has_no_regions => Error::NoTable { table: table.clone() },
+            Ok(Some(TableState::DISABLED | TableState::DISABLING)) => {
+                Error::Disabled { table: table.clone() }
+            }
             Ok(_) => Error::NoServer { table: table.clone(), region },
-            Err(error) => error.clone(),
+            Err(error) => error,
         }
+    }
+
+    /// Nothing where there is no such table.
+    pub async fn state(
+        &self,
+        table: &TableName,
+        deadline: Instant,
+    ) -> Result<Option<TableState>, Error> {
+        let found = self.scan_meta(meta::scan_of_state(table), 1, deadline).await?;
+        Ok(found.rows.first().and_then(meta::state))
     }
 
     /// The first rows of a scan of `hbase:meta`, in one call.

@@ -111,10 +111,9 @@ pub fn scan_of_state(table: &TableName) -> Scan {
     }
 }
 
-/// Whether the row that [`scan_of_state`] finds tells that the table is disabled, or about to be.
-pub fn is_disabled(row: &Row) -> bool {
-    let state = row.value(b"table", b"state").and_then(|state| TableState::decode(state).ok());
-    state.is_some_and(|state| matches!(state.state, 1 | 2))
+/// What the row tells that [`scan_of_state`] finds.
+pub fn state(row: &Row) -> Option<TableState> {
+    row.value(b"table", b"state").and_then(|state| TableState::decode(state).ok())
 }
 
 #[cfg(test)]

@@ -132,3 +132,9 @@ pub struct TableState {
     #[prost(int32, required, tag = "1")]
     pub state: i32,
 }
+
+impl TableState {
+    pub const ENABLED: Self = Self { state: 0 };
+    pub const DISABLED: Self = Self { state: 1 };
+    pub const DISABLING: Self = Self { state: 2 };
+}

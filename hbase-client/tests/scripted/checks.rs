@@ -73,7 +73,7 @@ async fn check_whose_answer_was_lost_is_in_doubt_however_it_ends() {
     let busy = after_a_lost_answer(|_, _| Reply::exception(class)).await.to_string();
     assert!(busy.contains("not done within 60s") && busy.contains(class), "{busy}");
     let disabled = after_a_lost_answer(|_, model| {
-        model.state = 1;
+        model.state = Some(1);
         model.regions.iter_mut().for_each(|region| region.listed.clear());
         Reply::exception("org.apache.hadoop.hbase.NotServingRegionException")
     });

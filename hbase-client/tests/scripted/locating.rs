@@ -146,12 +146,12 @@ async fn missing_table_and_disabled_table_are_told_apart_from_a_hole() {
     let table = servers.table().await;
     let put = || Put::new("a").cell("d", "q", "1");
     servers.model(|model| {
-        model.state = 1;
+        model.state = Some(1);
         model.regions.iter_mut().for_each(|region| region.listed.clear());
     });
     let error = table.mutate(put()).await.unwrap_err();
     assert!(matches!(error, Error::Disabled { .. }), "{error}");
-    servers.model(|model| model.state = 0);
+    servers.model(|model| model.state = Some(0));
     let error = table.mutate(put()).await.unwrap_err();
     assert!(error.to_string().contains("no server has the region of table t"), "{error}");
 }

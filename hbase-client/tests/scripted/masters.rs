@@ -12,7 +12,7 @@ use hbase_client::{Advice, Client, Error, Family, TableSpec};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Heard, Model, Reply, Servers};
+use crate::support::fake::{Heard, Model, Reply, Servers, TABLE};
 
 const HBASE: &str = "org.apache.hadoop.hbase";
 const UNKNOWN: i32 = 0;
@@ -89,7 +89,7 @@ async fn masters(
 }
 
 async fn create(client: &Client) -> Result<(), Error> {
-    let spec = TableSpec::new("new").family(Family::new("d"));
+    let spec = TableSpec::new(TABLE).family(Family::new("d"));
     client.admin().create(&spec, &["m".into()]).await
 }
 
@@ -211,43 +211,64 @@ async fn cluster_without_a_master_is_waited_for() {
     assert_eq!(procedures.lock().unwrap().begun.len(), 1);
 }
 
-/// The first try ends so, and the second one is refused.
-async fn then_refused(what: &str, first: Reply, class: &'static str) -> Result<(), Error> {
+const ENABLED: Option<i32> = Some(0);
+const DISABLED: Option<i32> = Some(1);
+const DISABLING: Option<i32> = Some(2);
+
+/// The first try ends so, and the second one is refused; five seconds later the table is of that state.
+async fn then_refused(
+    what: &str,
+    first: Reply,
+    class: &'static str,
+    state: Option<i32>,
+) -> Result<(), Error> {
     let mut calls = 0;
-    let (_, client, _) = masters(Procedures::default(), move |_, _, _| {
+    let (servers, client, _) = masters(Procedures::default(), move |_, model, _| {
         calls += 1;
+        if calls == 1 {
+            model.state = DISABLING;
+        }
         Some(if calls == 1 { first.clone() } else { Reply::exception(class) })
     })
     .await;
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        servers.model(|model| model.state = state);
+    });
     let admin = client.admin();
     match what {
         "create" => create(&client).await,
-        "delete" => admin.delete("new").await,
-        "enable" => admin.enable("new").await,
-        _ => admin.disable("new").await,
+        "delete" => admin.delete(TABLE).await,
+        "enable" => admin.enable(TABLE).await,
+        _ => admin.disable(TABLE).await,
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_ones_own_lost_try_has_done_is_no_failure() {
-    for (what, class) in [
-        ("create", "org.apache.hadoop.hbase.TableExistsException"),
-        ("delete", "org.apache.hadoop.hbase.TableNotFoundException"),
-        ("enable", "org.apache.hadoop.hbase.TableNotDisabledException"),
-        ("disable", "org.apache.hadoop.hbase.TableNotEnabledException"),
+    for (what, class, state) in [
+        ("create", "org.apache.hadoop.hbase.TableExistsException", ENABLED),
+        ("delete", "org.apache.hadoop.hbase.TableNotFoundException", None),
+        ("enable", "org.apache.hadoop.hbase.TableNotDisabledException", ENABLED),
+        ("disable", "org.apache.hadoop.hbase.TableNotEnabledException", DISABLED),
     ] {
-        // As of a master that has forgotten the nonce.
-        then_refused(what, Reply::Close, class).await.unwrap();
+        // As of a master that has forgotten the nonce; what it has begun is waited for.
+        let begun = Instant::now();
+        then_refused(what, Reply::Close, class, state).await.unwrap();
+        assert!((5..8).contains(&begun.elapsed().as_secs()), "{what}: {:?}", begun.elapsed());
+        // That never ends.
+        let error = then_refused(what, Reply::Close, class, DISABLING).await.unwrap_err();
+        assert!(error.to_string().contains("has not come to its end"), "{what}: {error}");
         // One that was surely not begun, and one that is refused at once, did nothing.
         let held = Reply::exception("org.apache.hadoop.hbase.PleaseHoldException");
         for first in [held, Reply::exception(class)] {
-            let error = then_refused(what, first, class).await.unwrap_err();
+            let error = then_refused(what, first, class, state).await.unwrap_err();
             assert!(error.to_string().contains(class), "{error}");
             assert_eq!(error.advice(), Advice::Change);
         }
         // What else is refused, is.
         let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";
-        let error = then_refused(what, Reply::Close, denied).await.unwrap_err();
+        let error = then_refused(what, Reply::Close, denied, state).await.unwrap_err();
         assert!(error.to_string().contains(denied), "{error}");
     }
 }

@@ -67,8 +67,8 @@ pub struct Model {
     pub unknown: HashSet<&'static str>,
     pub master: Option<String>,
     pub nodes: Vec<&'static str>,
-    /// 0 is enabled, 1 disabled.
-    pub state: i32,
+    /// Of the table: 0 is enabled, 1 disabled, 2 disabling, 3 enabling. None where there is no such table.
+    pub state: Option<i32>,
     pub scanners: Scanners,
 }
 
@@ -87,7 +87,7 @@ impl Model {
             unknown: HashSet::new(),
             master: Some("s1:1".to_owned()),
             nodes: vec!["s2:1", "s3:1"],
-            state: 0,
+            state: Some(0),
             scanners: Scanners::default(),
         }
     }
@@ -232,8 +232,8 @@ impl Model {
         self.regions.iter().map(row).collect()
     }
 
-    pub fn table_state(&self) -> Bytes {
-        TableState { state: self.state }.encode_to_vec().into()
+    pub fn table_state(&self) -> Option<Bytes> {
+        self.state.map(|state| TableState { state }.encode_to_vec().into())
     }
 }
 

@@ -134,7 +134,8 @@ impl Model {
         let mut rows = self.meta_rows();
         let is_of_state = scan.column[0].family == "table";
         if is_of_state {
-            rows = [(Bytes::from(super::TABLE), vec![(&b"state"[..], self.table_state())])].into();
+            let row = |state| (Bytes::from(super::TABLE), vec![(&b"state"[..], state)]);
+            rows = self.table_state().map(row).into_iter().collect();
         }
         let mut found: Vec<_> = match scan.reversed.unwrap_or(false) {
             false => in_range(&rows, &scan).collect(),
