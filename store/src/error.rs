@@ -207,3 +207,23 @@ impl StoreError {
         move |source| Self::File { deed, path: path.into(), source }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hbase_client::Error;
+
+    use super::*;
+
+    #[test]
+    fn what_hbase_does_not_do_now_may_pass() {
+        let what = "a scan";
+        let late = Error::Deadline { what, limit: Duration::from_secs(30), last: None };
+        assert!(StoreError::from(late).is_passing());
+        assert!(StoreError::from(Error::NoMaster).is_passing());
+        let disabled = Error::Disabled { table: "adtrail_events".parse().unwrap() };
+        assert!(!StoreError::from(disabled).is_passing());
+        assert!(!StoreError::corrupt("a row").is_passing());
+    }
+}

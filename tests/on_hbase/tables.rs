@@ -182,6 +182,21 @@ fn what_differs_is_told_with_what_takes_it_away() {
         check_told(&shown, table, "it is disabled", &format!("enable '{table}'"));
         done(async |client| client.admin().enable(table).await.expect("it is enabled"));
     }
+    // Of a store that nothing is known of nothing is made.
+    let effects = "hbase-other_effects";
+    done(async |client| {
+        let admin = client.admin();
+        admin.disable(effects).await.expect("it is disabled");
+        admin.delete(effects).await.expect("it is deleted");
+        admin.disable("hbase-other_meta").await.expect("it is disabled");
+    });
+    let (code, shown, said) = run_on(&site, &["hbase", "init"]);
+    assert!(code == Some(1) && !shown.contains(effects), "{shown}{said}");
+    let tables = done(async |client| client.admin().list().await.expect("tables"));
+    assert!(tables.iter().all(|table| table.to_string() != effects), "{tables:?}");
+    done(async |client| client.admin().enable("hbase-other_meta").await.expect("it is enabled"));
+    let (_, shown, said) = run_on(&site, &["hbase", "init"]);
+    assert!(shown.contains(&format!("{effects}: made, 8 regions")), "{shown}{said}");
     remove("hbase-other");
 }
 

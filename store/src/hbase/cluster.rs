@@ -59,7 +59,9 @@ pub enum State {
 #[derive(Debug, Default)]
 struct Patience {
     is_over: AtomicBool,
+    /// What answers of one kind say is not so of the other: rows may be read that nobody can write.
     is_needed: AtomicBool,
+    is_needed_for_checks: AtomicBool,
 }
 
 impl Cluster {
@@ -96,7 +98,8 @@ impl Cluster {
 
     /// Whether the worker is trying something again now.
     pub fn is_waiting(&self) -> bool {
-        self.patience.is_needed.load(Ordering::Relaxed)
+        let Patience { is_needed, is_needed_for_checks, .. } = &*self.patience;
+        [is_needed, is_needed_for_checks].into_iter().any(|flag| flag.load(Ordering::Relaxed))
     }
 
     pub fn client(&self) -> &Client {
@@ -178,7 +181,7 @@ impl Cluster {
                     }
                 }
             }
-            self.pause_after(failure, left.len())?;
+            self.pause_after(failure, left.len(), &self.patience.is_needed)?;
             open = left;
         }
         Ok(done.into_iter().flatten().collect())
@@ -191,11 +194,16 @@ impl Cluster {
     }
 
     /// What may succeed later a worker waits for.
-    fn pause_after(&self, failure: Option<Error>, rows: usize) -> Result<(), StoreError> {
+    fn pause_after(
+        &self,
+        failure: Option<Error>,
+        rows: usize,
+        is_needed: &AtomicBool,
+    ) -> Result<(), StoreError> {
         if !self.is_patient {
             return failure.map_or(Ok(()), |error| Err(error.into()));
         }
-        self.patience.is_needed.store(failure.is_some(), Ordering::Relaxed);
+        is_needed.store(failure.is_some(), Ordering::Relaxed);
         let Some(error) = failure else { return Ok(()) };
         if !may_pass(&error) || self.patience.is_over.load(Ordering::Relaxed) {
             return Err(error.into());
@@ -209,6 +217,11 @@ impl Cluster {
 /// A table is disabled to be changed, and enabled afterwards.
 fn may_pass(error: &Error) -> bool {
     error.advice() != Advice::Change || matches!(error, Error::Disabled { .. })
+}
+
+/// In doubt, as no try was answered until the deadline: the next may not be either.
+fn has_run_out_of_time(error: &Error) -> bool {
+    matches!(error, Error::Uncertain { last } if matches!(**last, Error::Deadline { .. }))
 }
 
 fn client_config(settings: &config::HBase) -> Result<Config, StoreError> {
@@ -260,7 +273,7 @@ fn columns(row: Option<Row>) -> Columns {
 
 impl Cells for Cluster {
     fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        // What else is in the row is there for days at most.
+        // What else is in the row is hardly ever there: facts that another took the place of.
         let found = self.rows(table, rows)?;
         let value = |row: Option<Row>| row?.value(FAMILY, VALUE).map(<[u8]>::to_vec);
         Ok(found.into_iter().map(value).collect())
@@ -314,7 +327,7 @@ impl Cells for Cluster {
                 Ok(is_taken) => is_taken,
                 // Done or not: whoever asks reads once more.
                 Err(error) => {
-                    if error.advice() != Advice::ReadAgain {
+                    if error.advice() != Advice::ReadAgain || has_run_out_of_time(&error) {
                         failure = Some(error);
                     }
                     false
@@ -322,7 +335,7 @@ impl Cells for Cluster {
             });
         }
         let refused = taken.iter().filter(|is_taken| !**is_taken).count();
-        self.pause_after(failure, refused)?;
+        self.pause_after(failure, refused, &self.patience.is_needed_for_checks)?;
         Ok(taken)
     }
 
@@ -333,5 +346,20 @@ impl Cells for Cluster {
             delete.column_until(*until, FAMILY, buffer.put(column)).into()
         };
         self.each(&cells, delete, |deletes| table.mutate_many(deletes)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_that_the_deadline_left_is_waited_for() {
+        let uncertain = |last| Error::Uncertain { last: Arc::new(last) };
+        let late = Error::Deadline { what: "Multi", limit: PATIENCE, last: None };
+        assert!(has_run_out_of_time(&uncertain(late.clone())));
+        // Another try told so much: it is read again at once.
+        assert!(!has_run_out_of_time(&uncertain(Error::NoMaster)));
+        assert!(!has_run_out_of_time(&late));
     }
 }

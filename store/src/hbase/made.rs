@@ -20,6 +20,12 @@ pub enum Made {
     Stood { table: String, differences: Vec<Difference> },
 }
 
+impl Made {
+    fn is_of_new(&self, name: &str) -> bool {
+        matches!(self, Self::Created { table, .. } if table == name)
+    }
+}
+
 /// Something of a table that is not as the settings would make it. What is written and read is the same, but
 /// where [`Difference::loses`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,14 +120,15 @@ pub fn init(
     policy: &Policy,
 ) -> Result<Vec<Made>, StoreError> {
     let cluster = Cluster::connect(hbase)?;
-    let (plan, is_new) = compare(&cluster, settings, policy)?;
-    for (layout, made) in layouts(&cluster, settings, policy).into_iter().zip(&plan) {
-        if matches!(made, Made::Created { .. }) {
+    let (plan, store) = compare(&cluster, settings, policy)?;
+    let is_missing = |name: &str| plan.iter().any(|made| made.is_of_new(name));
+    for layout in layouts(&cluster, settings, policy) {
+        if is_missing(&layout.spec.name) {
             let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
             cluster.wait(cluster.client().admin().create(&layout.spec, &splits))?;
         }
     }
-    if is_new {
+    if store == Told::New {
         // Last: without it nothing opens the store.
         meta::create(&cluster, settings.partitions)?;
         require(&cluster, settings.partitions)?;
@@ -150,19 +157,27 @@ pub fn require_kept(
     settings: &config::Store,
     policy: &Policy,
 ) -> Result<(), StoreError> {
-    let mut lossy = Vec::new();
+    let (mut lossy, mut untold) = (Vec::new(), None);
     for Layout { spec, .. } in layouts(cluster, settings, policy) {
         let admin = cluster.client().admin();
-        let found = cluster.wait_briefly("a look at the tables", admin.describe(&spec.name))?;
+        let found = match cluster.wait_briefly("a look at the tables", admin.describe(&spec.name)) {
+            Ok(found) => found,
+            // What others tell counts all the same.
+            Err(error) => {
+                untold = Some(error);
+                continue;
+            }
+        };
         require_family(&found)?;
         let differences = attributes(&found, &spec).into_iter().filter(Difference::loses);
         lossy.extend(differences.map(|one| {
             format!("{}: {one}; in the hbase shell: {}", spec.name, one.remedy(&spec.name))
         }));
     }
-    match lossy.is_empty() {
-        true => Ok(()),
-        false => Err(StoreError::ShortLived { differences: lossy.join("; ") }),
+    match (lossy.is_empty(), untold) {
+        (false, _) => Err(StoreError::ShortLived { differences: lossy.join("; ") }),
+        (true, Some(error)) => Err(error.into()),
+        (true, None) => Ok(()),
     }
 }
 
@@ -170,12 +185,22 @@ fn layouts(cluster: &Cluster, settings: &config::Store, policy: &Policy) -> Vec<
     tables::layouts(cluster.prefix(), &Kept::new(settings, policy), settings.partitions)
 }
 
-/// By [`layouts`]; and whether the store is yet to be made.
+/// What a cluster tells of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Stands,
+    /// It is yet to be made.
+    New,
+    /// The table is disabled in which it stands.
+    Nothing,
+}
+
+/// By [`layouts`].
 fn compare(
     cluster: &Cluster,
     settings: &config::Store,
     policy: &Policy,
-) -> Result<(Vec<Made>, bool), StoreError> {
+) -> Result<(Vec<Made>, Told), StoreError> {
     let (mut plan, mut standing) = (Vec::new(), Vec::new());
     let mut is_told = true;
     for Layout { spec, splits } in layouts(cluster, settings, policy) {
@@ -197,16 +222,16 @@ fn compare(
         plan.push(Made::Stood { table: spec.name, differences });
     }
     if !is_told {
-        // What the store is stands in a table that is disabled.
-        return Ok((plan, false));
+        // Of a store that nothing is known of nothing is made.
+        plan.retain(|made| matches!(made, Made::Stood { .. }));
+        return Ok((plan, Told::Nothing));
     }
-    let is_new = meta::load(cluster)?.is_none();
-    if is_new {
-        require_empty(cluster, &standing)?;
-    } else {
+    if meta::load(cluster)?.is_some() {
         require(cluster, settings.partitions)?;
+        return Ok((plan, Told::Stands));
     }
-    Ok((plan, is_new))
+    require_empty(cluster, &standing)?;
+    Ok((plan, Told::New))
 }
 
 /// Rows that nothing tells the partitions of are another store's.

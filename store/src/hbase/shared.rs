@@ -46,8 +46,11 @@ impl Shared {
         hbase: &config::HBase,
     ) -> Result<Self, StoreError> {
         let cluster = Cluster::connect(hbase)?;
+        require_table(&cluster, tables::meta(cluster.prefix()))?;
         require(&cluster, settings.partitions)?;
-        require_tables(&cluster)?;
+        tables::names(cluster.prefix())
+            .into_iter()
+            .try_for_each(|name| require_table(&cluster, name))?;
         Ok(Self { cluster, settings: Arc::new(settings.clone()) })
     }
 
@@ -147,7 +150,7 @@ pub struct ClusterRegion {
 pub struct RegionLoad {
     /// In files, compressed, and in memory; whole MiB.
     pub bytes: u64,
-    /// Requests since the server has it: one writes or reads many rows.
+    /// Requests since the server has it, one for each row.
     pub writes: u64,
     pub reads: u64,
 }
@@ -165,16 +168,13 @@ impl ClusterRegion {
     }
 }
 
-/// That all tables are there, by reads alone. What does not answer now is left to whoever reads it.
-fn require_tables(cluster: &Cluster) -> Result<(), StoreError> {
-    for name in tables::names(cluster.prefix()) {
-        match cluster.look_at(&name)? {
-            State::Missing => return Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
-            State::Foreign => return Err(made::foreign(name, &[])),
-            State::Stands | State::Disabled | State::Silent => {}
-        }
+/// That a table is there, by a read alone. What does not answer now is left to whoever reads it.
+fn require_table(cluster: &Cluster, name: String) -> Result<(), StoreError> {
+    match cluster.look_at(&name)? {
+        State::Missing => Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
+        State::Foreign => Err(made::foreign(name, &[])),
+        State::Stands | State::Disabled | State::Silent => Ok(()),
     }
-    Ok(())
 }
 
 /// That the store is one that this adtrail can use by these settings.
