@@ -195,7 +195,7 @@ impl From<ExportError> for Problem {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "/problems/store-unavailable",
                 "Store unavailable",
-                "the store does not answer now; the same request may succeed later",
+                "the store can not be read now; the same request may succeed later",
             ),
             // What is wrong inside is in the log.
             ExportError::Store(_) | ExportError::BrokenOff | ExportError::NoThread(_) => Self::new(
@@ -252,4 +252,26 @@ fn serialize_status<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
+}
+
+#[cfg(test)]
+mod tests {
+    use store::StoreError;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(error: StoreError, status: u16, kind: &str, may_come_again: bool) {
+        let problem = Problem::from(ExportError::Store(error));
+        assert_eq!((problem.status.as_u16(), problem.kind), (status, kind));
+        let response = problem.into_response();
+        assert_eq!(response.headers().contains_key(header::RETRY_AFTER), may_come_again);
+    }
+
+    #[test]
+    fn what_may_pass_is_to_be_tried_again() {
+        check(StoreError::Waiting, 503, "/problems/store-unavailable", true);
+        check(StoreError::Torn { pid: 1, millis: 2 }, 503, "/problems/store-unavailable", true);
+        check(StoreError::Corrupt { what: "a row".into() }, 500, "/problems/store", false);
+    }
 }

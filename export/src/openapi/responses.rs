@@ -200,7 +200,7 @@ const REFUSALS: &[Refusal] = &[
     ("StoreFailed", STORE.0, STORE.1),
     (
         "Busy",
-        "So many downloads are under way as there may be of all, or the store does not answer now",
+        "So many downloads are under way as there may be of all, or the store can not be read now",
         &["busy", "store-unavailable"],
     ),
     ("OldVersion", OLD_VERSION.0, OLD_VERSION.1),
