@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use testbed::crowd::{self, APPS, FROM, Record, TO};
 use testbed::exports::{self, Exports, check_equal, check_same, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::{rows, run_ok};
+use testbed::{eventually, rows, run_ok};
 
 /// A few hundred batches of a few dozen records: room to be interrupted in.
 const BATCH_RECORDS: &str = "40";
@@ -93,15 +94,20 @@ fn killed_again_and_again() {
     let mut portions = crowd::portions(&records, kills as usize + 1);
     let mut with_more_to_read = 0;
     for portion in portions.by_ref().take(kills as usize) {
+        let is_up = AtomicBool::new(false);
         thread::scope(|scope| {
-            // Beside it, so that it is killed while it reads.
+            // Beside it, so that it is killed while it reads: the first before it is up, the others from then on.
             scope.spawn(|| {
                 for some in portion.chunks(AT_A_TIME) {
                     crowd::produce(&site.topics, some);
+                    eventually("it is up", || {
+                        is_up.load(Ordering::Relaxed).then_some(()).ok_or("")
+                    });
                     thread::sleep(Duration::from_millis(20));
                 }
             });
             let adtrail = site.start();
+            is_up.store(true, Ordering::Relaxed);
             if moments.bool() {
                 adtrail.await_some_read();
             }

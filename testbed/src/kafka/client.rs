@@ -263,6 +263,13 @@ impl Kafka {
         offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
     }
 
+    /// How many there are whom the broker has not given up.
+    pub fn group_members(&self, group: &str) -> usize {
+        let consumer: BaseConsumer = self.client().create().expect("a consumer");
+        let groups = consumer.fetch_group_list(Some(group), DEADLINE).expect("kafka answers");
+        groups.groups().iter().map(|group| group.members().len()).sum()
+    }
+
     /// Whether a group has told how far it is with a partition.
     pub fn has_position(&self, group: &str, topic: &str, partition: i32) -> bool {
         let consumer: BaseConsumer =
