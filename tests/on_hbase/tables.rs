@@ -196,7 +196,7 @@ fn what_differs_is_told_with_what_takes_it_away() {
     assert!(tables.iter().all(|table| table.to_string() != effects), "{tables:?}");
     done(async |client| client.admin().enable("hbase-other_meta").await.expect("it is enabled"));
     let (_, shown, said) = run_on(&site, &["hbase", "init"]);
-    assert!(shown.contains(&format!("{effects}: made, 8 regions")), "{shown}{said}");
+    assert!(shown.contains(&format!("{effects}: made, 16 regions")), "{shown}{said}");
     remove("hbase-other");
 }
 
