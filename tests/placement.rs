@@ -126,7 +126,7 @@ fn another_hash_is_noticed() {
 fn a_missing_key_is_noticed() {
     let site = site("placement.no-key", 4);
     produce_mixed(&site, &[], |message| Message { key: None, ..message });
-    check(&site, "they have no message key");
+    check(&site, "some have no message key");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn another_key_is_noticed_and_not_told() {
         key: Some(key(message.time_ms.unwrap())),
         ..message
     });
-    check(&site, "their message key is another than their app's");
+    check(&site, "the message key of some is another than their app's");
 }
 
 /// Apps move when partitions are added, also where adtrail reads it all at once, later.

@@ -52,8 +52,10 @@ pub enum Key {
 pub struct Misplaced {
     pub count: PerTopic<u64>,
     pub partition: i32,
-    /// Where most of the app's records are.
+    /// Where most of the app's records are, of those that were read: where partitions are read one
+    /// after the other, it may be the astray ones that come first.
     pub home: i32,
+    /// What is wrong with the keys in either place.
     key: Key,
 }
 
@@ -143,7 +145,7 @@ fn settle(places: &mut [Place]) -> Option<Misplaced> {
             count: PerTopic::default(),
             partition: other.partition,
             home: home.partition,
-            key: other.key,
+            key: if other.key == Key::App { home.key } else { other.key },
         });
         for topic in TopicKind::ALL {
             *misplaced.count.of_mut(topic) += untold.of(topic);
@@ -163,9 +165,9 @@ impl Key {
 
     fn advice(self) -> &'static str {
         match self {
-            Self::Missing => "they have no message key: send each with its app's key",
+            Self::Missing => "some have no message key: send each with its app's key",
             Self::Other => {
-                "their message key is another than their app's: send each with its app's key"
+                "the message key of some is another than their app's: send each with its app's key"
             }
             Self::App => {
                 "give all producers the same partitioner, and all three topics as many partitions"
@@ -184,8 +186,8 @@ impl Misplaced {
             app,
             partition,
             home,
-            "records of an app come on another partition than most of it: {}; exports are right all \
-             the same",
+            "records of an app come on another partition than most that was read of it: {}; exports \
+             are right all the same",
             key.advice()
         );
     }
@@ -310,6 +312,24 @@ mod tests {
             let misplaced = take(1, topic, 4, 20).expect("both are used");
             assert_eq!((misplaced.partition, misplaced.home), (4, 3));
             assert_eq!(TopicKind::ALL.map(|topic| *misplaced.count.of(topic)), expected);
+        }
+    }
+
+    /// Whichever place is read first.
+    #[test]
+    fn a_key_that_is_not_the_apps_is_told_of_either_place() {
+        for wrong in [Key::Missing, Key::Other] {
+            for places in [[(3, Key::App), (5, wrong)], [(5, wrong), (3, Key::App)]] {
+                let mut placement = Placement::default();
+                let records = places.iter().flat_map(|place| (0..50).map(move |n| (place, n)));
+                let told: Vec<Key> = records
+                    .filter_map(|((partition, key), minute)| {
+                        let place = (Clicks, *partition, minute * MINUTE_MS);
+                        Some(placement.take(Pid(1), place, || *key)?.key)
+                    })
+                    .collect();
+                assert!(!told.is_empty() && told.iter().all(|key| *key == wrong), "{told:?}");
+            }
         }
     }
 
