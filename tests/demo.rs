@@ -69,7 +69,10 @@ fn it_serves_what_it_says_until_it_is_interrupted() {
         let ended = child.try_wait().unwrap();
         if ended.is_none() && shown.text().contains("Ctrl-C") { Ok(()) } else { Err(log.text()) }
     });
-    assert!(log.text().contains("127.0.0.1:8080 is taken, so this demo uses"), "{}", log.text());
+    eventually("it says which port it has", || {
+        let log = log.text();
+        if log.contains("127.0.0.1:8080 is taken, so this demo uses") { Ok(()) } else { Err(log) }
+    });
 
     let told = |label: &str| {
         let shown = shown.text();

@@ -137,10 +137,10 @@ fn new_records_are_waited_for() {
     kafka.produce(topic, [at(1, NOON_MS, "last"), at(0, NOON_MS, "last"), at(1, NOON_MS, "last")]);
     let status = eventually("peek ends", || child.try_wait().unwrap().ok_or("still running"));
     assert!(status.success());
-    let text = shown.text();
+    let text = shown.whole();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains("old") && text.contains("new"), "{text}");
-    assert_eq!(said.text(), "");
+    assert_eq!(said.whole(), "");
 }
 
 #[test]

@@ -247,8 +247,8 @@ fn of_two_at_once_the_later_one_sends() {
         let status = first.wait().unwrap();
         check_each_once(&site, MANY);
         if before < MANY {
-            assert_eq!(status.code(), Some(1), "{}", said.text());
-            let said = said.text();
+            let said = said.whole();
+            assert_eq!(status.code(), Some(1), "{said}");
             assert!(said.contains("another run over this topic has taken over"), "{said}");
             return;
         }

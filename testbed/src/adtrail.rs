@@ -37,7 +37,7 @@ impl Adtrail {
     pub fn await_ready(&mut self) -> Result<(), String> {
         eventually("adtrail is ready", || {
             if self.has_ended() {
-                return Ok(Err(self.log()));
+                return Ok(Err(self.stderr.whole()));
             }
             match self.admin("/readyz") {
                 Ok(reply) if reply.status == 200 => Ok(Ok(())),
@@ -122,7 +122,7 @@ impl Adtrail {
         sum(&self.metrics(), name, label)
     }
 
-    /// All that it has said on standard error.
+    /// All that it has said on standard error so far.
     pub fn log(&self) -> String {
         self.stderr.text()
     }
@@ -152,7 +152,7 @@ impl Adtrail {
             let ended = self.child.try_wait().expect("the child can be asked");
             ended.ok_or_else(|| self.log())
         });
-        (status, self.log())
+        (status, self.stderr.whole())
     }
 
     /// SIGKILL.

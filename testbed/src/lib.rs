@@ -17,7 +17,8 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub mod adtrail;
@@ -113,23 +114,37 @@ pub fn run_ok(command: &mut Command, stdin: &[u8]) -> Vec<u8> {
 }
 
 /// Everything a child writes, gathered by a thread while it runs.
-#[derive(Debug, Clone, Default)]
-pub struct Captured(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+#[derive(Debug)]
+pub struct Captured {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    gathering: JoinHandle<()>,
+}
 
 impl Captured {
     pub fn from(mut source: impl Read + Send + 'static) -> Self {
-        let captured = Self::default();
-        let sink = captured.clone();
-        thread::spawn(move || {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let sink = bytes.clone();
+        let gathering = thread::spawn(move || {
             let mut buffer = [0; 8192];
             while let Ok(read @ 1..) = source.read(&mut buffer) {
-                sink.0.lock().expect("no writer panics").extend_from_slice(&buffer[..read]);
+                sink.lock().expect("no writer panics").extend_from_slice(&buffer[..read]);
             }
         });
-        captured
+        Self { bytes, gathering }
     }
 
+    /// So far.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
+        String::from_utf8_lossy(&self.bytes.lock().expect("no writer panics")).into_owned()
+    }
+
+    /// To its end: for a child that has ended, and of which nothing is left that could write.
+    #[track_caller]
+    pub fn whole(&self) -> String {
+        eventually("all that was written is read", || match self.gathering.is_finished() {
+            true => Ok(()),
+            false => Err(self.text()),
+        });
+        self.text()
     }
 }
