@@ -133,7 +133,7 @@ fn a_registry_that_goes_and_comes_back_under_load() {
 
 #[test]
 fn many_ids_that_the_registry_has_not() {
-    const COUNT: u32 = 2_000;
+    const COUNT: u32 = 500;
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let known = Known::register(registry, "many-ids", schema(ACTIVATION));
     let site = site(registry, "many-ids", 2, "[ingest]\nbad_records_max = 10000");

@@ -45,6 +45,14 @@ fn tls(authority: &str, client: Option<&str>) -> String {
     text
 }
 
+/// What the service may warn of. A busy machine can take more than the three seconds that brokers are given for
+/// the first handshake with them.
+const WARNINGS: [&str; 3] = [
+    "went to the dead letters",
+    "kafka does not answer, asking again",
+    "the brokers do not say what they have of each partition",
+];
+
 /// Events, dead letters and the tools: consumer, producers and admin client are let in.
 #[track_caller]
 fn check_works(site: &Site) {
@@ -66,7 +74,7 @@ fn check_works(site: &Site) {
     assert!(status.success(), "{log}");
     assert!(!log.contains(PASSWORD), "{log}");
     let mut warnings = log.lines().filter(|line| line.contains("WARN"));
-    assert!(warnings.all(|line| line.contains("went to the dead letters")), "{log}");
+    assert!(warnings.all(|line| WARNINGS.iter().any(|part| line.contains(part))), "{log}");
 }
 
 /// Not ready and why, in the probe and in the log, without a password in it.

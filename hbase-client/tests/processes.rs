@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use hbase_client::{Client, Scan, Table};
+use hbase_client::{Client, Config, Scan, Table};
 use support::hbase::create;
 use support::processes::Processes;
 use support::rows::{check_exact, gather, key, read, write};
@@ -68,6 +68,13 @@ fn spread(row: u32) -> u32 {
     (u64::from(row) * 7_919 % SPACE) as u32
 }
 
+/// One that waits for as long as a busy machine takes to give a server up and to open its regions elsewhere.
+async fn patient(processes: &Processes) -> Client {
+    let mut config = Config::new(processes.addresses()).unwrap();
+    config.operation_timeout = Duration::from_secs(180);
+    Client::connect(config).await.unwrap()
+}
+
 async fn check_written(table: &Table, rows: u32) {
     let mut wanted: Vec<_> = (0..rows).map(spread).collect();
     wanted.sort_unstable();
@@ -86,7 +93,7 @@ async fn kill_one(processes: &mut Processes, client: &Client, table: &str) -> us
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_row_is_lost_or_read_twice_when_servers_are_killed() {
     let mut processes = Processes::start();
-    let client = processes.client().await;
+    let client = patient(&processes).await;
     create(&client, "written", &SPLITS).await;
     create(&client, "scanned", &SPLITS).await;
     let (written, scanned) = (client.table("written").unwrap(), client.table("scanned").unwrap());
@@ -115,7 +122,7 @@ async fn no_row_is_lost_or_read_twice_when_servers_are_killed() {
     processes.kill_master();
     let writing = Writing::start(written.clone(), count);
     writing.await_more(20_000).await;
-    let new = processes.client().await.table("scanned").unwrap();
+    let new = patient(&processes).await.table("scanned").unwrap();
     check_exact(&read(&new, Scan::range(key(50_000), "")).await.unwrap(), 50_000..120_000);
     let count = writing.end().await;
     check_written(&written, count).await;

@@ -19,7 +19,7 @@ const EVENTS: u64 = 4_000;
 /// Of each, so that all of it is more than what buffers on the way take.
 const BYTES: usize = 10_000;
 /// Longer than a scanner that nobody asks is remembered.
-const PAUSE: Duration = Duration::from_secs(6);
+const PAUSE: Duration = Duration::from_secs(20);
 
 fn lines() -> impl Iterator<Item = String> {
     let text = "x".repeat(BYTES);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hbase_client::{Advice, CheckAndMutate, Error, Family, Put, Scan, TableSpec};
+use hbase_client::{Advice, CheckAndMutate, Client, Error, Family, Put, Scan, TableSpec};
 
 use crate::support::hbase::HBase;
 use crate::support::rows::{check_exact, read, write};
@@ -61,7 +61,10 @@ async fn regions_have_ranges_servers_and_sizes() {
 /// is less than one are bytes like others.
 #[tokio::test]
 async fn regions_begin_at_any_bytes() {
-    let client = HBase::shared().client().await;
+    // So many regions take a busy machine more than a minute.
+    let mut config = HBase::shared().config();
+    config.operation_timeout = Duration::from_secs(300);
+    let client = Client::connect(config).await.unwrap();
     // More than are read at a time.
     let splits: Vec<Bytes> = (1..=250).map(|byte| Bytes::from(vec![byte, b',', byte])).collect();
     let spec = TableSpec::new("any-bytes").family(Family::new("d"));

@@ -76,6 +76,8 @@ async fn scan_that_finds_nothing_for_long_goes_on() {
     table.mutate(put).await.unwrap();
     let mut config = HBase::shared().config();
     config.call_timeout = Duration::from_millis(120);
+    // Calls that a busy machine does not answer in time are no progress.
+    config.operation_timeout = Duration::from_secs(600);
     let client = hbase_client::Client::connect(config).await.unwrap();
     let selection = Selection::all().column("d", "other");
     let scan = Scan::all().select(selection);

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use adtrail_store::app::App;
 use adtrail_store::hbase::cluster::Cluster;
@@ -14,6 +15,7 @@ use adtrail_store::scan::StoredRow;
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
+use hbase_client::Client;
 use testbed::hbase::cluster::HBase;
 
 use super::disk::{fact_in, pid_in, policy_in};
@@ -28,12 +30,20 @@ pub fn settings(prefix: &str) -> config::HBase {
     config::HBase { servers: servers.collect(), prefix, user, tls: None }
 }
 
+/// One that waits for as long as a busy machine takes to make tables and to remove them.
+fn patient(cluster: &Cluster) -> Client {
+    let mut config = HBase::shared().config();
+    config.operation_timeout = Duration::from_secs(300);
+    cluster.wait(Client::connect(config)).expect("hbase answers")
+}
+
 /// The tables of one store, which are made.
 pub fn tables_of(prefix: &str) -> Cluster {
     let cluster = Cluster::connect(&settings(prefix)).expect("hbase answers");
+    let admin = patient(&cluster).admin();
     for layout in tables::layouts(prefix, &tables::Kept::default(), PARTITIONS) {
         let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
-        let made = cluster.wait(cluster.client().admin().create(&layout.spec, &splits));
+        let made = cluster.wait(admin.create(&layout.spec, &splits));
         made.expect("the table is made");
     }
     cluster
@@ -41,7 +51,7 @@ pub fn tables_of(prefix: &str) -> Cluster {
 
 /// They are needed no more.
 pub fn remove(cluster: &Cluster) {
-    let admin = cluster.client().admin();
+    let admin = patient(cluster).admin();
     for name in tables::names(cluster.prefix()) {
         cluster.wait(admin.disable(&name)).expect("the table is disabled");
         cluster.wait(admin.delete(&name)).expect("the table is gone");
