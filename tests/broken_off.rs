@@ -110,12 +110,13 @@ fn curl_exits_with_18_where_a_store_fails_midway() {
         assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
         let rows = export["rows"].as_u64().unwrap();
         assert!((1..ROWS).contains(&rows), "{export}");
-        // What came is a beginning of what was handed on.
+        // What came is a beginning of what was handed on: the last of that may still have been on its way.
         let body = unpacked(encoding, &received.body);
         let lines = body.iter().filter(|byte| **byte == b'\n').count() as u64;
         assert!(lines > 1 && lines <= rows + 1, "{encoding}: {lines} of {rows}");
         if encoding == "identity" {
-            assert_eq!((lines, body.len() as u64), (rows + 1, export["bytes"].as_u64().unwrap()));
+            let bytes = export["bytes"].as_u64().unwrap();
+            assert!(body.len() as u64 <= bytes, "{} of {bytes}", body.len());
         }
     }
 }

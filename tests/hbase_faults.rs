@@ -101,8 +101,9 @@ impl Bed {
                 });
             });
             let reading = scope.spawn(|| read_until(&is_over, &exporter));
+            let over = Over(&is_over);
             fault(self, name, &faults);
-            is_over.store(true, Ordering::Relaxed);
+            drop(over);
             reading.join().expect("nothing was shown twice");
         });
         eventually("the group has read everything", || {
@@ -120,29 +121,33 @@ impl Bed {
     }
 }
 
-/// Whatever comes whole has no event twice at one time; one whose time is being corrected may be at both. There
-/// is some that does, in the end.
+/// Says so once it is dropped: a fault that panics would else be waited for without an end.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whatever comes whole has no event twice at one time; one whose time is being corrected may be at both. Of what
+/// is asked for once it is over some does.
 fn read_until(is_over: &AtomicBool, exporter: &Adtrail) {
     let mut apps = APPS.iter().cycle();
-    eventually("something comes whole", || {
-        let mut is_any_whole = false;
-        loop {
-            let was_over = is_over.load(Ordering::Relaxed);
-            let app = apps.next().expect("one after the other");
-            let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
-            if let Ok(reply) = exporter.get(&path)
-                && reply.status == 200
-                && reply.is_whole
-            {
-                is_any_whole = true;
-                check_once(&reply.body);
-            }
-            if was_over {
-                return if is_any_whole { Ok(()) } else { Err("nothing yet") };
-            }
-            thread::sleep(Duration::from_millis(500));
+    let mut comes_whole = || {
+        let app = apps.next().expect("one after the other");
+        let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
+        let reply = exporter.get(&path).ok().filter(|reply| reply.status == 200 && reply.is_whole);
+        if let Some(reply) = &reply {
+            check_once(&reply.body);
         }
-    });
+        reply.is_some()
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        comes_whole();
+        thread::sleep(Duration::from_millis(500));
+    }
+    eventually("something comes whole", || if comes_whole() { Ok(()) } else { Err("nothing yet") });
 }
 
 fn check_once(csv: &[u8]) {

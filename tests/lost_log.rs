@@ -42,11 +42,12 @@ fn download(site: &Site) -> Vec<u8> {
     site.download("app-x", "2026-11-01", "2026-12-31", &[])
 }
 
-/// The rows once more events are in.
+/// The rows once more events are in, and Kafka's group knows of them.
 fn filled(site: &Site, from: usize) -> Vec<u8> {
     Kafka::shared().produce(&site.topics.activations, activations(from));
     let adtrail = site.start();
     adtrail.await_caught_up();
+    Kafka::shared().await_told(&site.group(), &site.topics.all());
     assert!(adtrail.terminate().0.success());
     let rows = download(site);
     assert_eq!(rows.iter().filter(|byte| **byte == b'\n').count(), from + 101);
@@ -124,6 +125,7 @@ fn a_store_that_is_missing_is_told() {
     let told = || {
         let adtrail = site.start();
         adtrail.await_caught_up();
+        kafka.await_told(&site.group(), &site.topics.all());
         let (status, log) = adtrail.terminate();
         assert!(status.success(), "{log}");
         log

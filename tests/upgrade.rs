@@ -277,6 +277,7 @@ fn read(site: &Site, records: &[Record]) {
     crowd::produce(&site.topics, records);
     let adtrail = site.start();
     adtrail.await_caught_up();
+    Kafka::shared().await_told(&site.group(), &site.topics.all());
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
 }

@@ -523,8 +523,10 @@ fn a_damaged_store_aborts_the_download() {
     let id = answer.header("adtrail-export-id").unwrap();
     let export = bed.get(&format!("/v1/exports/{id}")).json();
     assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
-    let lines = answer.body.iter().filter(|byte| **byte == b'\n').count();
-    assert_eq!(export["rows"], json!(lines - 1), "that is how many came");
+    // What came is a beginning of what was handed on: the last of that may still have been on its way.
+    let lines = answer.body.iter().filter(|byte| **byte == b'\n').count() as u64;
+    let rows = export["rows"].as_u64().unwrap();
+    assert!(lines <= rows + 1 && rows < 30_000, "{lines} lines: {export}");
     // From the damage on there is nothing, and nothing is said of where it is.
     let late = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10T04:10&to=2026-03-10T04:12");
     check_problem(&late, 500, "store", None);

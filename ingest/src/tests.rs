@@ -258,7 +258,7 @@ fn records_become_facts_positions_and_letters() {
 
     check_letter(&broker, bad);
 
-    assert!(running.health.is_ready());
+    wait_until("ready", || running.health.is_ready());
     assert!(running.health.last_message_ms().is_some());
     for topic in TopicKind::ALL {
         wait_until("lag 0", || running.health.lag_messages(topic) == 0);
@@ -346,7 +346,7 @@ fn an_unreachable_broker_is_waited_for_until_asked_to_stop() {
     assert!(!running.thread.is_finished());
     let asked = Instant::now();
     running.stop().expect("a clean stop");
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 #[test]
@@ -422,6 +422,9 @@ fn a_receiver_that_is_gone_ends_reading() {
     broker.flush();
     let Running { batches, thread, .. } = Running::start(&broker.config(""), &[]);
     drop(batches);
+    // The first may have been handed on before.
+    broker.produce(CLICKS, 0, Some(&click(1)));
+    broker.flush();
     let outcome = thread.join().expect("no panic");
     assert!(matches!(outcome, Err(IngestError::NoReceiver)), "{outcome:?}");
 }
@@ -482,7 +485,7 @@ fn letters_that_wait_for_their_topic_are_told_soon() {
     wait_until("something is read", || health.last_message_ms().is_some());
     let read = Instant::now();
     wait_until("it is told", || health.are_letters_waiting());
-    assert!(!health.is_ready() && read.elapsed() < Duration::from_secs(15), "{:?}", read.elapsed());
+    assert!(!health.is_ready() && read.elapsed() < Duration::from_secs(25), "{:?}", read.elapsed());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");
     running.take(1);

@@ -48,6 +48,14 @@ fn await_all_read(site: &Site) {
     });
 }
 
+/// Until the group has heard of all who have left it.
+fn await_no_members(site: &Site) {
+    eventually("nobody is in the group", || match Kafka::shared().group_members(&site.group()) {
+        0 => Ok(()),
+        members => Err(format!("{members} are members")),
+    });
+}
+
 /// A worker that is killed amid what it reads.
 fn kill_while_it_reads(site: &Site) {
     let worker = site.start_role("attribute");
@@ -126,6 +134,7 @@ fn positions_set_back_to_the_beginning_change_nothing() {
         }
         let exporter = site.start_role("export");
         check_equal(&downloads(&site, &exporter), replayed());
+        await_no_members(&site);
         Kafka::shared().delete_group(&site.group());
     }
 }

@@ -9,7 +9,7 @@ use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::{run, run_ok};
 
-use super::{PARTITIONS, await_all_read, records, remove, replayed};
+use super::{PARTITIONS, await_all_read, await_no_members, records, remove, replayed};
 
 fn copy(from: &Site, to: &Site) -> Output {
     let mut command = testbed::adtrail::adtrail();
@@ -53,6 +53,7 @@ fn a_store_is_moved_there_and_back() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("stop them first"), "{said}");
     assert!(worker.terminate().0.success());
+    await_no_members(&many);
     let output = copy(&many, &back);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let adtrail = back.start();

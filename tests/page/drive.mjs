@@ -35,6 +35,8 @@ const all = {
     await has(page, '#rows', `${facts.installs} rows`);
     await has(page, '#expected', 'Asia/Shanghai');
     assert.match(page.url(), /timezone=Asia%2FShanghai.*type=activation/);
+    // The last of what is counted below.
+    await page.locator('#preview tbody tr').nth(49).waitFor();
     const [bars, legend] = [page.locator('svg .bar'), await texts(page, '.legend li')];
     assert.equal(await bars.count(), facts.days);
     assert.deepEqual(legend, facts.legend);
@@ -52,7 +54,9 @@ const all = {
     await page.getByLabel('channel', { exact: true }).check();
     await page.getByLabel('CSV for programs').check();
     await page.getByRole('button', { name: 'Show what is in it' }).click();
-    await has(page, '#preview thead', 'event_id');
+    // The page before has these two as well, among others.
+    await page.locator('#preview thead th').nth(2).waitFor({ state: 'detached' });
+    await has(page, '#preview thead', 'channel');
     assert.deepEqual(await texts(page, '#preview thead th'), ['event_id', 'channel']);
     // Back is where one came from.
     await page.goBack();
@@ -99,6 +103,7 @@ const all = {
     assert.equal(lines(file.bytes), facts.installs + 1);
     await has(page, '#progress.complete', file.sha256);
     await page.getByRole('link', { name: 'History' }).click();
+    await has(page, '.exports > li:nth-child(3) .sum', sums[0]);
     const shown = await texts(page, '.exports li .sum');
     assert.deepEqual(shown.slice(0, 3), [file.sha256, sums[0], sums[0]]);
     await has(page, '.exports li .state', `Complete, ${facts.installs} rows`);
@@ -156,6 +161,7 @@ const all = {
     await page.getByLabel('Id, or its MD5').fill(facts.device);
     await page.getByRole('button', { name: 'Look up' }).click();
     await has(page, '.events .activation', facts.activation);
+    await has(page, '.events .verdict', 'click');
     assert.deepEqual(await texts(page, '.events .verdict'), ['effect', 'activation', 'click']);
     assert.ok(!page.url().includes(facts.device), page.url());
     await page.getByRole('link', { name: 'Why it is credited so' }).click();

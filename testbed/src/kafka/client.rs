@@ -136,6 +136,15 @@ impl Kafka {
         committed.elements().iter().map(lag).sum()
     }
 
+    /// Until the group's positions are at the ends of these topics.
+    #[track_caller]
+    pub fn await_told(&self, group: &str, topics: &[&str]) {
+        eventually("the group has the positions", || match self.group_lag(group, topics) {
+            0 => Ok(()),
+            lag => Err(format!("{lag} records are behind them")),
+        });
+    }
+
     /// A group that nobody is a member of.
     pub fn delete_group(&self, name: &str) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
@@ -177,9 +186,10 @@ impl Kafka {
         self.producer_with(&[])
     }
 
-    /// One that begins and ends transactions.
+    /// One that begins and ends transactions. Brokers take back what is open for ten minutes, which no test is.
     pub fn transactional(&self, id: &str) -> Producer {
-        let producer = self.producer_with(&[("transactional.id", id)]);
+        let settings = [("transactional.id", id), ("transaction.timeout.ms", "600000")];
+        let producer = self.producer_with(&settings);
         producer.producer.init_transactions(DEADLINE).expect("kafka answers");
         producer
     }

@@ -1,5 +1,7 @@
 //! What is no answer holds a schema back, for as long as it takes, and is never its end.
 
+use std::net::TcpListener;
+
 use super::server::{Reply, Server, ok, schema, unknown};
 use super::*;
 
@@ -49,10 +51,18 @@ fn a_slow_one() {
     check_ready(&registry, id(7), "\"string\"");
 }
 
+/// One that the system gives to nobody who asks for any: between two servers it would else be taken. The test
+/// bed's are below.
+fn own_port() -> u16 {
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (30_000..32_768).find(is_free).expect("a free port")
+}
+
 #[test]
 fn one_that_is_gone_and_comes_back() {
-    let server = Server::start(|_| schema("\"string\""));
-    let (bed, port) = (Bed::of(&[&server]), server.port());
+    let port = own_port();
+    let server = Server::start_at(port, |_| schema("\"string\""));
+    let bed = Bed::of(&[&server]);
     drop(server);
     let registry = bed.start("");
     check_waiting(&registry, id(7));

@@ -94,10 +94,6 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// From the next request on.
     pub fn set(&self, script: impl Fn(&Request) -> Reply + Send + Sync + 'static) {
         *self.state.script.lock().unwrap() = Arc::new(script);
