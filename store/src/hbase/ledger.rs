@@ -307,11 +307,9 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         for (write, is_put) in facts.into_iter().zip(is_put) {
             if is_put {
                 let key = |(found_by, time): &(_, _)| key::index(*found_by, &write.key, *time);
-                // What is set by the same write stays.
-                let is_own = |(found_by, time): &&(_, _)| {
-                    *time == write.home.time() && write.index.contains(found_by)
-                };
-                let gone = write.stale.iter().filter(|one| !is_own(one));
+                // A fact that takes the place of this one is not later: entries of a later time are of none that
+                // will stand. One of the same time can have this entry too, and have put it by now.
+                let gone = write.stale.iter().filter(|(_, time)| *time != write.home.time());
                 stale.extend(gone.map(|one| (write.key.family, key(one))));
             } else {
                 if write.key.family == Family::Touch {
@@ -335,6 +333,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             // Nothing is left to decide in this batch.
             self.read.clear();
             self.met.clear();
+            self.cells.settled();
             return Ok(Vec::new());
         }
         self.decide(decisions)

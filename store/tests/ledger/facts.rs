@@ -193,11 +193,13 @@ fn an_entry_can_end_before_it_is_stored(ledger: &mut impl Kept) {
     }
 }
 
+/// Of facts with one time it is the content that says which one stands, so a key can be one of the first and
+/// of the third. On a shared store the entry of the second may stay: it leads to a fact that does not match.
 fn an_entry_can_come_back(ledger: &mut impl Kept) {
     record(ledger, [touch("c", 5, &[1])]);
     commit(ledger);
-    record(ledger, [instead(touch("c", 3, &[1]), &[1], 5)]);
-    record(ledger, [instead(touch("c", 5, &[1]), &[1], 3)]);
+    record(ledger, [instead(touch("c", 5, &[2]), &[1], 5)]);
+    record(ledger, [instead(touch("c", 5, &[1]), &[2], 5)]);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);

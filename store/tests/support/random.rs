@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::facts::{
-    D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified, impression,
+    A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified,
+    impression,
 };
 use super::rules::{NARROW, OTHER_CHANNEL, WIDE, rules, rules_with};
 
@@ -27,7 +28,7 @@ impl fmt::Debug for Facts {
 }
 
 /// Up to `max` facts with their identities, and now and then a crowd on one device, many devices
-/// that share an id, or many activations at one time.
+/// that share an id, many activations at one time, or many messages of a few facts.
 pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
     let few = || vec(draft(), 1..max);
     let and = |(mut few, crowd): (Vec<Draft>, Vec<Draft>)| {
@@ -37,7 +38,8 @@ pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
     let crowd = (few(), vec(crowded(), 20..60)).prop_map(and);
     let shared = (few(), vec(sharing(), 10..60)).prop_map(and);
     let tied = (few(), vec(tied(), 20..60)).prop_map(and);
-    prop_oneof![6 => few(), 2 => crowd, 2 => shared, 1 => tied]
+    let disputed = (few(), vec(disputed(), 6..40)).prop_map(and);
+    prop_oneof![6 => few(), 2 => crowd, 2 => shared, 1 => tied, 2 => disputed]
         .prop_map(|drafts| Facts(identified(drafts)))
 }
 
@@ -182,6 +184,21 @@ fn tied() -> impl Strategy<Value = Draft> {
         let draft =
             shared.iter().fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value));
         if own == 0 { draft.and("oaid", "o") } else { draft }
+    })
+}
+
+/// Messages of a few facts that differ in all but the time: the device, too, and what is the least is not of the
+/// least device.
+fn disputed() -> impl Strategy<Value = Draft> {
+    let devices = vec![("imei", "1"), ("imei", "2"), ("oaid", "3")];
+    (0..6u8, 0..2u8, 1..9u32, select(devices)).prop_map(|(what, id, campaign, (kind, value))| {
+        let id = format!("d{id}");
+        let draft = match what {
+            0..4 => click(&id, a_and(-HOUR)).campaign(campaign),
+            4 => activation(&id, A).install_begin(a_and(-i64::from(campaign) * SECOND)),
+            _ => effect(&id, a_and(MINUTE)).revenue(&campaign.to_string(), ""),
+        };
+        draft.anyone().and(kind, value)
     })
 }
 
