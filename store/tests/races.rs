@@ -12,7 +12,7 @@ use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::event::Fact;
 use attribution::worker::{Admitted, Batch, Worker};
-use support::cells::{Between, Late, Model, Visitor, ledger};
+use support::cells::{Between, Does, Late, Model, Step, Stepped, Turns, Visitor, ledger};
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
 use support::race::{Side, left_by, race, race_from};
 use support::rules::{rules, rules_with};
@@ -105,6 +105,19 @@ fn an_activation_and_the_earlier_message_that_is_the_activation() {
         vec![activation("a", a_and(-1)).only("imei", "2")],
     );
     assert!(lost.facts > 0 && lost.decisions > 0, "{lost:?}");
+}
+
+#[test]
+fn messages_of_one_time_of_which_the_least_is_of_the_first_ones_device() {
+    // The worker of the second stands still when it is the fact already, while another takes the third.
+    let message = |campaign, imei: &str| {
+        vec![click("c1", a_and(-HOUR)).campaign(campaign).only("imei", imei)]
+    };
+    let lost = check(
+        [message(3, "1"), message(2, "2"), vec![activation("a", A).only("imei", "1")]],
+        message(1, "1"),
+    );
+    assert!(lost.facts > 0, "{lost:?}");
 }
 
 #[test]
@@ -333,4 +346,41 @@ fn a_late_effect_of_a_reinstall_that_is_credited_meanwhile_is_not_written() {
     ];
     let credited = vec![click("c2", late(-HOUR)).only("oaid", "x").retargeting()];
     check_late_end(there, vec![click("c1", a_and(-HOUR)).only("imei", "1")], credited);
+}
+
+/// A cluster that does what it is asked for and does not tell it of conditional puts.
+struct Untold {
+    model: Model,
+    is_in_doubt: bool,
+}
+
+impl Turns for Untold {
+    fn step<T>(
+        &mut self,
+        step: Step,
+        act: impl FnOnce(&mut Model) -> T,
+    ) -> Result<(T, bool), StoreError> {
+        let is_told = step.does != Does::PutsWhere;
+        self.is_in_doubt |= !is_told;
+        Ok((act(&mut self.model), is_told))
+    }
+
+    fn settled(&mut self) {
+        self.is_in_doubt = false;
+    }
+}
+
+#[test]
+fn what_was_done_and_not_told_is_in_doubt_no_longer_than_its_batch() {
+    let untold = Untold { model: Model::default(), is_in_doubt: false };
+    let mut worker = Worker::new(ledger(untold), rules());
+    let batches =
+        [vec![click("c1", a_and(-HOUR))], vec![activation("a", A), effect("e", a_and(MINUTE))]];
+    for drafts in batches {
+        let batch = Batch { facts: identified(drafts), ..Batch::default() };
+        worker.process(batch).expect("memory does not fail");
+        assert!(!worker.ledger().cells().0.is_in_doubt);
+    }
+    let Stepped(Untold { model, .. }) = worker.ledger().cells();
+    assert_eq!(model.rows().len(), 2);
 }

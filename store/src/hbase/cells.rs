@@ -26,6 +26,9 @@ pub trait Cells {
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError>;
 
     fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError>;
+
+    /// Of what was asked for nothing is left to be done, also where it was not told whether it was.
+    fn settled(&mut self) {}
 }
 
 /// The column of a row's value.

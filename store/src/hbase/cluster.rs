@@ -219,9 +219,12 @@ fn may_pass(error: &Error) -> bool {
     error.advice() != Advice::Change || matches!(error, Error::Disabled { .. })
 }
 
-/// In doubt, as no try was answered until the deadline: the next may not be either.
+/// In doubt, as no try was answered until the deadline: the next may not be either. One call has less time, and
+/// another that came after it may have been answered.
 fn has_run_out_of_time(error: &Error) -> bool {
-    matches!(error, Error::Uncertain { last } if matches!(**last, Error::Deadline { .. }))
+    let is_late =
+        |last: &Error| matches!(last, Error::Deadline { limit, .. } if *limit >= PATIENCE);
+    matches!(error, Error::Uncertain { last } if is_late(last))
 }
 
 fn client_config(settings: &config::HBase) -> Result<Config, StoreError> {
@@ -347,6 +350,11 @@ impl Cells for Cluster {
         };
         self.each(&cells, delete, |deletes| table.mutate_many(deletes)).map(drop)
     }
+
+    /// What was in doubt was done, perhaps by another worker.
+    fn settled(&mut self) {
+        self.patience.is_needed_for_checks.store(false, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -356,10 +364,12 @@ mod tests {
     #[test]
     fn a_doubt_that_the_deadline_left_is_waited_for() {
         let uncertain = |last| Error::Uncertain { last: Arc::new(last) };
-        let late = Error::Deadline { what: "Multi", limit: PATIENCE, last: None };
+        let late = Error::Deadline { what: "a batch of rows", limit: PATIENCE, last: None };
+        let of_a_call = Error::Deadline { what: "Multi", limit: PATIENCE / 3, last: None };
         assert!(has_run_out_of_time(&uncertain(late.clone())));
         // Another try told so much: it is read again at once.
         assert!(!has_run_out_of_time(&uncertain(Error::NoMaster)));
+        assert!(!has_run_out_of_time(&uncertain(of_a_call)));
         assert!(!has_run_out_of_time(&late));
     }
 }

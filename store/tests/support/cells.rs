@@ -15,14 +15,16 @@ use adtrail_store::scan::StoredRow;
 use attribution::event::Pid;
 use attribution::ledger::{FactKey, Home, Position};
 
+const WRITES_PER_MS: u64 = 8;
+
 /// The cluster, and the group's positions.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     tables: BTreeMap<Table, BTreeMap<Vec<u8>, Line>>,
     pub positions: BTreeMap<(Arc<str>, i32), Position>,
     pub late: Late,
-    /// The servers' clock.
-    now: u64,
+    /// What was written so far.
+    writes: u64,
 }
 
 /// Homes that were another by the time they were put.
@@ -55,6 +57,12 @@ impl Line {
 }
 
 impl Model {
+    /// The servers' clock: some writes are done within a millisecond.
+    fn now(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes / WRITES_PER_MS
+    }
+
     fn line(&self, table: Table, row: &[u8]) -> Option<&Line> {
         self.tables.get(&table)?.get(row)
     }
@@ -81,8 +89,8 @@ impl Model {
     }
 
     pub fn put(&mut self, table: Table, Put { row, column, value, time, .. }: Put) {
-        self.now += 1;
-        let time = time.unwrap_or(self.now);
+        let now = self.now();
+        let time = time.unwrap_or(now);
         self.line_mut(table, row).put(column, time, value);
     }
 
@@ -94,15 +102,14 @@ impl Model {
             }
             return false;
         }
-        self.now += 1;
-        let now = self.now;
+        let now = self.now();
         self.line_mut(table, put.row.to_vec()).put(VALUE.to_vec(), now, put.value);
         true
     }
 
     pub fn delete(&mut self, table: Table, Gone { row, column, until }: Gone) {
-        self.now += 1;
-        let until = if until == NOW { self.now } else { until };
+        let now = self.now();
+        let until = if until == NOW { now } else { until };
         let line = self.line_mut(table, row);
         if line.columns.get(&column).is_some_and(|(standing, _)| *standing <= until) {
             line.columns.remove(&column);
@@ -191,6 +198,9 @@ pub trait Turns {
         step: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError>;
+
+    /// As of [`Cells::settled`].
+    fn settled(&mut self) {}
 }
 
 /// One worker's way to the cluster.
@@ -250,6 +260,10 @@ impl<T: Turns> Cells for Stepped<T> {
             let step = Step::new(Does::Deletes, table, &gone.row);
             self.0.step(step, |model| model.delete(table, gone)).map(drop)
         })
+    }
+
+    fn settled(&mut self) {
+        self.0.settled();
     }
 }
 
