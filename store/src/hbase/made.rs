@@ -3,7 +3,7 @@
 use std::fmt;
 
 use attribution::policy::Policy;
-use hbase_client::{Error, TableSpec};
+use hbase_client::{Advice, Error, TableSpec};
 
 use super::cluster::{Cluster, FAMILY, State};
 use super::meta;
@@ -162,10 +162,11 @@ pub fn require_kept(
         let admin = cluster.client().admin();
         let found = match cluster.wait_briefly("a look at the tables", admin.describe(&spec.name)) {
             Ok(found) => found,
-            // What others tell counts all the same.
+            // What is told of others counts all the same, where a master tells anything.
             Err(error) => {
+                let is_refused = error.advice() == Advice::Change;
                 untold = Some(error);
-                continue;
+                if is_refused { continue } else { break }
             }
         };
         require_family(&found)?;
