@@ -2,6 +2,8 @@
 //! so may all that have something to say.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
@@ -15,17 +17,34 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long no wish to stop may go unnoticed.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// From now on SIGINT and SIGTERM are wishes to stop, however many come. No thread has to run for it.
-pub fn listen_for_signals(shutdown: &Shutdown) -> io::Result<()> {
-    for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, shutdown.flag())?;
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
+/// Until signals are listened for, one ends the process.
+static IS_OPENING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Ends the process at a signal until [`listen_for_signals`]. So it does by itself, but for the first process of a
+/// container, for which the default is to pass it over.
+fn end_at_signals() -> io::Result<()> {
+    IS_OPENING.store(true, Ordering::Relaxed);
+    for signal in SIGNALS {
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&IS_OPENING))?;
     }
     Ok(())
 }
 
+/// From now on SIGINT and SIGTERM are wishes to stop, however many come. No thread has to run for it.
+pub fn listen_for_signals(shutdown: &Shutdown) -> io::Result<()> {
+    for signal in SIGNALS {
+        flag::register(signal, shutdown.flag())?;
+    }
+    IS_OPENING.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
 /// Ends the process with 1 once the wish to stop is older than the deadline; nothing takes that back, as the last
-/// that a process does is to say why it ends.
+/// that a process does is to say why it ends. Until signals are listened for, one ends it at once.
 pub fn watch(shutdown: &Shutdown, deadline: Duration) -> anyhow::Result<()> {
+    end_at_signals().context("signals can not be listened for")?;
     let shutdown = shutdown.clone();
     let watch = move || {
         while !shutdown.is_requested() {

@@ -74,9 +74,10 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
         }
         shutdown.sleep(SUPERVISION);
     }
-    tracing::info!("stopping");
-    room.give_up();
     let deadline = Instant::now() + config.shutdown_deadline;
+    room.give_up();
+    // It may have to wait until somebody reads the log.
+    tracing::info!("stopping");
     let outcome = threads.end(deadline);
     let remaining = deadline.saturating_duration_since(Instant::now());
     let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });

@@ -61,8 +61,9 @@ pub fn run(
         }
         shutdown.sleep(SUPERVISION);
     }
-    tracing::info!("stopping");
     let deadline = Instant::now() + config.shutdown_deadline;
+    // It may have to wait until somebody reads the log.
+    tracing::info!("stopping");
     let outcome = threads.map_or(Ok(0), |threads| {
         threads.wait(deadline.min(Instant::now() + WRITING_MAX));
         store.give_up();
