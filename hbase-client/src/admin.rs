@@ -126,7 +126,9 @@ impl Admin {
             };
             match state_already(method, &error) {
                 Some(state) if may_be_done => {
-                    return self.await_state(method, table, state, deadline).await;
+                    if self.await_state(method, table, state, deadline).await? {
+                        return Ok(());
+                    }
                 }
                 _ if error.remedy() == Remedy::Fail => return Err(error),
                 _ => may_be_done |= error.may_be_done(),
@@ -136,18 +138,22 @@ impl Admin {
         Err(Error::Closed)
     }
 
-    /// What was begun by somebody may not have come to its end.
+    /// What was begun by somebody may not have come to its end; whether that is the state that is waited for.
     async fn await_state(
         &self,
         method: &'static str,
         table: &TableName,
         state: Option<TableState>,
         deadline: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         for failed in 0.. {
             let error = match self.cluster.state(table, deadline).await {
-                Ok(found) if found == state => return Ok(()),
-                Ok(_) => Error::Unfinished { table: table.clone() },
+                Ok(found) if found == state => return Ok(true),
+                Ok(Some(TableState::ENABLING | TableState::DISABLING)) => {
+                    Error::Unfinished { table: table.clone() }
+                }
+                // Somebody else's doing is done.
+                Ok(_) => return Ok(false),
                 Err(error) if error.remedy() == Remedy::Fail => return Err(error),
                 Err(error) => error,
             };

@@ -137,4 +137,5 @@ impl TableState {
     pub const ENABLED: Self = Self { state: 0 };
     pub const DISABLED: Self = Self { state: 1 };
     pub const DISABLING: Self = Self { state: 2 };
+    pub const ENABLING: Self = Self { state: 3 };
 }

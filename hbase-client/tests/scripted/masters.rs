@@ -272,3 +272,31 @@ async fn what_ones_own_lost_try_has_done_is_no_failure() {
         assert!(error.to_string().contains(denied), "{error}");
     }
 }
+
+/// Somebody else's disabling, at whose end the table can be enabled.
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_is_doing_is_waited_for_and_asked_again_then() {
+    let mut calls = 0;
+    let (servers, client, procedures) = masters(Procedures::default(), move |_, model, _| {
+        calls += 1;
+        match calls {
+            1 => {
+                model.state = DISABLING;
+                Some(Reply::Close)
+            }
+            _ if model.state == DISABLING => {
+                Some(Reply::exception("org.apache.hadoop.hbase.TableNotDisabledException"))
+            }
+            _ => None,
+        }
+    })
+    .await;
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        servers.model(|model| model.state = DISABLED);
+    });
+    let begun = Instant::now();
+    client.admin().enable(TABLE).await.unwrap();
+    assert!((5..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert_eq!(procedures.lock().unwrap().begun.len(), 1);
+}
