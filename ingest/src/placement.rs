@@ -60,25 +60,24 @@ pub struct Misplaced {
 }
 
 impl Placement {
-    /// Takes the place of a record of an app. `key` is asked for where the record may be misplaced.
+    /// Takes the place of a record of an app, with its key.
     pub fn take(
         &mut self,
         pid: Pid,
         (topic, partition, broker_ms): (TopicKind, i32, i64),
-        key: impl FnOnce() -> Key,
+        key: Key,
     ) -> Option<Misplaced> {
         // The first is the home.
         let places = self.0.entry(pid).or_default();
         if let [home] = &mut places[..]
             && home.partition == partition
         {
-            home.note(topic, broker_ms);
+            home.note(topic, broker_ms, key);
             return None;
         }
         let index = find(places, partition, broker_ms);
         let place = &mut places[index];
-        place.key = key();
-        place.note(topic, broker_ms);
+        place.note(topic, broker_ms, key);
         if place.records > places[0].records.saturating_mul(2) {
             places.swap(0, index);
         }
@@ -103,7 +102,8 @@ impl Place {
         }
     }
 
-    fn note(&mut self, topic: TopicKind, broker_ms: i64) {
+    fn note(&mut self, topic: TopicKind, broker_ms: i64, key: Key) {
+        self.key = key;
         self.first_ms = self.first_ms.min(broker_ms);
         self.last_ms = self.last_ms.max(broker_ms);
         self.records += 1;
@@ -221,7 +221,7 @@ mod tests {
         let mut total = 0;
         for (partition, minute) in records {
             let place = (Clicks, partition, minute * MINUTE_MS);
-            if let Some(found) = placement.take(Pid(1), place, || Key::App) {
+            if let Some(found) = placement.take(Pid(1), place, Key::App) {
                 total += found.count.of(Clicks);
             }
         }
@@ -302,7 +302,7 @@ mod tests {
     fn apps_and_topics_are_counted_apart() {
         let mut placement = Placement::default();
         let mut take = |pid, topic, partition, minute| {
-            placement.take(Pid(pid), (topic, partition, minute * MINUTE_MS), || Key::Missing)
+            placement.take(Pid(pid), (topic, partition, minute * MINUTE_MS), Key::Missing)
         };
         for minute in 0..50 {
             assert_eq!(take(1, Clicks, 3, minute), None);
@@ -315,17 +315,18 @@ mod tests {
         }
     }
 
-    /// Whichever place is read first.
+    /// Whichever place is read first, and whatever its first record is.
     #[test]
     fn a_key_that_is_not_the_apps_is_told_of_either_place() {
         for wrong in [Key::Missing, Key::Other] {
             for places in [[(3, Key::App), (5, wrong)], [(5, wrong), (3, Key::App)]] {
                 let mut placement = Placement::default();
+                placement.take(Pid(1), (Clicks, places[0].0, 0), Key::App);
                 let records = places.iter().flat_map(|place| (0..50).map(move |n| (place, n)));
                 let told: Vec<Key> = records
                     .filter_map(|((partition, key), minute)| {
                         let place = (Clicks, *partition, minute * MINUTE_MS);
-                        Some(placement.take(Pid(1), place, || *key)?.key)
+                        Some(placement.take(Pid(1), place, *key)?.key)
                     })
                     .collect();
                 assert!(!told.is_empty() && told.iter().all(|key| *key == wrong), "{told:?}");
@@ -347,7 +348,7 @@ mod tests {
         for broker_ms in [i64::MAX, 0, i64::MIN, -1] {
             for partition in [0, i32::MAX] {
                 let place = (Clicks, partition, broker_ms);
-                let _ = placement.take(Pid(1), place, || Key::of(None, "app-x"));
+                let _ = placement.take(Pid(1), place, Key::of(None, "app-x"));
             }
         }
     }

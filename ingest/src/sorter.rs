@@ -146,10 +146,8 @@ impl Sorter {
         let Some(broker_ms) = message.timestamp().to_millis() else { return };
         let (pid, place) = (fact.pid(), (source.topic, source.partition, broker_ms));
         let app = || self.decoder.policy().app(pid).map_or("", |app| &*app.key);
-        let Some(misplaced) = self.placement.take(pid, place, || Key::of(message.key(), app()))
-        else {
-            return;
-        };
+        let key = Key::of(message.key(), app());
+        let Some(misplaced) = self.placement.take(pid, place, key) else { return };
         self.batch.note_misplaced(&misplaced.count);
         self.misplaced_told.warn(|| misplaced.warn(app(), &self.names));
     }
