@@ -52,14 +52,15 @@ impl Offsets {
         self.all().filter_map(|(topic, partition, read)| Some((topic, partition, read.candidate?)))
     }
 
-    /// A record was read.
+    /// A record was read. Where nobody would look at another before, the one before it is looked at once more: this
+    /// one is of the same topic only if that one is still there.
     pub fn pass(&mut self, topic: TopicKind, partition: i32, mark: Mark) {
         let next = mark.offset + 1;
         let read = Read { next, mark: None, candidate: None, last: None };
         let read = self.0.of_mut(topic).entry(partition).or_insert(read);
         read.next = next;
-        read.last = Some(mark);
-        read.candidate.get_or_insert(mark);
+        let before = read.last.replace(mark);
+        read.candidate.get_or_insert(before.unwrap_or(mark));
     }
 
     /// A partition is read up to here; its mark is looked at next, and then the last record.
@@ -143,6 +144,11 @@ mod tests {
         offsets.settle(topic, 0, mark(6), true);
         // Nothing has come since.
         assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(6)), vec![]));
+        // What comes now may be another topic's.
+        [7, 8].into_iter().for_each(|offset| offsets.pass(topic, 0, mark(offset)));
+        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(6)), vec![6]));
+        offsets.settle(topic, 0, mark(6), true);
+        assert_eq!(candidates(&offsets), [8]);
     }
 
     #[test]
