@@ -54,7 +54,8 @@ impl Making {
 }
 
 fn is_to_be_made(path: &Path) -> io::Result<bool> {
-    Ok(Unfinished::Making.is_at(path) || path.read_dir()?.next().is_none())
+    // In this order: the mark of another process that makes one now is the first file.
+    Ok(path.read_dir()?.next().is_none() || Unfinished::Making.is_at(path))
 }
 
 /// A directory with files and no RocksDB in it is somebody else's, and so is a RocksDB with data
