@@ -17,6 +17,8 @@ use testbed::site::Site;
 /// How often a point is passed before the process ends there, one life after the other. What a new store commits
 /// first may be where partitions begin, and no record.
 const PASSES: [u32; 4] = [1, 3, 0, 7];
+/// Few batches have letters.
+const PASSES_OF_LETTERS: [u32; 4] = [1, 1, 0, 2];
 /// The group is told once a second, and a life is over sooner.
 const PASSES_OF_A_SECOND: [u32; 4] = [0; 4];
 const SIGABRT: i32 = 6;
@@ -38,7 +40,11 @@ fn check(point: &str) {
         .set("ingest.batch_records_max", "40");
     // Each once: what comes again would hide that it was lost.
     crowd::produce(&site.topics, records());
-    let passes = if point.starts_with("offsets") { PASSES_OF_A_SECOND } else { PASSES };
+    let passes = match point.split_once('-') {
+        Some(("letters", _)) => PASSES_OF_LETTERS,
+        Some(("offsets", _)) => PASSES_OF_A_SECOND,
+        _ => PASSES,
+    };
     for (life, passes) in passes.into_iter().enumerate() {
         let points = format!("{point}={passes}*off->return");
         let (status, log) = site.spawn_with(&[("FAILPOINTS", &points)]).wait();
