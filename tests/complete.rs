@@ -35,7 +35,7 @@ fn what_had_come_before_is_in() {
     let adtrail = site.start();
     // When so many had been acknowledged.
     let mut acknowledged: Vec<(u64, usize)> = Vec::new();
-    let (started, mut produced) = (Instant::now(), 0);
+    let (mut started, mut produced) = (Instant::now(), 0);
     loop {
         if produced < 3_000 {
             let message = |number: usize| {
@@ -46,6 +46,7 @@ fn what_had_come_before_is_in() {
             kafka.produce(&site.topics.activations, (0..100).map(message));
             produced += 100;
             acknowledged.push((now_ms(), produced));
+            started = Instant::now();
         }
         let (until, rows) = answer(&adtrail);
         let before = acknowledged.iter().filter(|(at, _)| until.is_some_and(|until| until > *at));

@@ -157,8 +157,8 @@ fn an_engine_that_fails_or_hangs_is_told() {
     check_caught_within("1", "sleep 600", EFFECT, late);
     // What it has started ends with it.
     check_caught_within("1", "(sleep 600; echo late) & wait", EFFECT, late);
-    // However much it says.
-    let long = "head -c 50000000 /dev/zero | tr '\\0' a; echo the end; exit 1";
+    // However much it says, which is looked at now and then.
+    let long = "head -c 50000000 /dev/zero | tr '\\0' a; sleep 1; echo the end; exit 1";
     check_caught(long, EFFECT, &["exit status: 1", "the end"]);
     check_caught_within("1", "yes", EFFECT, &["not done within 1s, and said: ", "y | y | y"]);
     check_caught(r#"echo "$ADTRAIL_CONFORMANCE_CASE"; exit 1"#, EFFECT, &[EFFECT]);

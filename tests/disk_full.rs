@@ -104,6 +104,13 @@ fn with_no_file_left_to_make_it_ends_once_there_are() {
     crowd::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
+    eventually("its engine makes no files", || {
+        let running = ["adtrail_store_flushes_running", "adtrail_store_compactions_running"];
+        match running.map(|name| adtrail.metric(name)) {
+            [Some(0.0), Some(0.0)] => Ok(()),
+            running => Err(format!("{running:?}")),
+        }
+    });
     // For the checkpoint's folder, but none for the log that begins with it.
     disk.leave_files(Some(1));
     assert!(!site.run(&["backup", "backups"]).status.success());

@@ -90,6 +90,10 @@ fn a_click_id_returns_after_its_state_has_expired() {
         let until = adtrail.metric(name).unwrap_or_default();
         if until == LATER as f64 / 1e3 { Ok(()) } else { Err(until.to_string()) }
     });
+    let told = site.run(&["explain", "--app", "app-x", "--activation", "a"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("by click c1 of 2025-03-10T12:00:00.000Z"), "{told}");
+    assert!(told.contains("Touches before 2025-03-16T11:50:00.000Z."), "{told}");
     let naming = r#","click_id":"c1""#;
     give(
         &site,
@@ -108,11 +112,6 @@ fn a_click_id_returns_after_its_state_has_expired() {
     }
     check(&rows, "g", "c1", "2025-03-30T13:00:00.000Z");
     assert_eq!(adtrail.metric("adtrail_ingest_disordered_total"), Some(0.0));
-
-    let told = site.run(&["explain", "--app", "app-x", "--activation", "a"]);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert!(told.contains("by click c1 of 2025-03-10T12:00:00.000Z"), "{told}");
-    assert!(told.contains("Touches before 2025-03-16T11:50:00.000Z."), "{told}");
 
     // Stamped long ago, this click passes for one in time; what it could change is decided.
     let (status, log) = adtrail.terminate();

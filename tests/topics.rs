@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use testbed::crowd::{self, Record};
 use testbed::exports::{self, Exports, check_equal, downloads};
@@ -67,12 +67,13 @@ fn make_anew(site: &Site, topic: &str) {
     assert!(site.topics.all().contains(&topic));
 }
 
-#[test]
-fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
-    let site = site("topics.meanwhile", 1);
+#[track_caller]
+fn check_meanwhile(name: &str, pause: Duration) {
+    let site = site(name, 1);
     crowd::produce(&site.topics, records());
     let adtrail = site.start();
     adtrail.await_caught_up();
+    std::thread::sleep(pause);
     // It stands still meanwhile: of a topic that is empty yet it would say that the position is gone.
     adtrail.signal("STOP");
     make_anew(&site, &site.topics.activations);
@@ -83,6 +84,17 @@ fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
     // Nor does the next start forget it.
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
     assert!(log.contains(MADE_ANEW), "{log}");
+}
+
+#[test]
+fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
+    check_meanwhile("topics.meanwhile", Duration::ZERO);
+}
+
+/// By then what was read is looked at no more.
+#[test]
+fn a_topic_that_is_made_anew_after_a_pause_ends_reading() {
+    check_meanwhile("topics.pause", Duration::from_secs(25));
 }
 
 #[test]

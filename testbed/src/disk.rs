@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::run_ok;
+use super::{eventually, run_ok};
 
 /// In memory, and gone when dropped.
 #[derive(Debug)]
@@ -51,13 +51,26 @@ impl Disk {
 
     /// Leaves so many files that can be made, or any number.
     pub fn leave_files(&self, left: Option<u64>) {
+        eventually("so many files are left", || {
+            let (all, free) = self.files();
+            let limit = left.map_or(100_000, |left| all - free + left);
+            // Refused, if somebody has made one meanwhile.
+            let how = format!("remount,nr_inodes={limit}");
+            let done = Command::new("mount").args(["-o", &how]).arg(&self.folder).status();
+            let is_done = done.is_ok_and(|status| status.success());
+            let free = self.files().1;
+            let is_so = is_done && left.is_none_or(|left| left == free);
+            if is_so { Ok(()) } else { Err(free) }
+        });
+    }
+
+    /// All that there may be, and those that can still be made.
+    fn files(&self) -> (u64, u64) {
         let mut stat = Command::new("stat");
         let text = run_ok(stat.args(["-f", "-c", "%c %d"]).arg(&self.folder), b"");
         let text = String::from_utf8(text).unwrap();
         let (all, free) = text.trim().split_once(' ').unwrap();
-        let [all, free] = [all, free].map(|number| number.parse::<u64>().unwrap());
-        let how = format!("remount,nr_inodes={}", left.map_or(100_000, |left| all - free + left));
-        run_ok(Command::new("mount").args(["-o", &how]).arg(&self.folder), b"");
+        (all.parse().unwrap(), free.parse().unwrap())
     }
 
     fn ballast(&self) -> PathBuf {

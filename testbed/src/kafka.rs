@@ -39,7 +39,8 @@ impl Kafka {
     /// The broker that all tests of one binary share; topics are each test's own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Kafka> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        // Nobody kills it, and however busy the machine is, it is not gone.
+        SHARED.get_or_init(Self::start_to_hang)
     }
 
     /// A broker of one's own, empty, to be killed and restarted.

@@ -13,7 +13,7 @@
 
 use std::fmt::Display;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -73,10 +73,16 @@ pub fn free_port() -> u16 {
         assert!(drawn < COUNT, "no free port between {FIRST} and {}", FIRST + COUNT);
         let port =
             FIRST + (u32::from(start) + u32::from(drawn)).rem_euclid(u32::from(COUNT)) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if claim(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
+}
+
+/// Whether a port is this process's until it ends, among all that ask: the port of the same number for datagrams,
+/// which nobody uses, is the sign.
+fn claim(port: u16) -> bool {
+    UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
 }
 
 /// Where what was fetched once is kept: the folder that the Makefile uses too.

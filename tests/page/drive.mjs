@@ -227,7 +227,8 @@ const all = {
     for (let presses = 0; presses < 3; presses += 1) await page.keyboard.press('ArrowDown');
     assert.equal(await page.locator('#range-custom').isChecked(), true);
     await tabTo(page, '#timezone');
-    await page.keyboard.press('Enter');
+    // The page of before says UTC too.
+    await Promise.all([page.waitForURL(/range=custom/), page.keyboard.press('Enter')]);
     await has(page, '#expected', 'UTC');
     await tabTo(page, '#download');
     const file = await saved(page, () => page.keyboard.press('Enter'));

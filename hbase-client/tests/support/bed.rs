@@ -1,7 +1,7 @@
 //! What every part of the test bed needs.
 
 use std::fmt::Display;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -55,10 +55,16 @@ pub fn free_port() -> u16 {
         let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
         assert!(drawn < COUNT, "no free port between {FIRST} and {}", FIRST + COUNT);
         let port = FIRST + ((start + u32::from(drawn)) % u32::from(COUNT)) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if claim(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
+}
+
+/// Whether a port is this process's until it ends, among all that ask: the port of the same number for datagrams,
+/// which nobody uses, is the sign.
+fn claim(port: u16) -> bool {
+    UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
 }
 
 /// Where what was fetched once is kept: the folder that the Makefile uses too.
