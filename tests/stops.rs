@@ -351,3 +351,20 @@ fn downloads_that_nobody_reads_are_cut_off_and_show_it() {
     assert_eq!(read, 0);
     stop(adtrail, &["TERM"]);
 }
+
+/// What it waits for does not answer, so that it does not listen for signals yet.
+#[test]
+fn while_it_opens_its_store() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("{:?}", [silent.local_addr().unwrap().to_string()]);
+    let site = Site::new(Kafka::shared(), "stops.opening", 1, ONE_CAMPAIGN)
+        .set("store.kind", "hbase")
+        .set("store.hbase.servers", &servers);
+    for (signal, code) in [("TERM", 128 + 15), ("INT", 128 + 2)] {
+        let adtrail = site.spawn();
+        let _asked = silent.accept().unwrap();
+        adtrail.signal(signal);
+        let (status, log) = adtrail.wait();
+        assert_eq!(status.code(), Some(code), "{status}: {log}");
+    }
+}
