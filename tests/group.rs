@@ -135,14 +135,9 @@ impl Bed {
     }
 
     /// Until the group's positions are at the end of all partitions.
+    #[track_caller]
     fn await_all_read(&self) {
-        let group = &self.config.kafka.group;
-        eventually("the group has read everything", || {
-            match Kafka::shared().group_lag(group, &self.site.topics.all()) {
-                0 => Ok(()),
-                lag => Err(format!("{lag} records are left")),
-            }
-        });
+        Kafka::shared().await_told(&self.config.kafka.group, &self.site.topics.all());
     }
 
     /// What the store holds, by the command.

@@ -39,13 +39,9 @@ fn site(name: &str) -> Site {
 }
 
 /// Until the group's positions are at the end of all partitions.
+#[track_caller]
 fn await_all_read(site: &Site) {
-    eventually("the group has read everything", || {
-        match Kafka::shared().group_lag(&site.group(), &site.topics.all()) {
-            0 => Ok(()),
-            lag => Err(format!("{lag} records are left")),
-        }
-    });
+    Kafka::shared().await_told(&site.group(), &site.topics.all());
 }
 
 /// Until the group has heard of all who have left it.
