@@ -2,7 +2,7 @@
 
 use crate::kafka::Kafka;
 use crate::site::Site;
-use crate::{free_port, leash, maven, run_ok};
+use crate::{class_data, free_port, leash, maven, run_ok, shared};
 
 #[expect(dead_code, reason = "the rest of it this crate has itself")]
 #[path = "../../hbase-client/tests/support/bed.rs"]

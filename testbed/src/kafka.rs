@@ -4,20 +4,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tempfile::TempDir;
 
+use super::class_data::Archive;
 use super::leash::Leash;
+use super::shared::{Service, note_start};
 use super::{eventually, free_port, maven, run_ok};
 
 mod client;
 mod cluster;
 mod hang;
 mod secured;
+mod storage;
 pub use client::{Message, Producer, Record};
 pub use cluster::Cluster;
 pub use secured::{PASSWORD, Secured, USER};
@@ -33,14 +36,30 @@ pub struct Kafka {
     /// Of the whole cluster that it is of.
     brokers: String,
     running: Option<Leash>,
+    /// Kept, as one takes half a second to start, until what it knows of topics is of before.
+    producer: Mutex<Option<Arc<Producer>>>,
 }
 
 impl Kafka {
-    /// The broker that all tests of one binary share; topics are each test's own.
+    /// The broker that all tests share; topics are each test's own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Kafka> = OnceLock::new();
-        // Nobody kills it, and however busy the machine is, it is not gone.
-        SHARED.get_or_init(Self::start_to_hang)
+        SHARED.get_or_init(|| match Service::find("kafka") {
+            Some(service) => Self::found(&service),
+            // Nobody kills it, and however busy the machine is, it is not gone.
+            None => Self::start_to_hang(),
+        })
+    }
+
+    /// What others need to know to use this broker.
+    pub fn service(&self) -> Service {
+        Service::default().with("dir", self.dir.display()).with("brokers", &self.brokers)
+    }
+
+    /// A broker that another process has started, and ends.
+    fn found(service: &Service) -> Self {
+        let (dir, brokers) = (service.text("dir").into(), service.text("brokers").into());
+        Self { dir, brokers, running: None, producer: Mutex::default() }
     }
 
     /// A broker of one's own, empty, to be killed and restarted.
@@ -106,25 +125,23 @@ allow.everyone.if.no.acl.found=true
         let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary folder");
         let (settings, file) = (settings(dir.path()), dir.path().join("server.properties"));
         fs::write(&file, &settings).expect("a file");
-        let mut format = java("kafka.tools.StorageTool");
-        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(file);
-        if !settings.contains("controller.quorum.voters") {
-            format.arg("--standalone");
-        }
-        format.args(users.iter().flat_map(|user| ["--add-scram", user]));
-        run_ok(&mut format, b"");
+        storage::format(&file, &settings, users);
         // Kept: the leash removes it, which works for a broker in a `static` too.
-        Self { dir: dir.keep(), brokers, running: None }
+        Self { dir: dir.keep(), brokers, running: None, producer: Mutex::default() }
     }
 
     /// Runs the broker on its folder and waits until it answers; else its log.
     fn launch(&mut self) -> Result<(), String> {
+        let started = Instant::now();
         self.run();
-        self.await_answer()
+        self.await_answer()?;
+        note_start("kafka", started);
+        archive().make(self.running.as_ref().expect("kafka runs").pid());
+        Ok(())
     }
 
     fn run(&mut self) {
-        let mut command = java("kafka.Kafka");
+        let mut command = java("kafka.Kafka", &[&archive().option()]);
         command.arg(self.dir.join("server.properties"));
         self.running = Some(Leash::hold(&self.dir, &command));
     }
@@ -147,6 +164,7 @@ allow.everyone.if.no.acl.found=true
 
     /// Ends the process as a power cut would, but for what the system has not written yet.
     pub fn kill9(&mut self) {
+        self.forget_producer();
         self.running.take().expect("kafka runs").end("KILL");
     }
 
@@ -210,7 +228,7 @@ fn server_properties(ports: &Ports, dir: &Path) -> String {
 node.id=1
 listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+controller.quorum.voters=1@127.0.0.1:{controller}
 log.dirs={}
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
@@ -230,15 +248,20 @@ broker.heartbeat.interval.ms=200
     )
 }
 
-fn java(class: &str) -> Command {
+fn java(class: &str, options: &[&str]) -> Command {
     let mut command = Command::new("java");
     command
+        .args(options)
         // Made to start fast and to stay small, not to run long.
         .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"])
         .arg(jars().join("*"))
         .arg(class);
     command
+}
+
+fn archive() -> Archive {
+    Archive::new(&jars(), "broker")
 }
 
 /// The folder of Kafka's jars.

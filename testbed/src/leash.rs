@@ -5,6 +5,7 @@
 //! whatever reason, it kills the process and removes its folder.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -37,6 +38,8 @@ impl Leash {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // Ctrl-C ends us, and the shell cleans up after us.
+            .process_group(0)
             .spawn()
             .expect("a shell starts");
         let mut line = String::new();

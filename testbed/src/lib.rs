@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 pub mod adtrail;
 pub mod avro;
+mod class_data;
 pub mod crowd;
 pub mod disk;
 pub mod exports;
@@ -35,6 +36,7 @@ mod maven;
 pub mod prometheus;
 pub mod registry;
 pub mod rows;
+pub mod shared;
 pub mod site;
 
 /// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http;
 use super::leash::Leash;
+use super::shared::note_start;
 use super::{eventually, free_port, run, run_ok};
 
 #[derive(Debug)]
@@ -42,11 +44,13 @@ impl Prometheus {
             .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
             .arg(format!("--web.listen-address={own}"));
+        let started = Instant::now();
         let running = Leash::hold(&dir, &command);
         eventually("prometheus is ready", || match http::get(&own, "/-/ready") {
             Ok(reply) if reply.status == 200 => Ok(()),
             _ => Err(fs::read_to_string(dir.join("log")).unwrap_or_default()),
         });
+        note_start("prometheus", started);
         Self { port, _running: running }
     }
 

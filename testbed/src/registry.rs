@@ -4,11 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::class_data::Archive;
 use super::leash::Leash;
+use super::shared::{Service, note_start};
 use super::{eventually, free_port, http, maven};
 
 mod guids;
@@ -37,10 +40,24 @@ pub struct Registered {
 }
 
 impl Registry {
-    /// The registry that all tests of one binary share; subjects are each test's own.
+    /// The registry that all tests share; subjects are each test's own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Registry> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        SHARED.get_or_init(|| match Service::find("registry") {
+            Some(service) => Self {
+                dir: service.text("dir").into(),
+                port: service.port("port"),
+                guids_port: service.port("guids_port"),
+                running: None,
+            },
+            None => Self::start(),
+        })
+    }
+
+    /// What others need to know to use this registry.
+    pub fn service(&self) -> Service {
+        let service = Service::default().with("dir", self.dir.display()).with("port", self.port);
+        service.with("guids_port", self.guids_port)
     }
 
     /// A registry of one's own, empty, to be stopped and started again.
@@ -63,8 +80,10 @@ impl Registry {
 
     /// Runs the registry on its folder and waits until it answers; else its log.
     fn launch(&mut self) -> Result<(), String> {
+        let archive = Archive::new(&program(), "registry");
         let mut command = Command::new("java");
         command
+            .arg(archive.option())
             // Made to start fast and to stay small, not to run long.
             .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             .arg("-Dquarkus.http.host=127.0.0.1")
@@ -73,8 +92,11 @@ impl Registry {
             .arg(format!("-Dquarkus.datasource.jdbc.url=jdbc:h2:file:{}/db", self.dir.display()))
             .arg("-jar")
             .arg(program().join(JAR));
-        self.running = Some(Leash::hold(&self.dir, &command));
-        eventually("the registry answers", || {
+        let started = Instant::now();
+        let running = Leash::hold(&self.dir, &command);
+        let pid = running.pid();
+        self.running = Some(running);
+        let answered = eventually("the registry answers", || {
             let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
             if log.contains("seems to be in use by another process") {
                 return Ok(Err(log));
@@ -84,7 +106,10 @@ impl Registry {
                 Ok(reply) => Err(format!("status {}:\n{log}", reply.status)),
                 Err(error) => Err(format!("{error}:\n{log}")),
             }
-        })
+        });
+        note_start("registry", started);
+        archive.make(pid);
+        answered
     }
 
     pub fn stop(&mut self) {

@@ -5,12 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hbase_client::{Client, Config, Error, Family, Table, TableSpec};
 use tempfile::TempDir;
 
+use super::class_data::Archive;
 use super::leash::Leash;
+use super::shared::{Service, note_start};
 use super::site::Site;
 use super::{eventually, free_port, maven};
 
@@ -29,12 +31,30 @@ pub struct HBase {
 }
 
 impl HBase {
-    /// The one that all tests of a binary share; tables are each test's own. There are many regions with little
-    /// in each: none takes 2 MB of memory at once.
+    /// The one that all tests share; tables are each test's own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<HBase> = OnceLock::new();
-        let site = |site: Site, _: &Path| site.set("hbase.hregion.memstore.mslab.enabled", false);
-        SHARED.get_or_init(|| Self::start(site))
+        SHARED.get_or_init(|| match Service::find("hbase") {
+            Some(service) => Self {
+                dir: service.text("dir").into(),
+                master_port: service.port("master_port"),
+                zookeeper_port: service.port("zookeeper_port"),
+                running: None,
+            },
+            None => Self::start_to_share(),
+        })
+    }
+
+    /// There are many regions with little in each: none takes 2 MB of memory at once.
+    pub fn start_to_share() -> Self {
+        Self::start(|site, _| site.set("hbase.hregion.memstore.mslab.enabled", false))
+    }
+
+    /// What others need to know to use this one.
+    pub fn service(&self) -> Service {
+        let service = Service::default().with("dir", self.dir.display());
+        let service = service.with("master_port", self.master_port);
+        service.with("zookeeper_port", self.zookeeper_port)
     }
 
     /// One of one's own, told what the function makes of the usual settings and its folder.
@@ -57,12 +77,18 @@ impl HBase {
             .set("hbase.master.port", master_port)
             .set("hbase.regionserver.port", 0);
         configure(&dir, &settings(site, &dir));
-        let mut java = java(&dir, "-Xmx1536m");
-        java.args(["org.apache.hadoop.hbase.master.HMaster", "start"]);
+        let archive = archive();
+        let mut java = java(&dir, "-Xmx2g", &archive.option());
+        let master = "org.apache.hadoop.hbase.master.HMaster";
+        java.args([master, "-conf", &site_file(&dir), "start"]);
         java.arg(format!("--localRegionServers={REGION_SERVERS}"));
-        let running = Some(Leash::hold(&dir, &java));
-        let hbase = Self { dir, master_port, zookeeper_port, running };
+        let started = Instant::now();
+        let running = Leash::hold(&dir, &java);
+        let pid = running.pid();
+        let hbase = Self { dir, master_port, zookeeper_port, running: Some(running) };
         await_servers(&hbase.servers(), &hbase.dir.join("log"))?;
+        note_start("hbase", started);
+        archive.make(pid);
         Ok(hbase)
     }
 
@@ -117,16 +143,41 @@ pub fn configure(dir: &Path, site: &Site) {
     fs::write(conf.join("jvm.flags"), FLAGS).expect("a file");
 }
 
-/// A JVM with HBase on its path, configured by the folder's `conf`.
-pub fn java(dir: &Path, heap: &str) -> Command {
+/// A JVM with HBase on its path; the command's own arguments name `conf/hbase-site.xml`.
+pub fn java(dir: &Path, heap: &str, class_data: &str) -> Command {
+    let mut command = jvm(dir, heap);
+    // Jars alone: a folder on the path rules class data out.
+    command.arg(class_data).arg("-cp").arg(jars().join("*"));
+    command
+}
+
+/// As [`java`], for a program that reads its settings from a folder on its path.
+pub fn java_with_conf(dir: &Path, heap: &str) -> Command {
+    let mut command = jvm(dir, heap);
+    let path = format!("{}:{}/*", dir.join("conf").display(), jars().display());
+    command.arg("-cp").arg(path);
+    command
+}
+
+fn jvm(dir: &Path, heap: &str) -> Command {
     let conf = dir.join("conf");
     let mut command = Command::new("java");
     command
         .arg(format!("@{}", conf.join("jvm.flags").display()))
+        .arg(format!("-Dlog4j.configuration=file:{}", conf.join("log4j.properties").display()))
         // Made to start fast and to stay small, not to run long.
-        .args([heap, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"])
-        .arg(format!("{}:{}/*", conf.display(), jars().display()));
+        .args([heap, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
     command
+}
+
+/// The settings that [`configure`] has written, as HBase's programs take them.
+pub fn site_file(dir: &Path) -> String {
+    dir.join("conf/hbase-site.xml").display().to_string()
+}
+
+/// The class data of all servers.
+pub fn archive() -> Archive {
+    Archive::new(jars(), "servers")
 }
 
 /// The folder of HBase's jars.

@@ -10,6 +10,8 @@
 )]
 
 mod bed;
+#[path = "../../../testbed/src/class_data.rs"]
+mod class_data;
 pub mod fake;
 pub mod hbase;
 #[path = "../../../testbed/src/leash.rs"]
@@ -18,6 +20,8 @@ mod leash;
 pub mod maven;
 pub mod processes;
 pub mod rows;
+#[path = "../../../testbed/src/shared.rs"]
+mod shared;
 pub mod site;
 
 pub use bed::*;

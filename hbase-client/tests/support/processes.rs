@@ -7,13 +7,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hbase_client::{Client, Config};
 use tempfile::TempDir;
 
-use super::hbase::{await_servers, configure, java};
+use super::hbase::{archive, await_servers, configure, java, java_with_conf, site_file};
 use super::leash::Leash;
+use super::shared::note_start;
 use super::site::Site;
 use super::{eventually, free_port, run_ok};
 
@@ -52,7 +53,8 @@ impl Processes {
             .set("zookeeper.session.timeout", 6_000)
             .set("hbase.master.port", master_port);
         configure(&dir, &site);
-        let mut zookeeper = java(&dir, "-Xmx128m");
+        let started = Instant::now();
+        let mut zookeeper = java_with_conf(&dir, "-Xmx128m");
         zookeeper.arg(format!("{PACKAGE}.zookeeper.HQuorumPeer"));
         let zookeeper = Leash::hold(&dir, &zookeeper);
         let files = start_files(&dir, files_port);
@@ -71,18 +73,21 @@ impl Processes {
         let log = processes.dir.join("master/log");
         await_servers(&processes.addresses(), &log)
             .unwrap_or_else(|log| panic!("hbase does not start:\n{log}"));
+        note_start("hbase of six processes", started);
         processes
     }
 
     pub fn start_master(&mut self) {
-        let mut command = java(&self.dir, "-Xmx384m");
-        command.args([&format!("{PACKAGE}.master.HMaster"), "start"]);
+        let mut command = java(&self.dir, "-Xmx384m", &archive().option_of_others());
+        command.arg(format!("{PACKAGE}.master.HMaster"));
+        command.args(["-conf", &site_file(&self.dir), "start"]);
         self.master = Some(Leash::hold(&self.part("master"), &command));
     }
 
     pub fn start_server(&mut self, server: usize) {
-        let mut command = java(&self.dir, "-Xmx384m");
+        let mut command = java(&self.dir, "-Xmx384m", &archive().option_of_others());
         command.arg(format!("{PACKAGE}.regionserver.HRegionServer"));
+        command.args(["-conf", &site_file(&self.dir)]);
         command.args(["-D", &format!("hbase.regionserver.port={}", self.ports[server]), "start"]);
         let name = format!("server-{server}");
         self.servers[server] = Some(Leash::hold(&self.part(&name), &command));
@@ -153,7 +158,7 @@ fn start_files(dir: &Path, port: u16) -> Leash {
     let part = dir.join("files");
     fs::create_dir_all(&part).expect("a folder");
     let started = part.join("started");
-    let mut files = java(dir, "-Xmx256m");
+    let mut files = java(dir, "-Xmx256m", &archive().option_of_others());
     files.arg(format!("-Dtest.build.data={}", part.join("data").display()));
     files.args(["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]);
     files.args(["-nnport", &port.to_string(), "-writeDetails"]).arg(&started);

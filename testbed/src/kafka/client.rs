@@ -1,11 +1,11 @@
 //! What tests say to Kafka: topics, records in and out, by librdkafka and by stock kcat.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
@@ -76,6 +76,7 @@ impl Kafka {
     }
 
     pub fn delete_topics(&self, names: &[String]) {
+        self.forget_producer();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
@@ -105,6 +106,7 @@ impl Kafka {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        self.forget_producer();
         let more = NewPartitions::new(name, partitions);
         let grown = runtime.block_on(admin.create_partitions([&more], &options));
         for result in grown.expect("kafka answers") {
@@ -178,10 +180,18 @@ impl Kafka {
 
     /// As [`Kafka::produce`], to several topics by turns.
     pub fn produce_all<'t>(&self, messages: impl IntoIterator<Item = (&'t str, Message)>) {
-        self.producer().produce_all(messages);
+        let mut kept = self.producer.lock().expect("starting a producer does not panic");
+        let producer = Arc::clone(kept.get_or_insert_with(|| Arc::new(self.producer())));
+        drop(kept);
+        producer.produce_all(messages);
     }
 
-    /// To produce again and again: starting one takes half a second.
+    /// The next records are produced by a client that knows the topics as they are then.
+    pub(super) fn forget_producer(&self) {
+        self.producer.lock().expect("starting a producer does not panic").take();
+    }
+
+    /// One of the test's own, for many threads.
     pub fn producer(&self) -> Producer {
         self.producer_with(&[])
     }
@@ -330,6 +340,12 @@ impl Kafka {
 pub struct Producer {
     producer: BaseProducer<Deliveries>,
     deliveries: Deliveries,
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer").field("deliveries", &self.deliveries).finish_non_exhaustive()
+    }
 }
 
 impl Producer {

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-use tempfile::TempDir;
-
+use super::super::shared::Service;
 use super::super::{free_port, run_ok};
 use super::{Kafka, Ports, server_properties};
 
@@ -23,40 +23,59 @@ pub struct Secured {
     pub tls: String,
     /// `SASL_SSL`, with the same passwords.
     pub sasl_tls: String,
-    certificates: TempDir,
 }
 
 impl Secured {
+    /// The broker that all tests share; topics are each test's own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Secured> = OnceLock::new();
+        SHARED.get_or_init(|| match Service::find("secured-kafka") {
+            Some(service) => {
+                let [sasl, tls, sasl_tls] =
+                    ["sasl", "tls", "sasl_tls"].map(|name| service.text(name).to_owned());
+                Self { kafka: Kafka::found(&service), sasl, tls, sasl_tls }
+            }
+            None => Self::start(),
+        })
+    }
+
+    /// What others need to know to use this broker.
+    pub fn service(&self) -> Service {
+        let service = self.kafka.service().with("sasl", &self.sasl);
+        service.with("tls", &self.tls).with("sasl_tls", &self.sasl_tls)
+    }
+
     pub fn start() -> Self {
-        let certificates = TempDir::with_prefix("adtrail-certificates-").expect("a folder");
-        let dir = certificates.path();
-        authority(dir, "ca");
-        // One that no broker has to do with.
-        authority(dir, "other-ca");
-        signed(dir, "broker");
-        signed(dir, "client");
-        let pem =
-            ["broker.key", "broker.pem"].map(|name| fs::read(dir.join(name)).expect("a file"));
-        fs::write(dir.join("broker-all.pem"), pem.concat()).expect("a file");
         let ports = std::cell::Cell::new([0; 3]);
         let users = ["256", "512"]
             .map(|bits| format!("SCRAM-SHA-{bits}=[name={USER},password={PASSWORD}]"));
         let properties = |own: &Ports, folder: &Path| {
+            make_certificates(folder);
             ports.set([free_port(), free_port(), free_port()]);
-            secured_properties(own, folder, ports.get(), dir)
+            secured_properties(own, folder, ports.get())
         };
         let kafka = Kafka::start_with_users(properties, &users);
         let [sasl, tls, sasl_tls] = ports.get().map(|port| format!("127.0.0.1:{port}"));
-        Self { kafka, sasl, tls, sasl_tls, certificates }
+        Self { kafka, sasl, tls, sasl_tls }
     }
 
     /// `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.certificates.path().join(name)
+        self.kafka.dir.join(name)
     }
 }
 
-fn secured_properties(ports: &Ports, folder: &Path, more: [u16; 3], certificates: &Path) -> String {
+fn make_certificates(dir: &Path) {
+    authority(dir, "ca");
+    // One that no broker has to do with.
+    authority(dir, "other-ca");
+    signed(dir, "broker");
+    signed(dir, "client");
+    let pem = ["broker.key", "broker.pem"].map(|name| fs::read(dir.join(name)).expect("a file"));
+    fs::write(dir.join("broker-all.pem"), pem.concat()).expect("a file");
+}
+
+fn secured_properties(ports: &Ports, folder: &Path, more: [u16; 3]) -> String {
     let [sasl, tls, sasl_tls] = more;
     let open = server_properties(ports, folder);
     let open = open.replace(
@@ -65,7 +84,7 @@ fn secured_properties(ports: &Ports, folder: &Path, more: [u16; 3], certificates
             ",SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},SASLTLS://127.0.0.1:{sasl_tls},CONTROLLER://"
         ),
     );
-    let certificates = certificates.display();
+    let certificates = folder.display();
     let mut text = format!(
         "{open}inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,SASLTLS:SASL_SSL

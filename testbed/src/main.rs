@@ -1,0 +1,108 @@
+//! `testbed serve COMMAND…` runs a command in whose environment tests share their services: one Kafka, one HBase, one
+//! registry. Each is started when the first test asks for it, and all are gone when the command has ended.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use adtrail_testbed::hbase::cluster::HBase;
+use adtrail_testbed::kafka::{Kafka, Secured};
+use adtrail_testbed::registry::Registry;
+use adtrail_testbed::shared::{SOCKET, Service};
+
+const USAGE: &str = "usage: testbed serve COMMAND [ARGUMENT...]
+Runs COMMAND with services that all tests of it share.";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let (verb, command) = (args.next(), args.next());
+    match (verb.as_ref().and_then(|verb| verb.to_str()), command) {
+        (Some("serve"), Some(command)) => serve(Command::new(command).args(args)),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(command: &mut Command) -> ExitCode {
+    let dir = tempfile::TempDir::with_prefix("testbed-").expect("a temporary folder");
+    let path = dir.path().join("socket");
+    let listener = UnixListener::bind(&path).expect("a socket in an empty folder");
+    thread::spawn(move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            // Those who ask for a service that is being started wait for it alone.
+            thread::spawn(move || answer(socket));
+        }
+    });
+    let status = command.env(SOCKET, &path).status();
+    SERVICES.end();
+    match status {
+        Ok(status) => status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)),
+        Err(error) => {
+            eprintln!("testbed: {command:?}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer(mut socket: UnixStream) {
+    let mut name = String::new();
+    if BufReader::new(&socket).read_line(&mut name).is_err() {
+        return;
+    }
+    if let Some(service) = SERVICES.find(name.trim()) {
+        // One who has gone meanwhile needs no answer.
+        let _ = socket.write_all(service.to_lines().as_bytes());
+    }
+}
+
+static SERVICES: Services = Services {
+    kafka: Mutex::new(None),
+    secured: Mutex::new(None),
+    registry: Mutex::new(None),
+    hbase: Mutex::new(None),
+};
+
+struct Services {
+    kafka: Mutex<Option<Kafka>>,
+    secured: Mutex<Option<Secured>>,
+    registry: Mutex<Option<Registry>>,
+    hbase: Mutex<Option<HBase>>,
+}
+
+impl Services {
+    /// A service that runs, or that is started now.
+    fn find(&self, name: &str) -> Option<Service> {
+        match name {
+            "kafka" => Some(started(&self.kafka, Kafka::start_to_hang, Kafka::service)),
+            "secured-kafka" => Some(started(&self.secured, Secured::start, Secured::service)),
+            "registry" => Some(started(&self.registry, Registry::start, Registry::service)),
+            "hbase" => Some(started(&self.hbase, HBase::start_to_share, HBase::service)),
+            _ => None,
+        }
+    }
+
+    /// Ends all, and waits for them.
+    fn end(&self) {
+        drop(lock(&self.kafka).take());
+        drop(lock(&self.secured).take());
+        drop(lock(&self.registry).take());
+        drop(lock(&self.hbase).take());
+    }
+}
+
+fn started<T>(
+    service: &Mutex<Option<T>>,
+    start: impl FnOnce() -> T,
+    describe: impl FnOnce(&T) -> Service,
+) -> Service {
+    describe(lock(service).get_or_insert_with(start))
+}
+
+/// What could not be started is tried again for the next one who asks.
+fn lock<T>(service: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
+    service.lock().unwrap_or_else(PoisonError::into_inner)
+}
