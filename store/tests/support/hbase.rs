@@ -37,11 +37,11 @@ fn patient(cluster: &Cluster) -> Client {
     cluster.wait(Client::connect(config)).expect("hbase answers")
 }
 
-/// The tables of one store, which are made.
-pub fn tables_of(prefix: &str) -> Cluster {
+/// The tables of one store, which are made, with a region for each of so many partitions.
+pub fn tables_of(prefix: &str, partitions: u16) -> Cluster {
     let cluster = Cluster::connect(&settings(prefix)).expect("hbase answers");
     let admin = patient(&cluster).admin();
-    for layout in tables::layouts(prefix, &tables::Kept::default(), PARTITIONS) {
+    for layout in tables::layouts(prefix, &tables::Kept::default(), partitions) {
         let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
         let made = cluster.wait(admin.create(&layout.spec, &splits));
         made.expect("the table is made");
@@ -68,7 +68,7 @@ pub fn ledger(cluster: &Cluster, policy: &Policy) -> SharedLedger<Cluster> {
 pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<Shown> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     static STORE: OnceLock<Cluster> = OnceLock::new();
-    let cluster = STORE.get_or_init(|| tables_of("contract"));
+    let cluster = STORE.get_or_init(|| tables_of("contract", PARTITIONS));
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let policy_there = Arc::new(policy_in(run, policy));
     let mut worker = Worker::new(ledger(cluster, &policy_there), policy_there);

@@ -1,0 +1,59 @@
+//! The attribution contract, rule by rule and on both sides of every edge: each case through the
+//! worker, in memory and on disk, in the order given and reversed, in one batch and each fact
+//! alone.
+
+mod candidates;
+mod changes;
+mod classes;
+mod effects;
+mod explain;
+mod explanations;
+mod floods;
+mod identifiers;
+mod identity;
+mod late;
+mod rejects;
+mod winner;
+
+use std::sync::Arc;
+
+use crate::support;
+use attribution::policy::Policy;
+use support::facts::{Draft, identified};
+use support::rules::rules;
+use support::run::rows_however;
+
+/// The rows of the facts, shortly. Rows of one millisecond stand in the order of a hash: here
+/// all are sorted.
+#[track_caller]
+fn check(facts: impl IntoIterator<Item = Draft>, expected: &[&str]) {
+    check_with(rules(), facts, expected);
+}
+
+#[track_caller]
+fn check_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expected: &[&str]) {
+    let rows = rows_however(&policy, &identified(facts));
+    let mut found: Vec<_> = rows.iter().map(|row| &*row.short).collect();
+    let mut expected = expected.to_vec();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+/// What the activation `a` is credited to: its click's id, else its status.
+#[track_caller]
+fn credit(facts: impl IntoIterator<Item = Draft>, expected: &str) {
+    credit_with(rules(), facts, expected);
+}
+
+#[track_caller]
+fn credit_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expected: &str) {
+    let rows = rows_however(&policy, &identified(facts));
+    let row = rows.iter().find(|row| row.short.starts_with("a: ")).expect("a row of a");
+    let found = match row.short.split(' ').collect::<Vec<_>>()[..] {
+        [_, _, "attributed", click_id, ..] => click_id,
+        [_, _, status, ..] => status,
+        _ => panic!("no such row: {}", row.short),
+    };
+    assert_eq!(found, expected, "{}", row.short);
+}

@@ -1,0 +1,105 @@
+//! What the engine says of its own work.
+
+use adtrail_store::embedded::{Embedded, Engine, Figures, TableFigures};
+use attribution::event::Family;
+use attribution::matching::fact_key;
+use tempfile::TempDir;
+
+use super::{commit, end_of_time, home_of, record, scan, times, touch};
+use crate::support::rules::{X, rules};
+use crate::support::run::on_disk;
+
+const MIB: u64 = 1 << 20;
+
+fn figures(store: &Embedded) -> Figures {
+    store.engine().figures().expect("figures")
+}
+
+fn table(figures: &Figures, name: &str) -> TableFigures {
+    let place = Engine::TABLES.iter().position(|table| *table == name).expect("a table");
+    figures.tables[place]
+}
+
+/// A store with so many clicks, each with a key of its own from 0 on.
+fn clicked(count: u64) -> (Embedded, TempDir) {
+    let (mut store, dir) = on_disk(&rules());
+    record(&mut store, (0..count).map(|n| touch(&format!("c{n}"), 1_000, &[n])));
+    commit(&mut store);
+    (store, dir)
+}
+
+/// How many of 500 ids are known.
+fn known(store: &mut Embedded, prefix: &str) -> usize {
+    let key = |n: &u32| fact_key(Family::Touch, X, &format!("{prefix}{n}"));
+    (0..500).filter(|n| home_of(store, key(n)).is_some()).count()
+}
+
+#[test]
+fn write_buffers_are_part_of_the_memory() {
+    let (store, _dir) = clicked(20_000);
+    let figures = figures(&store);
+    assert_eq!(figures.cache_capacity_bytes, 64 * MIB);
+    let buffers: u64 = figures.tables.iter().map(|table| table.memtable_bytes).sum();
+    assert!(buffers > 4 * MIB, "{buffers} bytes of clicks");
+    assert!(figures.cache_bytes >= buffers, "{buffers} bytes are not charged: {figures:?}");
+}
+
+#[test]
+fn bytes_are_followed_from_the_log_to_the_files() {
+    let (store, _dir) = clicked(1_000);
+    let before = figures(&store);
+    assert!(before.written_bytes > 100_000, "{before:?}");
+    assert!(before.wal_written_bytes >= before.written_bytes, "{before:?}");
+    assert!(before.wal_bytes >= before.written_bytes, "{before:?}");
+    assert_eq!((before.flush_written_bytes, before.compaction_written_bytes), (0, 0));
+    let touches = table(&before, "touches");
+    assert_eq!((touches.files, touches.disk_bytes), (0, 0));
+    assert!(touches.memtable_bytes > 100_000, "{touches:?}");
+
+    store.compact();
+    let after = figures(&store);
+    assert!(after.flush_written_bytes > 10_000, "{after:?}");
+    let touches = table(&after, "touches");
+    assert_eq!((touches.files, touches.compaction_pending_bytes), (1, 0));
+    assert!(touches.disk_bytes > 10_000, "{touches:?}");
+    assert_eq!((table(&after, "effects").files, table(&after, "effects").disk_bytes), (0, 0));
+    assert_eq!((after.is_stopped, after.is_delayed, after.stalled_micros), (false, false, 0));
+}
+
+#[test]
+fn what_filters_and_the_cache_save_is_counted() {
+    let (mut store, _dir) = clicked(1_000);
+    store.compact();
+    let before = figures(&store);
+    assert_eq!(known(&mut store, "none"), 0);
+    let missed = figures(&store);
+    // What is before or after all keys of a file need not be asked about.
+    let checks = missed.filter_checks - before.filter_checks;
+    assert!((450..=500).contains(&checks), "{checks} of 500");
+    let useful = missed.filter_useful - before.filter_useful;
+    assert!((450..=500).contains(&useful), "{useful} of 500");
+
+    assert_eq!(known(&mut store, "c"), 500);
+    let found = figures(&store);
+    assert_eq!(found.filter_useful, missed.filter_useful);
+    assert!(found.cache_misses > missed.cache_misses, "{found:?}");
+    assert_eq!(known(&mut store, "c"), 500);
+    let again = figures(&store);
+    assert_eq!(again.cache_misses, found.cache_misses);
+    assert!(again.cache_hits >= found.cache_hits + 500, "{again:?}");
+}
+
+#[test]
+fn filters_of_scans_are_counted_too() {
+    let (mut store, _dir) = clicked(1_000);
+    store.compact();
+    let before = figures(&store);
+    for key in 0..500 {
+        assert_eq!(times(&mut store, scan(1_000_000 + key, end_of_time(), 0)), [0; 0]);
+        assert_eq!(times(&mut store, scan(key, end_of_time(), 0)), [1_000]);
+    }
+    let after = figures(&store);
+    assert_eq!(after.filter_checks - before.filter_checks, 1_000);
+    let useful = after.filter_useful - before.filter_useful;
+    assert!((450..=500).contains(&useful), "{useful} of 500");
+}

@@ -1,0 +1,211 @@
+//! Decisions, their rows, and positions.
+
+use adtrail_store::memory::Memory;
+use attribution::attribute::{Credit, Decision};
+use attribution::classify::{Member, Walk, Walks};
+use attribution::compose;
+use attribution::event::{Activation, EventTime, Fact, SpreadId};
+use attribution::ledger::{DecisionWrite, Home, Position, Present, Progress, RowPlace};
+use attribution::row::{InstallType, RejectReason, RowForm, Status};
+use proptest::prelude::*;
+
+use super::support::facts::{Draft, activation, effect, millis};
+use super::support::rules::rules;
+use super::support::run::{Shelf, on_disk, position};
+use super::{home, home_of, write};
+
+suite! {
+    a_row_stands_where_its_campaign_and_time_say
+    a_replaced_row_is_gone_at_once
+    a_row_at_the_same_place_is_overwritten
+    decisions_come_back_with_their_homes
+    rows_stand_in_the_order_of_an_export
+    positions_come_back
+}
+
+fn progress(positions: &[Position]) -> Progress {
+    Progress { positions: positions.to_vec(), consumed_until: None }
+}
+
+/// A decision about an activation or effect in favour of a campaign.
+pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> DecisionWrite {
+    let fact = Fact::from(draft);
+    let credit = Credit {
+        spreadid: SpreadId(spreadid),
+        ..Credit::nobody(Status::Rejected, Some(RejectReason::CtitTooShort))
+    };
+    let decision =
+        Decision { install_type: InstallType::Reinstall, original: Some("o".into()), credit };
+    let mut row = match &fact {
+        Fact::Activation(activation) => compose::activation_row(activation, &decision),
+        Fact::Effect(effect) => {
+            let credit = decision.credit.clone();
+            let inheritance =
+                attribution::inherit::Inheritance { activation: None, credit, credit_of: None };
+            compose::effect_row(effect, inheritance)
+        }
+        Fact::Touch(_) => panic!("nothing is decided about touches"),
+    };
+    row.revision = replaced.map_or(1, |present| present.revision + 1);
+    let present = Present {
+        revision: row.revision,
+        event_time: row.event_time,
+        spreadid: row.spreadid,
+        status: row.status,
+        digest: u64::MAX,
+        form: RowForm::Full,
+        place: RowPlace::default(),
+    };
+    let key = write(fact.clone(), &[]).key;
+    let mut home = home(fact);
+    match &mut home {
+        Home::Activation(home) => {
+            home.walks = walks(&home.fact);
+            home.decision = Some(decision);
+            home.present = Some(present);
+        }
+        Home::Effect(home) => home.present = Some(present),
+        Home::Touch(_) => {}
+    }
+    DecisionWrite { key, home, row, replaced }
+}
+
+/// One walk that ends with the activation, and one that it goes on from.
+fn walks(activation: &Activation) -> Walks {
+    let own = Member::of(activation);
+    let other = Member { time: own.time.minus(1), id: "other".into() };
+    let mixed = Walk { install: other, real: own.clone() };
+    Walks { places: vec![0, 1, 0], walks: vec![Walk { install: own.clone(), real: own }, mixed] }
+}
+
+pub fn commit(ledger: &mut impl Shelf, decisions: impl IntoIterator<Item = DecisionWrite>) {
+    let lost = ledger
+        .commit(decisions.into_iter().collect(), &Progress::default())
+        .expect("rows are committed");
+    assert!(lost.is_empty(), "nobody else writes");
+}
+
+/// Event id, time and campaign of all rows.
+fn rows(ledger: &impl Shelf) -> Vec<String> {
+    let place = |decision: &str| {
+        let words: Vec<_> = decision.split(' ').collect();
+        format!("{} {} {}", words[3], words[1], words[7])
+    };
+    ledger.shown().iter().map(|row| place(&row.decision)).collect()
+}
+
+fn a_row_stands_where_its_campaign_and_time_say(ledger: &mut impl Shelf) {
+    commit(ledger, [decided(activation("a", millis(5)), 7, None)]);
+    assert_eq!(rows(ledger), ["a @5 7"]);
+}
+
+fn a_replaced_row_is_gone_at_once(ledger: &mut impl Shelf) {
+    let first = decided(activation("a", millis(5)), 7, None);
+    commit(ledger, [first.clone()]);
+    let second = decided(activation("a", millis(5)), 8, first.home.present().copied());
+    commit(ledger, [second.clone()]);
+    assert_eq!(rows(ledger), ["a @5 8"]);
+    let third = decided(activation("a", millis(4)), 8, second.home.present().copied());
+    commit(ledger, [third.clone()]);
+    assert_eq!(rows(ledger), ["a @4 8"]);
+    let other = decided(effect("e", millis(5)), 7, None);
+    let fourth = decided(activation("a", millis(3)), 0, third.home.present().copied());
+    commit(ledger, [other, fourth]);
+    assert_eq!(rows(ledger), ["a @3 0", "e @5 7"]);
+}
+
+fn a_row_at_the_same_place_is_overwritten(ledger: &mut impl Shelf) {
+    let first = decided(activation("a", millis(5)), 7, None);
+    commit(ledger, [first.clone()]);
+    let present = first.home.present().copied();
+    let again = decided(activation("a", millis(5)).ip("203.0.113.9"), 7, present);
+    commit(ledger, [again]);
+    assert_eq!(rows(ledger), ["a @5 7"]);
+    assert!(ledger.shown()[0].whole.contains("203.0.113.9"));
+}
+
+fn decisions_come_back_with_their_homes(ledger: &mut impl Shelf) {
+    let decisions =
+        [decided(activation("a", millis(5)), 7, None), decided(effect("e", millis(6)), 0, None)];
+    commit(ledger, decisions.clone());
+    for decision in decisions {
+        let mut found = home_of(ledger, decision.key).expect("a home");
+        // Each ledger notes its own.
+        found.present_mut().expect("a present row").place = RowPlace::default();
+        assert_eq!(found, decision.home);
+    }
+}
+
+fn rows_stand_in_the_order_of_an_export(ledger: &mut impl Shelf) {
+    commit(
+        ledger,
+        [
+            decided(activation("y", millis(1)).of_app_y(), 1, None),
+            decided(activation("late", millis(9)), 1, None),
+            decided(activation("big", millis(5)), u32::MAX, None),
+            decided(activation("small", millis(5)), 0, None),
+            decided(effect("early", millis(0)), 300, None),
+        ],
+    );
+    assert_eq!(
+        rows(ledger),
+        ["early @0 300", "small @5 0", "big @5 4294967295", "late @9 1", "y @1 1"]
+    );
+}
+
+fn positions_come_back(ledger: &mut impl Shelf) {
+    let at = |topic: &str, partition, next| position(topic, partition, next);
+    let first = [at("clicks", 0, 5), at("clicks", 11, 6), at("clicks.more", 0, 7)];
+    ledger.commit(Vec::new(), &progress(&first)).expect("positions are committed");
+    let mut kept = ledger.positions().expect("positions");
+    kept.sort();
+    assert_eq!(kept, first);
+    let second = [at("clicks", 11, 1 << 40), at("effects", 0, 0)];
+    ledger.commit(Vec::new(), &progress(&second)).expect("positions are committed");
+    let mut kept = ledger.positions().expect("positions");
+    kept.sort();
+    assert_eq!(
+        kept,
+        [
+            at("clicks", 0, 5),
+            at("clicks", 11, 1 << 40),
+            at("clicks.more", 0, 7),
+            at("effects", 0, 0),
+        ]
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..Default::default() })]
+
+    /// Decisions one after another, on both ledgers.
+    #[test]
+    fn both_ledgers_show_the_same_rows(
+        decisions in proptest::collection::vec((0..3usize, 0..3i64, 0..3u32), 0..20)
+    ) {
+        let (mut embedded, _dir) = on_disk(&rules());
+        let mut memory = Memory::default();
+        let mut present = [None; 3];
+        for (event, ms, spreadid) in decisions {
+            let draft = match event {
+                0 => activation("a", millis(ms)),
+                1 => effect("a", millis(ms)),
+                _ => activation("b", millis(ms)).of_app_y(),
+            };
+            let decision = decided(draft, spreadid, present[event]);
+            present[event] = decision.home.present().copied();
+            commit(&mut memory, [decision.clone()]);
+            commit(&mut embedded, [decision]);
+            prop_assert_eq!(memory.shown(), embedded.shown());
+            prop_assert_eq!(memory.shown().len(), present.iter().flatten().count());
+            let counted: u64 = embedded.status_counts().values().sum();
+            prop_assert_eq!(counted, memory.shown().len() as u64);
+        }
+        prop_assert_eq!(embedded.reader().scan_rows(
+            &super::support::rules::apps()[0],
+            EventTime::default(),
+            EventTime::default(),
+            |_, _| unreachable!("an empty range has no rows"),
+        ).is_ok(), true);
+    }
+}

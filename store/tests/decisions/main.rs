@@ -1,0 +1,16 @@
+//! What is decided, by the worker over every ledger: in memory, on disk, and in HBase.
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod contract;
+mod convergence;
+mod expiry;
+mod held;
+#[macro_use]
+mod ledger;
+mod on_hbase;
+mod races;
+mod reference;
+mod simulation;

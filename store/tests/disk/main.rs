@@ -1,0 +1,10 @@
+//! The store as files: opened, damaged, backed up, verified, and of earlier layouts.
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod backup;
+mod cut_off;
+mod layouts;
+mod verify;

@@ -1,0 +1,210 @@
+//! The files that deploy adtrail agree with each other: every path and port that they name, and
+//! the broker's settings, which a real Kafka runs on here. The containers themselves are not run.
+//!
+//! The files are read line by line, as far as the checks need; whether they are valid YAML is for
+//! `docker compose config` and promtool to say.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use testbed::kafka::{Kafka, Message};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The settings that the container runs on.
+fn config() -> toml::Table {
+    read("config/compose.toml").parse().unwrap()
+}
+
+fn text<'a>(config: &'a toml::Table, section: &str, key: &str) -> &'a str {
+    let value = config.get(section).and_then(|section| section.get(key));
+    value.and_then(|value| value.as_str()).unwrap_or_else(|| panic!("no {section}.{key}"))
+}
+
+/// Values of `key: value` lines, at any depth.
+fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    let lines = text.lines().map(str::trim);
+    lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix(": ")).collect()
+}
+
+/// `- FROM:TO` of the compose file, without `:ro`.
+fn mounts(compose: &str) -> Vec<(&str, &str)> {
+    let items = compose.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    items.filter_map(|item| item.trim_end_matches(":ro").split_once(":/")).collect()
+}
+
+fn mounted_at<'a>(compose: &'a str, target: &str) -> &'a str {
+    let found = mounts(compose).into_iter().find(|(_, to)| *to == target.trim_start_matches('/'));
+    found.unwrap_or_else(|| panic!("nothing is mounted at {target}")).0
+}
+
+#[test]
+fn what_is_mounted_exists() {
+    let compose = read("docker-compose.yml");
+    let volumes = compose.split_once("\nvolumes:\n").unwrap().1;
+    let mounts = mounts(&compose);
+    assert_eq!(mounts.len(), 6, "{mounts:?}");
+    for (from, to) in mounts {
+        match from.strip_prefix("./") {
+            Some(path) => assert!(root().join(path).is_file(), "{path} is mounted at /{to}"),
+            None => assert!(volumes.contains(&format!("  {from}:")), "{from} is no volume"),
+        }
+    }
+    assert_eq!(mounted_at(&compose, "/etc/prometheus/prometheus.yml"), "./deploy/prometheus.yml");
+    let prometheus = read("deploy/prometheus.yml");
+    let rules = prometheus.lines().skip_while(|line| *line != "rule_files:").nth(1).unwrap();
+    let rules = rules.trim().strip_prefix("- ").unwrap();
+    assert_eq!(
+        mounted_at(&compose, &format!("/etc/prometheus/{rules}")),
+        format!("./deploy/{rules}")
+    );
+}
+
+#[test]
+fn the_image_runs_on_the_mounted_settings_and_keeps_its_store_in_the_volume() {
+    let (compose, dockerfile) = (read("docker-compose.yml"), read("Dockerfile"));
+    let command = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let command: Vec<String> = strings(command);
+    assert_eq!(command[..2], ["run", "--config"]);
+    assert_eq!(mounted_at(&compose, &command[2]), "./config/compose.toml");
+
+    let volume = dockerfile.lines().find_map(|line| line.strip_prefix("VOLUME ")).unwrap();
+    let workdir = dockerfile.lines().rfind(|line| line.starts_with("WORKDIR ")).unwrap();
+    assert_eq!(mounted_at(&compose, volume), "adtrail-data");
+    let config = config();
+    let store =
+        Path::new(workdir.trim_start_matches("WORKDIR ")).join(text(&config, "store", "path"));
+    assert!(store.starts_with(volume), "{} is lost with the container", store.display());
+}
+
+/// The strings of a one-line list, `["a", "b"]`.
+fn strings(list: &str) -> Vec<String> {
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_ports_are_those_of_the_settings() {
+    let (compose, config) = (read("docker-compose.yml"), config());
+    let brokers = text(&config, "kafka", "brokers");
+    assert_eq!(values(&compose, "KAFKA_ADVERTISED_LISTENERS"), [format!("PLAINTEXT://{brokers}")]);
+    assert!(compose.contains(&format!("--bootstrap-server {brokers} ")));
+
+    let [export, admin] = ["export", "admin"].map(|section| text(&config, section, "listen"));
+    assert!(compose.contains(&format!("\"http://{admin}/readyz\"")), "no health check of {admin}");
+    assert!(read("deploy/prometheus.yml").contains(&format!("targets: [\"{admin}\"]")));
+    let ports = [export, admin].map(|address| address.rsplit_once(':').unwrap().1).join(" ");
+    assert!(read("Dockerfile").contains(&format!("\nEXPOSE {ports}\n")), "not exposed: {ports}");
+
+    // All share the host's network without a password, so none may listen beyond its loopback.
+    for listen in [brokers, export, admin] {
+        assert!(listen.starts_with("127.0.0.1:"), "{listen}");
+    }
+    for listeners in values(&compose, "KAFKA_LISTENERS") {
+        assert!(listeners.split(',').all(|one| one.contains("://127.0.0.1:")), "{listeners}");
+    }
+    assert!(compose.contains("--web.listen-address=127.0.0.1:"));
+}
+
+#[test]
+fn the_topics_that_compose_makes_are_those_of_the_settings() {
+    let (compose, config) = (read("docker-compose.yml"), config());
+    let list = compose.lines().find_map(|line| line.trim().strip_prefix("for topic in ")).unwrap();
+    let made: BTreeSet<&str> = list.trim_end_matches("; do").split(' ').collect();
+    let kafka = config["kafka"].as_table().unwrap();
+    let topic = |key: &str| {
+        let named = kafka.get(key).and_then(|value| value.as_str());
+        named.map_or_else(|| format!("adtrail.{key}"), str::to_owned)
+    };
+    let wanted = ["clicks", "activations", "effects"].map(topic);
+    assert_eq!(made, wanted.iter().map(String::as_str).collect());
+}
+
+/// Cargo reads the manifest of each, also of those that the image has nothing of.
+#[test]
+fn the_image_is_built_from_every_member_of_the_workspace() {
+    let (manifest, copied) = (read("Cargo.toml"), read(".dockerignore"));
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).unwrap();
+    let members: Vec<_> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.contains(&"store"), "{members:?}");
+    for member in members {
+        assert!(copied.lines().any(|line| line == format!("!{member}")), "{member}");
+    }
+}
+
+#[test]
+fn the_broker_is_the_one_that_is_tested_with() {
+    let compose = read("docker-compose.yml");
+    let pom = read("testbed/src/kafka/pom.xml");
+    let version = pom.split_once("<artifactId>kafka_2.13</artifactId>").unwrap().1;
+    let version = version.split_once("<version>").unwrap().1.split_once('<').unwrap().0;
+    let images = values(&compose, "image");
+    let kafkas: Vec<_> = images.iter().filter(|image| image.contains("kafka")).collect();
+    assert!(!kafkas.is_empty());
+    assert!(kafkas.iter().all(|image| **image == format!("apache/kafka:{version}")), "{kafkas:?}");
+}
+
+/// The image makes `some.setting` of `KAFKA_SOME_SETTING`.
+#[test]
+fn a_real_kafka_runs_on_the_settings_of_compose() {
+    let compose = read("docker-compose.yml");
+    let settings: Vec<(String, &str)> = compose
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("KAFKA_")?.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase().replace('_', "."), value.trim_matches('"')))
+        .collect();
+    let kafka = Kafka::start_with(|ports, dir| {
+        let line = |(name, value): &(String, &str)| match name.as_str() {
+            "log.dirs" => format!("{name}={}\n", dir.join("data").display()),
+            _ => format!("{name}={value}\n")
+                .replace(":9092", &format!(":{}", ports.broker))
+                .replace(":9093", &format!(":{}", ports.controller)),
+        };
+        settings.iter().map(line).collect()
+    });
+    kafka.create_topic("deploy", 4, &[]);
+    kafka.produce("deploy", [Message::new("app-x", "{}")]);
+    assert_eq!(kafka.consume_all("deploy").len(), 1);
+}
+
+/// An alert on a metric that nobody counts never fires, and promtool takes any name.
+#[test]
+fn the_alerts_are_about_metrics_that_the_code_names() {
+    let alerts = read("deploy/alerts.yml");
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut names = BTreeSet::new();
+    for alert in alerts.split("- alert: ").skip(1) {
+        // One line or several, up to the next key.
+        let expression = alert.split_once("expr: ").unwrap().1;
+        let expression = expression.split("\n        labels:").next().unwrap();
+        let expression = expression.split("\n        for:").next().unwrap();
+        let words = expression.split(|c| !is_of_name(c));
+        let of_alert: Vec<_> = words.filter(|word| word.starts_with("adtrail_")).collect();
+        assert!(!of_alert.is_empty() || alert.starts_with("AdtrailDown\n"), "no name: {alert}");
+        names.extend(of_alert);
+    }
+    let mut code = String::new();
+    for dir in ["attribution/src", "export/src", "ingest/src", "src", "store/src"] {
+        gather(&root().join(dir), &mut code);
+    }
+    for name in names {
+        assert!(code.contains(&format!("\"{name}\"")), "no metric is called {name}");
+    }
+}
+
+fn gather(dir: &Path, code: &mut String) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            gather(&path, code);
+        } else {
+            code.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}

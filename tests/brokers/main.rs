@@ -1,0 +1,9 @@
+//! Brokers of the test's own, which are broken, secured, or set up in another way.
+#![cfg(test)]
+
+mod alerts;
+mod brokers;
+mod deploy;
+mod expiry;
+mod overtaken;
+mod secured;

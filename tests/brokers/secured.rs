@@ -1,0 +1,192 @@
+//! The service on a broker that wants to know who comes: passwords and certificates, right and
+//! wrong ones.
+
+use std::fs;
+
+use testbed::eventually;
+use testbed::kafka::{Message, PASSWORD, Secured, USER};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+
+/// A place on one of the broker's listeners.
+fn site(name: &str, brokers: &str, librdkafka: &str) -> Site {
+    let topics = Topics::of(name);
+    for topic in topics.all() {
+        // Those of dead letters are made by adtrail, through the secured listener.
+        Secured::shared().kafka.create_topic(topic, 1, &[]);
+    }
+    let settings = format!("{ONE_CAMPAIGN}\n[kafka.librdkafka]\n{librdkafka}");
+    Site::on(topics, brokers.to_owned(), &settings)
+}
+
+fn password(mechanism: &str, user: &str, password: &str) -> String {
+    format!(
+        "security.protocol = 'SASL_PLAINTEXT'\nsasl.mechanism = '{mechanism}'\n\
+         sasl.username = '{user}'\nsasl.password = '{password}'\n"
+    )
+}
+
+/// Settings of TLS; `client` is the name of the client's own certificate.
+fn tls(authority: &str, client: Option<&str>) -> String {
+    let file = |name: &str| Secured::shared().file(name).display().to_string();
+    let mut text = format!("security.protocol = 'SSL'\nssl.ca.location = '{}'\n", file(authority));
+    if let Some(client) = client {
+        let (certificate, key) = (file(&format!("{client}.pem")), file(&format!("{client}.key")));
+        text += &format!(
+            "ssl.certificate.location = '{certificate}'\nssl.key.pem = {{ file = '{key}' }}\n"
+        );
+    }
+    text
+}
+
+/// What the service may warn of. A busy machine can take more than the three seconds that brokers are given for
+/// the first handshake with them.
+const WARNINGS: [&str; 3] = [
+    "went to the dead letters",
+    "kafka does not answer, asking again",
+    "the brokers do not say what they have of each partition",
+];
+
+/// Events, dead letters and the tools: consumer, producers and admin client are let in.
+#[track_caller]
+fn check_works(site: &Site) {
+    let topic = &*site.topics.activations;
+    let now = jiff::Timestamp::now();
+    let good = format!(r#"{{"app":"app-x","event_id":"a-1","time":"{now}"}}"#);
+    Secured::shared()
+        .kafka
+        .produce(topic, [Message::new("app-x", good), Message::new("app-x", "[1]")]);
+    let adtrail = site.start();
+    adtrail.await_read(2);
+    let dlq = format!("{topic}.dlq");
+    assert_eq!(Secured::shared().kafka.consume_all(&dlq).len(), 1);
+    for args in [&["check-config"][..], &["peek", topic], &["replay-dlq", &dlq]] {
+        let output = site.run(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {said}");
+    }
+    adtrail.await_read(3);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    assert!(!log.contains(PASSWORD), "{log}");
+    let mut warnings = log.lines().filter(|line| line.contains("WARN"));
+    assert!(warnings.all(|line| WARNINGS.iter().any(|part| line.contains(part))), "{log}");
+}
+
+/// Not ready and why, in the probe and in the log, without a password in it.
+#[track_caller]
+fn check_refused(site: &Site, reason: &str) {
+    let mut adtrail = site.spawn();
+    eventually("the probe tells why", || match adtrail.admin("/readyz") {
+        Ok(reply) if reply.status == 503 && reply.text().contains(reason) => Ok(()),
+        Ok(reply) => Err(format!("{}: {}\n{}", reply.status, reply.text(), adtrail.log())),
+        Err(error) => Err(format!("{error}\n{}", adtrail.log())),
+    });
+    eventually("the log tells why", || {
+        let log = adtrail.log();
+        let is_told =
+            |line: &str| line.contains("kafka refuses the connection") && line.contains(reason);
+        if log.lines().any(is_told) { Ok(()) } else { Err(log) }
+    });
+    assert!(!adtrail.has_ended());
+    assert_eq!(adtrail.admin("/livez").unwrap().status, 200);
+    let log = adtrail.log();
+    let (status, log_at_end) = adtrail.terminate();
+    assert!(status.success(), "{log_at_end}");
+    let output = site.run(&["peek", &site.topics.clicks]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("kafka refuses the connection") && said.contains(reason), "{said}");
+    for text in [&*log, &log_at_end, &said] {
+        assert!(!text.contains("wr0ng") && !text.contains(PASSWORD), "{text}");
+        assert!(text.lines().count() < 100, "{text}");
+    }
+}
+
+/// Every example of the page connects, with our names in place of those that stand for yours.
+#[test]
+fn the_examples_of_the_page() {
+    let page = include_str!("../../docs/kafka.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|text| text.split("```").next()).collect();
+    assert_eq!(examples.len(), 3);
+    let broker = Secured::shared();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    let path = |name: &str| broker.file(name).display().to_string();
+    for (number, example) in examples.into_iter().enumerate() {
+        let (head, own) = example.split_once("[kafka.librdkafka]\n").unwrap();
+        let listeners = [("9092", &broker.sasl), ("9093", &broker.sasl_tls), ("9094", &broker.tls)];
+        let is_its = |(port, _): &&(&str, &String)| head.contains(&format!("kafka.example:{port}"));
+        let (_, address) = listeners.iter().find(is_its).unwrap();
+        let own = own
+            .replace("/run/secrets/kafka-password", file.to_str().unwrap())
+            .replace("\"adtrail\"", &format!("{USER:?}"));
+        let own = ["ca.pem", "client.pem", "client.key"]
+            .iter()
+            .fold(own, |own, name| own.replace(&format!("/etc/adtrail/{name}"), &path(name)));
+        check_works(&site(&format!("secured.page{number}"), address, &own));
+    }
+}
+
+#[test]
+fn passwords_in_plain() {
+    let sasl = &Secured::shared().sasl;
+    check_works(&site("secured.plain", sasl, &password("PLAIN", USER, PASSWORD)));
+    let wrong = site("secured.plain.wrong", sasl, &password("PLAIN", USER, "wr0ng"));
+    check_refused(&wrong, "Authentication failed");
+}
+
+#[test]
+fn passwords_by_scram() {
+    let sasl = &Secured::shared().sasl;
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let name = format!("secured.{mechanism}");
+        check_works(&site(&name, sasl, &password(mechanism, USER, PASSWORD)));
+        let wrong = site(&format!("{name}.wrong"), sasl, &password(mechanism, USER, "wr0ng"));
+        check_refused(&wrong, "uthentication failed");
+    }
+    let nobody = site("secured.nobody", sasl, &password("SCRAM-SHA-256", "mallory", "wr0ng"));
+    check_refused(&nobody, "uthentication failed");
+}
+
+#[test]
+fn a_password_from_a_file_over_tls() {
+    let broker = Secured::shared();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    let settings = tls("ca.pem", None).replace("'SSL'", "'SASL_SSL'")
+        + &format!(
+            "sasl.mechanism = 'SCRAM-SHA-512'\nsasl.username = '{USER}'\n\
+             sasl.password = {{ file = '{}' }}\n",
+            file.display()
+        );
+    let site = site("secured.both", &broker.sasl_tls, &settings);
+    check_works(&site);
+    fs::write(&file, "wr0ng\n").unwrap();
+    check_refused(&site, "uthentication failed");
+    fs::remove_file(&file).unwrap();
+    let output = site.run(&["check-config"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("sasl.password") && said.contains(file.to_str().unwrap()), "{said}");
+}
+
+#[test]
+fn certificates_of_both_sides() {
+    let address = &Secured::shared().tls;
+    check_works(&site("secured.tls", address, &tls("ca.pem", Some("client"))));
+    let wrong = site("secured.tls.ca", address, &tls("other-ca.pem", Some("client")));
+    check_refused(&wrong, "certificate verify failed");
+    let nobody = site("secured.tls.nobody", address, &tls("ca.pem", None));
+    check_refused(&nobody, "SSL alert");
+    // Without any of it the broker only hangs up, and nobody can be sure why.
+    let open = site("secured.tls.open", address, "security.protocol = 'PLAINTEXT'\n");
+    let adtrail = open.spawn();
+    eventually("the log tells what may be wrong", || {
+        let log = adtrail.log();
+        if log.contains("check security.protocol") { Ok(()) } else { Err(log) }
+    });
+    assert_eq!(adtrail.admin("/readyz").unwrap().status, 503);
+}

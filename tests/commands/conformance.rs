@@ -1,0 +1,229 @@
+//! `adtrail conformance`: the suite on the real binary, and on engines that are broken on purpose.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+use testbed::adtrail::{adtrail, binary};
+
+fn conformance(args: &[&str]) -> Output {
+    testbed::run(adtrail().arg("conformance").args(args), b"")
+}
+
+/// The lines on standard output.
+#[track_caller]
+fn check(output: &Output, code: i32) -> Vec<String> {
+    let [out, said] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert_eq!(output.status.code(), Some(code), "{out}{said}");
+    out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn adtrail_conforms() {
+    let lines = check(&conformance(&[]), 0);
+    let summary = lines.last().expect("a summary");
+    let cases: usize = summary.split(' ').next().and_then(|count| count.parse().ok()).unwrap();
+    assert!(cases >= 150, "{summary}");
+    assert_eq!(*summary, format!("{cases} cases in 4 orders each: {cases} passed, 0 failed"));
+}
+
+/// A case names what it holds engines to: a section of the contract, a case of its table, a page.
+#[test]
+fn what_a_case_cites_is_written_down() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let contract = fs::read_to_string(root.join("docs/contract.md")).unwrap();
+    let is_there = |cited: &str| {
+        let number = cited.split([' ', ',']).next().unwrap();
+        match cited.strip_prefix("case ") {
+            Some(case) => contract.contains(&format!("\n| {case} | ")),
+            None if number.parse::<u8>().is_ok() => contract.contains(&format!("\n## {number}. ")),
+            None if cited.ends_with(".md") => root.join("docs").join(cited).is_file(),
+            None => contract.contains(&format!("\n## {cited}\n")),
+        }
+    };
+    let folders =
+        fs::read_dir(root.join("conformance")).unwrap().map(|entry| entry.unwrap().path());
+    let mut cited = 0;
+    for folder in folders.filter(|path| path.is_dir()) {
+        for path in folder.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
+            let text = fs::read_to_string(&path).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("contract = \"")).unwrap();
+            for part in line.trim_end_matches('"').split("; ") {
+                assert!(is_there(part), "{part:?} of {}", path.display());
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited >= 150, "{cited}");
+    assert!(!is_there("9") && !is_there("case 3") && !is_there("INTERFACES"));
+}
+
+/// An engine of a few lines of shell. `$2` is the settings, `$4` the rows, `$5` the events.
+struct Script {
+    dir: TempDir,
+}
+
+impl Script {
+    /// `replay "$@"` in it is adtrail's own.
+    fn new(lines: &str) -> Self {
+        let dir = TempDir::with_prefix("adtrail-engine-").unwrap();
+        let binary = binary();
+        let binary = binary.display();
+        let text = format!("replay() {{ '{binary}' replay \"$@\"; }}\n{lines}\n");
+        fs::write(dir.path().join("engine"), text).unwrap();
+        Self { dir }
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let engine = format!("sh '{}'", self.dir.path().join("engine").display());
+        conformance(&[&["--engine", &engine], args].concat())
+    }
+}
+
+const EFFECT: &str = "6-effects/carries-organic";
+const CHAIN: &str = "6-effects/case-37-effect-before-activation-arrives";
+
+/// The script fails this case, and the line of it has these parts.
+#[track_caller]
+fn check_caught(script: &str, case: &str, parts: &[&str]) {
+    check_caught_within("60", script, case, parts);
+}
+
+#[track_caller]
+fn check_caught_within(timeout_seconds: &str, script: &str, case: &str, parts: &[&str]) {
+    let args = ["--timeout", timeout_seconds, "--case", case];
+    let lines = check(&Script::new(script).run(&args), 1);
+    let [line, summary] = &lines[..] else { panic!("{lines:#?}") };
+    assert!(line.starts_with(&format!("FAIL {case}: ")), "{line}");
+    parts.iter().for_each(|part| assert!(line.contains(part), "{part} is not in {line}"));
+    assert_eq!(summary, "1 case in 4 orders each: 0 passed, 1 failed");
+}
+
+#[test]
+fn a_whole_engine_passes() {
+    let lines = check(&Script::new(r#"replay "$@""#).run(&["--case", "8-conservation", EFFECT]), 0);
+    assert!(lines[0].ends_with("0 failed") && lines.len() == 1, "{lines:#?}");
+}
+
+#[test]
+fn a_row_that_is_dropped_is_caught() {
+    check_caught(
+        r#"replay "$@" && sed -i '$d' "$4""#,
+        EFFECT,
+        &["rows: expected 2, found 1", "e: expected one row, found 0"],
+    );
+}
+
+#[test]
+fn a_row_that_is_there_twice_is_caught() {
+    check_caught(
+        r#"replay "$@" && sed -i '$p' "$4""#,
+        EFFECT,
+        &["rows: expected 2, found 3", "e: expected one row, found 2"],
+    );
+}
+
+#[test]
+fn another_status_is_caught() {
+    check_caught(
+        r#"replay "$@" && sed -i 's/,organic,/,attributed,/' "$4""#,
+        EFFECT,
+        &[r#"a: status: expected "organic", found "attributed""#],
+    );
+}
+
+#[test]
+fn what_depends_on_arrival_is_caught() {
+    // Blind to clicks that come after the first activation.
+    let script = r#"sed -n '/"activation"/{p;q};p' "$5" > "$5.seen"
+        replay "$1" "$2" "$3" "$4" "$5.seen""#;
+    check_caught(
+        script,
+        CHAIN,
+        &["a: click_id: expected \"c1\", found \"\"", "[given, given-twice]"],
+    );
+    // In a column that no case names.
+    let script = r#"replay "$@" && sed -i "s/,pid,/,$ADTRAIL_CONFORMANCE_ORDER,/" "$4""#;
+    check_caught(script, EFFECT, &["[reversed] line 1 is not as in the order given"]);
+}
+
+#[test]
+fn an_engine_that_fails_or_hangs_is_told() {
+    check_caught("echo no >&2; exit 3", EFFECT, &["exit status: 3", "said: no"]);
+    check_caught("true", EFFECT, &["no rows at --out", "said nothing"]);
+    let late = &["not done within 1s"];
+    check_caught_within("1", "sleep 600", EFFECT, late);
+    // What it has started ends with it.
+    check_caught_within("1", "(sleep 600; echo late) & wait", EFFECT, late);
+    // However much it says, which is looked at now and then.
+    let long = "head -c 50000000 /dev/zero | tr '\\0' a; sleep 1; echo the end; exit 1";
+    check_caught(long, EFFECT, &["exit status: 1", "the end"]);
+    check_caught_within("1", "yes", EFFECT, &["not done within 1s, and said: ", "y | y | y"]);
+    check_caught(r#"echo "$ADTRAIL_CONFORMANCE_CASE"; exit 1"#, EFFECT, &[EFFECT]);
+    check_caught(r#"printf 'a,b\n1\n' > "$4""#, EFFECT, &["not CSV"]);
+}
+
+#[test]
+fn settings_of_the_callers_environment_do_not_count() {
+    let mut command = adtrail();
+    command.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
+    let script = Script::new(r#"replay "$@""#);
+    let engine = format!("sh '{}'", script.dir.path().join("engine").display());
+    command.args(["conformance", "--engine", &engine, "--case", "3-candidates/click-1-ms-before"]);
+    check(&testbed::run(command.args(["3-candidates/named-click-7-d"]), b""), 0);
+    let mut own = adtrail();
+    own.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
+    own.args(["conformance", "--case", "3-candidates/named-click-7-d"]);
+    check(&testbed::run(&mut own, b""), 0);
+}
+
+#[test]
+fn cases_of_a_folder() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path().join("mine");
+    fs::create_dir(&folder).unwrap();
+    let case = |status: &str| {
+        let event = r#"{"type":"activation","app":"own","event_id":"a","time":1}"#;
+        format!(
+            "why = 'w'\ncontract = '5'\nevents = '''\n{event}\n'''\nrows = 1\n\
+             [[expect]]\nevent_id = 'a'\nstatus = '{status}'\npid = '9'\n"
+        )
+    };
+    fs::write(folder.join("good.toml"), case("organic")).unwrap();
+    fs::write(dir.path().join("catalogue.toml"), "[[apps]]\npid = 9\nkey = \"own\"\n").unwrap();
+    let path = dir.path().to_str().unwrap();
+    let summary = "1 case in 4 orders each: 1 passed, 0 failed";
+    assert_eq!(check(&conformance(&["--dir", path]), 0), [summary]);
+    fs::write(folder.join("bad.toml"), case("orphan")).unwrap();
+    let lines = check(&conformance(&["--dir", path]), 1);
+    assert_eq!(
+        lines,
+        [
+            r#"FAIL mine/bad: a: status: expected "orphan", found "organic""#,
+            "2 cases in 4 orders each: 1 passed, 1 failed"
+        ]
+    );
+    fs::write(folder.join("bad.toml"), "why = 'w'\nrow = 1\n").unwrap();
+    check_wrong(&["--dir", path], &["mine/bad.toml", "line 2", "row"]);
+}
+
+#[track_caller]
+fn check_wrong(args: &[&str], parts: &[&str]) {
+    let output = conformance(args);
+    assert!(check(&output, 2).is_empty());
+    let said = String::from_utf8_lossy(&output.stderr);
+    parts.iter().for_each(|part| assert!(said.contains(part), "{part} is not in {said}"));
+}
+
+#[test]
+fn wrong_use_is_told_with_2() {
+    check_wrong(&["--case", "5-winner/case-6-last-click"], &["5-winner/case-06-last-click"]);
+    check_wrong(&["--engine", " "], &["--engine", "expected a command"]);
+    check_wrong(&["--timeout", "0"], &["--timeout"]);
+    check_wrong(&["--nonsense"], &["--nonsense"]);
+    let empty = TempDir::new().unwrap();
+    let empty = empty.path().to_str().unwrap();
+    check_wrong(&["--dir", empty], &["there are no cases"]);
+    check_wrong(&["--dir", &format!("{empty}/absent")], &["absent", "can not be read"]);
+}

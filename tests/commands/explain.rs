@@ -1,0 +1,237 @@
+//! `adtrail explain`: what it tells, and that the documentation shows just that.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use testbed::adtrail::adtrail;
+use testbed::{run, run_ok};
+
+const CONFIG: &str = "docs/explain/adtrail.toml";
+const EVENTS: &str = "docs/explain/events.ndjson";
+
+fn explain(activation: &str, more: &[&str]) -> Command {
+    explain_of("app-x", activation, more)
+}
+
+fn explain_of(app: &str, activation: &str, more: &[&str]) -> Command {
+    let mut command = adtrail();
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(["explain", "--config", CONFIG, "--app", app, "--activation", activation]);
+    command.args(more);
+    command
+}
+
+fn json_of(activation: &str) -> Value {
+    let printed = run_ok(&mut explain(activation, &["--json", EVENTS]), b"");
+    serde_json::from_slice(&printed).unwrap()
+}
+
+#[test]
+fn the_documentation_shows_what_is_printed() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explain.md"));
+    let page = page.unwrap();
+    let mut shown = 0;
+    for block in page.split("```\n$ adtrail explain ").skip(1) {
+        let (command, rest) = block.split_once('\n').unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let activation = command.split(' ').skip_while(|word| *word != "--activation").nth(1);
+        let activation = activation.unwrap();
+        let printed = run_ok(&mut explain(activation, &[EVENTS]), b"");
+        assert_eq!(String::from_utf8(printed).unwrap(), text, "{activation}");
+        shown += 1;
+    }
+    assert!(shown >= 10, "{shown} decisions are shown");
+}
+
+#[test]
+fn json_tells_the_same() {
+    let told = json_of("two-clicks");
+    assert_eq!(told["decision"]["click_id"], "c-late");
+    assert_eq!(told["decision"]["channel"], "toutiao");
+    assert_eq!(told["touches"][0]["verdict"], "won");
+    assert_eq!(told["touches"][1]["click_id"], "c-early");
+    assert_eq!(told["touches"][1]["age_ms"], 6 * 86_400_000);
+    assert_eq!(told["touches"][1]["window_from"], "default");
+    let told = json_of("why-organic");
+    let reasons: Vec<_> =
+        told["touches"].as_array().unwrap().iter().map(|touch| &touch["reason"]).collect();
+    assert_eq!(reasons, ["not_before", "too_old"]);
+    assert_eq!(told["touches"][1]["window_from"], "campaign");
+    assert_eq!(json_of("came-back")["last_install"]["event_id"], "two-clicks");
+}
+
+/// What is told of activation `a` whose events came one by one, as text and as JSON.
+fn told_one_by_one(events: &[Value]) -> (String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.ndjson");
+    let lines: Vec<_> = events.iter().map(|event| format!("{event}\n")).collect();
+    fs::write(&path, lines.concat()).unwrap();
+    // Each event is attributed before the next is read.
+    let more = ["--set", "ingest.batch_records_max=1", path.to_str().unwrap()];
+    let text = String::from_utf8(run_ok(&mut explain("a", &more), b"")).unwrap();
+    let json = run_ok(&mut explain("a", &[&more[..], &["--json"]].concat()), b"");
+    (text, serde_json::from_slice(&json).unwrap())
+}
+
+fn click(id: &str, time: &str) -> Value {
+    json!({"type": "click", "app": "app-x", "click_id": id, "spreadid": 7, "time": time, "ids": {"oaid": "d"}})
+}
+
+fn activation(id: &str, time: &str) -> Value {
+    json!({"type": "activation", "app": "app-x", "event_id": id, "time": time, "ids": {"oaid": "d"}})
+}
+
+/// The value with some of its fields replaced.
+fn with(mut event: Value, fields: Value) -> Value {
+    for (key, value) in fields.as_object().unwrap() {
+        event[key] = value.clone();
+    }
+    event
+}
+
+/// What the text says of the decision before, and of what came in.
+#[track_caller]
+fn check_change(events: &[Value], before: &str, came_in: &str) {
+    let (text, json) = told_one_by_one(events);
+    let (_, told) = text.split_once("\nDecided anew\n").unwrap_or_else(|| panic!("{text}"));
+    let expected = format!("  Before: {before}.\n  What came in then: {came_in}. (section 7)\n\n");
+    assert!(told.starts_with(&expected), "{text}");
+    let [one] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert_eq!(one["again"], came_in.ends_with(AGAIN), "{json}");
+    assert!(came_in.contains(one["time"].as_str().unwrap()), "{json}");
+    assert_eq!(json["changed_by_more"], false);
+}
+
+const AGAIN: &str = ", known before and now with an earlier time or other content";
+
+#[test]
+fn what_came_in_when_a_decision_changed_is_told() {
+    let [day_1, day_2, day_7, day_8, day_9, day_10] =
+        [1, 2, 7, 8, 9, 10].map(|day| format!("2026-03-{day:02}T12:00:00.000Z"));
+    let by = |id: &str, day: &str, key: &str| {
+        format!(
+            "install, attributed to campaign 7 \"Spring\" of channel toutiao, by click {id} of {day}, \
+             matched by {key}"
+        )
+    };
+    let a = || activation("a", &day_10);
+    let organic = "install, organic";
+    check_change(&[a(), click("c", &day_9)], organic, &format!("click c of {day_9}"));
+    // The winner came again, with an earlier time or of another device.
+    let c1_c2_a = || vec![click("c1", &day_8), click("c2", &day_9), a()];
+    let c2_won = by("c2", &day_9, "oaid");
+    let again = [c1_c2_a(), vec![click("c2", &day_7)]].concat();
+    check_change(&again, &c2_won, &format!("click c2 of {day_7}{AGAIN}"));
+    let moved = with(click("c2", "2026-03-09T11:59:59.999Z"), json!({"ids": {"oaid": "other"}}));
+    let moved = [c1_c2_a(), vec![moved]].concat();
+    check_change(&moved, &c2_won, &format!("click c2 of 2026-03-09T11:59:59.999Z{AGAIN}"));
+    // The activation itself came again: earlier, with other ids, after its installation had begun.
+    let earlier = [click("c1", &day_2), a(), activation("a", &day_8)];
+    let itself = format!("this activation of {day_8}{AGAIN}");
+    check_change(&earlier, organic, &itself);
+    let earlier = [click("c1", &day_7), click("c2", &day_9), a(), activation("a", &day_8)];
+    check_change(&earlier, &c2_won, &itself);
+    let two_ids = with(click("c1", &day_7), json!({"ids": {"oaid": "d", "imei": "i"}}));
+    let by_imei = with(a(), json!({"ids": {"imei": "i"}}));
+    let just_before = || activation("a", "2026-03-10T11:59:59.999Z");
+    let itself = format!("this activation of 2026-03-10T11:59:59.999Z{AGAIN}");
+    check_change(&[two_ids, by_imei, just_before()], &by("c1", &day_7, "imei"), &itself);
+    let begun = with(just_before(), json!({"install_begin_time": day_8}));
+    check_change(&[click("c1", &day_9), a(), begun], &by("c1", &day_9, "oaid"), &itself);
+    // An activation before it, of the class of which nothing else is shown.
+    let installs = [activation("i1", &day_2), a(), activation("i0", &day_1)];
+    let before = "reinstall, unattributed, after install i1";
+    check_change(&installs, before, &format!("activation i0 of {day_1}"));
+}
+
+#[test]
+fn a_click_that_may_be_one_too_many_is_named() {
+    let minute = |minute: u32| format!("2026-03-10T11:{minute:02}:00.000Z");
+    let events = [
+        click("c1", &minute(1)),
+        click("c2", &minute(2)),
+        activation("a", "2026-03-10T12:00:00.000Z"),
+        click("c0", &minute(0)),
+    ];
+    let before = format!(
+        "install, attributed to campaign 7 \"Spring\" of channel toutiao, by click c2 of {}, matched \
+         by oaid",
+        minute(2)
+    );
+    check_change(&events, &before, &format!("click c0 of {}", minute(0)));
+}
+
+#[test]
+fn where_nothing_is_found_it_is_told_what_was_looked_at() {
+    let by_place = |event: Value| with(event, json!({"ids": {}, "ip": "203.0.113.9", "ua": "u"}));
+    let click = |time: &str| by_place(click("c", time));
+    let told = |time: &str| {
+        let activation = by_place(activation("a", "2026-03-10T12:00:00Z"));
+        told_one_by_one(&[click(time), activation]).0
+    };
+    let looked_at = "180 d before it to an hour after it has a device id of it; and none from 7 d \
+                     before it to an hour after it is found by its place. (section 3)";
+    let text = told("2026-02-18T12:00:00Z");
+    assert!(text.contains(looked_at), "{text}");
+    let text = told("2026-03-04T12:00:00Z");
+    assert!(text.contains("older than its window"), "{text}");
+}
+
+#[test]
+fn an_id_does_nothing_to_a_terminal() {
+    let id = "c\u{1b}[2J\nWhy organic\n  \u{202e}";
+    let events = [click(id, "2026-03-10T11:00:00Z"), activation("a", "2026-03-10T12:00:00Z")];
+    let (text, json) = told_one_by_one(&events);
+    assert!(
+        text.contains("  won          click c\\u{1b}[2J\\nWhy organic\\n  \\u{202e}, 2026"),
+        "{text}"
+    );
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    assert_eq!(json["touches"][0]["click_id"], id);
+    let output = run(&mut explain("no\u{1b}[2J\nbody", &[EVENTS]), b"");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.ends_with("this event_id: no\\u{1b}[2J\\nbody\n"), "{stderr}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    for (activation, app, code, said) in [
+        ("nobody", "app-x", 1, "app-x has no activation with this event_id: nobody\n"),
+        ("two-clicks", "app-z", 2, "--app: no such app is configured: \"app-z\"; known: app-x"),
+    ] {
+        let output = run(&mut explain_of(app, activation, &[EVENTS]), b"");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn an_id_of_something_else_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = folder.path().join("events.ndjson");
+    let text = [
+        r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":1,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"impression","app":"app-x","click_id":"i","spreadid":7,"time":1,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"activation","app":"app-x","event_id":"a","time":2,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"before","name":"n","time":3,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"e","name":"n","time":3,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"orphan","name":"n","time":3,"ids":{"oaid":"x"}}"#,
+    ];
+    fs::write(&events, text.join("\n")).unwrap();
+    for (id, said) in [
+        ("e", "this event_id: e; it is that of an effect of activation a\n"),
+        ("orphan", "this event_id: orphan; it is that of an effect\n"),
+        ("c", "this event_id: c; it is the click_id of a click\n"),
+        ("i", "this event_id: i; it is the click_id of an impression\n"),
+    ] {
+        let output = run(&mut explain(id, &[events.to_str().unwrap()]), b"");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.ends_with(said), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}

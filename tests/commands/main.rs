@@ -1,0 +1,10 @@
+//! The commands that need no service: files in, answers on standard output.
+#![cfg(test)]
+
+mod conformance;
+mod demo;
+mod explain;
+mod extremes;
+mod replay;
+mod replay_diff;
+mod schemas;

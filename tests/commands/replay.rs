@@ -1,0 +1,462 @@
+//! `adtrail replay`: events from files and from standard input, without Kafka.
+
+use std::fs::{self, DirEntry};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustix::process::{Pid, Signal, kill_process};
+use testbed::adtrail::adtrail;
+use testbed::rows;
+use testbed::site::{Site, Topics};
+use testbed::{eventually, run};
+
+const SETTINGS: &str = r#"
+[[apps]]
+pid = 2
+key = "app-y"
+[[apps]]
+pid = 1
+key = "app-x"
+[[channels]]
+id = "toutiao"
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "toutiao"
+"#;
+
+const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-1","spreadid":7,"time":1741608000000,"ids":{"oaid":"d-1"}}"#;
+const ACTIVATION: &str = r#"{"type":"activation","app":"app-x","event_id":"a-1","time":1741608060000,"ids":{"oaid":"d-1"}}"#;
+const EFFECT: &str = r#"{"type":"effect","app":"app-x","event_id":"e-1","name":"purchase","time":1741608070000,"ids":{"oaid":"d-1"},"revenue":9007199254740993.10}"#;
+const OTHER: &str =
+    r#"{"type":"activation","app":"app-y","event_id":"a-1","time":"2025-03-10T12:00:00Z"}"#;
+
+/// No Kafka is there, and none is asked for.
+fn site() -> Site {
+    Site::on(Topics::of("replay"), "127.0.0.1:1".into(), SETTINGS)
+}
+
+fn write(site: &Site, name: &str, text: &[u8]) -> String {
+    let path = site.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(text: &str) -> Vec<u8> {
+    zstd::encode_all(text.as_bytes(), 0).unwrap()
+}
+
+/// App, event, status and channel of each row.
+#[track_caller]
+fn check_rows(csv: &[u8], expected: &[[&str; 4]]) {
+    let rows = rows::parse(csv);
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| ["app", "event_id", "status", "channel"].map(|name| &*row[name]))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+const ALL: [[&str; 4]; 3] = [
+    ["app-x", "a-1", "attributed", "toutiao"],
+    ["app-x", "e-1", "attributed", "toutiao"],
+    ["app-y", "a-1", "organic", ""],
+];
+
+#[test]
+fn a_file_gives_the_rows_of_all_apps_by_pid() {
+    let site = site();
+    let text = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
+    let file = write(&site, "events.ndjson", text.as_bytes());
+    let output = site.run(&["replay", &file]);
+    check(&output, 0);
+    check_rows(&output.stdout, &ALL);
+    assert_eq!(rows::parse(&output.stdout)[1]["revenue"], "9007199254740993.10");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn whatever_the_files_and_their_order() {
+    let site = site();
+    let whole = [EFFECT, ACTIVATION, OTHER, CLICK].join("\n");
+    let file = write(&site, "whole.ndjson", whole.as_bytes());
+    let expected = site.run(&["replay", &file]);
+    check(&expected, 0);
+    check_rows(&expected.stdout, &ALL);
+    #[track_caller]
+    fn check_same(output: &Output, expected: &Output) {
+        check(output, 0);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&expected.stdout)
+        );
+    }
+
+    let crlf = write(
+        &site,
+        "crlf.ndjson",
+        format!("\r\n{}\r\n", whole.replace('\n', "\r\n\r\n")).as_bytes(),
+    );
+    check_same(&site.run(&["replay", &crlf]), &expected);
+
+    let first = write(&site, "1.ndjson", format!("{ACTIVATION}\n{CLICK}\n{CLICK}\n").as_bytes());
+    let second = write(&site, "2.ndjson", format!("{EFFECT}\n{OTHER}\n{ACTIVATION}").as_bytes());
+    let empty = write(&site, "empty.ndjson", b"");
+    check_same(&site.run(&["replay", &first, &empty, &second]), &expected);
+    check_same(&site.run(&["replay", &second, &first]), &expected);
+
+    let input = testbed::run(&mut site.command(&["replay", "-"]), whole.as_bytes());
+    check_same(&input, &expected);
+    let input = format!("{EFFECT}\n{OTHER}\n");
+    let mixed = testbed::run(&mut site.command(&["replay", &first, "-"]), input.as_bytes());
+    check_same(&mixed, &expected);
+}
+
+#[test]
+fn compressed_files_give_the_same_bytes() {
+    let site = site();
+    let text = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
+    let plain = write(&site, "events.ndjson", text.as_bytes());
+    let expected = site.run(&["replay", &plain]);
+    check(&expected, 0);
+    check_rows(&expected.stdout, &ALL);
+    // Where a member ends is no end of a line.
+    let (head, tail) = text.split_at(text.len() / 2);
+    let compressed = [
+        gzip(&text),
+        zstd(&text),
+        [gzip(head), gzip(""), gzip(tail)].concat(),
+        [zstd(head), zstd(tail)].concat(),
+    ];
+    for bytes in compressed {
+        // The bytes tell the format, not the name.
+        let file = write(&site, "events.txt", &bytes);
+        let from_file = site.run(&["replay", &file]);
+        let from_input = testbed::run(&mut site.command(&["replay", "-"]), &bytes);
+        for output in [from_file, from_input] {
+            check(&output, 0);
+            assert_eq!(output.stdout, expected.stdout);
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        }
+    }
+}
+
+#[test]
+fn compressed_files_that_are_not_whole_are_named_and_give_no_rows() {
+    let site = site();
+    let text = format!("{}\n", [CLICK, ACTIVATION, EFFECT, OTHER].join("\n"));
+    let cut = |mut file: Vec<u8>, bytes: usize| {
+        file.truncate(file.len() - bytes);
+        file
+    };
+    let wrong_sum = |mut file: Vec<u8>| {
+        let sum = file.len() - 8;
+        file[sum] ^= 1;
+        file
+    };
+    let bad = [
+        (cut(gzip(&text), 1), "the gzip data breaks off"),
+        (cut(gzip(&text).repeat(2), 30), "the gzip data breaks off"),
+        (cut(zstd(&text), 1), "the zstd data breaks off"),
+        (wrong_sum(gzip(&text)), "the gzip data is damaged"),
+        ([gzip(&text), b"something else".to_vec()].concat(), "other bytes follow"),
+        ([zstd(&text), b"something else".to_vec()].concat(), "the zstd data is damaged"),
+    ];
+    let good = write(&site, "good.ndjson", text.as_bytes());
+    for (bytes, problem) in bad {
+        let file = write(&site, "bad.gz", &bytes);
+        let output = site.run(&["replay", &good, &file]);
+        check(&output, 1);
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&file) && said.contains(problem), "{problem}: {said}");
+        let output = testbed::run(&mut site.command(&["replay", "-"]), &bytes);
+        check(&output, 1);
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// What a terminal gets on standard error, by `script` of util-linux; `input` is
+/// standard input, and data goes to `out`.
+fn on_a_terminal(site: &Site, args: &[&str]) -> String {
+    let command = site.command(args);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let line = format!("stty cols 200; {} <input >out", line.join(" "));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "typescript"]).env("TERM", "xterm").current_dir(site.path());
+    let said = testbed::run(&mut terminal, b"").stdout;
+    String::from_utf8(said).unwrap()
+}
+
+#[test]
+fn a_terminal_shows_how_far_it_is_and_nothing_else_does() {
+    let site = site();
+    let text = format!("[]\n{}\n", [CLICK, ACTIVATION, EFFECT, OTHER].join("\n"));
+    let file = write(&site, "events.ndjson.zst", &zstd(&text));
+    let expected = site.run(&["replay", &file]);
+    check(&expected, 1);
+    assert!(!String::from_utf8_lossy(&expected.stderr).contains("a second"));
+
+    write(&site, "input", text.as_bytes());
+    let said = on_a_terminal(&site, &["replay", &file]);
+    let size = format!("of {} B", fs::metadata(&file).unwrap().len());
+    assert!(said.contains(&size) && said.contains("a second"), "{said:?}");
+    assert_eq!(fs::read(site.path().join("out")).unwrap(), expected.stdout);
+    // A line begins where the bar was taken away, and ends before it is drawn again.
+    let clean = |line: &str| !line.contains("a second");
+    let warning = said.split(['\r', '\n']).find(|line| line.contains("not_an_object")).unwrap();
+    assert!(clean(warning), "{said:?}");
+    let last = said.trim_end().rsplit(['\r', '\n']).next().unwrap();
+    assert!(last.contains("1 line is no event ") && clean(last), "{said:?}");
+
+    // Of what comes in through standard input nobody knows the size.
+    let piped = on_a_terminal(&site, &["replay", "-"]);
+    assert!(piped.contains("0 events") && !piped.contains(" of "), "{piped:?}");
+}
+
+#[test]
+fn one_app_into_a_file() {
+    let site = site();
+    let text = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
+    let file = write(&site, "events.ndjson", text.as_bytes());
+    let out = site.path().join("out.csv");
+    let output = site.run(&["replay", "--app", "app-x", "--out", out.to_str().unwrap(), &file]);
+    check(&output, 0);
+    assert!(output.stdout.is_empty());
+    check_rows(&fs::read(&out).unwrap(), &ALL[..2]);
+    let output = site.run(&["replay", "--app", "app-y", &file]);
+    check(&output, 0);
+    check_rows(&output.stdout, &ALL[2..]);
+}
+
+#[test]
+fn without_events_there_is_a_line_of_names() {
+    let site = site();
+    let file = write(&site, "empty.ndjson", b"");
+    let output = site.run(&["replay", &file]);
+    check(&output, 0);
+    check_rows(&output.stdout, &[]);
+    assert!(output.stdout.starts_with(b"event_type,event_name,event_time,app,"));
+}
+
+/// Bad lines are named, counted and left out; the rest is written, and the exit says that it is
+/// not all.
+#[test]
+fn bad_lines_are_told_and_the_others_go_on() {
+    let site = site();
+    let bad: [&[u8]; 7] = [
+        b"[1]",
+        br#"{"type":"activation","app":"app-x""#,
+        br#"{"type":"activation","app":"app-x","event_id":"secret-1"}"#,
+        br#"{"type":"activation","app":"app-q","time":1}"#,
+        br#"{"app":"app-x","time":1}"#,
+        br#"{"type":"activation","app":"app-x","time":-1}"#,
+        b"{\"type\":\"activation\",\"app\":\"app-x\",\"time\":1,\"ua\":\"\xff\"}",
+    ];
+    let mut text = Vec::new();
+    for (good, bad) in [CLICK, OTHER, ACTIVATION, EFFECT].iter().zip(bad.chunks(2)) {
+        text.extend_from_slice(good.as_bytes());
+        text.push(b'\n');
+        bad.iter().for_each(|line| text.extend([line, &b"\n"[..]].concat()));
+    }
+    let file = write(&site, "events.ndjson", &text);
+    let output = site.run(&["replay", &file]);
+    check(&output, 1);
+    check_rows(&output.stdout, &ALL);
+    let said = String::from_utf8_lossy(&output.stderr);
+    for (line, code) in [
+        (2, "not_an_object"),
+        (3, "not_json"),
+        (5, "missing_field"),
+        (6, "unknown_app"),
+        (8, "missing_field"),
+        (9, "bad_time"),
+        (11, "not_json"),
+    ] {
+        let place = format!("{file}:{line}: ");
+        let told = said.lines().find(|told| told.contains(&place));
+        let told = told.unwrap_or_else(|| panic!("{place} is not told: {said}"));
+        assert!(told.contains(code), "{code} is not in {told}");
+    }
+    assert!(said.contains("7 lines are no events"), "{said}");
+    assert!(!said.contains("secret-1"), "{said}");
+}
+
+#[test]
+fn the_help_says_what_bad_lines_lead_to() {
+    let help = testbed::run_ok(adtrail().args(["replay", "--help"]), b"");
+    assert!(String::from_utf8_lossy(&help).contains("ends with 1"));
+}
+
+#[test]
+fn thousands_of_bad_lines_are_counted() {
+    let site = site();
+    let text = format!("{}{OTHER}\n", "[]\n".repeat(5000));
+    let output = testbed::run(&mut site.command(&["replay", "-"]), text.as_bytes());
+    check(&output, 1);
+    check_rows(&output.stdout, &ALL[2..]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("5000 lines are no events"), "{said}");
+    assert!(said.lines().count() < 100, "{said}");
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named() {
+    let site = site();
+    let good = write(&site, "events.ndjson", CLICK.as_bytes());
+    let absent = site.path().join("absent.ndjson");
+    #[track_caller]
+    fn check_refused(output: &Output, code: i32, parts: &[&str]) {
+        check(output, code);
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stderr);
+        parts.iter().for_each(|part| assert!(said.contains(part), "{part} is not in {said}"));
+    }
+    let absent = absent.to_str().unwrap();
+    check_refused(&site.run(&["replay", &good, absent]), 1, &[absent, "No such file"]);
+    let folder = site.path().to_str().unwrap();
+    check_refused(&site.run(&["replay", folder]), 1, &[folder, "Is a directory"]);
+    let nowhere = format!("{absent}/out.csv");
+    check_refused(&site.run(&["replay", "--out", &nowhere, &good]), 1, &[&nowhere]);
+    check_refused(&site.run(&["replay", "--out", &nowhere, absent]), 1, &[&nowhere]);
+    check_refused(&site.run(&["replay", "--app", "app-q", &good]), 2, &["--app", "app-q"]);
+    check_refused(&site.run(&["replay"]), 2, &["EVENTS.ndjson"]);
+    check_refused(&site.run(&["replay", "--nonsense", &good]), 2, &["--nonsense"]);
+}
+
+#[test]
+fn no_file_that_is_read_is_written_over() {
+    let site = site();
+    let events = write(&site, "events.ndjson", CLICK.as_bytes());
+    let link = site.path().join("link.csv");
+    fs::hard_link(&events, &link).unwrap();
+    let (link, config) = (link.to_str().unwrap(), site.config());
+    let config = config.to_str().unwrap();
+    for args in [
+        &["--out", &events][..],
+        &["--out", link],
+        &["--out", config],
+        &["--diff", config, "--out", "rows.csv", "--totals", &events],
+        &["--diff", config, "--out", "rows.csv", "--totals", "rows.csv"],
+    ] {
+        let output = site.run(&[&["replay", &events], args].concat());
+        check(&output, 2);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("expected another file than"), "{said}");
+    }
+    assert_eq!(fs::read(&events).unwrap(), CLICK.as_bytes());
+}
+
+#[test]
+fn the_settings_that_are_read_unasked_are_not_written_over() {
+    let site = site();
+    let events = write(&site, "events.ndjson", CLICK.as_bytes());
+    let folder = site.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("adtrail.toml"), SETTINGS).unwrap();
+    std::os::unix::fs::symlink(&folder, folder.join("link")).unwrap();
+    let refused = |more: &[&str]| {
+        let mut command = adtrail();
+        let output = run(command.current_dir(&folder).args(["replay", &events]).args(more), b"");
+        check(&output, 2);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("expected another file than"), "{said}");
+    };
+    refused(&["--out", "adtrail.toml"]);
+    refused(&["--out", "link/adtrail.toml"]);
+    // Neither is there yet.
+    let diff = folder.join("adtrail.toml");
+    let diff = diff.to_str().unwrap();
+    refused(&["--diff", diff, "--out", "rows.csv", "--totals", "link/rows.csv"]);
+    assert_eq!(fs::read_to_string(folder.join("adtrail.toml")).unwrap(), SETTINGS);
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let site = site();
+    let [temporary, rows] = ["temporary", "rows"].map(|name| site.path().join(name));
+    for folder in [&temporary, &rows] {
+        fs::create_dir(folder).unwrap();
+    }
+    let is_empty = |folder: &Path| fs::read_dir(folder).unwrap().next().is_none();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = adtrail();
+        command.arg("replay").arg("--config").arg(site.config());
+        command.arg("--out").arg(rows.join("rows.csv")).arg("-");
+        command.env("TMPDIR", &temporary).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        writeln!(stdin, "{CLICK}").unwrap();
+        // It reads on, and has a store and a file that is not whole.
+        let store = || fs::read_dir(&temporary).unwrap().flatten().next();
+        eventually("a store", || {
+            let is_there = |folder: DirEntry| folder.path().join("store/CURRENT").exists();
+            let both = store().is_some_and(is_there) && !is_empty(&rows);
+            both.then_some(()).ok_or("not yet")
+        });
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
+        assert!(is_empty(&temporary) && is_empty(&rows), "{signal:?}");
+    }
+}
+
+#[test]
+fn that_nobody_reads_the_log_stops_nothing() {
+    let site = site();
+    let events = write(&site, "events.ndjson", format!("no event\n{ACTIVATION}\n").as_bytes());
+    let out = site.path().join("rows.csv");
+    let mut command = adtrail();
+    command.args(["replay", "--config"]).arg(site.path().join("adtrail.toml"));
+    command.arg("--out").arg(&out).arg(&events);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1), "as with a reader, and no abort");
+    assert_eq!(fs::read_to_string(out).unwrap().lines().count(), 2);
+}
+
+/// As printed, but for `make` and for where the output goes.
+#[test]
+fn the_readme_shows_what_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, rest) = page.split_once("## On files alone").unwrap();
+    let (_, rest) = rest.split_once("```sh\nmake build").unwrap();
+    let (script, _) = rest.split_once("```").unwrap();
+    let (_, script) = script.split_once('\n').unwrap();
+    let out = format!("{}/", folder.path().display());
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", &script.replace("/tmp/", &out)]).current_dir(root);
+    let binary = Path::new(adtrail().get_program()).parent().unwrap().to_owned();
+    let paths = std::env::var_os("PATH").unwrap();
+    let paths = std::iter::once(binary).chain(std::env::split_paths(&paths));
+    shell.env("PATH", std::env::join_paths(paths).unwrap());
+    for (name, _) in adtrail().get_envs() {
+        shell.env_remove(name);
+    }
+    let told = String::from_utf8(testbed::run_ok(&mut shell, b"")).unwrap();
+    assert!(told.contains("install, organic"), "{told}");
+    let rows = rows::parse(&fs::read(folder.path().join("rows.csv")).unwrap());
+    assert_eq!(rows.len(), 11);
+    let differences = rows::parse(&fs::read(folder.path().join("differences.csv")).unwrap());
+    let moved: Vec<_> =
+        differences.iter().map(|row| (&*row["event_id"], &*row["new_status"])).collect();
+    assert_eq!(moved, [("why-organic", "attributed")]);
+}

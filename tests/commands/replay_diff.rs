@@ -1,0 +1,273 @@
+//! `adtrail replay --diff`: what other settings would decide differently.
+
+use std::fs;
+use std::process::Output;
+
+use testbed::rows;
+use testbed::site::{Site, Topics};
+
+const APPS: &str = r#"
+[[apps]]
+pid = 1
+key = "app-x"
+[[channels]]
+id = "toutiao"
+[[channels]]
+id = "kuaishou"
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "toutiao"
+name = "Spring, \"26\""
+[[campaigns]]
+spreadid = 8
+pid = 1
+channel = "kuaishou"
+name = "春季"
+"#;
+
+/// 2025-03-10T12:00:00Z.
+const NOON: i64 = 1_741_608_000_000;
+const HOUR: i64 = 3_600_000;
+
+fn click(device: u32, spreadid: u32, time: i64) -> String {
+    format!(
+        r#"{{"type":"click","app":"app-x","click_id":"c-{device}-{spreadid}","spreadid":{spreadid},"time":{time},"ids":{{"oaid":"d-{device}"}}}}"#
+    )
+}
+
+fn activation(device: u32, time: i64) -> String {
+    format!(
+        r#"{{"type":"activation","app":"app-x","event_id":"a-{device}","time":{time},"ids":{{"oaid":"d-{device}"}}}}"#
+    )
+}
+
+fn purchase(device: u32, time: i64) -> String {
+    format!(
+        r#"{{"type":"effect","app":"app-x","event_id":"e-{device}","name":"purchase","time":{time},"ids":{{"oaid":"d-{device}"}},"revenue":"9.90","currency":"CNY"}}"#
+    )
+}
+
+/// Device 1 clicked campaign 7 within the hour; device 2 two days before; device 3 campaign 8 two
+/// days before and has not bought; device 4 never. All activations are of one millisecond, so
+/// that rows of one event stand at different places of it.
+fn events() -> String {
+    let mut lines = vec![
+        click(1, 7, NOON - HOUR / 2),
+        click(2, 7, NOON - 48 * HOUR),
+        click(3, 8, NOON - 48 * HOUR),
+    ];
+    lines.extend((1..=4).map(|device| activation(device, NOON)));
+    lines.extend([1, 2, 4].map(|device| purchase(device, NOON + HOUR)));
+    lines.join("\n")
+}
+
+fn site() -> Site {
+    Site::on(Topics::of("replay-diff"), "127.0.0.1:1".into(), APPS)
+}
+
+fn write(site: &Site, name: &str, text: &str) -> String {
+    let path = site.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Runs the comparison of the site's settings with these over these events.
+fn diff(site: &Site, other: &str, events: &str, more: &[&str]) -> Output {
+    let other = write(site, "other.toml", other);
+    let file = write(site, "events.ndjson", events);
+    let args = ["replay", "--diff", &other, &file];
+    site.run(&[&args[..], more].concat())
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+}
+
+/// These columns of each row.
+#[track_caller]
+fn check_rows<const N: usize>(output: &Output, columns: [&str; N], expected: &[[&str; N]]) {
+    check(output, 0);
+    let rows = rows::parse(&output.stdout);
+    let found: Vec<_> = rows.iter().map(|row| columns.map(|name| &*row[name])).collect();
+    assert_eq!(found, expected);
+}
+
+const NARROW: &str = "[attribution]\nclick_window = \"1d\"\n";
+const HEADER: &str = "app,event_type,event_name,event_time,event_id,old_status,new_status,\
+    old_install_type,new_install_type,old_spreadid,new_spreadid,old_campaign,new_campaign,\
+    old_channel,new_channel,old_match_type,new_match_type,old_touch_type,new_touch_type,\
+    old_touch_time,new_touch_time,old_click_id,new_click_id,old_reject_reason,new_reject_reason,\
+    revenue,currency\n";
+
+/// Exactly the rows that change, the effect that inherits the change among them, and the totals
+/// of all campaigns.
+#[test]
+fn a_narrower_window_changes_its_rows_and_no_others() {
+    let site = site();
+    let totals = site.path().join("totals.csv");
+    let more = ["--totals", totals.to_str().unwrap()];
+    let output = diff(&site, &format!("{NARROW}{APPS}"), &events(), &more);
+    check(&output, 0);
+    let spring = r#""Spring, ""26""""#;
+    let touch = "2025-03-08T12:00:00.000Z";
+    let expected = format!(
+        "{HEADER}\
+         app-x,activation,activation,2025-03-10T12:00:00.000Z,a-2,attributed,organic,install,\
+         install,7,0,{spring},,toutiao,,oaid,,click,,{touch},,c-2-7,,,,,\n\
+         app-x,activation,activation,2025-03-10T12:00:00.000Z,a-3,attributed,organic,install,\
+         install,8,0,春季,,kuaishou,,oaid,,click,,{touch},,c-3-8,,,,,\n\
+         app-x,effect,purchase,2025-03-10T13:00:00.000Z,e-2,attributed,organic,install,install,\
+         7,0,{spring},,toutiao,,oaid,,click,,{touch},,c-2-7,,,,9.90,CNY\n"
+    );
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let expected = format!(
+        "app,spreadid,campaign,channel,old_activations,new_activations,old_effects,new_effects\n\
+         app-x,0,,,1,3,1,2\n\
+         app-x,7,{spring},toutiao,2,1,2,1\n\
+         app-x,8,春季,kuaishou,1,0,0,0\n"
+    );
+    assert_eq!(fs::read_to_string(totals).unwrap(), expected);
+    let expected = "\
+activations  effects  credited to
+      1 → 3    1 → 2  app-x: no campaign
+      2 → 1    2 → 1  app-x: 7 Spring, \"26\" toutiao
+      1 → 0    0 → 0  app-x: 8 春季 kuaishou
+3 of 7 rows are decided differently
+";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+}
+
+#[test]
+fn each_side_is_what_a_replay_of_its_own_gives() {
+    let site = site();
+    let other = write(&site, "narrow.toml", &format!("{NARROW}{APPS}"));
+    let file = write(&site, "events.ndjson", &events());
+    let old = site.run(&["replay", &file]);
+    let mut command = testbed::adtrail::adtrail();
+    let new = testbed::run(command.args(["replay", "--config", &other, &file]), b"");
+    let (old, new) =
+        (rows::by_event_id(rows::parse(&old.stdout)), rows::by_event_id(rows::parse(&new.stdout)));
+    let output = site.run(&["replay", "--diff", &other, &file]);
+    check(&output, 0);
+    let differing = rows::by_event_id(rows::parse(&output.stdout));
+    let decided = [
+        "status",
+        "install_type",
+        "spreadid",
+        "campaign",
+        "channel",
+        "match_type",
+        "touch_type",
+        "touch_time",
+        "click_id",
+        "reject_reason",
+    ];
+    assert_eq!(old.len(), 7);
+    for (id, old) in &old {
+        let new = &new[id];
+        let is_equal = decided.iter().all(|name| old[*name] == new[*name]);
+        assert_eq!(differing.contains_key(id), !is_equal, "{id}");
+        for (name, cell) in differing.get(id).into_iter().flatten() {
+            let expected = match (name.strip_prefix("old_"), name.strip_prefix("new_")) {
+                (Some(name), _) => &old[name],
+                (_, Some(name)) => &new[name],
+                _ => &old[name],
+            };
+            assert_eq!(cell, expected, "{id} {name}");
+        }
+    }
+}
+
+#[test]
+fn equal_settings_give_a_line_of_names() {
+    let site = site();
+    let output = diff(&site, APPS, &events(), &[]);
+    check(&output, 0);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), HEADER);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "0 of 7 rows are decided differently\n");
+    // What is set for one is set for both.
+    let output = diff(&site, APPS, &events(), &["--set", "attribution.click_window=1d"]);
+    check_rows(&output, ["event_id"], &[]);
+}
+
+#[test]
+fn credit_moves_from_one_campaign_to_another() {
+    let site = site();
+    let events = [
+        click(1, 7, NOON - 48 * HOUR),
+        click(1, 8, NOON - HOUR / 2),
+        activation(1, NOON),
+        purchase(1, NOON + HOUR),
+    ];
+    let other = format!("[fraud]\nctit_min = \"1h\"\n{APPS}");
+    let output = diff(&site, &other, &events.join("\n"), &[]);
+    check_rows(
+        &output,
+        ["event_id", "old_spreadid", "new_spreadid", "old_channel", "new_channel", "new_click_id"],
+        &[
+            ["a-1", "8", "7", "kuaishou", "toutiao", "c-1-7"],
+            ["e-1", "8", "7", "kuaishou", "toutiao", "c-1-7"],
+        ],
+    );
+}
+
+const IDS: [&str; 6] =
+    ["app", "event_id", "old_status", "new_status", "old_spreadid", "new_spreadid"];
+
+/// Apps go by their keys, whatever their numbers.
+#[test]
+fn an_app_of_one_side_leaves_the_other_empty() {
+    let site = site();
+    // The number of app-x is app-y's here.
+    let other = "[[apps]]\npid = 1\nkey = \"app-y\"\n[[apps]]\npid = 2\nkey = \"app-x\"\n";
+    let events = [activation(1, NOON), activation(1, NOON).replace("app-x", "app-y")].join("\n");
+    let output = diff(&site, other, &events, &[]);
+    check_rows(&output, IDS, &[["app-y", "a-1", "", "organic", "", "0"]]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("0 → 1    0 → 0  app-y: no campaign"), "{said}");
+
+    let none = "[[apps]]\npid = 1\nkey = \"app-z\"\n";
+    let output = diff(&site, none, &activation(1, NOON), &[]);
+    check_rows(&output, IDS, &[["app-x", "a-1", "organic", "", "0", ""]]);
+    // One more line than these two know.
+    let unknown = activation(1, NOON).replace("app-x", "app-q");
+    let output = diff(&site, none, &format!("{unknown}\n{}", activation(1, NOON)), &[]);
+    check(&output, 1);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("unknown_app") && said.contains("1 line is no event "), "{said}");
+    assert_eq!(rows::parse(&output.stdout).len(), 1);
+
+    let output = diff(&site, other, &events, &["--app", "app-x"]);
+    check_rows(&output, IDS, &[]);
+    let output = diff(&site, other, &events, &["--app", "app-y"]);
+    check_rows(&output, IDS, &[["app-y", "a-1", "", "organic", "", "0"]]);
+}
+
+#[test]
+fn wrong_use_is_named() {
+    let site = site();
+    #[track_caller]
+    fn check_refused(output: &Output, parts: &[&str]) {
+        check(output, 2);
+        assert!(output.stdout.is_empty());
+        let said = String::from_utf8_lossy(&output.stderr);
+        parts.iter().for_each(|part| assert!(said.contains(part), "{part} is not in {said}"));
+    }
+    let file = write(&site, "events.ndjson", &events());
+    let bad = "[attribution]\nclick_windw = \"1d\"\n";
+    check_refused(
+        &diff(&site, &format!("{bad}{APPS}"), &events(), &[]),
+        &["--diff", "other.toml:2", "click_windw", "click_window"],
+    );
+    check_refused(&diff(&site, "", &events(), &[]), &["other.toml: no app is configured"]);
+    check_refused(&diff(&site, "apps = ", &events(), &[]), &["other.toml:1: not TOML"]);
+    check_refused(&diff(&site, APPS, &events(), &["--app", "app-q"]), &["--app", "app-q"]);
+    let one = ["--out", "rows.csv", "--totals", "rows.csv"];
+    check_refused(&diff(&site, APPS, &events(), &one), &["--totals", "rows.csv"]);
+    check_refused(&site.run(&["replay", "--diff", "absent.toml", &file]), &["absent.toml"]);
+    check_refused(&site.run(&["replay", "--totals", "t.csv", &file]), &["--diff"]);
+}

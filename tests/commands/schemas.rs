@@ -1,0 +1,172 @@
+//! The published schemas against what adtrail does: JSON Schema, by a validator in Python, judges
+//! events as `adtrail replay` does.
+
+mod asyncapi;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{cache_dir, run, run_ok};
+
+const FAMILIES: [&str; 3] = ["click", "activation", "effect"];
+
+/// `adtrail replay` names as many bad lines.
+const NAMED_MAX: usize = 20;
+
+fn in_project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn schema_file(family: &str) -> PathBuf {
+    in_project(&format!("schemas/json/{family}.schema.json"))
+}
+
+const RFC3339: &str = "2026-03-10T12:00:00Z";
+
+/// In place of a field's name: a click with all that leads to a device, and nothing in it.
+const EMPTY_IDS: &str = "click_id, ids, ip";
+
+/// An event with every field of its family.
+fn full(family: &str) -> Value {
+    let mut event = json!({"type": family, "app": "app-x", "time": 1_773_144_000_000_u64,
+        "ids": {"oaid": "o-1"}, "ip": "203.0.113.9", "ua": "u", "device_model": "m",
+        "os": "android", "os_version": "14"});
+    let own = match family {
+        "click" => json!({"click_id": "c-1", "spreadid": 7, "purpose": "ua", "lookback_ms": 5,
+            "site": "s", "params": {"p": "x"}}),
+        "activation" => json!({"event_id": "a-1", "click_id": "c-1", "install_begin_time": 1,
+            "app_version": "1", "props": {"p": "x"}}),
+        _ => json!({"event_id": "e-1", "name": "buy", "app_version": "1", "props": {"p": "x"},
+            "revenue": "9.99", "currency": "CNY"}),
+    };
+    let own = own.as_object().expect("an object").clone();
+    event.as_object_mut().expect("an object").extend(own);
+    event
+}
+
+fn values() -> Vec<Value> {
+    let values = json!([
+        null, "", "x", true, 0, 1, -1, 1.0, 1.5, 1e300, 4_294_967_295_u32, 4_294_967_296_u64,
+        253_402_300_799_999_u64, 253_402_300_800_000_u64, RFC3339, "9.99", "-1",
+        "9,99", "1e3", ".5", "5.", "0".repeat(64), "0".repeat(65), "ua", "retargeting", "click",
+        "impression", "activation", "effect", [], ["x"], {}, {"a": "b"}, {"a": ""}, {"a": null},
+        {"a": 1}, {"a": {"b": "c"}}, {"a": ["b"]}
+    ]);
+    values.as_array().expect("a list").clone()
+}
+
+/// One event to be judged.
+#[derive(Debug)]
+struct Case {
+    family: usize,
+    /// The field that differs from [`full`], and its value: none is left out.
+    field: String,
+    value: Option<Value>,
+    event: Value,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (family, name) in FAMILIES.into_iter().enumerate() {
+        let full = full(name);
+        let fields = full.as_object().expect("an object").keys().map(String::as_str);
+        for field in fields.chain(["unknown"]) {
+            for value in values().into_iter().map(Some).chain([None]) {
+                let mut event = full.clone();
+                let members = event.as_object_mut().expect("an object");
+                match &value {
+                    Some(value) => drop(members.insert(field.to_owned(), value.clone())),
+                    None => drop(members.remove(field)),
+                }
+                cases.push(Case { family, field: field.to_owned(), value, event });
+            }
+        }
+        for event in values() {
+            cases.push(Case { family, field: String::new(), value: None, event });
+        }
+    }
+    let click = json!({"type": "click", "app": "app-x", "spreadid": 7, "time": 1});
+    let mut empty = click.clone();
+    (empty["click_id"], empty["ids"], empty["ip"]) = (json!(""), json!({"oaid": ""}), Value::Null);
+    cases.push(Case { family: 0, field: String::new(), value: None, event: click });
+    cases.push(Case { family: 0, field: EMPTY_IDS.to_owned(), value: None, event: empty });
+    cases
+}
+
+/// Where the schema and adtrail differ, and have to: whether adtrail takes the event.
+fn difference(case: &Case) -> Option<bool> {
+    let (family, text) = (FAMILIES[case.family], case.value.as_ref().and_then(Value::as_str));
+    let float = case.value.as_ref().filter(|value| value.is_f64()).and_then(Value::as_f64);
+    match (case.field.as_str(), text, float) {
+        // What may be left out on a topic, which says the type, has to be there in a file.
+        ("type", None, None) if case.value.is_none() => Some(false),
+        // In a file this is no click or effect gone astray, but an activation.
+        ("type", Some("activation"), _) if family != "activation" => Some(true),
+        // Which apps there are is said by the settings.
+        ("app", Some(key), _) if !key.is_empty() => Some(false),
+        // Formats are not asserted.
+        ("install_begin_time", Some(""), _) => None,
+        ("time" | "install_begin_time", Some(text), _) => (text != RFC3339).then_some(false),
+        // To JSON Schema a number is whole, however it is written.
+        ("time" | "install_begin_time" | "spreadid" | "lookback_ms", _, Some(1.0)) => Some(false),
+        ("lookback_ms", _, Some(1e300)) => Some(false),
+        // Nor does it see an exponent.
+        ("revenue", _, Some(1e300)) => Some(false),
+        // Read as if it were left out, which nobody should rest on.
+        ("lookback_ms" | "ids" | "params" | "props", Some(""), _) => Some(true),
+        // One of them has to be there, and not be empty.
+        (EMPTY_IDS, ..) => Some(false),
+        _ => None,
+    }
+}
+
+fn by_schema(cases: &[Case]) -> Vec<bool> {
+    let lines = cases.iter().map(|case| json!([case.family, case.event.to_string()]).to_string());
+    let lines: String = lines.map(|line| line + "\n").collect();
+    let mut judge = Command::new(cache_dir().join("python/bin/python"));
+    judge.arg(in_project("tests/commands/schemas/judge.py")).args(FAMILIES.map(schema_file));
+    let verdicts = String::from_utf8(run_ok(&mut judge, lines.as_bytes())).expect("UTF-8");
+    verdicts.lines().map(|verdict| verdict == "true").collect()
+}
+
+/// Those of the events that `adtrail replay` names as bad: all, if they are not more than it names.
+fn refused_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
+    let lines: String = cases.iter().map(|case| format!("{}\n", case.event)).collect();
+    fs::write(site.path().join("events"), lines).expect("a file");
+    let output = run(&mut site.command(&["replay", "events"]), b"");
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    let number = |line: &str| {
+        let (number, _) = line.split_once(" events:")?.1.split_once(':')?;
+        number.parse::<usize>().ok()
+    };
+    let refused: Vec<_> = said.lines().filter_map(number).map(|line| cases[line - 1]).collect();
+    assert_eq!(output.status.code(), Some(i32::from(!refused.is_empty())), "{said}");
+    refused
+}
+
+#[test]
+fn events_are_judged_as_by_the_json_schemas() {
+    let cases = cases();
+    let verdicts = by_schema(&cases);
+    assert_eq!(verdicts.len(), cases.len());
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for (case, by_schema) in cases.iter().zip(verdicts) {
+        let expected = difference(case);
+        assert_ne!(expected, Some(by_schema), "no difference: {case:?}");
+        let taken = expected.unwrap_or(by_schema);
+        if taken { &mut good } else { &mut bad }.push(case);
+    }
+    assert!(good.len() > 100 && bad.len() > 100, "{} good, {} bad", good.len(), bad.len());
+    let site = Site::on(Topics::of("schemas"), "127.0.0.1:1".into(), ONE_CAMPAIGN);
+    let refused = refused_by_replay(&site, &good);
+    assert!(refused.is_empty(), "the schema takes what adtrail refuses: {refused:#?}");
+    for chunk in bad.chunks(NAMED_MAX) {
+        let refused = refused_by_replay(&site, chunk);
+        let is_refused = |case: &&&Case| refused.iter().any(|other| std::ptr::eq(*other, **case));
+        let taken: Vec<_> = chunk.iter().filter(|case| !is_refused(case)).collect();
+        assert!(taken.is_empty(), "adtrail takes what the schema refuses: {taken:#?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Workers of one group and processes that export, over one HBase: what they show is what `adtrail replay`
+//! makes of the same events.
+#![cfg(test)]
+
+mod faults;
+mod large;
+mod moved;
+mod regions;
+mod rights;
+mod spread;
+mod tables;
+mod unavailable;
+mod workers;
+
+use std::sync::OnceLock;
+
+use hbase_client::Client;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, Record, TO};
+use testbed::eventually;
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::hbase;
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+
+const PARTITIONS: i32 = 6;
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(31, 1_500), 31))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(&crowd::records(31, 1_500)))
+}
+
+fn site(name: &str) -> Site {
+    hbase::made(name, PARTITIONS, crowd::SETTINGS).set("ingest.batch_records_max", "200")
+}
+
+/// Until the group's positions are at the end of all partitions.
+#[track_caller]
+fn await_all_read(site: &Site) {
+    Kafka::shared().await_told(&site.group(), &site.topics.all());
+}
+
+/// Until the group has heard of all who have left it.
+fn await_no_members(site: &Site) {
+    eventually("nobody is in the group", || match Kafka::shared().group_members(&site.group()) {
+        0 => Ok(()),
+        members => Err(format!("{members} are members")),
+    });
+}
+
+/// A worker that is killed amid what it reads.
+fn kill_while_it_reads(site: &Site) {
+    let worker = site.start_role("attribute");
+    worker.await_some_read();
+    worker.kill9();
+}
+
+/// Has the shared HBase do something.
+fn done<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async { work(hbase::cluster::HBase::shared().client().await).await })
+}
+
+/// The shared HBase has memory for the regions of some tests, and not of all.
+fn remove(prefix: &str) {
+    done(async |client| {
+        let admin = client.admin();
+        for table in ["events", "touches", "activations", "effects", "meta"] {
+            let table = format!("{prefix}_{table}");
+            admin.disable(&table).await.expect("it is disabled");
+            admin.delete(&table).await.expect("it is deleted");
+        }
+    });
+}
+
+#[test]
+fn workers_come_and_go_and_any_exporter_shows_the_same() {
+    let site = site("hbase-roles");
+    let mut workers = vec![site.start_role("attribute")];
+    for (round, portion) in records().chunks(records().len().div_ceil(4)).enumerate() {
+        crowd::produce(&site.topics, portion);
+        workers.push(site.start_role("attribute"));
+        if round % 2 == 1 {
+            let (status, log) = workers.remove(0).terminate();
+            assert!(status.success(), "{log}");
+        }
+    }
+    await_all_read(&site);
+    let exporter = site.start_role("export");
+    check_equal(&downloads(&site, &exporter), replayed());
+    // Another process, and the one that does all.
+    let both = site.start_role("run");
+    check_equal(&downloads(&site, &both), replayed());
+    for one in workers.into_iter().chain([exporter, both]) {
+        let (status, log) = one.terminate();
+        assert!(status.success(), "{log}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_loses_nothing() {
+    // A member that is killed is given up soon.
+    let site = workers::attentive("hbase-killed", workers::SOON_MS);
+    for portion in records().chunks(records().len().div_ceil(5)) {
+        crowd::produce(&site.topics, portion);
+        kill_while_it_reads(&site);
+    }
+    let last = site.start_role("run");
+    await_all_read(&site);
+    check_equal(&downloads(&site, &last), replayed());
+}
+
+/// The group is gone, and with it how far it was: all is read once more, onto what it has led to.
+#[test]
+fn positions_set_back_to_the_beginning_change_nothing() {
+    let site = site("hbase-again");
+    crowd::produce(&site.topics, records());
+    for round in 0..2 {
+        let workers = [site.start_role("attribute"), site.start_role("attribute")];
+        await_all_read(&site);
+        let read = workers.each_ref().map(|one| one.metric("adtrail_ingest_read_total"));
+        let read: f64 = read.into_iter().flatten().sum();
+        assert!(read >= records().len() as f64, "{read} in round {round}");
+        for worker in workers {
+            let (status, log) = worker.terminate();
+            assert!(status.success(), "{log}");
+        }
+        let exporter = site.start_role("export");
+        check_equal(&downloads(&site, &exporter), replayed());
+        await_no_members(&site);
+        Kafka::shared().delete_group(&site.group());
+    }
+}
+
+#[test]
+fn how_far_all_is_in_is_told_by_those_who_read_to_those_who_export() {
+    let site = site("hbase-complete");
+    crowd::produce(&site.topics, &records()[..100]);
+    let exporter = site.start_role("export");
+    let header = |exporter: &Adtrail| {
+        let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
+        let reply = exporter.get(&path).expect("an answer");
+        reply.header("adtrail-complete-until").map(str::to_owned)
+    };
+    assert_eq!(header(&exporter), None, "nobody has read anything yet");
+    let _workers = [site.start_role("attribute"), site.start_role("attribute")];
+    await_all_read(&site);
+    eventually("it is known how far all is in", || header(&exporter).ok_or("not yet"));
+}
+
+/// What an embedded store has figures for is read here; the answers are the same.
+#[test]
+fn every_question_is_answered_as_by_an_embedded_store() {
+    let many = site("hbase-routes");
+    let one = Site::on(many.topics.clone(), Kafka::shared().brokers(), crowd::SETTINGS)
+        .set("store.partitions", "8")
+        .set("store.retention", "off");
+    crowd::produce(&many.topics, records());
+    let (one_process, other) = (one.start(), many.start_role("run"));
+    one_process.await_caught_up();
+    await_all_read(&many);
+    let mut paths = Vec::new();
+    for app in APPS {
+        let range = format!("from={FROM}&to={TO}");
+        for by in ["day", "status", "channel,spreadid", "event_name,status"] {
+            paths.push(format!("/v1/apps/{app}/summary?{range}&by={by}"));
+        }
+        paths.push(format!("/v1/apps/{app}/summary.csv?{range}&by=day&timezone=Asia/Kathmandu"));
+        for spreadid in 1..=5 {
+            let devices = format!("/v1/apps/{app}/campaigns/{spreadid}/devices");
+            paths.push(format!("{devices}?{range}&limit=2"));
+            paths.push(format!("{devices}?{range}&limit=1000"));
+        }
+        paths.push(format!("/v1/apps/{app}/events.ndjson?{range}&type=effect&status=attributed"));
+        paths.push(format!("/v1/apps/{app}/events.csv?{range}&limit=40"));
+        paths.push(format!(
+            "/api/raw-data/export/app/{app}/installs_report/v5?{range}&maximum_rows=50"
+        ));
+    }
+    let mut compared = 0;
+    while let Some(path) = paths.pop() {
+        let [expected, found] =
+            [&one_process, &other].map(|adtrail| adtrail.get(&path).expect("an answer"));
+        assert_eq!((found.status, found.text()), (expected.status, expected.text()), "{path}");
+        let [next, same] = [&expected, &found].map(|reply| reply.header("link").map(str::to_owned));
+        assert_eq!(next, same, "{path}");
+        // Pages go on where the other one's ended.
+        let next =
+            next.and_then(|link| Some(link.split_once('<')?.1.split_once('>')?.0.to_owned()));
+        paths.extend(next);
+        compared += 1;
+    }
+    assert!(compared > 70, "{compared} answers, pages among them");
+}
+
+/// Code, standard output and standard error.
+fn run_on(site: &Site, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = site.run(args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}

@@ -1,0 +1,190 @@
+//! Workers that stand still while others have their partitions, and workers that are told to end while the
+//! group changes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, Family, Record};
+use testbed::eventually;
+use testbed::exports::{self, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+
+use super::{await_all_read, records, remove, replayed, site};
+
+/// A member of which nothing is heard for so long is given up; the broker takes no less.
+pub const SOON_MS: &str = "6000";
+/// No machine is slow enough for that, and one that could not say that it leaves is missed soon enough.
+const LATE_MS: &str = "20000";
+const BATCH: usize = 20;
+const ENDS: usize = 10;
+
+/// Whose workers hear at once that the group changes.
+pub fn attentive(name: &str, given_up_after_ms: &str) -> Site {
+    site(name)
+        .set("ingest.batch_records_max", &BATCH.to_string())
+        .set("kafka.librdkafka.session.timeout.ms", given_up_after_ms)
+        .set("kafka.librdkafka.heartbeat.interval.ms", "500")
+}
+
+/// It stands still with batches in hand; another has its partitions and reads them to the end; then it goes on
+/// as if nothing had been.
+#[test]
+fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
+    let site =
+        attentive("hbase-still", SOON_MS).set("kafka.librdkafka.max.poll.interval.ms", SOON_MS);
+    let workers = [site.start_role("attribute"), site.start_role("attribute")];
+    for (round, portion) in crowd::portions(records(), 4).enumerate() {
+        let still = &workers[round % 2];
+        let read = still.metric("adtrail_ingest_read_total").unwrap_or_default() as u64;
+        eventually("both have partitions", || match workers.iter().all(has_partitions) {
+            true => Ok(()),
+            false => Err("one has none"),
+        });
+        let (some, rest) = portion.split_at(portion.len() / 2);
+        crowd::produce(&site.topics, some);
+        still.await_read_more_than(read + [0, 50, 30, 40][round]);
+        still.signal("STOP");
+        crowd::produce(&site.topics, rest);
+        eventually("it is given up", || match Kafka::shared().group_members(&site.group()) {
+            1 => Ok(()),
+            members => Err(members),
+        });
+        await_all_read(&site);
+        still.signal("CONT");
+        still.await_readiness(200, "");
+    }
+    await_all_read(&site);
+    let exporter = site.start_role("export");
+    check_equal(&downloads(&site, &exporter), replayed());
+    for worker in workers {
+        let (status, log) = worker.terminate();
+        assert!(status.success(), "{log}");
+        assert!(log.contains("Consumer group session timed out"), "never given up: {log}");
+    }
+    remove("hbase-still");
+}
+
+fn has_partitions(worker: &Adtrail) -> bool {
+    worker.admin("/readyz").is_ok_and(|reply| reply.status == 200)
+}
+
+/// Each once, so that what is read again shows: two clicks, an activation and an effect on each device. The last
+/// two are no events.
+fn unique(count: usize) -> Vec<Record> {
+    let record = |number: usize| {
+        let device = number / 4;
+        let (app, spreadid) = (APPS[device % 3], [1, 3, 5][device % 3]);
+        let time_ms = 1_741_608_000_000_u64 + 60_000 * number as u64;
+        let (family, own) = match number % 4 {
+            0 | 1 => {
+                let id = format!("c-{number}");
+                (Family::Touch, json!({"type": "click", "click_id": id, "spreadid": spreadid}))
+            }
+            2 => {
+                let id = format!("a-{number}");
+                (Family::Activation, json!({"type": "activation", "event_id": id}))
+            }
+            _ => {
+                let id = format!("e-{number}");
+                (Family::Effect, json!({"type": "effect", "name": "pay", "event_id": id}))
+            }
+        };
+        let ids = json!({"caid": format!("caid-{device}")});
+        let mut event = json!({"app": app, "time": time_ms, "ids": ids});
+        let fields = event.as_object_mut().expect("an object");
+        fields.extend(own.as_object().expect("an object").clone());
+        Record { family, app: app.to_owned(), line: event.to_string(), is_bad: false }
+    };
+    let bad = || Record {
+        family: Family::Effect,
+        app: APPS[0].to_owned(),
+        line: "no event".to_owned(),
+        is_bad: true,
+    };
+    (0..count).map(record).chain([bad(), bad()]).collect()
+}
+
+/// However the group changes meanwhile, by those who join and those who are told to end.
+#[test]
+fn who_is_told_to_end_while_the_group_changes_leaves_little_to_be_read_again() {
+    // Of those who are given up more is read again.
+    let site = attentive("hbase-leaving", LATE_MS);
+    let records = unique(60_000);
+    let stays = site.start_role("attribute");
+    let is_over = AtomicBool::new(false);
+    let (produced, again) = thread::scope(|scope| {
+        let producing = scope.spawn(|| keep_producing(&site, &records, &is_over));
+        let again = join_and_leave(&site);
+        is_over.store(true, Ordering::Relaxed);
+        (producing.join().expect("no panic"), again)
+    });
+    await_all_read(&site);
+    let again = again + redelivered(&stays);
+    println!("{again} of {produced} records were read again in {ENDS} ends");
+    assert!(again <= (ENDS * BATCH) as f64, "{again} records were read again");
+    let exporter = site.start_role("export");
+    let known = [&records[..produced], &records[records.len() - 2..]].concat();
+    check_equal(&downloads(&site, &exporter), &exports::replayed(&known));
+    check_end(stays);
+    remove("hbase-leaving");
+}
+
+/// So that there is always something to read; gives how many events.
+fn keep_producing(site: &Site, records: &[Record], is_over: &AtomicBool) -> usize {
+    let (events, bad) = records.split_at(records.len() - 2);
+    crowd::produce(&site.topics, bad);
+    let mut produced = 0;
+    for portion in events.chunks(1_000) {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        crowd::produce(&site.topics, portion);
+        produced += portion.len();
+        eventually("some is read", || {
+            let lag = Kafka::shared().group_lag(&site.group(), &site.topics.all());
+            if lag < 2_000 || is_over.load(Ordering::Relaxed) { Ok(()) } else { Err(lag) }
+        });
+    }
+    produced
+}
+
+/// Gives how many messages told those who came and went of what was known.
+fn join_and_leave(site: &Site) -> f64 {
+    let mut rng = fastrand::Rng::with_seed(12);
+    let (mut joined, mut again) = (Vec::<Adtrail>::new(), 0.0);
+    for _ in 0..ENDS {
+        let worker = site.spawn();
+        eventually("it lives", || worker.admin("/livez"));
+        joined.push(worker);
+        thread::sleep(Duration::from_millis(rng.u64(..5_000)));
+        // Now and then two at once.
+        let leaves = if joined.len() > 1 { 2 } else { rng.usize(..2) };
+        for worker in joined.drain(..leaves) {
+            again += redelivered(&worker);
+            check_end(worker);
+        }
+    }
+    for worker in joined {
+        again += redelivered(&worker);
+        check_end(worker);
+    }
+    again
+}
+
+fn redelivered(worker: &Adtrail) -> f64 {
+    worker.metric("adtrail_attribution_redelivered_total").unwrap_or(0.0)
+}
+
+/// It ends well, and in time.
+fn check_end(worker: Adtrail) {
+    /// `run.shutdown_deadline`, if nothing else is set.
+    const DEADLINE: Duration = Duration::from_secs(30);
+    let told = Instant::now();
+    let (status, log) = worker.terminate();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(told.elapsed() < DEADLINE, "{:?}: {log}", told.elapsed());
+}

@@ -1,0 +1,281 @@
+//! A connector of AppsFlyer's, with only its host changed, reads a month.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use testbed::adtrail::Adtrail;
+use testbed::http;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{cache_dir, run_ok};
+
+const SETTINGS: &str = r#"
+[[apps]]
+pid = 1
+key = "app-x"
+name = "App X"
+[apps.attribution]
+correction_horizon = "off"
+[[channels]]
+id = "toutiao"
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "toutiao"
+name = "Spring, \"26\""
+"#;
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// Days that have events, the last being yesterday.
+const DAYS: u64 = 29;
+/// Devices of a day; each third comes by itself.
+const DEVICES: u64 = 30;
+
+/// The first day, in ms since 1970: the tap reads up to 30 days on, and nothing of before 90 days ago.
+fn first_day() -> u64 {
+    // The same for the whole test.
+    static FIRST_DAY: LazyLock<u64> = LazyLock::new(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+        let now = u64::try_from(now.as_millis()).expect("a clock before the year 9999");
+        now / DAY * DAY - DAYS * DAY
+    });
+    *FIRST_DAY
+}
+
+/// What one device has done, and what is to be read of it.
+struct Device {
+    number: u64,
+    begin: u64,
+}
+
+impl Device {
+    fn all() -> impl Iterator<Item = Self> {
+        let first = first_day();
+        (0..DAYS * DEVICES).map(move |number| {
+            let begin = first + number / DEVICES * DAY + (number % DEVICES) * 37 * MINUTE;
+            Self { number, begin }
+        })
+    }
+
+    fn is_brought(&self) -> bool {
+        !self.number.is_multiple_of(3)
+    }
+
+    fn oaid(&self) -> String {
+        format!("{:08x}-1111-4222-8333-444444444444", self.number)
+    }
+
+    fn click(&self) -> Value {
+        json!({
+            "type": "click", "app": "app-x", "click_id": format!("c-{}", self.number), "spreadid": 7,
+            "time": self.begin, "ids": {"oaid": self.oaid()}, "site": format!("site, {}", self.number),
+            "params": {"sub1": "\"quoted\"", "sub3": "\u{5e7f}\u{544a}"},
+        })
+    }
+
+    fn activation(&self) -> Value {
+        json!({
+            "app": "app-x", "event_id": format!("a-{}", self.number), "time": self.begin + HOUR,
+            "ids": {"oaid": self.oaid(), "gaid": self.oaid()}, "os": "android", "ua": "Mozilla/5.0 (X, Y)",
+            "app_version": "1.2", "device_model": "V2",
+        })
+    }
+
+    fn effect(&self) -> Value {
+        json!({
+            "app": "app-x", "event_id": format!("e-{}", self.number), "name": "purchase",
+            "time": self.begin + 2 * HOUR + self.number, "ids": {"oaid": self.oaid()},
+            "revenue": "9.99", "currency": "USD", "props": {"level": self.number.to_string()},
+        })
+    }
+
+    /// As the tap's records have it; what is null is left out.
+    fn record(&self, is_effect: bool) -> Value {
+        let time = |ms: u64| json!(utc(ms));
+        let mut record = json!({
+            "install_time": time(self.begin + HOUR), "appsflyer_id": format!("a-{}", self.number),
+            "app_id": "app-x", "app_name": "App X", "is_retargeting": false,
+            // To the tap an empty truth value is false.
+            "is_primary_attribution": false, "is_receipt_validated": false, "wifi": false,
+        });
+        let mut add = |more: Value| {
+            let more = more.as_object().expect("an object").clone();
+            record.as_object_mut().expect("an object").extend(more);
+        };
+        if self.is_brought() {
+            add(json!({
+                "attributed_touch_type": "click", "attributed_touch_time": time(self.begin),
+                "media_source": "toutiao", "campaign": "Spring, \"26\"", "af_c_id": "7",
+                "af_siteid": format!("site, {}", self.number), "af_sub1": "\"quoted\"",
+                "af_sub3": "\u{5e7f}\u{544a}", "af_attribution_lookback": "7d",
+                "is_primary_attribution": true,
+            }));
+        } else {
+            add(json!({"media_source": "organic"}));
+        }
+        if is_effect {
+            add(json!({
+                "event_time": time(self.begin + 2 * HOUR + self.number), "event_name": "purchase",
+                "event_value": format!("{{\"level\":\"{}\"}}", self.number), "event_revenue": "9.99",
+                "event_revenue_currency": "USD", "event_revenue_usd": "9.99",
+            }));
+        } else {
+            add(json!({
+                "event_time": time(self.begin + HOUR), "event_name": "install", "event_value": "null",
+                "advertising_id": self.oaid(), "platform": "android", "app_version": "1.2",
+                "device_type": "V2", "user_agent": "Mozilla/5.0 (X, Y)",
+            }));
+        }
+        record
+    }
+}
+
+/// As Singer writes times, to the second.
+fn utc(ms: u64) -> String {
+    let seconds = (ms / SECOND).cast_signed();
+    let time = jiff::Timestamp::from_second(seconds).expect("a time");
+    time.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
+}
+
+/// A tap over the service, with a folder of its own.
+struct Tap {
+    folder: PathBuf,
+    host: String,
+}
+
+impl Tap {
+    fn new(folder: &Path, adtrail: &Adtrail, token: &str) -> Self {
+        let config = json!({
+            "app_id": "app-x", "api_token": token,
+            "start_date": utc(first_day()), "user_agent": "a tap of a test",
+        });
+        fs::write(folder.join("tap.json"), config.to_string()).expect("a file");
+        Self { folder: folder.to_owned(), host: format!("http://{}", adtrail.export) }
+    }
+
+    fn command(&self) -> Command {
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/appsflyer/tap.py");
+        let mut command = Command::new(cache_dir().join("tap/bin/python"));
+        command.arg(script).arg(&self.host).arg("--config").arg(self.folder.join("tap.json"));
+        command
+    }
+
+    /// Its messages, of all the streams that it has.
+    fn messages(&self) -> Vec<Value> {
+        let catalog = run_ok(self.command().arg("--discover"), b"");
+        let mut catalog: Value = serde_json::from_slice(&catalog).expect("a catalog");
+        for stream in catalog["streams"].as_array_mut().expect("streams") {
+            for part in stream["metadata"].as_array_mut().expect("metadata") {
+                part["metadata"]["selected"] = json!(true);
+            }
+        }
+        let file = self.folder.join("catalog.json");
+        fs::write(&file, catalog.to_string()).expect("a file");
+        let said = run_ok(self.command().arg("--catalog").arg(file), b"");
+        let said = String::from_utf8(said).expect("text");
+        said.lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
+    }
+}
+
+/// The records by stream, in the order in which they came, without what is null.
+fn records(messages: &[Value]) -> BTreeMap<String, Vec<Value>> {
+    let mut streams: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for message in messages.iter().filter(|message| message["type"] == "RECORD") {
+        let mut record = message["record"].as_object().expect("a record").clone();
+        assert_eq!(record.len(), 81);
+        record.retain(|_, value| !value.is_null());
+        let stream = message["stream"].as_str().expect("a stream").to_owned();
+        streams.entry(stream).or_default().push(Value::Object(record));
+    }
+    streams
+}
+
+/// What the report has, by its header.
+fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/appsflyer/by_header.py");
+    let days =
+        [first_day(), first_day() + DAYS * DAY - SECOND].map(|ms| utc(ms)[..19].replace('T', "+"));
+    let url = format!(
+        "http://{}/api/raw-data/export/app/app-x/{report}/v5?from={}&to={}&timezone=UTC\
+         &maximum_rows=1000000&currency=preferred&additional_fields=oaid,app_type,campaign_type",
+        adtrail.export, days[0], days[1],
+    );
+    let python = cache_dir().join("tap/bin/python");
+    let said = run_ok(Command::new(python).arg(script).args([&url, token]), b"");
+    let said = String::from_utf8(said).expect("text");
+    said.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
+}
+
+#[test]
+fn the_stock_tap_reads_a_month() {
+    let kafka = Kafka::shared();
+    let mut site = Site::new(kafka, "appsflyer.tap", 1, SETTINGS);
+    let made = site.run(&["token", "new", "--app", "app-x"]);
+    let made = String::from_utf8(made.stdout).expect("text");
+    let (token, entry) = made.split_once("\n\n").expect("a token and its entry");
+    site.change(&format!("{SETTINGS}\n{entry}"));
+    let send = |topic: &str, events: Vec<Value>| {
+        let messages = events.iter().map(|event| Message::new("app-x", event.to_string()));
+        kafka.produce(topic, messages.collect::<Vec<_>>());
+        events.len() as u64
+    };
+    let clicks = Device::all().filter(Device::is_brought).map(|device| device.click()).collect();
+    let mut sent = send(&site.topics.clicks, clicks);
+    sent += send(&site.topics.activations, Device::all().map(|of| of.activation()).collect());
+    sent += send(&site.topics.effects, Device::all().map(|of| of.effect()).collect());
+    let adtrail = site.start();
+    adtrail.await_read(sent);
+
+    let found = records(&Tap::new(site.path(), &adtrail, token).messages());
+    let newest_first = |is_effect: bool, is_brought: bool| -> Vec<Value> {
+        let of = Device::all().filter(|device| device.is_brought() == is_brought);
+        let mut records: Vec<_> = of.map(|device| device.record(is_effect)).collect();
+        records.reverse();
+        records
+    };
+    let expected = [
+        ("in_app_events", newest_first(true, true)),
+        ("installs", newest_first(false, true)),
+        ("organic_installs", newest_first(false, false)),
+    ];
+    for (stream, expected) in &expected {
+        let found = &found[*stream];
+        assert_eq!(found.len(), expected.len(), "{stream}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert_eq!(found, expected, "{stream}");
+        }
+    }
+    assert_eq!(found.len(), 3);
+
+    let installs = by_header(&adtrail, "organic_installs_report", token);
+    let ids: Vec<_> = installs.iter().map(|record| &record["AppsFlyer ID"]).collect();
+    let expected: Vec<_> = expected[2].1.iter().map(|record| &record["appsflyer_id"]).collect();
+    assert_eq!(ids, expected);
+    let last = &installs[0];
+    let number = DAYS * DEVICES - 3;
+    assert_eq!(last["OAID"], format!("{number:08x}-1111-4222-8333-444444444444"));
+    assert_eq!((&last["app_type"], &last["Campaign Type"]), (&json!(""), &json!("organic")));
+
+    // Another's token gets nothing, and is told so in one line of JSON.
+    let refused =
+        adtrail.get("/api/raw-data/export/app/app-x/installs_report/v5").expect("an answer");
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
+    let told: Value = serde_json::from_slice(&refused.body).expect("JSON");
+    assert!(told["message"].as_str().expect("a text").contains("Authorization: Bearer"), "{told}");
+    let authorization = format!("Bearer {token}");
+    let path = "/api/raw-data/export/app/app-y/installs_report/v5";
+    let headers = [("Authorization", &*authorization)];
+    let other = http::request("GET", &adtrail.export, path, &headers).expect("an answer");
+    assert_eq!(other.status, 404, "{}", other.text());
+    assert!(adtrail.terminate().0.success());
+}

@@ -1,0 +1,267 @@
+//! Avro through a real Kafka and a real registry, beside JSON on the same topics: attributed alike,
+//! held back while the registry is down, and dead letters where nothing else helps.
+
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use testbed::adtrail::Adtrail;
+use testbed::avro::{ACTIVATION, CLICK, avro, by_guid, by_header, by_id, message, schema};
+use testbed::kafka::{Kafka, Message};
+use testbed::registry::{Registered, Registry};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, rows};
+
+/// When everything happens: rows and records of long ago would be gone.
+fn now_ms() -> i64 {
+    static NOW: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
+    NOW.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
+}
+
+fn activation(number: u32) -> Value {
+    json!({"app": "app-x", "event_id": format!("a-{number}"), "time": now_ms(),
+           "ids": {"oaid": format!("o-{number}")}})
+}
+
+fn click(number: u32) -> Value {
+    json!({"app": "app-x", "click_id": format!("c-{number}"), "spreadid": 7,
+           "time": now_ms() - 1_000, "ids": {"oaid": format!("o-{number}")}})
+}
+
+fn site(kafka: &Kafka, registry: &Registry, name: &str, partitions: i32, more: &str) -> Site {
+    let urls = format!("[registry]\nurls = [{:?}]\n{more}\n", registry.url());
+    Site::new(kafka, name, partitions, &format!("{urls}{ONE_CAMPAIGN}"))
+}
+
+fn statuses(csv: &[u8]) -> Vec<(String, String)> {
+    let rows = rows::by_event_id(rows::parse(csv));
+    rows.into_iter().map(|(id, row)| (id, row["status"].clone())).collect()
+}
+
+/// That so many were read and committed; others may be held.
+fn await_some(service: &Adtrail, records: f64) {
+    eventually("so many are read", || match service.metric("adtrail_ingest_read_total") {
+        Some(read) if read >= records => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+}
+
+fn download(site: &Site) -> Vec<u8> {
+    site.download("app-x", "2000-01-01", "2100-01-01", &[])
+}
+
+#[test]
+fn every_frame_and_json_are_attributed_on_one_topic() {
+    let (kafka, registry) = (Kafka::shared(), Registry::shared());
+    let clicks = registry.register("every-frame-clicks", &schema(CLICK), &[]);
+    let activations = registry.register("every-frame-activations", &schema(ACTIVATION), &[]);
+    let site = site(kafka, registry, "every-frame", 1, "");
+    let [clicks_topic, activations_topic, _] = site.topics.all();
+    let (click_schema, activation_schema) = (schema(CLICK), schema(ACTIVATION));
+    let frames = [by_id, by_header, by_guid];
+    let messages = (0..).zip(frames).flat_map(|(number, frame)| {
+        let click = frame(&clicks, &avro(&click_schema, &click(number)));
+        let activation = frame(&activations, &avro(&activation_schema, &activation(number)));
+        [(clicks_topic, click), (activations_topic, activation)]
+    });
+    let json = [
+        (clicks_topic, message(click(3).to_string().into())),
+        (activations_topic, message(activation(3).to_string().into())),
+    ];
+    kafka.produce_all(messages.chain(json));
+    let service = site.start();
+    service.await_read(8);
+    let expected = (0..4).map(|number| (format!("a-{number}"), "attributed".to_owned()));
+    assert_eq!(statuses(&download(&site)), expected.collect::<Vec<_>>());
+    assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+    let shown = site.run(&["peek", activations_topic]);
+    let lines = String::from_utf8(shown.stdout).expect("UTF-8");
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let (schemas, ids): (Vec<_>, Vec<_>) =
+        lines.map(|line| (line["schema"].clone(), line["event"]["event_id"].clone())).unzip();
+    assert_eq!(ids, ["a-0", "a-1", "a-2", "a-3"]);
+    assert_eq!(schemas[0], format!("avro id {}", activations.id));
+    assert!(schemas[1] == schemas[2] && schemas[1].to_string().contains("avro guid "));
+    assert_eq!(schemas[3], "json");
+}
+
+#[test]
+fn json_that_names_its_schema_is_json() {
+    let (kafka, registry) = (Kafka::shared(), Registry::shared());
+    let text = include_str!("../../schemas/json/activation.schema.json");
+    let registered = registry.register_as("JSON", "framed-json", text, &[]);
+    let site = site(kafka, registry, "framed-json", 1, "");
+    let topic = site.topics.all()[1];
+    let frames = [by_id, by_header, by_guid];
+    let framed = (0..)
+        .zip(frames)
+        .map(|(number, frame)| frame(&registered, activation(number).to_string().as_bytes()));
+    let cut = by_id(&registered, b"{");
+    kafka.produce(topic, framed.chain([cut]));
+    let service = site.start();
+    service.await_read(4);
+    let expected = (0..3).map(|number| (format!("a-{number}"), "organic".to_owned()));
+    assert_eq!(statuses(&download(&site)), expected.collect::<Vec<_>>());
+    let letters = eventually("the dead letter is there", || {
+        let letters = kafka.consume_all(&format!("{topic}.dlq"));
+        if letters.len() == 1 { Ok(letters) } else { Err(letters.len()) }
+    });
+    let code = ("adtrail.error.code".to_owned(), b"not_json".to_vec());
+    assert!(letters[0].headers.contains(&code), "{:?}", letters[0].headers);
+    let shown = site.run(&["peek", topic, "--count", "1"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!(shown["schema"], format!("json id {}", registered.id));
+}
+
+#[test]
+fn what_can_not_be_decoded_goes_to_the_dead_letters_as_it_came() {
+    let (kafka, registry) = (Kafka::shared(), Registry::shared());
+    let usable = registry.register("dead-activations", &schema(ACTIVATION), &[]);
+    let number = registry.register("dead-number", &json!("long"), &[]);
+    let site = site(kafka, registry, "avro-dead", 1, "");
+    let topic = site.topics.all()[1];
+    let datum = avro(&schema(ACTIVATION), &activation(0));
+    let unknown = Registered { id: 2_000_000, guid: [9; 16] };
+    let bad_header = vec![("__value_schema_id".to_owned(), vec![1, 2, 3])];
+    let bad = [
+        (by_id(&usable, &datum[..datum.len() - 1]), "not_avro"),
+        (by_id(&usable, &[&datum[..], &[0]].concat()), "not_avro"),
+        (message(vec![0, 0, 0]), "not_avro"),
+        (message(vec![1; 16]), "not_avro"),
+        (Message { headers: bad_header, ..message(datum.clone()) }, "not_avro"),
+        (by_id(&unknown, &datum), "unknown_schema"),
+        (by_guid(&unknown, &datum), "unknown_schema"),
+        (by_id(&number, &[2]), "bad_schema"),
+        (message(datum.clone()), "not_json"),
+    ];
+    let good = by_header(&usable, &datum);
+    let sent: Vec<_> = bad.iter().map(|(message, _)| message.clone()).chain([good]).collect();
+    kafka.produce(topic, sent);
+    let service = site.start();
+    service.await_read(10);
+    assert_eq!(statuses(&download(&site)), [("a-0".to_owned(), "organic".to_owned())]);
+    let letters = eventually("all dead letters are there", || {
+        let letters = kafka.consume_all(&format!("{topic}.dlq"));
+        if letters.len() == bad.len() { Ok(letters) } else { Err(letters.len()) }
+    });
+    for ((message, code), letter) in bad.iter().zip(&letters) {
+        assert_eq!((&letter.value, &letter.key), (&message.value, &message.key));
+        let found = letter.headers.iter().find(|(name, _)| name == "adtrail.error.code");
+        assert_eq!(found.map(|(_, code)| &**code), Some(code.as_bytes()));
+        assert!(message.headers.iter().all(|header| letter.headers.contains(header)));
+    }
+}
+
+#[test]
+fn while_the_registry_is_down_its_partitions_wait_and_the_others_go_on() {
+    let (kafka, mut registry) = (Kafka::shared(), Registry::start());
+    let schema_of = schema(ACTIVATION);
+    let known = registry.register("outage-known", &schema_of, &[]);
+    let mut grown = schema_of.clone();
+    grown["fields"]
+        .as_array_mut()
+        .expect("fields")
+        .push(json!({"name": "added", "type": ["null", "string"], "default": null}));
+    let new = registry.register("outage-new", &grown, &[]);
+    let site = site(kafka, &registry, "outage", 2, "");
+    let topic = site.topics.all()[1];
+    let of = |partition, message: Message| Message { partition: Some(partition), ..message };
+    let framed =
+        |registered, schema: &Value, number| by_id(registered, &avro(schema, &activation(number)));
+    let service = site.start();
+    kafka.produce(topic, [of(0, framed(&known, &schema_of, 0))]);
+    service.await_read(1);
+    registry.stop();
+    let waiting = (1..4).map(|number| of(0, framed(&new, &grown, number)));
+    let behind = [of(0, message(activation(4).to_string().into()))];
+    let beside = (5..8).map(|number| of(1, framed(&known, &schema_of, number)));
+    kafka.produce(topic, waiting.chain(behind).chain(beside));
+    await_some(&service, 4.0);
+    eventually("it is not ready", || {
+        let reply = service.admin("/readyz").expect("it answers");
+        if reply.status == 503 && reply.text().contains("registry") {
+            Ok(())
+        } else {
+            Err(reply.text())
+        }
+    });
+    let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(found, ["a-0", "a-5", "a-6", "a-7"]);
+    let held = || service.metric_of("adtrail_ingest_held_partitions", "reason=\"schema\"");
+    assert_eq!(held(), Some(1.0));
+    registry.restart();
+    service.await_read(8);
+    let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(found, ["a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7"]);
+    assert_eq!(held(), Some(0.0));
+    assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+    assert_eq!(service.admin("/readyz").expect("it answers").status, 200);
+}
+
+#[test]
+fn a_partition_of_too_many_bad_records_is_read_no_further_and_the_others_are() {
+    let kafka = Kafka::shared();
+    let settings = format!("[ingest]\nbad_records_max = 3\n{ONE_CAMPAIGN}");
+    let mut site = Site::new(kafka, "too-many-bad", 2, &settings);
+    let topic = site.topics.all()[1].to_owned();
+    let of =
+        |partition, value: String| Message { partition: Some(partition), ..message(value.into()) };
+    let unknown = |number| of(0, activation(number).to_string().replace("app-x", "app-q"));
+    let good = |partition, number| of(partition, activation(number).to_string());
+    let first = [good(0, 0)].into_iter().chain((1..6).map(unknown)).chain([good(0, 6)]);
+    kafka.produce(&topic, first.chain([good(1, 7)]));
+    let service = site.start();
+    await_some(&service, 5.0);
+    eventually("the partition is held", || {
+        match service.metric_of("adtrail_ingest_held_partitions", "reason=\"bad\"") {
+            Some(1.0) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    kafka.produce(&topic, [good(1, 8)]);
+    await_some(&service, 6.0);
+    assert!(service.log().contains("ingest.bad_records_max"), "{}", service.log());
+    eventually("what is not read is behind", || {
+        match service.metric_of("adtrail_ingest_lag_messages", "activations") {
+            Some(3.0) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(found, ["a-0", "a-7", "a-8"]);
+    drop(service);
+    let app = "[[apps]]\npid = 2\nkey = \"app-q\"\n";
+    site.change(&format!("{settings}{app}"));
+    let service = site.start();
+    service.await_read(3);
+    let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(found, ["a-0", "a-6", "a-7", "a-8"]);
+    let others = site.download("app-q", "2000-01-01", "2100-01-01", &[]);
+    assert_eq!(statuses(&others).len(), 2);
+}
+
+#[test]
+fn a_topic_can_be_bare_avro_of_a_file() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "bare-avro", 1, "");
+    let file = site.path().join("activation.avsc");
+    std::fs::write(&file, ACTIVATION).expect("a writable folder");
+    let mut site = site;
+    let settings =
+        format!("[kafka.formats]\nactivations = \"avro:{}\"\n{ONE_CAMPAIGN}", file.display());
+    site.change(&settings);
+    let datum = avro(&schema(ACTIVATION), &activation(0));
+    kafka.produce(site.topics.all()[1], [message(datum)]);
+    let service = site.start();
+    service.await_read(1);
+    assert_eq!(statuses(&download(&site)).len(), 1);
+    drop(service);
+    site.change(&settings.replace("activation.avsc", "absent.avsc"));
+    let refused = site.try_start().expect_err("no such schema");
+    assert!(refused.contains("kafka.formats.activations"), "{refused}");
+    let checked = site.run(&["check-config"]);
+    assert_eq!(checked.status.code(), Some(2));
+    site.change("[kafka.formats]\nclicks = \"avro\"");
+    let refused = site.try_start().expect_err("no registry");
+    assert!(refused.contains("kafka.formats.clicks: avro needs a registry"), "{refused}");
+}

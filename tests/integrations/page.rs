@@ -1,0 +1,289 @@
+//! The page, in a real browser: Debian's Chromium, driven by a script through what people do.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use serde_json::{Value, json};
+use testbed::adtrail::adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{cache_dir, run, run_ok};
+
+const APPS: &str = r#"
+[[apps]]
+pid = 1
+key = "app-x"
+[[apps]]
+pid = 2
+key = "app-y"
+name = "<b>Why</b>"
+[[channels]]
+id = "toutiao"
+[[campaigns]]
+spreadid = 7
+pid = 1
+channel = "toutiao"
+name = "Spring"
+"#;
+
+/// As long as names may get, or longer, and nowhere a place to break them.
+const LONG_CHARS: usize = 200;
+const LONG_ID_CHARS: usize = 3_000;
+
+/// Days with events, up to yesterday.
+const DAYS: i64 = 12;
+/// Of these a day: every other of them is clicked for, and each buys something.
+const INSTALLS: i64 = 6;
+
+/// Does the tasks in a browser.
+#[track_caller]
+fn drive(tasks: &[&str], facts: &Value) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/page/drive.mjs");
+    let mut command = Command::new("node");
+    command.arg(script).arg(tasks.join(",")).arg(facts.to_string());
+    command.env("PAGE_MODULES", cache_dir().join("page"));
+    let output = run(&mut command, b"");
+    let done = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "after {:?}: {said}", done.lines().collect::<Vec<_>>());
+    assert_eq!(done.lines().collect::<Vec<_>>(), tasks);
+}
+
+/// The date that it is now. A test that begins just before midnight begins after it.
+fn today() -> Date {
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
+    let left = 24 * 60 - (i64::from(now.hour()) * 60 + i64::from(now.minute()));
+    if left < 10 {
+        std::thread::sleep(std::time::Duration::from_secs(60 * left.cast_unsigned() + 60));
+        return today();
+    }
+    now.date()
+}
+
+/// Noon of a day, in milliseconds. No zone that is asked for has another date then.
+fn noon(day: Date) -> i64 {
+    let noon = day.at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap();
+    noon.timestamp().as_millisecond()
+}
+
+fn oaid(day: Date, number: i64) -> String {
+    format!("{:08x}-1111-4222-8333-{number:012x}", noon(day) / 86_400_000)
+}
+
+fn produce(kafka: &Kafka, site: &Site, days: &[Date]) {
+    let each = || days.iter().flat_map(|day| (0..INSTALLS).map(|number| (*day, number)));
+    let message = |day: Date, event: Value| Message::new("app-x", event.to_string()).at(noon(day));
+    let clicks = each().filter(|(_, number)| number % 2 == 0).map(|(day, number)| {
+        let time = noon(day) - 60_000;
+        let ids = json!({"oaid": oaid(day, number)});
+        let id = format!("c-{day}-{number}");
+        message(day, json!({"type": "click", "app": "app-x", "click_id": id, "spreadid": 7, "time": time, "ids": ids}))
+    });
+    kafka.produce(&site.topics.clicks, clicks);
+    let installs = each().map(|(day, number)| {
+        let time = noon(day) + number;
+        let ids = json!({"oaid": oaid(day, number)});
+        message(day, json!({"app": "app-x", "event_id": format!("a-{day}-{number}"), "time": time, "ids": ids}))
+    });
+    kafka.produce(&site.topics.activations, installs);
+    let purchases = each().map(|(day, number)| {
+        let time = noon(day) + 60_000 + number;
+        let ids = json!({"oaid": oaid(day, number)});
+        let props = json!({"<script>": "=1+1"});
+        message(
+            day,
+            json!({"app": "app-x", "event_id": format!("e-{day}-{number}"), "name": "purchase",
+            "time": time, "ids": ids, "revenue": "9.99", "currency": "CNY", "props": props}),
+        )
+    });
+    kafka.produce(&site.topics.effects, purchases);
+}
+
+/// An app whose names have no end, and its settings.
+fn long(day: Date) -> (Value, String) {
+    let text = |letter: &str, chars| letter.repeat(chars);
+    let [name, event] = ["n", "v"].map(|letter| text(letter, LONG_CHARS));
+    let settings = format!(
+        "[[apps]]\npid = 3\nkey = \"app-long\"\nname = \"{name}\"\n\
+         [[channels]]\nid = \"{name}\"\n\
+         [[campaigns]]\nspreadid = 8\npid = 3\nchannel = \"{name}\"\nname = \"{name}\"\n"
+    );
+    let facts = json!({
+        "app": "app-long",
+        "name": name,
+        "event": event,
+        "id": text("i", LONG_ID_CHARS),
+        "device": oaid(day, 99),
+        "day": day.to_string(),
+    });
+    (facts, settings)
+}
+
+/// A click, an install and an event of it.
+fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
+    let message = |event: &Value| Message::new("app-long", event.to_string()).at(noon(day));
+    let (id, ids) = (long["id"].as_str().unwrap(), json!({"oaid": long["device"]}));
+    let event = |id: String, time: i64| {
+        let long_id = format!("{id}{}", &long["id"].as_str().unwrap()[..LONG_ID_CHARS - id.len()]);
+        json!({"app": "app-long", "event_id": long_id, "time": noon(day) + time, "ids": ids})
+    };
+    let click = json!({"type": "click", "app": "app-long", "click_id": id, "spreadid": 8,
+        "time": noon(day) - 60_000, "ids": ids, "site": long["name"]});
+    let install = event(String::new(), 0);
+    let mut bought = event("e".into(), 60_000);
+    bought["name"] = long["event"].clone();
+    let name = long["name"].as_str().unwrap();
+    bought["props"] = json!({name: name});
+    kafka.produce(&site.topics.clicks, [message(&click)]);
+    kafka.produce(&site.topics.activations, [message(&install)]);
+    kafka.produce(&site.topics.effects, [message(&bought)]);
+}
+
+#[test]
+fn every_task_is_done_in_a_browser() {
+    let kafka = Kafka::shared();
+    let (long, settings) = long(today().yesterday().unwrap());
+    let site = Site::new(kafka, "page", 1, &format!("{APPS}\n{settings}"));
+    let today = today();
+    let first = today.checked_sub(DAYS.days()).unwrap();
+    let yesterday = today.yesterday().unwrap();
+    let days: Vec<Date> = first.series(1.day()).take(DAYS as usize).collect();
+    produce(kafka, &site, &days);
+    produce_long(kafka, &site, &long, yesterday);
+    let adtrail = site.start();
+    adtrail.await_read((DAYS * INSTALLS * 5 / 2 + 3).cast_unsigned());
+    adtrail.await_caught_up();
+
+    let rows = |days: i64| days * INSTALLS * 2;
+    let of_month = days.iter().filter(|day| day.first_of_month() == today.first_of_month());
+    let credited = DAYS * INSTALLS / 2;
+    let facts = json!({
+        "base": format!("http://{}", adtrail.export),
+        "folder": site.path(),
+        "first_day": first.to_string(),
+        "last_day": yesterday.to_string(),
+        "custom": format!("app=app-x&range=custom&from={first}&to={yesterday}"),
+        "file": format!("app-x_{first}_{yesterday}_UTC.csv"),
+        "days": DAYS,
+        "yesterday": rows(1),
+        "last7": rows(6),
+        "month": rows(of_month.count() as i64),
+        "all": rows(DAYS),
+        "installs": rows(DAYS) / 2,
+        "legend": [format!("toutiao {credited}"), format!("no channel {credited}")],
+        "device": oaid(yesterday, 2),
+        "activation": format!("a-{yesterday}-2"),
+        "click": format!("c-{yesterday}-2"),
+        "long": long,
+    });
+    let tasks = [
+        "choose", "mistakes", "plain", "download", "command", "lookup", "long", "keyboard", "looks",
+    ];
+    drive(&tasks, &facts);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    for said in [oaid(yesterday, 2), "could not be made".into()] {
+        assert!(!log.contains(&said), "{said:?} is in the log: {log}");
+    }
+}
+
+#[test]
+fn whoever_has_a_token_sees_what_it_may() {
+    let kafka = Kafka::shared();
+    let mut site = Site::new(kafka, "page.tokens", 1, APPS).set("store.retention", "off");
+    let make = |options: &[&str]| {
+        let made =
+            run_ok(adtrail().args(["token", "new"]).args(options).current_dir(site.path()), b"");
+        let made = String::from_utf8(made).unwrap();
+        let (token, entry) = made.split_once("\n\n").unwrap();
+        (token.to_owned(), entry.to_owned())
+    };
+    let (x, entry_x) = make(&["--app", "app-x"]);
+    let (y, entry_y) = make(&["--app", "app-y"]);
+    let (old, entry_old) = make(&["--app", "app-x", "--expires", "2999-12-31"]);
+    let entry_old = entry_old.replace("2999-12-31", "2020-12-31");
+    site.change(&format!("{APPS}\n{entry_x}\n{entry_y}\n{entry_old}"));
+    let day: Date = "2026-03-10".parse().unwrap();
+    produce(kafka, &site, &[day]);
+    let adtrail = site.start();
+    adtrail.await_read((INSTALLS * 5 / 2).cast_unsigned());
+    let facts = json!({
+        "base": format!("http://{}", adtrail.export),
+        "folder": site.path(),
+        "first_day": day.to_string(),
+        "last_day": day.to_string(),
+        "token_x": x,
+        "token_y": y,
+        "expired": old,
+        "device": oaid(day, 2),
+        "activation": format!("a-{day}-2"),
+    });
+    drive(&["tokens"], &facts);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    // What was shown was read, too.
+    let previews = log.lines().filter(|line| line.contains("format=\"preview\""));
+    let first = previews.clone().next().unwrap_or_else(|| panic!("no preview is in {log}"));
+    let id = format!("token=\"{}\"", x.split('_').nth(1).unwrap());
+    for part in ["an export has ended", &id, "app=\"app-x\"", "rows=12", "\"complete\""] {
+        assert!(first.contains(part), "{part:?} is not in {first}");
+    }
+    assert!(previews.clone().all(|line| !line.contains("app-y")), "{log}");
+    for token in [x, y, old] {
+        let secret = token.rsplit_once('_').unwrap().1;
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+/// Writes zeros over a page in the middle of every big file of the engine's tables.
+fn damage(store: &Path) {
+    let mut damaged = 0;
+    for entry in fs::read_dir(store).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = path.metadata().unwrap().len();
+        if path.extension().is_some_and(|extension| extension == "sst") && bytes > 100_000 {
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "no table has a file");
+}
+
+/// The store can not be read to the end: neither the browser nor the page takes the file for whole.
+#[test]
+fn half_a_file_is_shown_as_one() {
+    const ROWS: i64 = 30_000;
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "page.failure", 1, APPS).set("store.retention", "off");
+    let day: Date = "2026-03-10".parse().unwrap();
+    let installs = (0..ROWS).map(|number| {
+        let time = noon(day) + number;
+        // Nothing that the engine could make small.
+        let ua = format!("{:x}", u128::from(number.cast_unsigned() + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        let event = json!({"app": "app-x", "event_id": format!("a-{number}"), "time": time, "ua": ua,
+            "ids": {"oaid": oaid(day, number)}});
+        Message::new("app-x", event.to_string()).at(noon(day))
+    });
+    kafka.produce(&site.topics.activations, installs);
+    let adtrail = site.start();
+    adtrail.await_read(ROWS.cast_unsigned());
+    assert!(adtrail.terminate().0.success());
+    // Opening moves what is in the log into files.
+    assert!(site.start().terminate().0.success());
+    damage(&site.path().join("store"));
+    let adtrail = site.start();
+    let facts = json!({
+        "base": format!("http://{}", adtrail.export),
+        "custom": format!("app=app-x&range=custom&from={day}&to={day}"),
+        "all": ROWS,
+    });
+    drive(&["failure"], &facts);
+    let (_, log) = adtrail.terminate();
+    assert!(log.contains("an export failed"), "{log}");
+}

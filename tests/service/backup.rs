@@ -1,0 +1,401 @@
+//! Backups of the running service, by the real command: each restores to the export of its moment
+//! and goes on from there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, TO};
+use testbed::exports::check_equal;
+use testbed::kafka::Kafka;
+use testbed::site::{Site, Topics};
+use testbed::{eventually, run, run_ok};
+
+fn site(name: &str) -> Site {
+    Site::new(Kafka::shared(), name, 2, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", "40")
+}
+
+/// One without Kafka, whose service runs and is never ready.
+fn alone(name: &str) -> Site {
+    Site::on(Topics::of(name), "127.0.0.1:1".into(), crowd::SETTINGS)
+}
+
+fn exports(site: &Site) -> [Vec<u8>; 3] {
+    APPS.map(|app| site.download(app, FROM, TO, &[]))
+}
+
+/// The exit status, and the parts of what is said; nothing is on standard output.
+#[track_caller]
+fn check(output: &Output, code: i32, parts: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+}
+
+/// The one line on standard output of a command that succeeds.
+#[track_caller]
+fn line(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+#[track_caller]
+fn back_up(site: &Site, dir: &str) -> Value {
+    line(&site.run(&["backup", dir]))
+}
+
+fn number(line: &Value, field: &str) -> u64 {
+    line[field].as_u64().unwrap_or_else(|| panic!("no {field}: {line}"))
+}
+
+/// Next offsets by topic and partition, as the line has them.
+fn positions(line: &Value) -> BTreeMap<(String, i32), i64> {
+    let mut positions = BTreeMap::new();
+    for (topic, partitions) in line["positions"].as_object().unwrap() {
+        for (partition, next_offset) in partitions.as_object().unwrap() {
+            let place = (topic.clone(), partition.parse().unwrap());
+            positions.insert(place, next_offset.as_i64().unwrap());
+        }
+    }
+    positions
+}
+
+fn records_before(line: &Value) -> i64 {
+    positions(line).values().sum()
+}
+
+/// What `adtrail replay` makes of exactly the records before the positions, by app.
+fn replayed(site: &Site, line: &Value) -> [Vec<u8>; 3] {
+    let positions = positions(line);
+    let mut text = Vec::new();
+    for topic in site.topics.all() {
+        for record in Kafka::shared().consume_all(topic) {
+            let end = positions.get(&(topic.to_owned(), record.partition)).copied().unwrap_or(0);
+            if record.offset < end {
+                text.extend(record.value.unwrap());
+                text.push(b'\n');
+            }
+        }
+    }
+    let file = site.path().join("before.ndjson");
+    fs::write(&file, text).unwrap();
+    // Records that are no events are named, and the command ends with 1.
+    APPS.map(|app| site.run(&["replay", "--app", app, file.to_str().unwrap()]).stdout)
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let bytes = entries.map(|entry| match entry.metadata().unwrap() {
+        folder if folder.is_dir() => bytes_in(&entry.path()),
+        file => file.len(),
+    });
+    bytes.sum()
+}
+
+#[test]
+fn taken_under_load_each_is_the_store_of_its_moment() {
+    let site = site("backup.load");
+    let dir = site.path().join("backups");
+    let records = crowd::redelivered(&crowd::records(5, 3000), 5);
+    let (before, during) = records.split_at(records.len() / 2);
+    crowd::produce(&site.topics, before);
+    let adtrail = site.start();
+    adtrail.await_some_read();
+    let is_enough = AtomicBool::new(false);
+    let (first, second, written) = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut portions = during.chunks(50).cycle();
+            let mut written = before.len();
+            while !is_enough.load(Ordering::Relaxed) {
+                let portion = portions.next().unwrap();
+                crowd::produce(&site.topics, portion);
+                written += portion.len();
+            }
+            written as u64
+        });
+        let first = back_up(&site, "backups");
+        let read = adtrail.metric("adtrail_ingest_read_total");
+        eventually("more is read", || {
+            if adtrail.metric("adtrail_ingest_read_total") > read { Ok(()) } else { Err("nothing") }
+        });
+        let second = back_up(&site, "backups");
+        is_enough.store(true, Ordering::Relaxed);
+        (first, second, load.join().unwrap())
+    });
+    adtrail.await_read(written);
+    let whole = exports(&site);
+
+    let [before_first, before_second] = [&first, &second].map(records_before);
+    assert!(0 < before_first && before_first < before_second, "{first}\n{second}");
+    assert!(before_second <= written as i64);
+    assert_eq!(number(&first, "new_bytes"), number(&first, "bytes"));
+    let new = number(&second, "new_bytes");
+    let kept = bytes_in(&dir);
+    assert!(kept < number(&first, "bytes") + new + 20_000, "{kept}: {first}\n{second}");
+    // Rows tell of people.
+    assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+
+    for taken in [&first, &second] {
+        let other = site.beside();
+        let backup = taken["backup"].to_string();
+        let args = ["restore", dir.to_str().unwrap(), "--backup", &backup];
+        let told = line(&other.run(&args));
+        for field in ["backup", "time", "rows", "positions", "files", "bytes"] {
+            assert_eq!(told[field], taken[field], "{field}");
+        }
+        let rows = exports(&other);
+        check_equal(&rows, &replayed(&site, taken));
+        assert!(rows != whole, "nothing came after backup {backup}");
+        let again = other.start();
+        again.await_caught_up();
+        again.await_read(written - records_before(taken) as u64);
+        check_equal(&exports(&other), &whole);
+        assert!(again.terminate().0.success());
+    }
+    // Without a number it is the newest, and the list has both.
+    let other = site.beside();
+    assert_eq!(line(&other.run(&["restore", dir.to_str().unwrap()]))["backup"], second["backup"]);
+    let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
+    let list: Vec<Value> = list
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(|l| serde_json::from_slice(l).unwrap())
+        .collect();
+    assert_eq!(list.iter().map(|line| &line["backup"]).collect::<Vec<_>>(), [1, 2]);
+    // Where no compaction comes between, one takes hardly any space.
+    assert!(adtrail.terminate().0.success());
+    let [third, fourth] = [(); 2].map(|()| back_up(&site, "backups"));
+    assert!(number(&fourth, "new_bytes") < number(&fourth, "bytes") / 10, "{third}\n{fourth}");
+}
+
+/// Stopped or killed, the directory is copied, and the copy goes on elsewhere.
+#[test]
+fn a_store_moves_as_a_copy_of_its_directory() {
+    let site = site("backup.moved");
+    let records = crowd::redelivered(&crowd::records(6, 600), 6);
+    let (before, after) = records.split_at(records.len() / 2);
+    crowd::produce(&site.topics, before);
+    let adtrail = site.start();
+    adtrail.await_read(before.len() as u64);
+    let rows = exports(&site);
+    let copy_to = |other: &Site| {
+        run_ok(Command::new("cp").arg("-a").arg(site.path().join("store")).arg(other.path()), b"");
+    };
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+    assert!(!site.path().join("store/control.sock").exists());
+    let stopped = site.beside();
+    copy_to(&stopped);
+
+    // What is killed leaves its socket.
+    let adtrail = site.start();
+    adtrail.kill9();
+    assert!(site.path().join("store/control.sock").exists());
+    let killed = site.beside();
+    copy_to(&killed);
+    check_equal(&exports(&killed), &rows);
+    // Without a service the command opens the store itself.
+    let alone = back_up(&killed, "backups");
+    assert_eq!(records_before(&alone), before.len() as i64);
+    assert!(!killed.path().join("store/checkpoint").exists());
+
+    crowd::produce(&site.topics, after);
+    let moved = [&stopped, &killed].map(|other| {
+        let adtrail = other.start();
+        adtrail.await_read(after.len() as u64);
+        let taken = back_up(other, "backups");
+        assert_eq!(records_before(&taken), records.len() as i64);
+        exports(other)
+    });
+    let adtrail = site.start();
+    adtrail.await_read(after.len() as u64);
+    let rows = exports(&site);
+    moved.iter().for_each(|moved| check_equal(moved, &rows));
+}
+
+/// A service that is there, and its socket.
+fn serving(site: &Site) -> (Adtrail, PathBuf) {
+    let adtrail = site.spawn();
+    let socket = site.path().join("store/control.sock");
+    await_path(&socket, true);
+    (adtrail, socket)
+}
+
+#[track_caller]
+fn await_path(path: &Path, expected: bool) {
+    eventually(&format!("{} is there: {expected}", path.display()), || {
+        if path.exists() == expected { Ok(()) } else { Err("not yet") }
+    });
+}
+
+#[test]
+fn one_backup_at_a_time_and_what_is_broken_off_is_none() {
+    let site = alone("backup.once");
+    let (adtrail, socket) = serving(&site);
+    let checkpoint = site.path().join("store/checkpoint");
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+
+    // Somebody who has a checkpoint, says nothing more, and goes.
+    let mut user = UnixStream::connect(&socket).unwrap();
+    user.write_all(b"checkpoint\n").unwrap();
+    let mut answer = [0; 5];
+    user.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"made\n");
+    assert!(checkpoint.join("CURRENT").exists());
+    check(&site.run(&["backup", "backups"]), 1, &["another backup is being taken"]);
+    drop(user);
+    await_path(&checkpoint, false);
+    assert_eq!(back_up(&site, "backups")["backup"], 1);
+    assert!(!checkpoint.exists());
+
+    // Nonsense is answered, and nobody who says nothing at all is in the way for ever.
+    let mut other = UnixStream::connect(&socket).unwrap();
+    other.write_all(b"restore\n").unwrap();
+    let mut said = String::new();
+    other.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("error "), "{said}");
+    let silent = UnixStream::connect(&socket).unwrap();
+    assert_eq!(back_up(&site, "backups")["backup"], 2);
+    drop(silent);
+
+    // It stands still while it copies: a pipe takes the place of the file that it writes.
+    let pipe = site.path().join("backups/partial");
+    let stuck = stuck_backup(&site, &pipe, &checkpoint);
+    let refused = site.run(&["backup", "backups"]);
+    check(&refused, 1, &["another backup or restore is at work there", "backups"]);
+    check(&site.run(&["backup", "others"]), 1, &["another backup is being taken"]);
+    // A service that takes the place of one that was killed does not take its checkpoint away.
+    adtrail.kill9();
+    let before = checkpoint.metadata().unwrap();
+    let adtrail = site.spawn();
+    eventually("the next one runs", || {
+        if adtrail.log().contains("adtrail runs") { Ok(()) } else { Err(adtrail.log()) }
+    });
+    assert_eq!(checkpoint.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
+    check(&site.run(&["backup", "others"]), 1, &["at work there", "checkpoint"]);
+    end(stuck, "KILL");
+    fs::remove_file(&pipe).unwrap();
+    // What was broken off is no backup, and in nobody's way.
+    assert_eq!(back_up(&site, "backups")["backup"], 3);
+    assert!(!checkpoint.exists());
+
+    // A signal leaves nothing behind.
+    let stuck = stuck_backup(&site, &pipe, &checkpoint);
+    end(stuck, "TERM");
+    assert!(!pipe.exists());
+    await_path(&checkpoint, false);
+    let kept = line(&site.run(&["backup", "backups", "--keep", "2"]));
+    assert_eq!(kept["backup"], 4);
+    let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
+    assert_eq!(list.iter().filter(|byte| **byte == b'\n').count(), 2);
+
+    // A service that ends takes nothing from a backup that is under way.
+    let stuck = stuck_backup(&site, &pipe, &checkpoint);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+    assert!(checkpoint.join("CURRENT").exists());
+    end(stuck, "TERM");
+    assert!(!pipe.exists() && !checkpoint.exists());
+}
+
+/// A backup that has its checkpoint and can not write.
+fn stuck_backup(site: &Site, pipe: &Path, checkpoint: &Path) -> Child {
+    run_ok(Command::new("mkfifo").arg(pipe), b"");
+    let mut command = site.command(&["backup", "backups"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("it holds the checkpoint", || {
+        let inode = checkpoint.metadata().map_or(0, |folder| folder.ino());
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let parts = ["FLOCK".into(), format!(" {} ", child.id()), format!(":{inode} ")];
+        let is_held = locks.lines().any(|lock| parts.iter().all(|part| lock.contains(part)));
+        if is_held { Ok(()) } else { Err(locks) }
+    });
+    child
+}
+
+fn end(mut child: Child, signal: &str) {
+    run_ok(Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()), b"");
+    assert!(!child.wait().unwrap().success());
+}
+
+/// Longer than the address of a socket can be.
+#[test]
+fn a_store_of_a_long_path_is_backed_up_too() {
+    let site = alone("backup.long");
+    let store = site.path().join("long/".repeat(40));
+    let site = site.set("store.path", store.to_str().unwrap());
+    let adtrail = site.spawn();
+    await_path(&store.join("control.sock"), true);
+    assert_eq!(back_up(&site, "backups")["backup"], 1);
+    assert!(adtrail.log().contains("a checkpoint is made"), "{}", adtrail.log());
+}
+
+#[test]
+fn what_can_not_be_is_told() {
+    let site = alone("backup.refused");
+    check(&site.run(&["backup", "backups"]), 1, &["there is no store", "store"]);
+    assert!(!site.path().join("backups").exists());
+    let (adtrail, socket) = serving(&site);
+    check(&on_a_full_disk(&site, &["backup", "full"]), 1, &["can not be written", "full/"]);
+    assert!(!site.path().join("store/checkpoint").exists());
+    assert!(run_ok(&mut site.command(&["restore", "full", "--list"]), b"").is_empty());
+    check(&site.run(&["restore", "full"]), 1, &["no whole backup", "full"]);
+    assert_eq!(back_up(&site, "full")["backup"], 1);
+    // As with a version that has no socket, or on a file system that has none.
+    fs::remove_file(socket).unwrap();
+    check(&site.run(&["backup", "backups"]), 1, &["takes no requests for backups", "in use"]);
+    adtrail.kill9();
+
+    // Where backups can not be.
+    fs::write(site.path().join("file"), "").unwrap();
+    check(&site.run(&["backup", "file"]), 1, &["file"]);
+    check(&site.run(&["backup", "."]), 2, &["DIR", "apart from the store"]);
+    check(&site.run(&["backup", "store/backups"]), 2, &["DIR", "apart from the store"]);
+    fs::create_dir(site.path().join("theirs")).unwrap();
+    fs::write(site.path().join("theirs/notes.txt"), "").unwrap();
+    check(&site.run(&["backup", "theirs"]), 1, &["no adtrail backups", "theirs"]);
+    check(&site.run(&["backup", "backups", "--keep", "0"]), 2, &["--keep"]);
+    check(&site.run(&["backup"]), 2, &["DIR"]);
+
+    assert_eq!(back_up(&site, "backups")["backup"], 1);
+    let other = site.beside();
+    let dir = site.path().join("backups");
+    let dir = dir.to_str().unwrap();
+    check(&site.run(&["restore", "backups"]), 1, &["new or empty directory", "store"]);
+    check(&other.run(&["restore", "missing"]), 1, &["missing", "No such file"]);
+    check(&other.run(&["restore", "."]), 2, &["DIR", "apart from the store"]);
+    let within = format!("store.path={dir}/files/store");
+    let within = ["restore", dir, "--set", &within];
+    check(&other.run(&within), 2, &["DIR", "apart from the store"]);
+    check(&other.run(&["restore", dir, "--backup", "9"]), 2, &["--backup", "9", "newest first: 1"]);
+    let eight = ["restore", dir, "--set", "store.partitions=8"];
+    check(&other.run(&eight), 1, &["store.partitions = 64", "8"]);
+    let full = on_a_full_disk(&other, &["restore", dir]);
+    check(&full, 1, &["can not be written", "store/"]);
+    assert!(!other.path().join("store").exists());
+    assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
+}
+
+/// A command whose files can not be longer than 512 bytes.
+fn on_a_full_disk(site: &Site, args: &[&str]) -> Output {
+    let command = site.command(args);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let script = format!("trap '' XFSZ; ulimit -f 1; exec {}", words.join(" "));
+    run(Command::new("sh").args(["-c", &script]).current_dir(site.path()), b"")
+}

@@ -1,0 +1,286 @@
+//! Whatever else comes from Kafka: it goes to the dead letters as it came, with the reason, and
+//! the good events around it are attributed.
+
+use std::collections::BTreeMap;
+
+use testbed::kafka::{Kafka, Message, Record};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{eventually, rows};
+
+/// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
+const NOON_MS: i64 = 1_741_608_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    Clicks,
+    Activations,
+    Effects,
+}
+use Topic::{Activations, Clicks, Effects};
+
+impl Topic {
+    fn name(self, topics: &Topics) -> &str {
+        topics.all()[self as usize]
+    }
+}
+
+/// A record that is no event.
+struct Case {
+    topic: Topic,
+    value: Vec<u8>,
+    /// Of the dead letter.
+    code: &'static str,
+    /// A part of its message.
+    says: &'static str,
+}
+
+#[rustfmt::skip]
+fn cases() -> Vec<Case> {
+    let case = |topic, value: &str, code, says| Case { topic, value: value.into(), code, says };
+    let bytes = |value: &[u8], code, says| Case { topic: Activations, value: value.into(), code, says };
+    let large = format!(r#"{{"app":"app-x","time":1741608000000,"ua":"{}"}}"#, "x".repeat(10 << 20));
+    vec![
+        case(Activations, "[1]", "not_an_object", "no object"),
+        case(Activations, "null", "not_an_object", "no object"),
+        case(Activations, "\"{}\"", "not_an_object", "no object"),
+        case(Activations, " ", "not_json", "EOF"),
+        case(Activations, r#"{"app":"app-x","time":17416"#, "not_json", "EOF"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000}}"#, "not_json", "trailing"),
+        bytes(b"{\"app\":\"app-x\",\"time\":1741608000000,\"ua\":\"\xff\xfe\"}", "not_json", "UTF-8"),
+        bytes(b"\x00\x00\x00\x00\x07avro", "unknown_schema", "registry.urls"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000,"ua":"\ud800"}"#, "bad_value", "ua"),
+        case(Activations, r#"{"app":"app-x","app":"app-x","time":1}"#, "bad_value", "app"),
+        case(Activations, r#"{"time":1741608000000}"#, "missing_field", "app is missing"),
+        case(Activations, r#"{"app":"app-x"}"#, "missing_field", "time is missing"),
+        case(Activations, r#"{"app":7,"time":1741608000000}"#, "wrong_type", "app at byte 7 is a number"),
+        case(Activations, r#"{"app":"app-q","time":1741608000000}"#, "unknown_app", "app-q"),
+        case(Activations, r#"{"app":"app-x","time":NaN}"#, "not_json", "column 23"),
+        case(Activations, r#"{"app":"app-x","time":9007199254740993}"#, "bad_time", "after the year 9999"),
+        case(Activations, r#"{"app":"app-x","time":18446744073709551616}"#, "wrong_type", "beyond 64 bits"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000.5}"#, "wrong_type", "fraction"),
+        case(Activations, r#"{"app":"app-x","time":-1}"#, "bad_time", "before 1970"),
+        case(Activations, r#"{"app":"app-x","time":"1969-12-31T23:59:59Z"}"#, "bad_time", "before 1970"),
+        case(Activations, r#"{"app":"app-x","time":"yesterday"}"#, "bad_value", "RFC 3339"),
+        case(Activations, r#"{"app":"app-x","time":"2025-03-10T12:00:00"}"#, "bad_value", "RFC 3339"),
+        case(Activations, r#"{"app":"app-x","time":"1741608000000"}"#, "bad_value", "RFC 3339"),
+        case(Activations, r#"{"app":"app-x","time":1741694400001}"#, "bad_time", "ahead"),
+        case(Activations, r#"{"app":"app-x","time":1741003199999}"#, "too_late", "correction_horizon"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000,"event_id":7}"#, "wrong_type", "event_id"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000,"ids":["x"]}"#, "wrong_type", "ids"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000,"ids":{"imei":868049039501257}}"#, "wrong_type", "ids.imei"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000,"type":"click"}"#, "bad_value", "another topic"),
+        case(Activations, r#"{"app":"app-x","time":1741608000000,"install_begin_time":{}}"#, "wrong_type", "install_begin_time"),
+        Case { topic: Activations, value: large.into(), code: "too_large", says: "1048576 bytes" },
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c"}"#, "missing_field", "spreadid"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":0}"#, "bad_value", "spreadid"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":9007199254740993}"#, "bad_value", "out of range"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":"7"}"#, "wrong_type", "spreadid"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":7.0}"#, "wrong_type", "spreadid"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"spreadid":7}"#, "missing_field", "ids and ip"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":7,"lookback_ms":-1}"#, "bad_value", "lookback_ms"),
+        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":7,"purpose":"both"}"#, "bad_value", "purpose"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000}"#, "missing_field", "name"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":NaN}"#, "not_json", "column"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":"NaN"}"#, "bad_value", "revenue"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":1e3}"#, "bad_value", "revenue"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":1e999}"#, "bad_value", "revenue"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":true}"#, "wrong_type", "revenue"),
+        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","props":{"level":3}}"#, "wrong_type", "props.level"),
+    ]
+}
+
+/// A click, an activation that comes of it and an effect of that, each proven by the next.
+fn good(number: usize) -> [(Topic, String); 3] {
+    let common = format!(r#""app":"app-x","ids":{{"oaid":"device-{number}"}}"#);
+    [
+        (Clicks, format!(r#"{{{common},"click_id":"c-{number}","spreadid":7,"time":{NOON_MS}}}"#)),
+        (Activations, format!(r#"{{{common},"event_id":"a-{number}","time":{}}}"#, NOON_MS + 1)),
+        (
+            Effects,
+            format!(
+                r#"{{{common},"event_id":"e-{number}","name":"buy","time":{},"revenue":9007199254740993}}"#,
+                NOON_MS + 2
+            ),
+        ),
+    ]
+}
+
+/// The topics without those of the dead letters: adtrail makes them.
+fn create_topics(kafka: &Kafka, topics: &Topics, partitions: i32) {
+    for topic in topics.all() {
+        let settings = [("max.message.bytes", "20000000"), ("retention.ms", "-1")];
+        kafka.create_topic(topic, partitions, &settings);
+    }
+}
+
+/// Every bad record between good ones, some with strange keys, and some without a value.
+fn produce(kafka: &Kafka, topics: &Topics, cases: &[Case]) {
+    let keys: [Option<&[u8]>; 3] = [Some(b"app-x"), None, Some(b"\xff\x00key")];
+    let mut messages = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let bad = Message {
+            key: keys[number % keys.len()].map(<[u8]>::to_vec),
+            value: Some(case.value.clone()),
+            headers: vec![("trace".into(), b"\x00\xff".to_vec()), ("trace".into(), vec![])],
+            ..Message::default()
+        };
+        messages.push((case.topic, bad));
+        messages.push((case.topic, Message { key: Some(b"app-x".to_vec()), ..Message::default() }));
+        messages.push((case.topic, Message::new("app-x", "")));
+        let good = good(number).map(|(topic, line)| (topic, Message::new("app-x", line)));
+        messages.extend(good);
+    }
+    let messages = messages.into_iter();
+    kafka.produce_all(messages.map(|(topic, message)| (topic.name(topics), message.at(NOON_MS))));
+}
+
+#[test]
+fn what_is_no_event_becomes_a_dead_letter_and_holds_nothing_up() {
+    let kafka = Kafka::shared();
+    let topics = Topics::of("bad");
+    create_topics(kafka, &topics, 2);
+    let cases = cases();
+    produce(kafka, &topics, &cases);
+    let site = Site::on(topics, kafka.brokers(), ONE_CAMPAIGN).set("store.retention", "off");
+    let adtrail = site.start();
+    adtrail.await_read(6 * cases.len() as u64);
+
+    for topic in [Clicks, Activations, Effects] {
+        let of_topic: Vec<_> = cases.iter().filter(|case| case.topic == topic).collect();
+        check_dead_letters(kafka, topic.name(&site.topics), &of_topic);
+        let label = format!("topic=\"{}\"", topic.name(&site.topics));
+        let metric = |name: &str| adtrail.metric_of(name, &label).unwrap();
+        assert_eq!(metric("adtrail_ingest_dead_lettered_total"), of_topic.len() as f64);
+        assert_eq!(metric("adtrail_ingest_empty_total"), 2.0 * of_topic.len() as f64);
+        assert_eq!(metric("adtrail_attribution_accepted_total"), cases.len() as f64);
+        let read = cases.len() + 3 * of_topic.len();
+        assert_eq!(metric("adtrail_ingest_read_total"), read as f64);
+    }
+
+    let rows =
+        rows::by_event_id(rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[])));
+    assert_eq!(rows.len(), 2 * cases.len());
+    for (id, row) in &rows {
+        let [status, channel, revenue] = ["status", "channel", "revenue"].map(|name| &*row[name]);
+        let expected = if id.starts_with('e') { "9007199254740993" } else { "" };
+        assert_eq!([status, channel, revenue], ["attributed", "toutiao", expected], "{id}");
+    }
+
+    // The positions have passed them: nothing becomes a dead letter a second time.
+    assert!(adtrail.terminate().0.success());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
+    let letters = site.topics.all().map(|topic| kafka.consume_all(&format!("{topic}.dlq")).len());
+    assert_eq!(letters.iter().sum::<usize>(), cases.len());
+}
+
+/// Each case once, byte for byte, with where it was and what is wrong with it.
+#[track_caller]
+fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
+    let sources: BTreeMap<(String, String), Record> = kafka
+        .consume_all(topic)
+        .into_iter()
+        .map(|record| ((record.partition.to_string(), record.offset.to_string()), record))
+        .collect();
+    let letters = kafka.consume_all(&format!("{topic}.dlq"));
+    assert_eq!(letters.len(), cases.len());
+    for letter in &letters {
+        let (own, added) = letter.headers.split_at(2);
+        let added: BTreeMap<&str, String> = added
+            .iter()
+            .map(|(key, value)| (&**key, String::from_utf8(value.clone()).unwrap()))
+            .collect();
+        let header = |name: &str| added[&*format!("__connect.errors.{name}")].clone();
+        let source = &sources[&(header("partition"), header("offset"))];
+        assert!(letter.key == source.key && letter.value == source.value, "{added:?}");
+        assert_eq!(own, source.headers, "{added:?}");
+        let case = cases.iter().find(|case| Some(&case.value) == letter.value.as_ref());
+        let case = case.unwrap_or_else(|| panic!("a good event became a dead letter: {added:?}"));
+        let start = String::from_utf8_lossy(&case.value[..case.value.len().min(100)]);
+        assert_eq!(added["adtrail.error.code"], case.code, "{start}");
+        assert!(header("exception.message").contains(case.says), "{start}: {added:?}");
+        assert_eq!(header("exception.class.name"), format!("adtrail.{}", case.code));
+        assert_eq!(
+            (header("topic").as_str(), header("stage").as_str()),
+            (topic, "VALUE_CONVERTER")
+        );
+        assert_eq!(added.len(), 7, "{added:?}");
+    }
+}
+
+/// A dead letter that Kafka does not take yet holds the positions back, through a kill too.
+#[test]
+fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "bad.refused", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    let dlq = format!("{}.dlq", site.topics.activations);
+    kafka.set_topic(&dlq, &[("max.message.bytes", "1000")]);
+    let bad = format!("[{}1]", " ".repeat(5000));
+    let [_, (_, before), _] = good(1);
+    let [_, (_, after), _] = good(2);
+    let messages = [before, bad.clone(), after].map(|line| Message::new("app-x", line).at(NOON_MS));
+    kafka.produce(&site.topics.activations, messages);
+
+    for _ in 0..2 {
+        let adtrail = site.start();
+        eventually("it says why it waits", || {
+            let log = adtrail.log();
+            if log.contains("dead letters are not acknowledged") { Ok(()) } else { Err(log) }
+        });
+        assert!(adtrail.metric("adtrail_ingest_lag_messages") >= Some(2.0));
+        adtrail.kill9();
+    }
+    assert!(kafka.consume_all(&dlq).is_empty());
+
+    let adtrail = site.start();
+    kafka.set_topic(&dlq, &[("max.message.bytes", "100000")]);
+    adtrail.await_caught_up();
+    let letters = kafka.consume_all(&dlq);
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].value.as_deref(), Some(bad.as_bytes()));
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    assert_eq!(rows::by_event_id(rows).into_keys().collect::<Vec<_>>(), ["a-1", "a-2"]);
+}
+
+/// By default: a hundred of a partition's last 10,000 records, wherever those begin.
+#[test]
+fn one_bad_record_in_a_hundred_is_borne_and_a_partition_of_nothing_else_is_left() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "bad.hundred", 2, ONE_CAMPAIGN).set("store.retention", "off");
+    let topic = &site.topics.activations;
+    let to = |partition, value: String| Message {
+        partition: Some(partition),
+        ..Message::new("app-x", value).at(NOON_MS)
+    };
+    let good = |number| to(0, good(number)[1].1.clone());
+    let bad = |partition| to(partition, "poison".into());
+    // A hundred at once, and again a hundred as soon as these are among the last 10,000 no more.
+    kafka.produce(topic, (0..100).map(|_| bad(0)));
+    kafka.produce(topic, (0..9_900).map(good));
+    kafka.produce(topic, (0..100).map(|_| bad(0)));
+    kafka.produce(topic, (0..300).map(|_| bad(1)));
+    let adtrail = site.start();
+    let held = || adtrail.metric_of("adtrail_ingest_held_partitions", "reason=\"bad\"");
+    eventually("one partition is read and the other one left", || {
+        match (held(), adtrail.metric("adtrail_ingest_read_total")) {
+            (Some(1.0), Some(10_200.0)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    assert!(adtrail.log().contains("more than ingest.bad_records_max"), "{}", adtrail.log());
+    kafka.produce(topic, [good(9_900)]);
+    eventually("the others are read on", || match adtrail.metric("adtrail_ingest_read_total") {
+        Some(10_201.0) => Ok(()),
+        read => Err(format!("{read:?}")),
+    });
+    assert_eq!(kafka.consume_all(&format!("{topic}.dlq")).len(), 300);
+    kafka.produce(topic, [bad(0)]);
+    eventually("one more is one too many", || match held() {
+        Some(2.0) => Ok(()),
+        held => Err(format!("{held:?}")),
+    });
+    assert!(adtrail.terminate().0.success());
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    assert_eq!(rows.len(), 9_901);
+}

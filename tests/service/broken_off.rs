@@ -1,0 +1,121 @@
+//! A store that can not be read to its end, seen by curl: no half export passes for a whole one.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use testbed::kafka::{Kafka, Message};
+use testbed::run;
+use testbed::site::{ONE_CAMPAIGN, Site};
+
+/// 2026-03-10T00:00:00Z.
+const DAY: u64 = 1_773_100_800_000;
+const ROWS: u64 = 20_000;
+/// Rows that are whole are before those that are not.
+const WHOLE: &str = "from=2026-03-10T00:00&to=2026-03-10T00:01";
+const ALL: &str = "from=2026-03-10&to=2026-03-10";
+
+/// Writes zeros over a page in the middle of every large file of the engine's tables.
+fn damage(store: &Path) {
+    let mut damaged = 0;
+    for entry in fs::read_dir(store).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = path.metadata().unwrap().len();
+        if path.extension().is_some_and(|extension| extension == "sst") && bytes > 500_000 {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "no table has a file");
+}
+
+/// What is received, as it came.
+struct Received {
+    output: Output,
+    headers: String,
+    body: Vec<u8>,
+}
+
+fn curl(address: &str, dir: &Path, encoding: &str) -> Received {
+    let [headers, first, body] = ["headers", "first", "body"].map(|name| dir.join(name));
+    let mut command = Command::new("curl");
+    command
+        .args(["--verbose", "--no-progress-meter", "--http1.1", "-H", "TE: trailers", "-D"])
+        .arg(&headers);
+    command.args(["-H", &format!("Accept-Encoding: {encoding}")]);
+    let url = |range: &str| format!("http://{address}/v1/apps/app-x/events.csv?{range}");
+    // The first comes whole; the second by the same connection.
+    command.args(["-o"]).arg(first).arg(url(WHOLE)).arg("-o").arg(&body).arg(url(ALL));
+    let output = run(&mut command, b"");
+    Received {
+        output,
+        headers: fs::read_to_string(headers).unwrap(),
+        body: fs::read(body).unwrap_or_default(),
+    }
+}
+
+/// What the program makes of a body that is cut.
+fn unpacked(encoding: &str, body: &[u8]) -> Vec<u8> {
+    match encoding {
+        "identity" => body.to_vec(),
+        program => {
+            let output = run(Command::new(program).args(["-d", "-c"]), body);
+            assert!(!output.status.success(), "{program} takes it for whole");
+            output.stdout
+        }
+    }
+}
+
+#[test]
+fn curl_exits_with_18_where_a_store_fails_midway() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "broken_off", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    let message = |n: u64| {
+        // Of little that compresses, so that files are large.
+        let text: String = (0..40).map(|_| fastrand::alphanumeric()).collect();
+        let event = json!({
+            "app": "app-x", "event_id": format!("a-{n}-{text}"), "time": DAY + 1_000 * n,
+            "ids": {"oaid": format!("{n:08x}-1111-4222-8333-444444444444")}, "props": {"text": text},
+        });
+        Message::new("app-x", event.to_string()).at(DAY as i64)
+    };
+    kafka.produce(&site.topics.activations, (0..ROWS).map(message));
+    let adtrail = site.start();
+    adtrail.await_read(ROWS);
+    assert!(adtrail.terminate().0.success());
+    // Opening moves what is in the log into files.
+    assert!(site.start().terminate().0.success());
+    damage(&site.path().join("store"));
+    let adtrail = site.start();
+    for encoding in ["identity", "gzip", "zstd"] {
+        let received = curl(&adtrail.export, site.path(), encoding);
+        let said = String::from_utf8_lossy(&received.output.stderr);
+        assert_eq!(received.output.status.code(), Some(18), "{encoding}: {said}");
+        assert!(said.contains("Re-using existing connection"), "{encoding}: {said}");
+        let (first, second) =
+            received.headers.split_at(received.headers.rfind("HTTP/1.1 ").unwrap());
+        assert!(second.starts_with("HTTP/1.1 200"), "{second}");
+        let (first, second) = (first.to_lowercase(), second.to_lowercase());
+        assert_eq!(second.contains("content-encoding: "), encoding != "identity", "{second}");
+        for trailer in ["\nadtrail-rows: ", "\nadtrail-sha256: "] {
+            assert!(first.contains(trailer) && !second.contains(trailer), "{encoding}: {second}");
+        }
+        let id = second.split_once("adtrail-export-id: ").unwrap().1.lines().next().unwrap();
+        let export = adtrail.get(&format!("/v1/exports/{id}")).unwrap().text();
+        let export: Value = serde_json::from_str(&export).unwrap();
+        assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
+        let rows = export["rows"].as_u64().unwrap();
+        assert!((1..ROWS).contains(&rows), "{export}");
+        // What came is a beginning of what was handed on: the last of that may still have been on its way.
+        let body = unpacked(encoding, &received.body);
+        let lines = body.iter().filter(|byte| **byte == b'\n').count() as u64;
+        assert!(lines > 1 && lines <= rows + 1, "{encoding}: {lines} of {rows}");
+        if encoding == "identity" {
+            let bytes = export["bytes"].as_u64().unwrap();
+            assert!(body.len() as u64 <= bytes, "{} of {bytes}", body.len());
+        }
+    }
+}

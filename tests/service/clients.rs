@@ -1,0 +1,276 @@
+//! Clients of every kind at once, while rows are corrected: 200 that download, some that vanish, one
+//! that reads a byte a second. Each gets one moment or a transfer that breaks off, memory is bounded,
+//! and ingest goes on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testbed::adtrail::Adtrail;
+use testbed::exports::check_same;
+use testbed::http::{self, Reply};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, run_ok};
+
+/// 2026-03-10T00:00:00Z.
+const DAY: u64 = 1_773_100_800_000;
+/// Of 2 KB each, one a second: more than all buffers between a disk and a client hold.
+const ROWS: usize = 20_000;
+/// The last of them are downloaded by all, and corrected meanwhile.
+const CORRECTED: usize = 2_000;
+const CLIENTS: usize = 200;
+/// What the process may ever have in memory, in MiB: its store has 64, librdkafka 16, and 64 downloads up
+/// to 9 each, of chunks that wait and of what is read ahead. 603 were measured.
+const MEMORY_MIB_MAX: u64 = 800;
+
+const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+const LAST: &str = "/v1/apps/app-x/events.csv?from=2026-03-10T05:00:00Z&to=2026-03-11T00:00:00Z";
+
+fn device(n: usize) -> Value {
+    json!({ "oaid": format!("{n:08x}-1111-4222-8333-444444444444") })
+}
+
+fn activation(n: usize) -> String {
+    let text: String = (0..2_000).map(|_| fastrand::alphanumeric()).collect();
+    let time = DAY + 1_000 * n as u64;
+    json!({
+        "type": "activation", "app": "app-x", "event_id": format!("a-{n}"), "time": time,
+        "ids": device(n), "props": { "text": text },
+    })
+    .to_string()
+}
+
+/// Credits the row of the activation.
+fn click(n: usize) -> String {
+    let time = DAY + 1_000 * n as u64 - 500;
+    json!({
+        "type": "click", "app": "app-x", "click_id": format!("c-{n}"), "spreadid": 7,
+        "time": time, "ids": device(n),
+    })
+    .to_string()
+}
+
+fn replayed(site: &Site, lines: &[&[String]]) -> Vec<u8> {
+    let file = site.path().join("events.ndjson");
+    fs::write(&file, lines.concat().join("\n")).unwrap();
+    run_ok(&mut site.command(&["replay", "--app", "app-x", file.to_str().unwrap()]), b"")
+}
+
+/// What the last rows may look like: as they were, but for the first so many of the corrections.
+struct Moments {
+    head: Vec<u8>,
+    before: Vec<Vec<u8>>,
+    after: Vec<Vec<u8>>,
+    /// The order in which rows are corrected.
+    order: Vec<usize>,
+}
+
+impl Moments {
+    fn new(before: &[u8], after: &[u8], order: Vec<usize>) -> Self {
+        let lines = |csv: &[u8]| -> Vec<Vec<u8>> {
+            csv.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+        };
+        let (before, after) = (lines(before), lines(after));
+        assert_eq!((before.len(), after.len()), (ROWS + 1, ROWS + 1));
+        let last = |lines: &[Vec<u8>]| lines[1 + ROWS - CORRECTED..].to_vec();
+        Self { head: before[0].clone(), before: last(&before), after: last(&after), order }
+    }
+
+    fn of(&self, corrections: usize) -> Vec<u8> {
+        let mut lines: Vec<&Vec<u8>> = self.before.iter().collect();
+        for n in &self.order[..corrections] {
+            lines[*n - (ROWS - CORRECTED)] = &self.after[*n - (ROWS - CORRECTED)];
+        }
+        let rows = lines.into_iter().flatten().copied();
+        self.head.iter().copied().chain(rows).collect()
+    }
+
+    /// Which of them a body is.
+    #[track_caller]
+    fn find(&self, body: &[u8]) -> usize {
+        let found = body.split(|byte| *byte == b'\n');
+        let corrections = found.filter(|line| contains(line, b",attributed,")).count();
+        assert!(body == self.of(corrections), "no moment has these {corrections} corrections");
+        corrections
+    }
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
+}
+
+/// Whole, and what it says of itself is so.
+#[track_caller]
+fn check_whole(reply: &Reply) {
+    assert!(reply.status == 200 && reply.is_whole, "{} {}", reply.status, reply.is_whole);
+    let sum = run_ok(&mut Command::new("sha256sum"), &reply.body);
+    assert_eq!(reply.trailer("adtrail-sha256"), Some(&*String::from_utf8_lossy(&sum[..64])));
+}
+
+/// What became of the clients' downloads.
+#[derive(Default)]
+struct Seen {
+    refused: AtomicUsize,
+    vanished: AtomicUsize,
+    whole: AtomicUsize,
+    moments: Mutex<BTreeSet<usize>>,
+}
+
+impl Seen {
+    /// Downloads until one is whole, and on until all is corrected.
+    fn client(&self, number: usize, adtrail: &Adtrail, moments: &Moments, is_over: &AtomicBool) {
+        let mut has_one = false;
+        while !(has_one && is_over.load(Relaxed)) {
+            if number % 10 == 9 {
+                self.vanish(adtrail);
+            }
+            let reply = adtrail.get(LAST).unwrap();
+            if matches!(reply.status, 429 | 503) {
+                assert!(reply.is_whole && reply.header("retry-after").is_some(), "{reply:?}");
+                self.refused.fetch_add(1, Relaxed);
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+            check_whole(&reply);
+            self.moments.lock().unwrap().insert(moments.find(&reply.body));
+            self.whole.fetch_add(1, Relaxed);
+            has_one = true;
+        }
+    }
+
+    /// Takes some of a download, and goes.
+    fn vanish(&self, adtrail: &Adtrail) {
+        let mut stream = http::begin("GET", &adtrail.export, LAST, &[], b"").unwrap();
+        let mut some = vec![0; 20_000];
+        if stream.read_exact(&mut some).is_ok() {
+            self.vanished.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Reads a byte a second until it is told to go on; then the rest.
+fn slow_client(adtrail: &Adtrail, go_on: &Receiver<()>) -> Reply {
+    let mut stream = http::begin("GET", &adtrail.export, ALL, &[], b"").unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.extend(byte);
+        match go_on.recv_timeout(Duration::from_secs(1)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => break,
+        }
+    }
+    assert!(bytes.len() > 1, "it was not slow");
+    http::finish(stream, bytes, false).unwrap()
+}
+
+/// Corrects row after row, and waits for each few that they are committed.
+fn correct(site: &Site, adtrail: &Adtrail, clicks: &[String]) {
+    let producer = Kafka::shared().producer();
+    let mut read = ROWS;
+    for some in clicks.chunks(10) {
+        let message = |line: &String| (&*site.topics.clicks, Message::new("app-x", line.clone()));
+        producer
+            .produce_all(some.iter().map(message).map(|(topic, one)| (topic, one.at(DAY as i64))));
+        read += some.len();
+        adtrail.await_read(read as u64);
+    }
+}
+
+/// Ends the clients, also where what goes on beside them has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn memory_mib_max(adtrail: &Adtrail) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", adtrail.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn two_hundred_downloads_slow_ones_and_vanished_ones_while_rows_are_corrected() {
+    let site = Site::new(Kafka::shared(), "clients", 1, ONE_CAMPAIGN)
+        .set("store.retention", "off")
+        .set("store.memory", "64MiB")
+        .set("export.downloads_per_token_max", "64")
+        .set("ingest.batch_age_max", "20ms");
+    let activations: Vec<String> = (0..ROWS).map(activation).collect();
+    let mut order: Vec<usize> = (ROWS - CORRECTED..ROWS).collect();
+    fastrand::Rng::with_seed(15).shuffle(&mut order);
+    let clicks: Vec<String> = order.iter().map(|n| click(*n)).collect();
+    let before = replayed(&site, &[&activations]);
+    let after = replayed(&site, &[&activations, &clicks]);
+    let moments = Moments::new(&before, &after, order);
+
+    let messages = activations.iter().map(|line| Message::new("app-x", line.clone()));
+    let messages = messages.map(|message| message.at(DAY as i64));
+    Kafka::shared().produce(&site.topics.activations, messages);
+    let adtrail = site.start();
+    adtrail.await_read(ROWS as u64);
+    let (seen, is_over) = (Seen::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (go_on, told) = channel();
+        let slow = scope.spawn({
+            let adtrail = &adtrail;
+            move || slow_client(adtrail, &told)
+        });
+        eventually("the slow one has begun", || match adtrail.metric("adtrail_export_active") {
+            Some(1.0..) => Ok(()),
+            active => Err(format!("{active:?}")),
+        });
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|n| {
+                scope.spawn({
+                    let (seen, adtrail, moments, is_over) = (&seen, &adtrail, &moments, &is_over);
+                    move || seen.client(n, adtrail, moments, is_over)
+                })
+            })
+            .collect();
+        let over = Over(&is_over);
+        correct(&site, &adtrail, &clicks);
+        drop(over);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        // Its moment was before all corrections, and most of it was not on its way yet.
+        go_on.send(()).unwrap();
+        let reply = slow.join().unwrap();
+        check_whole(&reply);
+        check_same("the slow one", &reply.body, &before);
+    });
+    let Seen { refused, vanished, whole, moments } = seen;
+    let moments = moments.into_inner().unwrap();
+    println!(
+        "{} whole downloads of {} moments, {} vanished, {} refused, at most {} MiB",
+        whole.load(Relaxed),
+        moments.len(),
+        vanished.load(Relaxed),
+        refused.load(Relaxed),
+        memory_mib_max(&adtrail)
+    );
+    assert!(whole.load(Relaxed) >= CLIENTS && vanished.load(Relaxed) > 0 && moments.len() > 2);
+    assert!(memory_mib_max(&adtrail) < MEMORY_MIB_MAX, "{} MiB", memory_mib_max(&adtrail));
+    eventually("none is under way", || match adtrail.metric("adtrail_export_active") {
+        Some(0.0) => Ok(()),
+        active => Err(format!("{active:?}")),
+    });
+    assert!(adtrail.metric("adtrail_export_aborted_total") > Some(0.0));
+    let by_http = adtrail.get(ALL).unwrap();
+    check_whole(&by_http);
+    assert!(by_http.body == after, "by HTTP");
+    assert!(site.download("app-x", "2026-03-10", "2026-03-10", &[]) == after, "by the command");
+    let (status, log) = adtrail.terminate();
+    assert!(status.success() && !log.contains("panicked"), "{log}");
+}

@@ -1,0 +1,62 @@
+//! `Adtrail-Complete-Until`: what Kafka had received before that time is in the answer.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use testbed::DEADLINE;
+use testbed::adtrail::Adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    u64::try_from(now.as_millis()).expect("a time")
+}
+
+/// Of both apps' days, wherever the test runs.
+const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-01-01&to=2099-01-01&fields=event_id";
+
+/// Up to when the answer is complete, and how many rows it has.
+fn answer(adtrail: &Adtrail) -> (Option<u64>, usize) {
+    let reply = adtrail.get(ALL).expect("an answer");
+    assert!(reply.is_whole && reply.status == 200);
+    let until = reply.header("adtrail-complete-until").map(|text| {
+        let time: jiff::Timestamp = text.parse().expect("a time");
+        u64::try_from(time.as_millisecond()).expect("a time")
+    });
+    (until, reply.text().lines().count() - 1)
+}
+
+#[test]
+fn what_had_come_before_is_in() {
+    let kafka = Kafka::shared();
+    // What is read is committed late, so that there is nearly always something between.
+    let site = Site::new(kafka, "complete", 3, ONE_CAMPAIGN).set("ingest.batch_age_max", "1500ms");
+    let adtrail = site.start();
+    // When so many had been acknowledged.
+    let mut acknowledged: Vec<(u64, usize)> = Vec::new();
+    let (mut started, mut produced) = (Instant::now(), 0);
+    loop {
+        if produced < 3_000 {
+            let message = |number: usize| {
+                let (id, time) = (produced + number, now_ms());
+                let line = format!(r#"{{"app":"app-x","event_id":"a-{id}","time":{time}}}"#);
+                Message::new(format!("key-{id}"), line)
+            };
+            kafka.produce(&site.topics.activations, (0..100).map(message));
+            produced += 100;
+            acknowledged.push((now_ms(), produced));
+            started = Instant::now();
+        }
+        let (until, rows) = answer(&adtrail);
+        let before = acknowledged.iter().filter(|(at, _)| until.is_some_and(|until| until > *at));
+        let least = before.map(|(_, count)| *count).max().unwrap_or(0);
+        assert!(rows >= least, "{rows} rows, of {least} that had come before {until:?}");
+        // It is not behind for ever, either.
+        if least == 3_000 {
+            break;
+        }
+        assert!(started.elapsed() < DEADLINE, "complete until {until:?}, {rows} rows");
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    assert!(adtrail.terminate().0.success());
+}

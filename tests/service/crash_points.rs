@@ -1,0 +1,111 @@
+//! A process that ends before and after every step of a commit, again and again, loses nothing and
+//! shows nothing twice.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::Kafka;
+use testbed::run_ok;
+use testbed::site::Site;
+
+/// How often a point is passed before the process ends there, one life after the other. What a new store commits
+/// first may be where partitions begin, and no record.
+const PASSES: [u32; 4] = [1, 3, 0, 7];
+/// Few batches have letters.
+const PASSES_OF_LETTERS: [u32; 4] = [1, 1, 0, 2];
+/// The group is told once a second, and a life is over sooner.
+const PASSES_OF_A_SECOND: [u32; 4] = [0; 4];
+const SIGABRT: i32 = 6;
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::records(8, 1500))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(records()))
+}
+
+/// Its lives at a point, each until it ends there, or all is read.
+fn check(point: &str) {
+    let site = Site::new(Kafka::shared(), &format!("crash.{point}"), 3, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", "40");
+    // Each once: what comes again would hide that it was lost.
+    crowd::produce(&site.topics, records());
+    let passes = match point.split_once('-') {
+        Some(("letters", _)) => PASSES_OF_LETTERS,
+        Some(("offsets", _)) => PASSES_OF_A_SECOND,
+        _ => PASSES,
+    };
+    for (life, passes) in passes.into_iter().enumerate() {
+        let points = format!("{point}={passes}*off->return");
+        let (status, log) = site.spawn_with(&[("FAILPOINTS", &points)]).wait();
+        assert_eq!(status.signal(), Some(SIGABRT), "{point}, life {life}: {status}: {log}");
+    }
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    check_equal(&downloads(&site, &adtrail), replayed());
+    check_letters(&site);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{point}: {log}");
+}
+
+/// Every record that is no event is among the dead letters, however often.
+#[track_caller]
+fn check_letters(site: &Site) {
+    for topic in site.topics.all() {
+        let letters = Kafka::shared().consume_all(&format!("{topic}.dlq"));
+        let letters: BTreeSet<_> = letters.into_iter().map(|letter| letter.value).collect();
+        let bad = records().iter().filter(|record| record.is_bad);
+        for record in bad.filter(|record| record.topic(&site.topics) == topic) {
+            assert!(letters.contains(&record.message().value), "a letter is missing");
+        }
+    }
+}
+
+macro_rules! points {
+    ($($test:ident = $point:literal;)+) => {
+        $(#[test] fn $test() { check($point); })+
+
+        /// Every `crash_point!` of the sources.
+        const POINTS: &[&str] = &[$($point),+];
+    };
+}
+
+points! {
+    before_a_batch_is_closed = "batch-read";
+    before_letters_are_sent = "letters-to-send";
+    before_letters_are_acknowledged = "letters-sent";
+    after_letters_are_acknowledged = "letters-acknowledged";
+    after_a_batch_is_handed_on = "batch-handed-on";
+    before_a_batch_is_decided = "batch-taken";
+    before_a_batch_is_written = "commit-decided";
+    after_a_batch_is_written = "commit-written";
+    after_regions_are_adjusted = "commit-ended";
+    before_a_batch_is_counted = "batch-committed";
+    before_the_group_is_told = "offsets-untold";
+    after_the_group_is_told = "offsets-told";
+}
+
+#[test]
+fn no_point_is_left_out() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeSet::new();
+    for folder in ["src", "ingest/src", "store/src"] {
+        let files = run_ok(
+            Command::new("grep")
+                .args(["-rhoP", "crash_point!\\(\"\\K[^\"]+"])
+                .arg(root.join(folder)),
+            b"",
+        );
+        found.extend(String::from_utf8_lossy(&files).lines().map(str::to_owned));
+    }
+    assert_eq!(found, POINTS.iter().map(|point| (*point).to_owned()).collect());
+}

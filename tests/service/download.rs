@@ -1,0 +1,381 @@
+//! A download that is broken off, and gone on with: in the end it is the export, byte for byte.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use testbed::adtrail::Adtrail;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{run, run_ok};
+
+/// 2026-03-10T00:00:00Z.
+const DAY: u64 = 1_773_100_800_000;
+/// Of about 8 KB each: more than is written at once.
+const ROWS: u64 = 6_000;
+
+fn activation(n: u64) -> Message {
+    // Quotes, line breaks and characters of several bytes, so that any place may be cut at.
+    let text = "\u{5e7f}\u{544a} \"x\",\r\n".repeat(500);
+    let event = json!({
+        "app": "app-x", "event_id": format!("a-{n}"), "time": DAY + 1_000 * n,
+        "ids": {"oaid": format!("{n:08x}-1111-4222-8333-444444444444")}, "props": {"text": text},
+        "ua": "one, \"two\"\r\n three",
+    });
+    Message::new("app-x", event.to_string()).at(DAY as i64)
+}
+
+/// A store with rows, and the whole export of them.
+struct Filled {
+    site: Site,
+    whole: Vec<u8>,
+}
+
+impl Filled {
+    fn new(name: &str, rows: u64) -> Self {
+        let kafka = Kafka::shared();
+        let site = Site::new(kafka, name, 1, ONE_CAMPAIGN).set("store.retention", "off");
+        kafka.produce(&site.topics.activations, (0..rows).map(activation));
+        let mut filled = Self { site, whole: vec![] };
+        filled.run_service(rows);
+        filled
+    }
+
+    /// Until so many records more are in; then the service ends.
+    fn run_service(&mut self, records: u64) {
+        let adtrail: Adtrail = self.site.start();
+        adtrail.await_read(records);
+        assert!(adtrail.terminate().0.success());
+        self.whole = self.site.download("app-x", "2026-03-10", "2026-03-10", &[]);
+    }
+
+    fn file(&self, name: &str) -> Files {
+        Files { file: self.site.path().join(name) }
+    }
+
+    fn command(&self, files: &Files, more: &[&str]) -> Command {
+        let day = ["--from", "2026-03-10", "--to", "2026-03-10"];
+        let mut command = self.site.command(&[&["download", "--app", "app-x"][..], &day].concat());
+        command.arg("--out").arg(&files.file).args(more);
+        command
+    }
+
+    /// Its exit and what it says.
+    fn download(&self, files: &Files, more: &[&str]) -> (ExitStatus, String) {
+        let output = run(&mut self.command(files, more), b"");
+        assert!(output.stdout.is_empty());
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// It goes on, and what is there then is the export.
+    #[track_caller]
+    fn check_resumed(&self, files: &Files) -> String {
+        let (status, said) = self.download(files, &["--resume"]);
+        assert!(status.success(), "{said}");
+        self.check_whole(files, &said);
+        said
+    }
+
+    #[track_caller]
+    fn check_whole(&self, files: &Files, said: &str) {
+        assert!(fs::read(&files.file).unwrap() == self.whole, "{said}");
+        assert!(!files.part().exists() && !files.query().exists());
+        let sum = run_ok(&mut Command::new("sha256sum"), &self.whole);
+        let sum = String::from_utf8(sum).unwrap()[..64].to_owned();
+        let bytes = self.whole.len();
+        let last = said.lines().last().unwrap();
+        assert!(last.ends_with(&format!(" rows, {bytes} bytes, sha256 {sum}")), "{said}");
+    }
+}
+
+struct Files {
+    file: PathBuf,
+}
+
+impl Files {
+    fn part(&self) -> PathBuf {
+        self.file.with_extension("csv.part")
+    }
+
+    fn query(&self) -> PathBuf {
+        self.file.with_extension("csv.part.query")
+    }
+
+    /// As one who was ended leaves them.
+    fn cut(&self, whole: &[u8], bytes: usize, query: &[u8]) {
+        fs::write(self.part(), &whole[..bytes]).unwrap();
+        fs::write(self.query(), query).unwrap();
+    }
+}
+
+/// Starts a download and sends it a signal once it has written so much. Whether it was in the middle.
+fn end(
+    mut command: Command,
+    files: &Files,
+    bytes: u64,
+    signal: Signal,
+) -> (bool, ExitStatus, String) {
+    let child: Child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    while !files.file.exists() {
+        if files.part().metadata().is_ok_and(|part| part.len() > bytes) {
+            kill_process(pid, signal).unwrap();
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (!output.status.success(), output.status, said)
+}
+
+#[test]
+fn a_download_goes_on_where_it_was_killed() {
+    let filled = Filled::new("download.killed", ROWS);
+    let files = filled.file("rows.csv");
+    let (mut killed, mut tried) = (0, 0);
+    while killed < 8 {
+        tried += 1;
+        assert!(tried < 200, "it is never in the middle");
+        let bytes = fastrand::u64(0..filled.whole.len() as u64);
+        let (is_midway, status, _) = end(filled.command(&files, &[]), &files, bytes, Signal::KILL);
+        if !is_midway {
+            fs::remove_file(&files.file).unwrap();
+            continue;
+        }
+        assert_eq!(status.signal(), Some(9));
+        // Once more, while it goes on.
+        if killed % 2 == 1 {
+            let resume = filled.command(&files, &["--resume"]);
+            end(resume, &files, bytes + 1_000_000, Signal::KILL);
+        }
+        filled.check_resumed(&files);
+        fs::remove_file(&files.file).unwrap();
+        killed += 1;
+    }
+    for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15)] {
+        loop {
+            let (is_midway, status, said) = end(filled.command(&files, &[]), &files, 0, signal);
+            if is_midway {
+                assert_eq!(status.signal(), Some(number), "{said}");
+                let part = files.part();
+                let expected =
+                    format!("adtrail: interrupted; what is written is in {}", part.display());
+                assert!(said.contains(&expected) && said.contains("--resume"), "{said}");
+                break;
+            }
+            fs::remove_file(&files.file).unwrap();
+        }
+        filled.check_resumed(&files);
+        fs::remove_file(&files.file).unwrap();
+    }
+}
+
+/// Limits the size of files: the process is ended by a signal at just this byte.
+fn limited(command: &Command, bytes: usize, more: &[&str]) -> Command {
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--fsize={bytes}")).args(more).arg(command.get_program());
+    limited.args(command.get_args()).current_dir(command.get_current_dir().unwrap());
+    limited
+}
+
+#[test]
+fn a_file_goes_on_wherever_it_was_cut() {
+    let filled = Filled::new("download.cut", 400);
+    let (whole, files) = (&filled.whole, filled.file("rows.csv"));
+    let middle = whole.len() / 2;
+    // A character of several bytes is in a quoted cell; a line break is, too.
+    let character =
+        middle + whole[middle..].windows(3).position(|part| part == "\u{5e7f}".as_bytes()).unwrap();
+    let line = middle + whole[middle..].windows(2).position(|part| part == b"\r\n").unwrap();
+    for bytes in [middle, character + 1, character + 2, line + 1, whole.len() - 1] {
+        let output = run(&mut limited(&filled.command(&files, &[]), bytes, &[]), b"");
+        assert!(!output.status.success());
+        assert!(fs::read(files.part()).unwrap() == whole[..bytes], "{bytes}");
+        filled.check_resumed(&files);
+        fs::remove_file(&files.file).unwrap();
+    }
+    // As on a disk that is full.
+    let full = limited(&filled.command(&files, &[]), middle, &["env", "--ignore-signal=XFSZ"]);
+    let output = run(&mut { full }, b"");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the rows can not be written: ") && said.contains("--resume"), "{said}");
+    let query = fs::read(files.query()).unwrap();
+    filled.check_resumed(&files);
+    for bytes in [0, 1, 100, whole.len()] {
+        files.cut(whole, bytes, &query);
+        filled.check_resumed(&files);
+    }
+    // More than there is, and nothing at all.
+    files.cut(&[whole, &b"x"[..]].concat(), whole.len() + 1, &query);
+    let said = filled.check_resumed(&files);
+    assert!(said.contains(": 1 bytes are after the end of the export as it is now: "), "{said}");
+    // Damaged in its middle, and with what a disk leaves that lost its last writes.
+    let line = 1 + whole[..middle].iter().filter(|byte| **byte == b'\n').count();
+    let damaged = |with: &[u8]| [&whole[..middle], with, &whole[middle + with.len()..]].concat();
+    files.cut(&damaged(&[whole[middle] ^ 1]), whole.len() - 1, &query);
+    let said = filled.check_resumed(&files);
+    let expected =
+        format!(": line {line} is not as in the export now: rows were corrected since, or");
+    assert!(said.contains(&expected), "{said}");
+    files.cut(&damaged(&[0; 4_096]), middle + 4_096, &query);
+    let said = filled.check_resumed(&files);
+    assert!(said.contains(&format!(": line {line} is damaged, zeros are where")), "{said}");
+    // By another name of its zone.
+    for zone in ["Etc/UTC", "zulu"] {
+        files.cut(whole, middle, &query);
+        let (status, said) = filled.download(&files, &["--resume", "--timezone", zone]);
+        assert!(status.success(), "{said}");
+        filled.check_whole(&files, &said);
+    }
+    fs::remove_file(&files.file).unwrap();
+    filled.check_resumed(&files);
+    // What is left of another is written over without --resume.
+    files.cut(b"other", 5, b"{}");
+    let (status, said) = filled.download(&files, &[]);
+    assert!(status.success(), "{said}");
+    filled.check_whole(&files, &said);
+    check_others(&filled, &files, &query);
+    check_pipes(&filled);
+    check_bar(&filled);
+}
+
+/// Files that no download of the same has left.
+fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
+    let whole = &filled.whole;
+    let refused = |more: &[&str], parts: &[&str]| {
+        let before = [&files.file, &files.part()].map(|path| fs::read(path).ok());
+        let (status, said) = filled.download(files, &[&["--resume"], more].concat());
+        assert_eq!(status.code(), Some(2), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part:?} is not in: {said}");
+        }
+        assert!([&files.file, &files.part()].map(|path| fs::read(path).ok()) == before);
+    };
+    files.cut(whole, 1_000, query);
+    refused(&["--type", "effect"], &["of another export", "type is none, asked for is \"effect\""]);
+    refused(
+        &["--status", "organic", "--timezone", "Asia/Shanghai"],
+        &["status is", "timezone is", "from is"],
+    );
+    refused(&["--fields", "event_id"], &["fields is none, asked for is \"event_id\""]);
+    refused(&["--format", "ndjson"], &["format is \"csv\", asked for is \"ndjson\""]);
+    fs::remove_file(files.query()).unwrap();
+    let unknown = "line 1 is not as in this export, and what it is of is not in ";
+    refused(&["--fields", "event_id"], &[unknown, "rows.csv.part.query; without"]);
+    files.cut(whole, 1_000, b"{\"app\": \"app-x");
+    refused(&["--fields", "event_id"], &[unknown]);
+    fs::remove_file(files.query()).unwrap();
+    filled.check_resumed(files);
+    // It is whole: not touched.
+    let before = files.file.metadata().unwrap();
+    assert!(filled.check_resumed(files).contains("it was whole already"));
+    let after = files.file.metadata().unwrap();
+    assert_eq!((before.ino(), before.mtime_nsec()), (after.ino(), after.mtime_nsec()));
+    // As curl leaves it.
+    fs::write(&files.file, &whole[..whole.len() / 3]).unwrap();
+    filled.check_resumed(files);
+    fs::write(&files.file, [&whole[..5_000], b"x"].concat()).unwrap();
+    refused(&[], &["rows.csv: line 3 is not as in this export; without --resume"]);
+    fs::write(&files.file, [&whole[..5_000], &[0; 9]].concat()).unwrap();
+    refused(&[], &["line 3 has zeros where this export has text; without"]);
+    fs::write(&files.file, [whole, &b"more"[..]].concat()).unwrap();
+    refused(&[], &["rows.csv: it has 4 bytes after the end of this export; without"]);
+    let locked = fs::File::create(files.part()).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (status, said) = filled.download(files, &[]);
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("another download is writing it: "), "{said}");
+}
+
+fn check_pipes(filled: &Filled) {
+    let null = Files { file: Path::new("/dev/null").to_owned() };
+    let (status, said) = filled.download(&null, &["--resume"]);
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.contains("only a file can be gone on with"), "{said}");
+    let (status, said) = filled.download(&null, &[]);
+    assert!(status.success() && said.contains("/dev/null: 400 rows, "), "{said}");
+    let mut piped = filled.command(&null, &[]);
+    piped.args(["--out", "/dev/stdout"]);
+    let output = filled.site.run(&[
+        "download",
+        "--app",
+        "app-x",
+        "--from",
+        "2026-03-10",
+        "--to",
+        "2026-03-10",
+        "--resume",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    let whole = filled.site.command(&[
+        "download",
+        "--app",
+        "app-x",
+        "--from",
+        "2026-03-10",
+        "--to",
+        "2026-03-10",
+    ]);
+    let words: Vec<_> = [whole.get_program()]
+        .into_iter()
+        .chain(whole.get_args())
+        .map(|word| word.to_str().unwrap())
+        .collect();
+    let script = "set -o pipefail; \"$@\" | head -c 10";
+    let output = run(Command::new("bash").args(["-c", script, "bash"]).args(words), b"");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 10), "{said}");
+    assert!(said.contains("Broken pipe") && !said.contains("panicked"), "{said}");
+}
+
+/// A terminal is shown how far it is, and nobody else.
+fn check_bar(filled: &Filled) {
+    let files = filled.file("seen.csv");
+    let command = filled.command(&files, &[]);
+    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
+    let words: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("stty cols 120; {}", words.join(" ")), "/dev/null"]);
+    let shown = run_ok(script.env("TERM", "xterm").current_dir(filled.site.path()), b"");
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains(" of 400 rows, ") && shown.contains(" a second, "), "{shown:?}");
+    let last = shown.lines().last().unwrap();
+    assert!(last.contains("400 rows, ") && last.contains("sha256 "), "{shown:?}");
+    fs::remove_file(&files.file).unwrap();
+    let (_, said) = filled.download(&files, &[]);
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// A click that comes late changes what was written: the file is of the later moment, from its beginning.
+#[test]
+fn a_file_is_of_one_moment_though_rows_are_corrected_meanwhile() {
+    let mut filled = Filled::new("download.corrected", 400);
+    let files = filled.file("rows.csv");
+    let before = filled.whole.clone();
+    let cut = before.len() / 2;
+    run(&mut limited(&filled.command(&files, &[]), cut, &[]), b"");
+    assert!(fs::read(files.part()).unwrap() == before[..cut]);
+    // Of a row in the part, and of one that is not.
+    let click = |n: u64| {
+        let event = json!({
+            "app": "app-x", "click_id": format!("c-{n}"), "spreadid": 7, "time": DAY + 1_000 * n - 500,
+            "ids": {"oaid": format!("{n:08x}-1111-4222-8333-444444444444")},
+        });
+        Message::new("app-x", event.to_string()).at(DAY as i64)
+    };
+    Kafka::shared().produce(&filled.site.topics.clicks, [click(50), click(390)]);
+    filled.run_service(2);
+    assert!(filled.whole != before);
+    let said = filled.check_resumed(&files);
+    assert!(
+        said.contains("is not as in the export now: rows were corrected since, or the file was "),
+        "{said}"
+    );
+}

@@ -1,0 +1,357 @@
+//! Topics as Kafka keeps them: compressed, compacted, and with the marks of transactions. The rows
+//! are right, and the service gets to the end.
+
+use std::collections::BTreeSet;
+
+use testbed::eventually;
+use testbed::kafka::{Kafka, Message};
+use testbed::rows;
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+
+/// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
+const NOON_MS: i64 = 1_741_608_000_000;
+
+fn site(name: &str) -> Site {
+    Site::new(Kafka::shared(), name, 2, ONE_CAMPAIGN).set("store.retention", "off")
+}
+
+fn activation(id: &str) -> Message {
+    let line = format!(
+        r#"{{"app":"app-x","event_id":"{id}","time":{NOON_MS},"ua":"{}"}}"#,
+        "the same for all ".repeat(10)
+    );
+    Message::new(format!("key-{id}"), line).at(NOON_MS)
+}
+
+fn ids(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}-{number:03}")).collect()
+}
+
+fn messages(ids: &[String]) -> Vec<Message> {
+    ids.iter().map(|id| activation(id)).collect()
+}
+
+/// That the export has these events and no others.
+#[track_caller]
+fn check_rows(site: &Site, expected: &[&[String]]) {
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    let found: BTreeSet<String> = rows::by_event_id(rows).into_keys().collect();
+    assert_eq!(found, expected.concat().into_iter().collect());
+}
+
+#[test]
+fn compressed_in_every_way() {
+    let kafka = Kafka::shared();
+    let site = site("kept.compressed");
+    let topic = &*site.topics.activations;
+    let kinds = ["gzip", "snappy", "lz4", "zstd"].map(|codec| (codec, ids(codec, 100)));
+    for (codec, ids) in &kinds {
+        // More than one record in a batch, or nothing would be gained.
+        let producer = kafka.producer_with(&[("compression.type", codec), ("linger.ms", "100")]);
+        producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
+    }
+    // It is compressed, and each in its own way: no tool of the client tells, the log does.
+    assert_eq!(kafka.codecs(topic), BTreeSet::from([1, 2, 3, 4]));
+    let adtrail = site.start();
+    adtrail.await_read(400);
+    let expected: Vec<&[String]> = kinds.iter().map(|(_, ids)| &**ids).collect();
+    check_rows(&site, &expected);
+}
+
+/// All that Kafka has counts as unread then, so that whoever watches is woken.
+#[test]
+fn a_dead_letter_that_its_topic_does_not_take_is_seen_to_stop_all() {
+    let kafka = Kafka::shared();
+    let site = site("kept.small-letters");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    kafka.set_topic(&letters, &[("max.message.bytes", "1000")]);
+    let adtrail = site.start();
+    assert!(adtrail.log().contains("max.message.bytes=104857600"), "{}", adtrail.log());
+    let bad = Message::new("key", "x".repeat(3_000));
+    kafka.produce(topic, [bad]);
+    eventually("it does not get on", || {
+        if adtrail.log().contains("dead letters are not acknowledged") { Ok(()) } else { Err("") }
+    });
+    let good = ids("good", 20);
+    kafka.produce(topic, messages(&good));
+    eventually("what is unread is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
+        Some(21.0) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", topic) > Some(0.0));
+    let progress = || adtrail.metric("adtrail_ingest_last_progress_timestamp_seconds");
+    let before = progress();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(progress(), before);
+    kafka.set_topic(&letters, &[("max.message.bytes", "104857600")]);
+    adtrail.await_read(21);
+    check_rows(&site, &[&good]);
+    assert!(progress() > before);
+}
+
+/// Such a topic takes nothing without a key, and forgets letters.
+#[test]
+fn a_topic_for_dead_letters_that_is_compacted_is_told_of() {
+    let kafka = Kafka::shared();
+    let site = site("kept.compacted-letters");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    kafka.set_topic(&letters, &[("cleanup.policy", "compact")]);
+    let adtrail = site.start();
+    assert!(adtrail.log().contains("set cleanup.policy=delete on the topic"), "{}", adtrail.log());
+    kafka.produce(topic, [Message { key: None, ..Message::new("", "no event") }]);
+    eventually("it says why it waits", || {
+        let log = adtrail.log();
+        if log.contains("perhaps the topic has cleanup.policy=compact") { Ok(()) } else { Err(log) }
+    });
+    kafka.set_topic(&letters, &[("cleanup.policy", "delete")]);
+    adtrail.await_read(1);
+    assert_eq!(kafka.consume_all(&letters).len(), 1);
+}
+
+/// Dashboards see how far it is, by Kafka's old group protocol and by the one of KIP-848.
+#[test]
+fn positions_are_told_to_the_group_by_either_protocol() {
+    let kafka = Kafka::shared();
+    for protocol in ["classic", "consumer"] {
+        let settings =
+            format!("[kafka.librdkafka]\ngroup.protocol = \"{protocol}\"\n{ONE_CAMPAIGN}");
+        let site = Site::new(kafka, &format!("kept.{protocol}"), 2, &settings);
+        let site = site.set("store.retention", "off").set("kafka.group", protocol);
+        let topic = &*site.topics.activations;
+        let (first, second) = (ids("first", 20), ids("second", 20));
+        kafka.produce(topic, messages(&first));
+        let adtrail = site.start();
+        let await_told = |expected| {
+            eventually("the group has the positions", || {
+                match kafka.committed(protocol, topic, 2) {
+                    told if told == expected => Ok(()),
+                    other => Err(other),
+                }
+            });
+        };
+        await_told(20);
+        // Told when it ends, at the latest.
+        kafka.produce(topic, messages(&second));
+        adtrail.await_read(40);
+        assert!(adtrail.terminate().0.success());
+        await_told(40);
+        check_rows(&site, &[&first, &second]);
+    }
+}
+
+#[test]
+fn transactions_that_were_ended_taken_back_and_are_open() {
+    let kafka = Kafka::shared();
+    let site = site("kept.transactions");
+    let topic = &*site.topics.activations;
+    let [kept, dropped, open, later] =
+        ["kept", "dropped", "open", "later"].map(|prefix| ids(prefix, 50));
+    let transaction = |ids: &[String]| {
+        let producer = kafka.transactional(&format!("{topic}-{}", ids[0]));
+        producer.begin();
+        producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
+        producer
+    };
+    // The log begins and ends with what is never delivered.
+    transaction(&dropped[..25]).abort();
+    transaction(&kept).commit();
+    transaction(&dropped[25..]).abort();
+    let adtrail = site.start();
+    adtrail.await_read(50);
+    check_rows(&site, &[&kept]);
+
+    // What comes after an open transaction waits for its end, and is there to be read.
+    let waiting = transaction(&open);
+    kafka.produce(topic, messages(&later));
+    eventually("what waits is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
+        Some(lag) if lag >= 100.0 => Ok(()),
+        lag => Err(format!("{lag:?}")),
+    });
+    check_rows(&site, &[&kept]);
+    waiting.commit();
+    adtrail.await_read(150);
+    check_rows(&site, &[&kept, &open, &later]);
+
+    // After a restart the position is behind a mark, with nothing left to read.
+    transaction(&dropped).abort();
+    assert!(adtrail.terminate().0.success());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
+    // And from the beginning, over all marks.
+    let beside = site.beside();
+    let adtrail = beside.start();
+    adtrail.await_read(150);
+    check_rows(&beside, &[&kept, &open, &later]);
+}
+
+/// Nothing is said to be complete that lies behind it, and no state goes by what was read elsewhere.
+#[test]
+fn what_lies_behind_an_open_transaction_is_not_passed_over() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "kept.open", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    let Topics { clicks, activations, effects } = &site.topics;
+    let adtrail = site.start();
+    let line = |number: i64, more: &str| {
+        format!(r#"{{"app":"app-x","event_id":"e-{number}","time":{NOON_MS}{more}}}"#)
+    };
+    let give = |topic: &str, number: i64, minute: i64, more: &str| {
+        let message = Message::new("app-x", line(number, more));
+        kafka.produce(topic, [message.at(NOON_MS + minute * 60_000)]);
+    };
+    let (click, effect) = (r#","type":"click","spreadid":7"#, r#","name":"n""#);
+    give(clicks, 0, 0, &click.replace(",\"type", ",\"click_id\":\"c-0\",\"type"));
+    give(activations, 1, 0, "");
+    give(effects, 2, 0, effect);
+    adtrail.await_read(3);
+    let complete = || {
+        let path = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
+        let reply = adtrail.get(path).expect("an answer");
+        let until = reply.header("adtrail-complete-until")?;
+        Some(until.parse::<jiff::Timestamp>().expect("a time"))
+    };
+    let consumed_minutes = || {
+        let until = adtrail.metric("adtrail_ingest_consumed_until_timestamp_seconds")?;
+        Some((until - NOON_MS as f64 / 1e3) / 60.0)
+    };
+    eventually("it is complete", || complete().ok_or("not yet"));
+
+    let waiting = kafka.transactional("kept.open");
+    waiting.begin();
+    let first = Message::new("app-x", line(3, "")).at(NOON_MS + 60_000);
+    waiting.produce_all([(activations.as_str(), first)]);
+    let opened = jiff::Timestamp::now();
+    give(activations, 4, 2, "");
+    // Longer than two looks at where partitions end, each with batches before and after.
+    for second in 0..25 {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let minute = 10 + second;
+        give(
+            clicks,
+            100 + second,
+            minute,
+            &click.replace(",\"type", &format!(",\"click_id\":\"c-{second}\",\"type")),
+        );
+        give(effects, 200 + second, minute, effect);
+        assert!(complete() <= Some(opened), "after {second} s");
+        assert!(consumed_minutes() <= Some(1.0), "{:?} after {second} s", consumed_minutes());
+    }
+    let topic = format!("topic=\"{activations}\"");
+    assert_eq!(adtrail.metric_of("adtrail_ingest_lag_messages", &topic), Some(2.0));
+    assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", &topic) > Some(20.0));
+    assert_eq!(adtrail.admin("/readyz").expect("an answer").status, 200);
+
+    waiting.commit();
+    adtrail.await_read(3 + 2 + 2 * 25);
+    let mut number = 300;
+    eventually("it is complete again, and state goes on", || {
+        number += 1;
+        give(activations, number, 60, "");
+        let (until, minutes) = (complete(), consumed_minutes());
+        let is_on = until > Some(opened) && minutes > Some(1.0);
+        if is_on { Ok(()) } else { Err(format!("{until:?} {minutes:?}")) }
+    });
+}
+
+/// Not ready and told why, by the topic's name, and with a lag; it goes on by itself.
+#[test]
+fn a_topic_that_may_not_be_read_any_more() {
+    let kafka = Kafka::start_with_rules();
+    for operation in ["Read", "All"] {
+        let name = format!("kept.denied-{operation}");
+        let site = Site::new(&kafka, &name, 2, ONE_CAMPAIGN).set("store.retention", "off");
+        let topic = &*site.topics.activations;
+        let (before, after) = (ids("before", 20), ids("after", 20));
+        kafka.produce(topic, messages(&before));
+        let adtrail = site.start();
+        adtrail.await_read(20);
+        kafka.rule(true, topic, operation);
+        adtrail.await_readiness(503, topic);
+        let lag = || adtrail.metric_of("adtrail_ingest_lag_messages", topic);
+        assert!(lag() > Some(0.0), "{:?}", lag());
+        let told =
+            |log: &str| log.contains("kafka does not let adtrail read") && log.contains(topic);
+        // It is ready no more before the line is written.
+        eventually("the log names it", || told(&adtrail.log()).then_some(()).ok_or(adtrail.log()));
+        // It does not start as if all were well, either.
+        let beside = site.beside();
+        let another = beside.spawn();
+        another.await_readiness(503, topic);
+        drop(another);
+        kafka.rule(false, topic, operation);
+        kafka.produce(topic, messages(&after));
+        adtrail.await_readiness(200, "");
+        adtrail.await_read(40);
+        check_rows(&site, &[&before, &after]);
+    }
+}
+
+#[test]
+fn a_topic_for_dead_letters_that_is_deleted_is_told_soon() {
+    let kafka = Kafka::shared();
+    let site = site("kept.deleted-letters");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    let adtrail = site.start();
+    kafka.delete_topics(std::slice::from_ref(&letters));
+    kafka.produce(topic, [Message::new("key", "x")]);
+    let produced = std::time::Instant::now();
+    adtrail.await_readiness(503, "dead letters are not acknowledged");
+    // The client itself says nothing for half a minute.
+    assert!(produced.elapsed() < std::time::Duration::from_secs(25), "{:?}", produced.elapsed());
+    eventually("the log says which", || {
+        let log = adtrail.log();
+        let is_told = |line: &str| line.contains("does not exist") && line.contains(&letters);
+        if log.lines().any(is_told) { Ok(()) } else { Err(log) }
+    });
+    let log = adtrail.log();
+    assert!(!log.contains("went to the dead letters"), "{log}");
+    kafka.create_topic(&letters, 1, &[]);
+    adtrail.await_read(1);
+    adtrail.await_readiness(200, "");
+    assert_eq!(kafka.consume_all(&letters).len(), 1);
+}
+
+#[test]
+fn compacted_topics_have_holes() {
+    let kafka = Kafka::shared();
+    let site = site("kept.compacted");
+    let topic = &*site.topics.activations;
+    kafka.set_topic(
+        topic,
+        &[
+            ("cleanup.policy", "compact"),
+            ("min.cleanable.dirty.ratio", "0.0"),
+            ("segment.ms", "100"),
+            ("segment.bytes", "1048576"),
+            ("max.compaction.lag.ms", "100"),
+            ("delete.retention.ms", "0"),
+        ],
+    );
+    let (old, new) = (ids("old", 50), ids("new", 50));
+    // The same keys, so that compaction leaves the new ones only, at offsets from 50 on.
+    let keyed = |ids: &[String]| {
+        let message = |(number, id): (usize, &String)| Message {
+            key: Some(format!("key-{number}").into_bytes()),
+            partition: Some(0),
+            ..activation(id)
+        };
+        ids.iter().enumerate().map(message).collect::<Vec<_>>()
+    };
+    kafka.produce(topic, keyed(&old));
+    kafka.produce(topic, keyed(&new));
+    let mut fillers = 0;
+    eventually("the topic is compacted", || {
+        // Only what is not being written to any more is compacted; this closes it, by its time.
+        fillers += 1;
+        let filler = Message::new("filler", "").at(NOON_MS + fillers * 1000);
+        kafka.produce(topic, [Message { partition: Some(0), ..filler }]);
+        let values = kafka.consume_all(topic);
+        let has_old = values.iter().any(|record| record.offset < 50);
+        if has_old { Err(format!("{} records after {fillers}", values.len())) } else { Ok(()) }
+    });
+    let adtrail = site.start();
+    adtrail.await_some_read();
+    adtrail.await_caught_up();
+    check_rows(&site, &[&new]);
+    assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
+}

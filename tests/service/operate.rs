@@ -1,0 +1,294 @@
+//! What operators see of the running service: metrics on a real Prometheus, probes that follow
+//! the broker, the end after SIGTERM, and logs that name no device.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use testbed::adtrail::{Adtrail, sum};
+use testbed::crowd::{self, APPS, FROM, Family, Record, TO};
+use testbed::kafka::{Kafka, Message};
+use testbed::prometheus::{Prometheus, check_metrics};
+use testbed::site::{Site, Topics};
+use testbed::{eventually, rows};
+
+fn site(name: &str) -> Site {
+    Site::new(Kafka::shared(), name, 2, crowd::SETTINGS).set("store.retention", "off")
+}
+
+fn produce(kafka: &Kafka, topics: &Topics, records: &[Record]) {
+    kafka.produce_all(records.iter().map(|record| (record.topic(topics), record.message())));
+}
+
+/// The rows that there are by type and status, as the CSV of all apps has them.
+fn counted(site: &Site) -> BTreeMap<(String, String), f64> {
+    let mut counts = BTreeMap::new();
+    for app in APPS {
+        for row in rows::parse(&site.download(app, FROM, TO, &[])) {
+            *counts.entry((row["event_type"].clone(), row["status"].clone())).or_default() += 1.0;
+        }
+    }
+    counts
+}
+
+/// That the gauges of one scrape say the same as the rows.
+#[track_caller]
+fn check_rows(scrape: &str, counted: &BTreeMap<(String, String), f64>) {
+    for event_type in ["activation", "effect"] {
+        for status in ["attributed", "organic", "unattributed", "rejected", "duplicate", "orphan"] {
+            let found = sum(
+                scrape,
+                "adtrail_store_rows",
+                &format!("event_type=\"{event_type}\",status=\"{status}\""),
+            );
+            let rows = counted.get(&(event_type.into(), status.into())).copied();
+            assert_eq!(found, Some(rows.unwrap_or(0.0)), "{event_type} {status}");
+        }
+    }
+}
+
+const COUNTED: [&str; 4] = [
+    "adtrail_attribution_accepted_total",
+    "adtrail_attribution_redelivered_total",
+    "adtrail_ingest_dead_lettered_total",
+    "adtrail_ingest_empty_total",
+];
+
+#[test]
+fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
+    let site = site("operate.metrics");
+    let kafka = Kafka::shared();
+    let mut records = crowd::redelivered(&crowd::records(2, 600), 2);
+    produce(kafka, &site.topics, &records);
+    let empty = Message { key: Some(b"app-x".to_vec()), ..Message::default() };
+    kafka.produce(&site.topics.effects, vec![empty.clone(), Message::new("app-x", ""), empty]);
+
+    let adtrail = site.start();
+    let prometheus = Prometheus::start(&[&adtrail.admin]);
+    // More, while it is watched.
+    let more = crowd::redelivered(&crowd::records(3, 300), 3);
+    produce(kafka, &site.topics, &more);
+    records.extend(more);
+    adtrail.await_read(records.len() as u64 + 3);
+    await_scrape(&prometheus);
+    assert_eq!(check_metrics(&adtrail.metrics()), "");
+
+    for (topic, family) in
+        site.topics.all().into_iter().zip([Family::Touch, Family::Activation, Family::Effect])
+    {
+        let of = |name: &str| prometheus.value(&format!("sum({name}{{topic=\"{topic}\"}})"));
+        let produced: Vec<_> = records.iter().filter(|record| record.family == family).collect();
+        let bad = produced.iter().filter(|record| record.is_bad).count();
+        let empty = if family == Family::Effect { 3 } else { 0 };
+        let read = of("adtrail_ingest_read_total");
+        assert_eq!(read, (produced.len() + empty) as f64, "{topic}");
+        assert_eq!(read, COUNTED.map(of).iter().sum::<f64>(), "{topic}");
+        assert_eq!(of("adtrail_ingest_dead_lettered_total"), bad as f64, "{topic}");
+        assert_eq!(of("adtrail_ingest_empty_total"), empty as f64, "{topic}");
+        assert!(of("adtrail_attribution_redelivered_total") > 0.0, "{topic}");
+        assert_eq!(of("adtrail_ingest_lag_messages"), 0.0, "{topic}");
+        assert_eq!(of("adtrail_ingest_lag_seconds"), 0.0, "{topic}");
+    }
+    // And as one expression, as an alert would have it.
+    let lost = COUNTED.map(|name| format!(" - sum by (topic) ({name})")).concat();
+    let lost = format!("sum(sum by (topic) (adtrail_ingest_read_total){lost})");
+    assert_eq!(prometheus.value(&lost), 0.0, "{lost}");
+    let Topics { activations, effects, .. } = &site.topics;
+    let accepted =
+        format!("adtrail_attribution_accepted_total{{topic=~\"{activations}|{effects}\"}}");
+    let accepted = prometheus.value(&format!("sum({accepted})"));
+    assert_eq!(accepted, prometheus.value("sum(adtrail_store_rows)"));
+    let counted = counted(&site);
+    assert_eq!(counted.values().sum::<f64>(), accepted);
+    check_rows(&adtrail.metrics(), &counted);
+
+    check_engine(&prometheus);
+
+    // Counters start anew; what there is, is there at once.
+    adtrail.kill9();
+    let adtrail = site.start();
+    let scrape = adtrail.metrics();
+    check_rows(&scrape, &counted);
+    assert_eq!(check_metrics(&scrape), "");
+    let prometheus = Prometheus::start(&[&adtrail.admin]);
+    assert_eq!(prometheus.value("sum(adtrail_store_rows)"), accepted);
+    assert_eq!(prometheus.value("sum(adtrail_ingest_read_total)"), 0.0);
+    assert_eq!(prometheus.value("sum(adtrail_ingest_lag_messages)"), 0.0);
+}
+
+/// That what the engine says of itself is plausible, and all of it there.
+#[track_caller]
+fn check_engine(prometheus: &Prometheus) {
+    let of = |name: &str| prometheus.value(&format!("adtrail_store_{name}"));
+    assert_eq!(of("cache_capacity_bytes"), 448.0 * 1024.0 * 1024.0);
+    let buffers = prometheus.value("sum(adtrail_store_memtable_bytes)");
+    assert!(buffers > 0.0 && of("cache_bytes") >= buffers, "{buffers} of {}", of("cache_bytes"));
+    assert!(of("wal_written_bytes_total") >= of("written_bytes_total"));
+    assert!(of("written_bytes_total") > 1_000.0 && of("wal_bytes") > 1_000.0);
+    for name in ["memtable_bytes", "disk_bytes", "files", "compaction_pending_bytes"] {
+        let tables = prometheus.value(&format!("count(adtrail_store_{name}{{table!=\"\"}})"));
+        assert_eq!(tables, 9.0, "{name}");
+    }
+    for name in ["writes_stopped", "writes_delayed", "stalled_seconds_total"] {
+        assert_eq!(of(name), 0.0, "{name}");
+    }
+}
+
+/// Waits for a scrape that began after this.
+#[track_caller]
+fn await_scrape(prometheus: &Prometheus) {
+    let now = jiff::Timestamp::now().as_millisecond() as f64 / 1e3;
+    let newest = "min(timestamp(adtrail_store_rows))";
+    eventually(newest, || match prometheus.query(newest)[..] {
+        [time] if time > now => Ok(()),
+        ref times => Err(format!("{times:?} at {now}")),
+    });
+}
+
+/// Waits until the probe answers so.
+#[track_caller]
+fn await_readiness(adtrail: &Adtrail, status: u16, part: &str) {
+    eventually("readiness changes", || match adtrail.admin("/readyz") {
+        Ok(reply) if reply.status == status && reply.text().contains(part) => Ok(()),
+        Ok(reply) => Err(format!("{}: {}", reply.status, reply.text())),
+        Err(error) => Err(error.to_string()),
+    });
+    assert_eq!(adtrail.admin("/livez").unwrap().status, 200);
+}
+
+/// The service serves what it has whether or not Kafka is there, and says whether it is.
+#[test]
+fn readiness_follows_the_broker() {
+    let mut kafka = Kafka::start();
+    let site =
+        Site::new(&kafka, "operate.readiness", 2, crowd::SETTINGS).set("store.retention", "off");
+    let activation = |id: &str| {
+        let line = format!(r#"{{"app":"app-x","event_id":"{id}","time":"2025-03-10T12:00:00Z"}}"#);
+        Message::new("app-x", line)
+    };
+    kafka.produce(&site.topics.activations, [activation("first")]);
+    kafka.kill9();
+
+    let adtrail = site.spawn();
+    await_readiness(&adtrail, 503, "kafka can not be reached");
+    let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
+    let rows = || rows::parse(&adtrail.get(&path).unwrap().body).len();
+    assert_eq!(rows(), 0);
+    assert_eq!(check_metrics(&adtrail.metrics()), "");
+
+    kafka.restart();
+    await_readiness(&adtrail, 200, "ready");
+    adtrail.await_read(1);
+    assert_eq!(rows(), 1);
+
+    kafka.kill9();
+    await_readiness(&adtrail, 503, "kafka can not be reached");
+    assert_eq!(rows(), 1);
+
+    kafka.restart();
+    await_readiness(&adtrail, 200, "ready");
+    kafka.produce(&site.topics.activations, [activation("second")]);
+    adtrail.await_read(2);
+    assert_eq!(rows(), 2);
+
+    // Nor does it need Kafka to end.
+    kafka.kill9();
+    await_readiness(&adtrail, 503, "kafka can not be reached");
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+}
+
+/// It ends by itself, well, within the deadline of the settings: past it, it would exit with 1.
+#[test]
+fn sigterm_under_load_commits_what_was_read() {
+    let site = site("operate.sigterm").set("ingest.batch_records_max", "100");
+    let records = crowd::redelivered(&crowd::records(4, 8000), 4);
+    produce(Kafka::shared(), &site.topics, &records);
+    let adtrail = site.start();
+    adtrail.await_some_read();
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+    // Records of dead letters that a slow broker has not acknowledged are left.
+    assert!(log.contains("stopping") && log.contains("adtrail has stopped"), "{log}");
+
+    // What it had committed is not read again, and nothing is missing.
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
+    assert!(read < records.len() as f64, "{read} of {}", records.len());
+    let whole = site.beside();
+    let other = whole.start();
+    other.await_read(records.len() as u64);
+    for app in APPS {
+        assert!(site.download(app, FROM, TO, &[]) == whole.download(app, FROM, TO, &[]), "{app}");
+    }
+}
+
+/// What the events below hold, and no log may.
+const SECRETS: [&str; 9] = [
+    "11111111-2222-4333-8444-555555555555",
+    "868049039501257",
+    "1fe9a970efbb29e0",
+    "8d3ebd3654fb46a2832296669cf1b536",
+    "198.51.100.77",
+    "2001:db8::77",
+    "secret-click",
+    "secret-event",
+    "secret-agent",
+];
+
+fn revealing(app: &str, more: &str) -> Message {
+    let [oaid, imei, android_id, md5, ip, _, click, event, agent] = SECRETS;
+    let ids = format!(
+        r#"{{"oaid":"{oaid}","imei":"{imei}","android_id":"{android_id}","idfa_md5":"{md5}"}}"#
+    );
+    Message::new(
+        app,
+        format!(
+            r#"{{"app":"{app}","click_id":"{click}","event_id":"{event}","name":"buy","ids":{ids},"ip":"{ip}","ua":"{agent}",{more}}}"#
+        ),
+    )
+}
+
+#[test]
+fn logs_are_json_and_name_no_device() {
+    let site = site("operate.logs").flag("--log-format").flag("json");
+    let good = r#""spreadid":1,"time":"2025-03-10T12:00:00Z""#;
+    let bad = [
+        r#""spreadid":1"#,
+        r#""spreadid":"secret-click","time":1"#,
+        r#""spreadid":1,"time":"198.51.100.77""#,
+        r#""time":-1,"spreadid":1"#,
+        r#""time":1,"spreadid":1,"props":{"secret-event":1},"params":{"a":["2001:db8::77"]}"#,
+        r#""time":1,"spreadid":1,"type":"secret-agent""#,
+        r#""time":1,"spreadid":1,"purpose":"secret-click""#,
+        r#""time":1,"spreadid":1,"ids":"868049039501257""#,
+        "\"time\":1,\"spreadid\":1,\"os\":\"\u{1}\"",
+    ];
+    for topic in site.topics.all() {
+        Kafka::shared().produce(topic, [revealing("app-x", good)]);
+        Kafka::shared().produce(topic, bad.map(|more| revealing("app-x", more)));
+        let unknown = [revealing("app-q", good), revealing("app-x", &good.replace("2025", "9025"))];
+        Kafka::shared().produce(topic, unknown);
+    }
+    // All that can be said is said.
+    let mut adtrail = site.spawn_with(&[("RUST_LOG", "trace")]);
+    adtrail.await_ready().unwrap();
+    adtrail.await_read(3 * 12);
+    let app = "/v1/apps/app-x/events.csv";
+    assert_eq!(adtrail.get(&format!("{app}?from={FROM}&to={TO}")).unwrap().status, 200);
+    assert_eq!(adtrail.get(&format!("{app}?from=x&to={TO}")).unwrap().status, 400);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{status}: {log}");
+
+    assert!(log.contains("adtrail runs"), "{log}");
+    for line in log.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        for field in ["timestamp", "level"] {
+            assert!(entry[field].is_string(), "no {field}: {line}");
+        }
+        assert!(!line.contains('\u{1b}'), "colours: {line}");
+        for secret in SECRETS {
+            assert!(!line.contains(secret), "{secret} is in {line}");
+        }
+    }
+}

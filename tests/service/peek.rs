@@ -1,0 +1,170 @@
+//! `adtrail peek`: what a topic holds, as JSON lines.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{Captured, eventually, run, run_ok};
+
+/// 2025-03-10T12:00:00Z.
+const NOON_MS: i64 = 1_741_608_000_000;
+
+fn activation(id: &str, time_ms: i64) -> String {
+    format!(r#"{{"app":"app-x","event_id":"{id}","time":{time_ms},"ids":{{"oaid":"d-1"}}}}"#)
+}
+
+fn at(partition: i32, time_ms: i64, value: impl Into<Vec<u8>>) -> Message {
+    Message { partition: Some(partition), ..Message::new("app-x", value).at(time_ms) }
+}
+
+fn lines(stdout: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn peek(site: &Site, args: &[&str]) -> Vec<Value> {
+    lines(&run_ok(&mut site.command(&[&["peek"], args].concat()), b""))
+}
+
+/// Partition and offset of each.
+fn places(lines: &[Value]) -> Vec<(i64, i64)> {
+    let number = |line: &Value, name: &str| line[name].as_i64().unwrap();
+    lines.iter().map(|line| (number(line, "partition"), number(line, "offset"))).collect()
+}
+
+#[test]
+fn a_topic_is_shown_to_its_end() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "peek.all", 2, ONE_CAMPAIGN);
+    let topic = &*site.topics.activations;
+    kafka.produce(
+        topic,
+        [
+            at(0, NOON_MS, activation("a-1", NOON_MS)),
+            at(0, NOON_MS + 1, "[1]"),
+            at(1, NOON_MS + 2, b"\x00\xff".to_vec()),
+            Message { partition: Some(1), ..Message::default() }.at(NOON_MS + 3),
+            at(1, NOON_MS + 4, activation("a-2", NOON_MS)),
+        ],
+    );
+    let mut shown = peek(&site, &[topic]);
+    // In order within a partition; the partitions come as they come.
+    shown.sort_by_key(|line| line["partition"].as_i64());
+    assert_eq!(places(&shown), [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]);
+    let event = |id: &str| {
+        json!({"type": "activation", "app": "app-x", "event_id": id,
+            "time": "2025-03-10T12:00:00.000Z", "ids": {"oaid": "d-1"}})
+    };
+    assert_eq!(
+        shown[0],
+        json!({"partition": 0, "offset": 0, "time": "2025-03-10T12:00:00.000Z", "key": "app-x",
+            "schema": "json", "event": event("a-1")})
+    );
+    assert_eq!(shown[1]["error"]["code"], "not_an_object");
+    assert_eq!(shown[1]["value"], "[1]");
+    assert_eq!(shown[2]["error"]["code"], "not_avro");
+    assert_eq!(shown[2]["value"], json!({"base64": "AP8="}));
+    assert_eq!((&shown[3]["key"], &shown[3]["event"]), (&Value::Null, &Value::Null));
+    assert!(shown[3].get("error").is_none());
+    assert_eq!(shown[4]["event"], event("a-2"));
+
+    let raw = peek(&site, &[topic, "--raw", "--count", "1"]);
+    assert_eq!(raw.len(), 1);
+    assert!(raw[0].get("event").is_none() && raw[0]["headers"] == json!([]), "{raw:?}");
+    let from = |time: &str| {
+        let mut places = places(&peek(&site, &[topic, "--from-time", time]));
+        places.sort_unstable();
+        places
+    };
+    assert_eq!(from("2025-03-10T12:00:00.002Z"), [(1, 0), (1, 1), (1, 2)]);
+    assert_eq!(from("2025-03-10T20:00:00.001+08:00"), [(0, 1), (1, 0), (1, 1), (1, 2)]);
+    assert_eq!(from("2025-03-11"), []);
+    assert_eq!(peek(&site, &[&site.topics.clicks]).len(), 0);
+    assert_eq!(peek(&site, &[topic, "--count", "0"]).len(), 0);
+}
+
+#[test]
+fn dead_letters_are_shown_as_they_are_now() {
+    let kafka = Kafka::shared();
+    let mut site = Site::new(kafka, "peek.letters", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    let topic = &*site.topics.activations.clone();
+    let line = activation("a-1", NOON_MS).replace("app-x", "app-y");
+    kafka.produce(topic, [at(0, NOON_MS, line.clone())]);
+    let adtrail = site.start();
+    adtrail.await_read(1);
+    let dlq = format!("{topic}.dlq");
+    let shown = peek(&site, &[&dlq]);
+    assert_eq!(shown.len(), 1);
+    let noted = |line: &Value| line["dead_letter"].clone();
+    let message = noted(&shown[0])["message"].as_str().unwrap().to_owned();
+    assert_eq!(
+        noted(&shown[0]),
+        json!({"code": "unknown_app", "topic": topic, "partition": "0", "offset": "0",
+            "message": message})
+    );
+    assert_eq!(shown[0]["error"]["code"], "unknown_app");
+    assert_eq!(
+        (&shown[0]["error"]["message"], &shown[0]["value"]),
+        (&json!(message), &json!(line))
+    );
+    site.change(&ONE_CAMPAIGN.replace("app-x", "app-y"));
+    let shown = peek(&site, &[&dlq]);
+    assert_eq!(shown[0]["event"]["event_id"], "a-1");
+    assert!(shown[0].get("error").is_none(), "{shown:?}");
+    assert_eq!(noted(&shown[0])["code"], "unknown_app");
+    let raw = peek(&site, &[&dlq, "--raw"]);
+    assert_eq!(raw[0]["headers"][6], json!({"name": "adtrail.error.code", "value": "unknown_app"}));
+}
+
+#[test]
+fn new_records_are_waited_for() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "peek.new", 2, ONE_CAMPAIGN);
+    let topic = &*site.topics.activations;
+    kafka.produce(topic, [at(0, NOON_MS, "old"), at(1, NOON_MS, "old")]);
+    let mut command = site.command(&["peek", topic, "--at-end", "--count", "3"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let shown = Captured::from(child.stdout.take().unwrap());
+    let said = Captured::from(child.stderr.take().unwrap());
+    // Nobody says when it has found the end: what is produced until then is not shown.
+    eventually("a new record is shown", || {
+        kafka.produce(topic, [at(0, NOON_MS, "new")]);
+        if shown.text().is_empty() { Err("nothing") } else { Ok(()) }
+    });
+    kafka.produce(topic, [at(1, NOON_MS, "last"), at(0, NOON_MS, "last"), at(1, NOON_MS, "last")]);
+    let status = eventually("peek ends", || child.try_wait().unwrap().ok_or("still running"));
+    assert!(status.success());
+    let text = shown.whole();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(!text.contains("old") && text.contains("new"), "{text}");
+    assert_eq!(said.whole(), "");
+}
+
+#[test]
+fn nobody_has_to_read_it_all() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "peek.pipe", 1, ONE_CAMPAIGN);
+    let topic = &*site.topics.activations;
+    let long = "x".repeat(1000);
+    kafka.produce(topic, (0..500).map(|_| at(0, NOON_MS, long.as_str())));
+    let peek = site.command(&["peek", topic]);
+    let words = std::iter::once(peek.get_program()).chain(peek.get_args());
+    let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
+    let pipe = format!("set -o pipefail; {} | head -n 1", words.join(" "));
+    let output = run(Command::new("bash").args(["-c", &pipe]), b"");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines(&output.stdout).len(), 1);
+    assert!(output.stderr.is_empty());
+
+    let refused = |args: &[&str], code: i32, part: &str| {
+        let output = site.run(&[&["peek"], args].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    };
+    refused(&["no.such.topic"], 1, "no.such.topic");
+    refused(&[topic, "--from-time", "yesterday"], 2, "RFC 3339");
+    refused(&[topic, "--from-time", "2025-03-10", "--at-end"], 2, "--at-end");
+}

@@ -1,0 +1,163 @@
+//! Whatever comes again changes nothing: records that were produced up to nine times, a store that is
+//! behind what was read, by a day in which state has expired too, a group that is gone.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, check_same, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::run_ok;
+use testbed::site::{ONE_CAMPAIGN, Site};
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::records(9, 2000))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(records()))
+}
+
+fn site(name: &str) -> Site {
+    Site::new(Kafka::shared(), name, 3, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", "100")
+}
+
+/// Reads all that there is, and stops: how many records that were.
+fn read_all(site: &Site) -> f64 {
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    read
+}
+
+fn copy(from: &Path, to: &Path) {
+    run_ok(Command::new("cp").arg("-a").args([from, to]), b"");
+}
+
+#[test]
+fn a_store_that_is_behind_reads_again_what_it_has_lost() {
+    let site = site("redelivery.behind");
+    let (store, kept) = (site.path().join("store"), site.path().join("kept"));
+    let all = crowd::redelivered(records(), 9);
+    let (some, rest) = all.split_at(all.len() / 4);
+    crowd::produce(&site.topics, some);
+    read_all(&site);
+    copy(&store, &kept);
+    crowd::produce(&site.topics, rest);
+    assert_eq!(read_all(&site), rest.len() as f64);
+    for _ in 0..2 {
+        fs::remove_dir_all(&store).unwrap();
+        copy(&kept, &store);
+        assert_eq!(read_all(&site), rest.len() as f64);
+    }
+    let adtrail = site.start();
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+#[test]
+fn up_to_nine_times_and_without_a_group() {
+    let site = site("redelivery.nine");
+    // One to nine times each.
+    let all = crowd::redelivered(&crowd::redelivered(records(), 10), 11);
+    let (some, rest) = all.split_at(all.len() / 2);
+    crowd::produce(&site.topics, some);
+    assert_eq!(read_all(&site), some.len() as f64);
+    // The store's positions count: no group is asked where to read on.
+    let group = site.path().file_name().unwrap().to_str().unwrap();
+    Kafka::shared().delete_group(group);
+    crowd::produce(&site.topics, rest);
+    assert_eq!(read_all(&site), rest.len() as f64);
+    let adtrail = site.start();
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+const HOUR: i64 = 3_600_000;
+/// 2025-03-10T00:00:00Z.
+const START: i64 = 1_741_564_800_000;
+
+/// What a broker took in three days, in its order: topic, line and when. Devices come again within hours and
+/// after days, ids too; nothing is later than an hour.
+fn of_three_days() -> Vec<(usize, String, i64)> {
+    const EVENTS: usize = 2_400;
+    let mut rng = fastrand::Rng::with_seed(12);
+    let mut all: Vec<_> = (0..EVENTS as i64)
+        .map(|n| {
+            let taken = START + n * 72 * HOUR / EVENTS as i64;
+            let time = taken - rng.i64(0..HOUR);
+            let (device, again) = (rng.u32(..40), n - rng.i64(0..30));
+            let ids = format!(r#""ids":{{"oaid":"device-{device}"}}"#);
+            let common = format!(r#""app":"app-x","time":{time},{ids}"#);
+            match rng.u8(..10) {
+                0..5 => (
+                    0,
+                    format!(r#"{{"type":"click","click_id":"c-{n}","spreadid":7,{common}}}"#),
+                    taken,
+                ),
+                5..7 => (
+                    1,
+                    format!(r#"{{"type":"activation","event_id":"a-{again}",{common}}}"#),
+                    taken,
+                ),
+                _ => (
+                    2,
+                    format!(r#"{{"type":"effect","name":"n","event_id":"e-{again}",{common}}}"#),
+                    taken,
+                ),
+            }
+        })
+        .collect();
+    all.sort_by_key(|(_, _, taken)| *taken);
+    all
+}
+
+#[test]
+fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "redelivery.day", 1, ONE_CAMPAIGN)
+        .set("store.retention", "off")
+        .set("attribution.correction_horizon", "2h")
+        .set("attribution.click_window", "6h")
+        .set("attribution.reattribution_window", "12h")
+        .set("attribution.effect_window", "8h")
+        .set("ingest.batch_records_max", "50");
+    let all = of_three_days();
+    let produce = |part: &[(usize, String, i64)]| {
+        let topics = site.topics.all();
+        let message = |(topic, line, taken): &(usize, String, i64)| {
+            (topics[*topic], Message::new("app-x", line.clone()).at(*taken))
+        };
+        kafka.produce_all(part.iter().map(message));
+    };
+    let (store, kept) = (site.path().join("store"), site.path().join("kept"));
+    let [first, second, third] = [0, 1, 2].map(|day| &all[day * 800..][..800]);
+    produce(first);
+    read_all(&site);
+    copy(&store, &kept);
+    produce(second);
+    assert_eq!(read_all(&site), 800.0);
+    fs::remove_dir_all(&store).unwrap();
+    copy(&kept, &store);
+    assert_eq!(read_all(&site), 800.0);
+    produce(third);
+    assert_eq!(read_all(&site), 800.0);
+    // What the first day was decided from is gone, or this shows nothing.
+    let (_, activation, _) = first.iter().rfind(|(topic, ..)| *topic == 1).expect("an activation");
+    let activation: serde_json::Value = serde_json::from_str(activation).expect("JSON");
+    let id = activation["event_id"].as_str().expect("an id");
+    let told = site.run(&["explain", "--app", "app-x", "--activation", id]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("Touches before 2025-03-11T"), "{told}");
+    let lines: Vec<&str> = all.iter().map(|(_, line, _)| line.as_str()).collect();
+    let file = site.path().join("events.ndjson");
+    fs::write(&file, lines.join("\n")).unwrap();
+    let expected = run_ok(&mut site.command(&["replay", file.to_str().unwrap()]), b"");
+    check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
+}

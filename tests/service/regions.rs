@@ -1,0 +1,95 @@
+//! Regions as operators see them, and apps that are spread over more and fewer partitions while
+//! the service is killed: the export is that of the events alone.
+
+use serde_json::Value;
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, APPS, FROM, TO};
+use testbed::exports::check_same;
+use testbed::kafka::Kafka;
+use testbed::rows;
+use testbed::run_ok;
+use testbed::site::Site;
+
+/// The settings of the crowd, with app-x spread so far.
+fn settings(fan: u16) -> String {
+    let app = "key = \"app-x\"\n";
+    crowd::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fan}\n"))
+}
+
+fn regions(site: &Site) -> Value {
+    let shown = run_ok(&mut site.command(&["regions", "--json"]), b"");
+    serde_json::from_slice(&shown).expect("JSON")
+}
+
+fn sum(regions: &Value, figure: &str) -> u64 {
+    let regions = regions["regions"].as_array().expect("a list");
+    regions.iter().map(|region| region[figure].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
+    let mut site = Site::new(Kafka::shared(), "regions.spread", 2, &settings(1))
+        .set("store.retention", "off")
+        .set("store.region_bytes_max", "65536")
+        .set("ingest.batch_records_max", "40");
+    let records = crowd::records(7, 2_000);
+    let file = site.path().join("events.ndjson");
+    std::fs::write(&file, crowd::file(&records)).unwrap();
+    let fans = [1, 4, 32, 2, 16];
+    let mut portions = records.chunks(records.len().div_ceil(fans.len()));
+    let mut last: Option<Adtrail> = None;
+    for fan in fans {
+        last.into_iter().for_each(Adtrail::kill9);
+        site.change(&settings(fan));
+        crowd::produce(&site.topics, portions.next().unwrap());
+        let adtrail = site.start();
+        adtrail.await_some_read();
+        last = Some(adtrail);
+    }
+    let adtrail = last.unwrap();
+    adtrail.await_caught_up();
+    let mut shown = 0;
+    for app in APPS {
+        let replayed = site.run(&["replay", "--app", app, file.to_str().unwrap()]).stdout;
+        let downloaded = site.download(app, FROM, TO, &[]);
+        check_same(app, &downloaded, &replayed);
+        shown += rows::parse(&downloaded).len() as u64;
+    }
+    check_regions(&site, &adtrail, shown);
+    let before = regions(&site);
+    adtrail.kill9();
+    assert_eq!(sum(&regions(&site), "rows"), shown, "without the service");
+    let adtrail = site.start();
+    let after = regions(&site);
+    for figure in ["rows", "bytes", "written"] {
+        assert_eq!(sum(&after, figure), sum(&before, figure), "{figure} after a kill");
+    }
+    drop(adtrail);
+}
+
+/// What the command and the metrics say of the same store.
+fn check_regions(site: &Site, adtrail: &Adtrail, shown: u64) {
+    let told = regions(site);
+    assert_eq!(sum(&told, "rows"), shown);
+    assert!(sum(&told, "written") >= shown);
+    let count = told["regions"].as_array().unwrap().len();
+    assert!(count > 8, "split: {count}");
+    assert_eq!(adtrail.metric("adtrail_store_regions"), Some(count as f64));
+    let largest = adtrail.metric_of("adtrail_store_region_rows", "of=\"largest\"").unwrap();
+    let rows = told["regions"].as_array().unwrap().iter().map(|region| region["rows"].as_u64());
+    assert_eq!(rows.max().unwrap(), Some(largest as u64));
+    let skew = adtrail.metric_of("adtrail_store_region_skew", "by=\"bytes\"").unwrap();
+    assert!((told["skew"]["bytes"].as_f64().unwrap() - skew).abs() < 1e-9);
+    let spread = &told["spread"][0];
+    assert_eq!((&spread["app"], &spread["fan"]), (&"app-x".into(), &16.into()));
+    assert_eq!(spread["partitions"].as_array().unwrap().len(), 32, "where rows were and are");
+    // An export was read before.
+    assert!(adtrail.get("/v1/apps/app-x/events.csv?from=2020-01-01&to=2030-01-01").is_ok());
+    let read = adtrail.metric_of("adtrail_store_region_rows_read_per_second", "of=\"largest\"");
+    assert!(read > Some(0.0), "{read:?}");
+    let text = String::from_utf8(run_ok(&mut site.command(&["regions"]), b"")).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("region") && lines[1].ends_with("partition 0"), "{text}");
+    assert!(text.contains("app-x, 20"), "a region that begins within an app: {text}");
+    assert!(lines.last().unwrap().starts_with("app-x is spread over 16 partitions"), "{text}");
+}

@@ -1,0 +1,369 @@
+//! SIGTERM at the worst moments: adtrail ends well, within its deadline, and reads nothing again
+//! that it has committed.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testbed::adtrail::Adtrail;
+use testbed::crowd::{self, FROM, Record, TO};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{eventually, run_ok};
+
+/// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
+const DEADLINE: Duration = Duration::from_secs(30 + 5);
+const BATCH_RECORDS: usize = 40;
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    // Each comes twice in the mean: some 300 for every stop.
+    let count = 2_500.max(number("ADTRAIL_STOPS", 0) as usize * 150);
+    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(15, count), 15))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(records()))
+}
+
+fn site(kafka: &Kafka, name: &str, partitions: i32) -> Site {
+    Site::new(kafka, name, partitions, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", &BATCH_RECORDS.to_string())
+}
+
+/// What was committed since its start, as far as one can see from outside.
+fn committed(adtrail: &Adtrail) -> u64 {
+    adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0) as u64
+}
+
+/// Its log, once it has ended as it should after the signals.
+#[track_caller]
+fn stop(adtrail: Adtrail, signals: &[&str]) -> String {
+    let since = Instant::now();
+    signals.iter().for_each(|signal| adtrail.signal(signal));
+    let (status, log) = adtrail.wait();
+    assert!(status.success(), "{status}: {log}");
+    assert!(since.elapsed() < DEADLINE, "{:?}", since.elapsed());
+    assert!(log.contains("adtrail has stopped"), "{log}");
+    assert!(!log.contains("the store is of an earlier moment"), "{log}");
+    log
+}
+
+/// Starts it and reads all that is left: how much that was.
+fn read_rest(site: &Site) -> (Adtrail, u64) {
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let read = committed(&adtrail);
+    (adtrail, read)
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// Whether it has not read anything yet, and so does not listen for signals: one just ends it.
+fn is_at_its_beginning(log: &str) -> bool {
+    !log.contains("adtrail runs")
+}
+
+#[test]
+fn at_random_moments() {
+    let (stops, seed) = (number("ADTRAIL_STOPS", 10), number("ADTRAIL_STOPS_SEED", 1));
+    let mut moments = fastrand::Rng::with_seed(seed);
+    let kafka = Kafka::shared();
+    let site = site(kafka, "stops.random", 4);
+    let mut portions = crowd::portions(records(), stops as usize + 1);
+    // Produced, and not seen to be committed.
+    let mut left = 0;
+    for portion in portions.by_ref().take(stops as usize) {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for some in portion.chunks(20) {
+                    crowd::produce(&site.topics, some);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let mut adtrail = site.spawn();
+            if moments.u8(..3) > 0 {
+                adtrail.await_ready().unwrap();
+            }
+            thread::sleep(Duration::from_millis(moments.u64(..700)));
+            left += portion.len() as u64;
+            if is_at_its_beginning(&adtrail.log()) {
+                let (status, log) = adtrail.terminate();
+                assert!(status.success() || is_at_its_beginning(&log), "{status}: {log}");
+            } else {
+                left -= committed(&adtrail);
+                stop(adtrail, &["TERM"]);
+            }
+        });
+        if moments.bool() {
+            let (adtrail, read) = read_rest(&site);
+            assert!(read <= left, "{read} were read, and {left} were left");
+            left = 0;
+            stop(adtrail, &["TERM"]);
+        }
+    }
+    let last = portions.next().unwrap();
+    crowd::produce(&site.topics, last);
+    let (adtrail, read) = read_rest(&site);
+    left += last.len() as u64;
+    println!("{stops} stops, {read} read after the last, at most {left}");
+    assert!(read <= left && read < records().len() as u64, "{read} of {left}");
+    check_equal(&downloads(&site, &adtrail), replayed());
+    // Nothing is left, and nothing is read again.
+    stop(adtrail, &["TERM"]);
+    let (adtrail, read) = read_rest(&site);
+    assert_eq!(read, 0);
+    stop(adtrail, &["TERM"]);
+}
+
+#[test]
+fn told_again_and_again_it_ends_as_well() {
+    let site = site(Kafka::shared(), "stops.twice", 2);
+    crowd::produce(&site.topics, records());
+    let adtrail = site.start();
+    adtrail.await_some_read();
+    let before = committed(&adtrail);
+    stop(adtrail, &["TERM", "TERM", "INT", "TERM"]);
+    let (adtrail, read) = read_rest(&site);
+    assert!(before + read <= records().len() as u64, "{before} and {read}");
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+#[test]
+fn before_the_partitions_are_found() {
+    let kafka = Kafka::start_to_hang();
+    let site = site(&kafka, "stops.early", 2);
+    crowd::produce_to(&kafka, &site.topics, records());
+    kafka.pause();
+    for _ in 0..2 {
+        let adtrail = site.spawn();
+        eventually("it listens", || match adtrail.log().contains("adtrail runs") {
+            true => Ok(()),
+            false => Err(adtrail.log()),
+        });
+        stop(adtrail, &["TERM"]);
+    }
+    // It looks for topics that there are none of, and has not given up yet.
+    kafka.resume();
+    let missing = Site::on(testbed::site::Topics::of("missing"), kafka.brokers(), ONE_CAMPAIGN);
+    let adtrail = missing.spawn();
+    adtrail.await_readiness(503, "no partitions are assigned yet");
+    stop(adtrail, &["TERM"]);
+    let (adtrail, read) = read_rest(&site);
+    assert_eq!(read, records().len() as u64);
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+#[test]
+fn while_partitions_are_added() {
+    let kafka = Kafka::shared();
+    let site = site(kafka, "stops.grown", 1);
+    let mut portions = records().chunks(records().len().div_ceil(4));
+    let mut left = 0;
+    for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {
+        let adtrail = site.start();
+        thread::scope(|scope| {
+            scope.spawn(|| portion.chunks(60).for_each(|some| crowd::produce(&site.topics, some)));
+            site.topics.all().iter().for_each(|topic| kafka.grow_topic(topic, partitions));
+            // Once it is found running, else when it starts.
+            if partitions == 2 {
+                eventually("it has seen that there are more", || {
+                    let log = adtrail.log();
+                    let is_seen = log.contains("the number of partitions has changed");
+                    if is_seen { Ok(()) } else { Err(log) }
+                });
+            }
+            left += portion.len() as u64;
+            left -= committed(&adtrail);
+            stop(adtrail, &["TERM"]);
+        });
+    }
+    let last = portions.next().unwrap();
+    crowd::produce(&site.topics, last);
+    let (adtrail, read) = read_rest(&site);
+    assert!(read <= left + last.len() as u64, "{read} of {left} and {}", last.len());
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+/// Nothing acknowledges dead letters, and nothing is told where it stands.
+#[test]
+fn while_the_broker_hangs() {
+    let kafka = Kafka::start_to_hang();
+    let site = site(&kafka, "stops.hangs", 2);
+    crowd::produce_to(&kafka, &site.topics, records());
+    let adtrail = site.start();
+    adtrail.await_some_read();
+    kafka.pause();
+    let before = committed(&adtrail);
+    stop(adtrail, &["TERM"]);
+    kafka.resume();
+    let (adtrail, read) = read_rest(&site);
+    assert!(before + read <= records().len() as u64, "{before} and {read}");
+    check_equal(&downloads(&site, &adtrail), replayed());
+    // And with everything read.
+    kafka.pause();
+    stop(adtrail, &["TERM"]);
+    kafka.resume();
+    let (adtrail, read) = read_rest(&site);
+    assert_eq!(read, 0);
+    stop(adtrail, &["TERM"]);
+}
+
+/// Whoever has something to say waits then: downloads, whose lines are in the log, and with them all threads that
+/// serve.
+#[test]
+fn when_nobody_reads_its_log() {
+    let site = Site::new(Kafka::shared(), "stops.unheard", 1, ONE_CAMPAIGN)
+        .set("run.shutdown_deadline", "2s");
+    let (export, admin) = site.addresses();
+    let (_nobody, log) = UnixStream::pair().unwrap();
+    let mut child = start_with_log(&site, &log);
+    let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
+    eventually("it serves", || testbed::http::get(&export, &path));
+    fill(&log);
+    let ask = |address: &str, path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    };
+    let mut downloads = Vec::new();
+    eventually("nothing is answered any more", || {
+        downloads.push(ask(&export, &path));
+        match ask(&admin, "/livez").read_to_end(&mut Vec::new()) {
+            Ok(_) => Err("it is answered"),
+            Err(_) => Ok(()),
+        }
+    });
+    assert_eq!(child.try_wait().unwrap(), None);
+    run_ok(Command::new("kill").args(["-TERM", &child.id().to_string()]), b"");
+    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
+    assert_eq!(status.code(), Some(1));
+}
+
+/// Then it can not say why it does not start.
+#[test]
+fn when_nobody_reads_why_it_ends() {
+    let site = Site::new(Kafka::shared(), "stops.unsaid", 1, ONE_CAMPAIGN)
+        .set("run.shutdown_deadline", "2s");
+    let (export, _) = site.addresses();
+    let _taken = TcpListener::bind(&export).unwrap();
+    let (_nobody, log) = UnixStream::pair().unwrap();
+    fill(&log);
+    let mut child = start_with_log(&site, &log);
+    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
+    assert_eq!(status.code(), Some(1));
+}
+
+fn start_with_log(site: &Site, log: &UnixStream) -> Child {
+    let log: OwnedFd = log.try_clone().unwrap().into();
+    site.command(&["run"]).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+/// Whoever writes one byte more waits.
+fn fill(mut log: &UnixStream) {
+    log.set_nonblocking(true).unwrap();
+    for length in [4_096, 1] {
+        while log.write(&vec![b'\n'; length]).is_ok() {}
+    }
+    log.set_nonblocking(false).unwrap();
+}
+
+/// A site with more rows than sockets take that nobody reads.
+fn with_long_rows(name: &str, deadline: &str) -> (Site, Adtrail) {
+    let site = Site::new(Kafka::shared(), name, 1, ONE_CAMPAIGN)
+        .set("store.retention", "off")
+        .set("run.shutdown_deadline", deadline);
+    let text = "x".repeat(8_000);
+    let line = |n| {
+        let props = format!(r#"{{"text":"{text}"}}"#);
+        let time = "2025-03-10T12:00:00Z";
+        format!(r#"{{"app":"app-x","event_id":"a-{n}","time":"{time}","props":{props}}}"#)
+    };
+    let messages = (0..3_000).map(|n| Message::new("app-x", line(n)).at(1_741_608_000_000));
+    Kafka::shared().produce(&site.topics.activations, messages);
+    let adtrail = site.start();
+    adtrail.await_read(3_000);
+    (site, adtrail)
+}
+
+/// A download of which one byte is read.
+fn begin(adtrail: &Adtrail) -> TcpStream {
+    let mut stream = TcpStream::connect(&adtrail.export).unwrap();
+    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
+    let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    stream
+}
+
+/// Whether the body comes to its end mark.
+fn is_whole(mut stream: TcpStream) -> bool {
+    let mut rest = Vec::new();
+    // A connection that is reset gives what came before.
+    let _ = stream.read_to_end(&mut rest);
+    rest.ends_with(b"\r\n0\r\n\r\n")
+}
+
+fn await_stopping(adtrail: &Adtrail) {
+    adtrail.signal("TERM");
+    eventually("it has heard", || match adtrail.log().contains("stopping") {
+        true => Ok(()),
+        false => Err(adtrail.log()),
+    });
+}
+
+#[test]
+fn downloads_under_way_may_end() {
+    let (_site, adtrail) = with_long_rows("stops.downloads", "60s");
+    let downloads = [begin(&adtrail), begin(&adtrail)];
+    await_stopping(&adtrail);
+    for download in downloads {
+        assert!(is_whole(download), "{}", adtrail.log());
+    }
+    let log = stop(adtrail, &[]);
+    assert_eq!(log.matches("outcome=\"complete\"").count(), 2, "{log}");
+}
+
+#[test]
+fn downloads_that_nobody_reads_are_cut_off_and_show_it() {
+    let (site, adtrail) = with_long_rows("stops.unread", "10s");
+    let unread = begin(&adtrail);
+    // Beside them, all is read and committed.
+    let line = r#"{"app":"app-x","event_id":"last","time":"2025-03-10T12:00:00Z"}"#;
+    Kafka::shared().produce(&site.topics.activations, [Message::new("app-x", line)]);
+    adtrail.await_read(3_001);
+    let log = stop(adtrail, &["TERM"]);
+    assert!(log.contains("outcome=\"aborted\""), "{log}");
+    assert!(!is_whole(unread));
+    let (adtrail, read) = read_rest(&site);
+    assert_eq!(read, 0);
+    stop(adtrail, &["TERM"]);
+}
+
+/// What it waits for does not answer, so that it does not listen for signals yet.
+#[test]
+fn while_it_opens_its_store() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("{:?}", [silent.local_addr().unwrap().to_string()]);
+    let site = Site::new(Kafka::shared(), "stops.opening", 1, ONE_CAMPAIGN)
+        .set("store.kind", "hbase")
+        .set("store.hbase.servers", &servers);
+    for (signal, code) in [("TERM", 128 + 15), ("INT", 128 + 2)] {
+        let adtrail = site.spawn();
+        let _asked = silent.accept().unwrap();
+        adtrail.signal(signal);
+        let (status, log) = adtrail.wait();
+        assert_eq!(status.code(), Some(code), "{status}: {log}");
+    }
+}

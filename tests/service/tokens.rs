@@ -1,0 +1,266 @@
+//! Who gets in: tokens from the command that makes them to the line in the log of what was read.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use testbed::adtrail::adtrail;
+use testbed::http::{self, Reply};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+use testbed::{free_port, run, run_ok};
+
+const APPS: &str = r#"
+[[apps]]
+pid = 1
+key = "app-x"
+[[apps]]
+pid = 2
+key = "app-y"
+"#;
+
+const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
+
+/// `adtrail token new` in a folder, with what it says.
+fn new_token(dir: &Path, options: &[&str]) -> Output {
+    run(adtrail().args(["token", "new"]).args(options).current_dir(dir), b"")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The token and its entry.
+#[track_caller]
+fn made(output: &Output) -> (String, String) {
+    assert!(output.status.success(), "{}", said(output));
+    let shown = String::from_utf8(output.stdout.clone()).unwrap();
+    let (token, entry) = shown.split_once("\n\n").unwrap();
+    let (id, secret) = token.strip_prefix("adt_").unwrap().rsplit_once('_').unwrap();
+    assert!(!entry.contains(secret) && entry.contains(id), "{shown}");
+    assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{token}");
+    assert!(!said(output).contains(secret), "{}", said(output));
+    (token.to_owned(), entry.to_owned())
+}
+
+fn get(address: &str, path: &str, token: Option<&str>) -> Reply {
+    let value = token.map(|token| format!("Bearer {token}"));
+    let header = value.as_deref().map(|value| ("Authorization", value));
+    http::request("GET", address, path, header.as_slice()).unwrap()
+}
+
+#[test]
+fn what_is_printed_lets_in_and_what_is_read_is_logged() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "tokens.in", 1, APPS).set("store.retention", "off");
+    let mut site = site.flag("--log-format").flag("json");
+    let dir = site.path().to_owned();
+    let config = site.config();
+    let config = config.to_str().unwrap();
+    let make = |options: &[&str]| {
+        let output = new_token(&dir, &[&["--config", config], options].concat());
+        let only_told = said(&output).lines().count() == 1;
+        assert!(only_told, "no app is missing: {}", said(&output));
+        made(&output)
+    };
+    let (x, entry_x) = make(&["--app", "app-x", "--id", "partner_x", "--expires", "2999-12-31"]);
+    let (both, entry_both) = make(&["--app", "app-x", "--app", "app-y"]);
+    let (all, entry_all) = make(&["--all-apps"]);
+    site.change(&format!("{APPS}\n{entry_x}\n{entry_both}\n{entry_all}"));
+    let checked = site.run(&["check-config"]);
+    assert!(String::from_utf8_lossy(&checked.stdout).contains(", 3 tokens"), "{}", said(&checked));
+    let message = |app: &str, id: &str| {
+        let line = format!(r#"{{"app":"{app}","event_id":"{id}","time":"2025-03-10T12:00:00Z"}}"#);
+        Message::new(app, line).at(1_741_608_000_000)
+    };
+    kafka.produce(&site.topics.activations, [message("app-x", "a-1"), message("app-y", "a-2")]);
+    let adtrail = site.start();
+    adtrail.await_read(2);
+
+    let get = |path: &str, token: Option<&str>| get(&adtrail.export, path, token);
+    let target = format!("{EVENTS}&fields=event_id&type=activation&event_name=activation,hunter2");
+    let read = get(&target, Some(&x));
+    assert_eq!((read.status, &*read.text(), read.is_whole), (200, "event_id\na-1\n", true));
+    let of_other = EVENTS.replace("app-x", "app-y");
+    for (token, app_y) in [(&x, 404), (&both, 200), (&all, 200)] {
+        assert_eq!(get(EVENTS, Some(token)).status, 200);
+        assert_eq!(get(&of_other, Some(token)).status, app_y);
+    }
+    let apps = get("/v1/apps", Some(&x)).text();
+    assert!(apps.contains("app-x") && !apps.contains("app-y"), "{apps}");
+    let cut = &x[..x.len() - 1];
+    let nobody = x.replace("partner_x", "partner_y");
+    for token in [None, Some(cut), Some(&*nobody)] {
+        let reply = get(EVENTS, token);
+        assert_eq!((reply.status, reply.header("www-authenticate")), (401, Some("Bearer")));
+    }
+    let refused = |reason: &str| {
+        adtrail.metric_of("adtrail_export_refused_total", &format!("reason=\"{reason}\""))
+    };
+    let reasons = ["no_token", "bad_token", "app", "expired", "downloads"];
+    assert_eq!(reasons.map(refused), [1.0, 2.0, 1.0, 0.0, 0.0].map(Some));
+
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    check_audit(&log);
+    for token in [&x, &both, &all] {
+        let secret = token.rsplit_once('_').unwrap().1;
+        assert!(!log.contains(secret), "{log}");
+    }
+    let hashes = [entry_x, entry_both, entry_all].map(|entry| hash(&entry));
+    assert!(!hashes.iter().any(|hash| log.contains(&**hash)) && !log.contains("hunter2"), "{log}");
+}
+
+/// A line for each of the six exports, and what the one with filters says.
+#[track_caller]
+fn check_audit(log: &str) {
+    let lines = log.lines().filter(|line| line.contains("adtrail::audit"));
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 6, "an export each, and nothing else: {log}");
+    // Two that end at nearly the same time may be told of in either order.
+    let first = lines.iter().find(|line| line["filters"] != "").unwrap();
+    let expected = [
+        ("token", "partner_x"),
+        ("app", "app-x"),
+        ("from", "2025-03-10T00:00:00.000Z"),
+        ("to", "2025-03-11T00:00:00.000Z"),
+        ("format", "csv"),
+        ("filters", "type,event_name"),
+        ("outcome", "complete"),
+    ];
+    expected.into_iter().for_each(|(name, value)| assert_eq!(first[name], value, "{first}"));
+    assert_eq!((&first["rows"], &first["bytes"]), (&Value::from(1), &Value::from(13)), "{first}");
+    assert!(first["seconds"].is_f64(), "{first}");
+}
+
+/// Opens a download and reads its first byte alone.
+fn begin(address: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
+    write!(stream, "GET {EVENTS} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    stream
+}
+
+#[test]
+fn a_download_that_is_left_or_cut_off_is_logged_as_such() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "tokens.aborted", 1, APPS)
+        .set("store.retention", "off")
+        .set("export.downloads_per_token_max", "1")
+        .set("run.shutdown_deadline", "1s");
+    // More than sockets take that nobody reads.
+    let level = "x".repeat(8_000);
+    let line = |n| {
+        let props = format!(r#"{{"level":"{level}"}}"#);
+        let time = "2025-03-10T12:00:00Z";
+        format!(r#"{{"app":"app-x","event_id":"a-{n}","time":"{time}","props":{props}}}"#)
+    };
+    let messages = (0..3_000).map(|n| Message::new("app-x", line(n)).at(1_741_608_000_000));
+    kafka.produce(&site.topics.activations, messages);
+    let adtrail = site.start();
+    adtrail.await_read(3_000);
+    let left = begin(&adtrail.export);
+    let refused = get(&adtrail.export, EVENTS, None);
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("10")));
+    drop(left);
+    let cut_off = testbed::eventually("the place is free", || {
+        let status = get(&adtrail.export, &format!("{EVENTS}&limit=1"), None).status;
+        if status == 200 { Ok(begin(&adtrail.export)) } else { Err(status) }
+    });
+    // Whether the rest ends in so short a time is not looked at here.
+    let (_, log) = adtrail.terminate();
+    drop(cut_off);
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("an export has ended")).collect();
+    let count = |outcome: &str| {
+        let outcome = format!("outcome=\"{outcome}\"");
+        lines.iter().filter(|line| line.contains(&outcome)).count()
+    };
+    assert_eq!((count("aborted"), count("complete"), lines.len()), (2, 1, 3), "{log}");
+    assert!(lines.iter().all(|line| line.contains("token=\"none\"")), "{log}");
+}
+
+/// What is in the entry beside the id.
+fn hash(entry: &str) -> String {
+    entry.split_once("sha256 = \"").unwrap().1[..64].to_owned()
+}
+
+/// As anybody can check it.
+#[test]
+fn the_entry_has_the_hash_of_the_whole_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let (token, entry) = made(&new_token(dir.path(), &["--all-apps"]));
+    let sum = run_ok(&mut std::process::Command::new("sha256sum"), token.as_bytes());
+    assert_eq!(hash(&entry), String::from_utf8(sum).unwrap()[..64]);
+}
+
+#[test]
+fn the_network_is_served_only_with_tokens() {
+    let mut site = Site::new(Kafka::shared(), "tokens.network", 1, APPS);
+    let port = free_port();
+    let listen = format!("export.listen=0.0.0.0:{port}");
+    for command in ["run", "check-config"] {
+        let output = site.run(&[command, "--set", &listen]);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for part in ["export.listen", "loopback", "[[tokens]]", "adtrail token new", "0.0.0.0"] {
+            assert!(said.contains(part), "{part:?} is not in: {said}");
+        }
+    }
+    // It is made with the very settings that lack it.
+    let config = site.config();
+    let options = ["--config", config.to_str().unwrap(), "--set", &listen, "--app", "app-x"];
+    let output = new_token(site.path(), &options);
+    assert!(said(&output).contains("WARN") && said(&output).contains("export.listen"));
+    let (token, entry) = made(&output);
+    site.change(&format!("{APPS}\n{entry}"));
+    let site = site.set("export.listen", &format!("0.0.0.0:{port}"));
+    let adtrail = site.start();
+    let address = format!("127.0.0.1:{port}");
+    assert_eq!(get(&address, EVENTS, None).status, 401);
+    assert_eq!(get(&address, EVENTS, Some(&token)).status, 200);
+    assert!(adtrail.terminate().0.success());
+}
+
+#[test]
+fn a_token_goes_with_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // Without settings there is nothing to compare with but their absence.
+    let output = new_token(dir, &["--app", "app-x"]);
+    made(&output);
+    assert!(
+        said(&output).contains("no app of this key, nor any other: app-x"),
+        "{}",
+        said(&output)
+    );
+    fs::write(dir.join("adtrail.toml"), APPS).unwrap();
+    let output = new_token(dir, &["--app", "app-z", "--app", "app-y"]);
+    made(&output);
+    let warning = "no app of this key, but app-x, app-y: app-z";
+    assert!(
+        said(&output).contains(warning) && !said(&output).contains(": app-y"),
+        "{}",
+        said(&output)
+    );
+
+    let (_, entry) = made(&new_token(dir, &["--all-apps", "--id", "mine"]));
+    fs::write(dir.join("adtrail.toml"), format!("{APPS}{entry}")).unwrap();
+    let check = |options: &[&str], parts: &[&str]| {
+        let output = new_token(dir, options);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(output.stdout.is_empty());
+        for part in parts {
+            assert!(said(&output).contains(part), "{part:?} is not in: {}", said(&output));
+        }
+    };
+    check(&["--all-apps", "--id", "mine"], &["--id", "another id", "\"mine\""]);
+    check(&["--all-apps", "--id", "My-Id"], &["--id", "a-z, 0-9", "\"My-Id\""]);
+    check(&["--all-apps", "--expires", "2020-01-01"], &["--expires", "to come", "2020-01-01"]);
+    check(&["--all-apps", "--expires", "soon"], &["--expires", "RFC 3339", "soon"]);
+    check(&["--all-apps", "--app", "app-x"], &["--all-apps", "--app"]);
+    check(&[], &["--app"]);
+}

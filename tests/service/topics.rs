@@ -1,0 +1,136 @@
+//! Topics that change under adtrail: more partitions, and topics that are made anew, which are never
+//! read as if they were the old ones.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use testbed::crowd::{self, Record};
+use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::kafka::{Kafka, Message};
+use testbed::site::Site;
+
+const MADE_ANEW: &str = "a record that was read is another one now";
+
+fn records() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| crowd::records(12, 1200))
+}
+
+fn replayed() -> &'static Exports {
+    static REPLAYED: OnceLock<Exports> = OnceLock::new();
+    REPLAYED.get_or_init(|| exports::replayed(records()))
+}
+
+fn site(name: &str, partitions: i32) -> Site {
+    Site::new(Kafka::shared(), name, partitions, crowd::SETTINGS)
+        .set("store.retention", "off")
+        .set("ingest.batch_records_max", "100")
+}
+
+fn read_all(site: &Site) {
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn partitions_that_are_added_are_read() {
+    let site = site("topics.grown", 2);
+    let (some, rest) = records().split_at(400);
+    crowd::produce(&site.topics, some);
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    // While it runs.
+    site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 5));
+    let (some, rest) = rest.split_at(400);
+    crowd::produce(&site.topics, some);
+    adtrail.await_read(800);
+    let (status, log) = adtrail.terminate();
+    assert!(status.success(), "{log}");
+    // And while it does not.
+    site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
+    crowd::produce(&site.topics, rest);
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    check_equal(&downloads(&site, &adtrail), replayed());
+}
+
+fn make_anew(site: &Site, topic: &str) {
+    let kafka = Kafka::shared();
+    kafka.delete_topics(&[topic.to_owned()]);
+    kafka.create_topic(topic, 1, &[]);
+    // More than the old one had: its positions are within.
+    let message = |n| Message::new("app-x", format!(r#"{{"app":"app-x","event_id":"new-{n}"}}"#));
+    kafka.produce(topic, (0..2000).map(message));
+    assert!(site.topics.all().contains(&topic));
+}
+
+#[track_caller]
+fn check_meanwhile(name: &str, pause: Duration) {
+    let site = site(name, 1);
+    crowd::produce(&site.topics, records());
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    std::thread::sleep(pause);
+    // It stands still meanwhile: of a topic that is empty yet it would say that the position is gone.
+    adtrail.signal("STOP");
+    make_anew(&site, &site.topics.activations);
+    adtrail.signal("CONT");
+    let (status, log) = adtrail.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains(MADE_ANEW) && log.contains(&site.topics.activations), "{log}");
+    // Nor does the next start forget it.
+    let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
+    assert!(log.contains(MADE_ANEW), "{log}");
+}
+
+#[test]
+fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
+    check_meanwhile("topics.meanwhile", Duration::ZERO);
+}
+
+/// By then what was read is looked at no more.
+#[test]
+fn a_topic_that_is_made_anew_after_a_pause_ends_reading() {
+    check_meanwhile("topics.pause", Duration::from_secs(25));
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
+    let site = site("topics.anew", 1);
+    crowd::produce(&site.topics, records());
+    read_all(&site);
+    // What is read again of an unchanged topic is what it was.
+    read_all(&site);
+    make_anew(&site, &site.topics.activations);
+    let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
+    assert!(log.contains(MADE_ANEW) && log.contains(&site.topics.activations), "{log}");
+    assert!(log.contains("begin with a new store"), "{log}");
+    // Nothing of it was taken.
+    check_equal(
+        &crowd::APPS.map(|app| site.download(app, crowd::FROM, crowd::TO, &[])),
+        replayed(),
+    );
+}
+
+/// As after the power cut of a broker that was alone: what it had of the beginning is there again.
+#[test]
+fn a_partition_that_has_lost_its_end_is_not_read_as_if_it_had_it() {
+    let (site, kafka) = (site("topics.cut", 1), Kafka::shared());
+    let topic = &site.topics.activations;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let message = |name: &str, n: i64| {
+        let time = now.as_millis() as i64 - 1_000 + n;
+        let event = format!(r#"{{"app":"app-x","event_id":"{name}-{n}","time":{time}}}"#);
+        Message::new("app-x", event).at(time)
+    };
+    kafka.produce(topic, (0..100).map(|n| message("old", n)));
+    read_all(&site);
+    kafka.delete_topics(std::slice::from_ref(topic));
+    kafka.create_topic(topic, 1, &[]);
+    kafka.produce(topic, (0..90).map(|n| message("old", n)));
+    kafka.produce(topic, (90..300).map(|n| message("new", n)));
+    let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
+    assert!(log.contains(MADE_ANEW) && log.contains(topic), "{log}");
+}

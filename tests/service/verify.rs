@@ -1,0 +1,105 @@
+//! `adtrail verify` beside the service and without it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use serde_json::Value;
+use testbed::kafka::{Kafka, Message};
+use testbed::site::{ONE_CAMPAIGN, Site};
+
+/// 2025-03-10T12:00:00Z.
+const NOON_MS: i64 = 1_741_608_000_000;
+const EVENTS: i64 = 600;
+
+/// Clicks, and activations some of which they are credited with.
+fn produce(kafka: &Kafka, site: &Site) {
+    let id = |number: i64| format!("device-{number}-of-nobody");
+    let clicks = (0..EVENTS).map(|number| {
+        let (time, oaid) = (NOON_MS - number, id(number));
+        let line = format!(
+            r#"{{"app":"app-x","click_id":"c{number}","spreadid":7,"time":{time},"ids":{{"oaid":"{oaid}"}}}}"#
+        );
+        Message::new("app-x", line).at(NOON_MS)
+    });
+    let activations = (0..EVENTS).map(|number| {
+        let (time, oaid) = (NOON_MS + 60_000 + number, id(number * 2));
+        let line = format!(
+            r#"{{"app":"app-x","event_id":"a{number}","time":{time},"ids":{{"oaid":"{oaid}"}}}}"#
+        );
+        Message::new("app-x", line).at(NOON_MS)
+    });
+    kafka.produce(&site.topics.clicks, clicks);
+    kafka.produce(&site.topics.activations, activations);
+}
+
+fn download(site: &Site) -> Vec<u8> {
+    site.download("app-x", "2025-03-10", "2025-03-10", &[])
+}
+
+/// What is printed, and that the command ends so.
+#[track_caller]
+fn check(output: &Output, code: i32, parts: &[&str]) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    // However wide its columns are.
+    let words: Vec<_> = printed.split_whitespace().collect();
+    let shown = words.join(" ");
+    for part in parts {
+        assert!(shown.contains(part) || said.contains(part), "{part:?}: {printed}\n{said}");
+    }
+    assert!(!printed.contains("of-nobody") && !said.contains("of-nobody"), "no id of a device");
+    printed
+}
+
+fn log(site: &Site) -> PathBuf {
+    let files = site.path().join("store").read_dir().unwrap().map(|file| file.unwrap().path());
+    let logs = files.filter(|file| file.extension().is_some_and(|extension| extension == "log"));
+    logs.max_by_key(|log| log.metadata().unwrap().len()).unwrap()
+}
+
+#[test]
+fn beside_the_service_and_after_damage() {
+    let kafka = Kafka::shared();
+    let site = Site::new(kafka, "verify", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    produce(kafka, &site);
+    let adtrail = site.start();
+    adtrail.await_read(2 * EVENTS as u64);
+    check(&site.run(&["verify"]), 0, &["decisions 600 0"]);
+    let refused = site.run(&["verify", "--repair"]);
+    check(&refused, 1, &["in use"]);
+    adtrail.kill9();
+    let before = download(&site);
+    check(&site.run(&["verify"]), 0, &["rows 600 0"]);
+
+    let log = log(&site);
+    let mut bytes = fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let name = log.file_name().unwrap().to_str().unwrap();
+    check(&site.run(&["verify"]), 1, &[name, "the log", "--repair"]);
+    let told: Value = serde_json::from_slice(&site.run(&["verify", "--json"]).stdout).unwrap();
+    assert_eq!(
+        (&told["whole"], &told["problems"][0]["problem"]),
+        (&false.into(), &"log_damaged".into())
+    );
+    check(&site.run(&["verify", "--repair"]), 0, &["made right"]);
+    check(&site.run(&["verify"]), 0, &[]);
+    // What was cut off went with its positions.
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    assert!(adtrail.terminate().0.success());
+    assert!(before == download(&site), "the export is another one");
+    check(&site.run(&["verify"]), 0, &["rows 600 0"]);
+}
+
+#[test]
+fn without_a_store() {
+    let site = Site::new(Kafka::shared(), "verify.none", 1, ONE_CAMPAIGN);
+    for options in [&["verify"][..], &["verify", "--repair"]] {
+        check(&site.run(options), 1, &["there is no store"]);
+    }
+    assert!(!site.path().join("store").exists(), "nothing is made");
+}
