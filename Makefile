@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test long-test simulate fuzz conformance-kafka defects guarantees soak mutants build lint deploy-check advisories bench \
+.PHONY: help demo test check flaky test-times long-test simulate fuzz conformance-kafka defects guarantees soak mutants build lint deploy-check advisories bench \
   install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
@@ -12,16 +12,10 @@ tools := $(cache)/tools
 
 # Outside the checkout, so that every clone shares the 13 minutes that RocksDB and librdkafka take.
 export CARGO_TARGET_DIR ?= $(cache)/target
-# Tests wait most of the time: for Kafka, for a session that ends, for a state that expires.
-export RUST_TEST_THREADS ?= 4
 export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 
 # TalkingData's sample is not ours to pass on: README.md says where to get it.
-talkingdata := $(or $(ADTRAIL_TALKINGDATA),$(wildcard ../shared/data/talkingdata_sample.csv.gz))
-
-# Each file of tests is a suite, those of one name in several crates are one, and so are units and docs.
-suites := suite-of-units suite-of-docs $(addprefix suite-,$(sort $(basename $(notdir \
-  $(wildcard tests/*.rs */tests/*.rs) $(patsubst %/main.rs,%.rs,$(wildcard tests/*/main.rs */tests/*/main.rs))))))
+export ADTRAIL_TALKINGDATA ?= $(abspath $(wildcard ../shared/data/talkingdata_sample.csv.gz))
 
 # One profile for running, testing, linting and documenting: another would build these again.
 cargo_flags := --release --locked
@@ -32,26 +26,26 @@ help: ## this list
 demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 	cargo run $(cargo_flags) --bin adtrail -- demo
 
-test: lint deploy-check ## what CI runs: lint, the tests of all crates, on a real Kafka and Prometheus
-	cargo test $(cargo_flags) --workspace --no-run
-	# Two at a time, as they wait more than they work; what each says stays together. One that
-	# fails keeps no other from telling what it has to say.
-	$(MAKE) --keep-going --jobs=2 --output-sync=target --no-print-directory $(suites)
-	cargo test $(cargo_flags) --features crash-points --test crash_points
-	@if [[ -n "$(talkingdata)" ]]; then set -x; \
-	  ADTRAIL_TALKINGDATA="$(talkingdata)" cargo test $(cargo_flags) --test talkingdata -- --ignored; \
-	else \
-	  echo "test: NOT RUN, as ADTRAIL_TALKINGDATA names no data: tests/talkingdata.rs; see README.md"; \
-	fi
+# Tests wait more than they work, so lint runs beside them.
+test: install-tests tools ## what CI runs: lint, and all tests, on a real Kafka, HBase and Prometheus
+	scripts/test --build
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	  $(MAKE) --no-print-directory lint deploy-check >"$$log" 2>&1 & lint=$$!; \
+	  scripts/test && tests=passed || tests=failed; \
+	  wait $$lint && lint=passed || lint=failed; \
+	  cat "$$log"; echo "lint: $$lint, tests: $$tests"; \
+	  [[ $$lint$$tests == passedpassed ]]
 
-suite-%:
-	@MAKEFLAGS= cargo test $(cargo_flags) --workspace --no-fail-fast --test $* 2>&1
+check: install tools ## after a change: format, clippy, unit tests and the contract, without a JVM
+	cargo fmt --all --check
+	scripts/test -E 'kind(lib) + kind(bin) + test(/^contract::/)'
+	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
 
-suite-of-units:
-	@MAKEFLAGS= cargo test $(cargo_flags) --workspace --no-fail-fast --lib --bins 2>&1
+flaky: install-tests tools ## all tests N times (20): names each that was ever red
+	scripts/flaky $(or $(N),20)
 
-suite-of-docs:
-	@MAKEFLAGS= cargo test $(cargo_flags) --workspace --no-fail-fast --doc 2>&1
+test-times: ## the slowest tests of the last run, and the starts of services
+	scripts/test-times
 
 build: install ## the adtrail binary
 	cargo build $(cargo_flags) --bin adtrail
@@ -67,6 +61,7 @@ lint: install-tests tools ## format, dependencies and their arrows, clippy and d
 	cargo machete --with-metadata
 	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc $(cargo_flags) --no-deps --workspace
+	cargo test $(cargo_flags) --workspace --features crash-points --doc
 
 deploy-check: install-tests ## what can be checked of deploy/ and docker-compose.yml without an engine
 	promtool check config deploy/prometheus.yml
@@ -77,31 +72,31 @@ deploy-check: install-tests ## what can be checked of deploy/ and docker-compose
 	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/deploy.rs"; \
 	fi
 
-long-test: install ## 10,000 random sets of facts against the reference, in every order, and while state expires; prints its seed
+long-test: install tools ## 10,000 random sets of facts against the reference, in every order, and while state expires; prints its seed
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
 	  time PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
-	  cargo test $(cargo_flags) --package adtrail-store --test reference --test convergence --test expiry
+	  scripts/test --profile long -E 'binary(decisions) & test(/^(reference|convergence|expiry)::/)'
 
-simulate: install ## 10,000 runs of the worker in a simulated world where everything goes wrong; prints the first seed
+simulate: install tools ## 10,000 runs of the worker in a simulated world where everything goes wrong; prints the first seed
 	@first=$${ADTRAIL_SIM_FROM:-$$RANDOM$$RANDOM}; echo "ADTRAIL_SIM_FROM=$$first"; \
 	  time ADTRAIL_SIM_FROM=$$first ADTRAIL_SIM_SEEDS=$${ADTRAIL_SIM_SEEDS:-10000} \
-	  cargo test $(cargo_flags) --package adtrail-store --test simulation -- --nocapture whatever
+	  scripts/test --profile long --no-capture simulation::whatever
 
 fuzz: install ## 5 hours: what decodes bytes from outside, fed by libFuzzer; ADTRAIL_FUZZ_S=60 for a look; see docs/fuzzing.md
 	scripts/fuzz
 
-conformance-kafka: install-tests ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
+conformance-kafka: install-tests tools ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
-	  cargo test $(cargo_flags) --test conformance_kafka -- --nocapture
+	  scripts/test --profile long --no-capture conformance_kafka::
 
-defects: install-tests ## half an hour: builds with a named defect, each of which the tests have to find
+defects: install-tests tools ## half an hour: builds with a named defect, each of which the tests have to find
 	scripts/defects/run
 
-guarantees: install-tests ## an hour and a half: the faults of docs/guarantees.md at full length; prints what was compared
+guarantees: install-tests tools ## an hour and a half: the faults of docs/guarantees.md at full length; prints what was compared
 	scripts/guarantees
 
-soak: install-tests ## half an hour (ADTRAIL_SOAK_MINUTES) at half load: what grows, what is lost, how soon rows are seen
-	cargo test $(cargo_flags) --test soak -- --ignored --nocapture
+soak: install-tests tools ## half an hour (ADTRAIL_SOAK_MINUTES) at half load: what grows, what is lost, how soon rows are seen
+	scripts/test --profile long --no-capture --run-ignored only -E 'binary(soak)'
 
 mutants: install ## hours: every small change to the core that no test sees; see docs/mutants.md
 	scripts/mutants
