@@ -24,8 +24,6 @@ const MADE: &str = "made";
 const ERROR: &str = "error ";
 /// Bytes of a request or an answer.
 const LINE_BYTES_MAX: u64 = 4096;
-/// How long somebody may take to say what is wanted.
-const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Bytes of a socket's address, without the zero at its end.
 const ADDRESS_BYTES_MAX: usize = 107;
@@ -35,6 +33,7 @@ const ADDRESS_BYTES_MAX: usize = 107;
 pub fn start(
     store: &Path,
     checkpoints: Checkpoints,
+    request_timeout: Duration,
     shutdown: &Shutdown,
 ) -> anyhow::Result<JoinHandle<()>> {
     // What a service left that was killed while a backup was made. That of a backup that goes on
@@ -53,7 +52,8 @@ pub fn start(
         .name("control".into())
         .spawn(move || {
             if let Some(listener) = listener {
-                Control { listener, checkpoints, store, user: None }.serve(&shutdown);
+                Control { listener, checkpoints, request_timeout, store, user: None }
+                    .serve(&shutdown);
             }
         })
         .context("no thread for requests of commands")
@@ -62,6 +62,7 @@ pub fn start(
 struct Control {
     listener: UnixListener,
     checkpoints: Checkpoints,
+    request_timeout: Duration,
     store: PathBuf,
     /// Of the checkpoint.
     user: Option<UnixStream>,
@@ -85,8 +86,8 @@ impl Control {
 
     fn answer(&mut self, mut asking: UnixStream) -> io::Result<()> {
         asking.set_nonblocking(false)?;
-        asking.set_read_timeout(Some(PATIENCE))?;
-        asking.set_write_timeout(Some(PATIENCE))?;
+        asking.set_read_timeout(Some(self.request_timeout))?;
+        asking.set_write_timeout(Some(self.request_timeout))?;
         match read_line(&asking)?.as_deref() {
             Some(REQUEST) => {}
             Some(_) => return writeln!(asking, "{ERROR}this version knows no such request"),

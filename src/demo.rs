@@ -28,6 +28,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tempfile::TempDir;
 
 use crate::service::deadline;
+use crate::timing::Timing;
 use crate::{cli, service, telemetry};
 use broker::Broker;
 use figures::Figures;
@@ -54,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// What keeps the service from starting, or ended it.
-pub fn run(options: &cli::Demo) -> anyhow::Result<()> {
+pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
     let folder = TempDir::with_prefix("adtrail-demo-").context("no temporary folder")?;
     let broker = Broker::start()?;
     let settings = write_settings(&broker, folder.path())?;
@@ -63,12 +64,12 @@ pub fn run(options: &cli::Demo) -> anyhow::Result<()> {
     broker.create_topics(&names)?;
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
-    deadline::watch(&shutdown, config.shutdown_deadline)?;
+    deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
     let service = {
         let (config, shutdown, recorder) = (config.clone(), shutdown.clone(), recorder.clone());
         thread::Builder::new()
             .name("service".into())
-            .spawn(move || service::run(&config, &shutdown, recorder))
+            .spawn(move || service::run(&config, timing, &shutdown, recorder))
             .context("no thread for the service")?
     };
     let demo = Demo { config, settings, names, broker, recorder, shutdown, service };

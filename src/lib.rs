@@ -24,8 +24,10 @@ mod leftovers;
 mod pipeline;
 mod service;
 pub mod telemetry;
+mod timing;
 
 pub use service::run;
+pub use timing::Timing;
 
 /// See `docs/decisions/allocator.md`.
 // That of `fuzz/` counts.

@@ -7,7 +7,7 @@ use adtrail::commands::{
     backup, check_config, conformance, copy, download, explain, hbase, peek, regions, replay,
     replay_dlq, restore, run, token, verify,
 };
-use adtrail::{demo, telemetry};
+use adtrail::{Timing, demo, telemetry};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -17,26 +17,9 @@ fn main() -> ExitCode {
     telemetry::abort_on_panic();
     telemetry::tell_of_file_limits();
     telemetry::start_logs(cli.log_format);
-    let outcome = match &cli.command {
-        Command::Run(settings) => run::run(settings),
-        Command::Attribute(settings) => run::attribute(settings),
-        Command::Export(settings) => run::export(settings),
-        Command::HBase(HBase::Init(options)) => hbase::run(options),
-        Command::Copy(options) => copy::run(options),
-        Command::Demo(options) => demo::run(options),
-        Command::Download(options) => download::run(options),
-        Command::Explain(options) => explain::run(options),
-        Command::Replay(options) => replay::run(options),
-        Command::Peek(options) => peek::run(options),
-        Command::ReplayDlq(options) => replay_dlq::run(options),
-        Command::Regions(options) => regions::run(options),
-        Command::Backup(options) => backup::run(options),
-        Command::Restore(options) => restore::run(options),
-        Command::Verify(options) => verify::run(options),
-        Command::CheckConfig(settings) => check_config::run(settings),
-        Command::Token(options) => token::run(options),
-        Command::Conformance(options) => conformance::run(options),
-    };
+    let outcome = Timing::from_env()
+        .map_err(anyhow::Error::from)
+        .and_then(|timing| dispatch(&cli.command, timing));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -48,5 +31,28 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         }
+    }
+}
+
+fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
+    match command {
+        Command::Run(settings) => run::run(settings, timing),
+        Command::Attribute(settings) => run::attribute(settings, timing),
+        Command::Export(settings) => run::export(settings, timing),
+        Command::HBase(HBase::Init(options)) => hbase::run(options),
+        Command::Copy(options) => copy::run(options),
+        Command::Demo(options) => demo::run(options, timing),
+        Command::Download(options) => download::run(options),
+        Command::Explain(options) => explain::run(options),
+        Command::Replay(options) => replay::run(options),
+        Command::Peek(options) => peek::run(options, timing),
+        Command::ReplayDlq(options) => replay_dlq::run(options, timing),
+        Command::Regions(options) => regions::run(options),
+        Command::Backup(options) => backup::run(options, timing),
+        Command::Restore(options) => restore::run(options),
+        Command::Verify(options) => verify::run(options),
+        Command::CheckConfig(settings) => check_config::run(settings),
+        Command::Token(options) => token::run(options),
+        Command::Conformance(options) => conformance::run(options),
     }
 }

@@ -20,9 +20,9 @@ use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::HeldBack;
 
+use crate::timing::Timing;
+
 const SUPERVISION: Duration = Duration::from_millis(50);
-/// What downloads have to end in once they are cut off.
-const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 /// Batches that wait for the worker: one is being decided, two are ready.
 const BATCHES_WAITING: usize = 2;
 
@@ -42,20 +42,26 @@ impl Roles {
 ///
 /// # Errors
 /// What keeps the service from starting, or ended it.
-pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> anyhow::Result<()> {
-    run_roles(config, Roles::ALL, shutdown, recorder)
+pub fn run(
+    config: &Config,
+    timing: Timing,
+    shutdown: &Shutdown,
+    recorder: PrometheusHandle,
+) -> anyhow::Result<()> {
+    run_roles(config, Roles::ALL, timing, shutdown, recorder)
 }
 
 /// As [`run`], with those roles alone; an embedded store has all in one process.
 pub(crate) fn run_roles(
     config: &Config,
     roles: Roles,
+    timing: Timing,
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     match &config.store.hbase {
-        Some(hbase) => shared::run((config, hbase), roles, shutdown, recorder),
-        None => embedded::run(config, shutdown, recorder),
+        Some(hbase) => shared::run((config, hbase), roles, timing, shutdown, recorder),
+        None => embedded::run(config, timing, shutdown, recorder),
     }
 }
 

@@ -12,6 +12,7 @@ use rdkafka::message::BorrowedMessage;
 use crate::callbacks::Callbacks;
 pub use crate::callbacks::{Logged, REFUSAL_HELP, UNREACHABLE_HELP, log};
 use crate::error::IngestError;
+use crate::timing::Timing;
 
 /// The longest dead letter, and so the longest record that can be passed.
 pub const RECORD_BYTES_MAX: &str = "104857600";
@@ -36,20 +37,21 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("delivery.timeout.ms", "message.timeout.ms"),
 ];
 
-pub fn consumer(kafka: &Kafka) -> Result<Consumer, IngestError> {
-    client(kafka, &consumer_settings(kafka))
+pub fn consumer(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
+    consumer_config(kafka, timing)
         .create_with_context(Callbacks::default())
         .map_err(IngestError::of_client)
 }
 
 /// As [`consumer`], as a member of its group: each is given the same partitions of all topics, so that
 /// one of them has all that an app's key brings.
-pub fn member(kafka: &Kafka) -> Result<Consumer, IngestError> {
-    let mut client = client(kafka, &consumer_settings(kafka));
+pub fn member(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
+    let mut client = consumer_config(kafka, timing);
+    // The group's leader notices added partitions.
+    let refresh_ms = timing.partition_check_interval.as_millis();
     client
         .set("partition.assignment.strategy", "range")
-        // Partitions that were added are noticed so soon.
-        .set("topic.metadata.refresh.interval.ms", "10000");
+        .set("topic.metadata.refresh.interval.ms", refresh_ms.to_string());
     client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
 }
 
@@ -83,8 +85,9 @@ pub fn serve(consumer: &Consumer) {
     }
 }
 
-fn consumer_settings(kafka: &Kafka) -> [(&str, &str); 10] {
-    [
+fn consumer_config(kafka: &Kafka, timing: Timing) -> ClientConfig {
+    let fetch_wait_ms = timing.fetch_wait_max.as_millis().max(1).to_string();
+    let settings = [
         ("group.id", kafka.group.as_str()),
         // Positions are the store's. Kafka's are told for dashboards, and never obeyed.
         ("enable.auto.commit", "false"),
@@ -99,7 +102,9 @@ fn consumer_settings(kafka: &Kafka) -> [(&str, &str); 10] {
         ("queued.min.messages", "10000"),
         ("statistics.interval.ms", "1000"),
         ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
-    ]
+        ("fetch.wait.max.ms", &fetch_wait_ms),
+    ];
+    client(kafka, &settings)
 }
 
 /// For a command that reads a topic from here to there, and leaves no trace in Kafka. The group is
@@ -119,6 +124,8 @@ fn reader_of(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError> {
         ("group.id", kafka.group.as_str()),
         ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
         ("fetch.queue.backoff.ms", "10"),
+        // The next partitions to look at wait for the fetch before, which is long at the end of a log.
+        ("fetch.wait.max.ms", "20"),
         ("queued.max.messages.kbytes", "16384"),
     ];
     // After the user's own: the end of a topic is told by these.
@@ -168,7 +175,7 @@ pub fn admin(kafka: &Kafka) -> ClientConfig {
 
 /// The settings of the service's two clients, without brokers to connect to.
 pub fn unconnected(kafka: &Kafka) -> [ClientConfig; 2] {
-    [client(kafka, &consumer_settings(kafka)), producer(kafka)].map(|mut client| {
+    [consumer_config(kafka, Timing::default()), producer(kafka)].map(|mut client| {
         client.remove("bootstrap.servers");
         client
     })
@@ -224,7 +231,7 @@ mod tests {
     #[test]
     fn a_refused_setting_is_named_without_its_value() {
         let error = |key, value| {
-            let outcome = consumer(&kafka(&[(key, value)])).map(|_| ());
+            let outcome = consumer(&kafka(&[(key, value)]), Timing::default()).map(|_| ());
             outcome.expect_err("the setting is wrong").to_string()
         };
         let unknown = error("no.such.setting", "hunter2");

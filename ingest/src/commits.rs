@@ -12,18 +12,14 @@ use crate::assignment;
 use crate::client::{self, Consumer};
 use crate::health::Health;
 use crate::offsets::Offsets;
+use crate::timing::Timing;
 use crate::topic::TopicNames;
-
-/// Kafka is told so often at most.
-const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// So long the last positions are waited for, and their acknowledgement.
-const LAST_POSITIONS: Duration = Duration::from_secs(5);
-const LAST_COMMIT: Duration = Duration::from_secs(1);
 
 pub struct Commits {
     names: TopicNames,
     health: Arc<Health>,
     committed: Receiver<Vec<Position>>,
+    timing: Timing,
     /// Committed by the store, not told to Kafka yet.
     untold: Offsets,
     /// Told, and by now perhaps taken.
@@ -36,11 +32,17 @@ pub struct Commits {
 }
 
 impl Commits {
-    pub fn new(names: TopicNames, health: Arc<Health>, committed: Receiver<Vec<Position>>) -> Self {
+    pub fn new(
+        names: TopicNames,
+        health: Arc<Health>,
+        committed: Receiver<Vec<Position>>,
+        timing: Timing,
+    ) -> Self {
         Self {
             names,
             health,
             committed,
+            timing,
             untold: Offsets::default(),
             told: Offsets::default(),
             told_at: None,
@@ -70,7 +72,8 @@ impl Commits {
         while let Ok(positions) = self.committed.try_recv() {
             self.take(&positions);
         }
-        if self.told_at.is_none_or(|told_at| told_at.elapsed() >= COMMIT_EVERY) {
+        let interval = self.timing.offset_commit_interval;
+        if self.told_at.is_none_or(|told_at| told_at.elapsed() >= interval) {
             if consumer.context().take_untold() {
                 let told = std::mem::take(&mut self.told);
                 let newer = std::mem::replace(&mut self.untold, told);
@@ -87,8 +90,8 @@ impl Commits {
         if !self.tell(consumer, CommitMode::Async) {
             return;
         }
-        let start = Instant::now();
-        while consumer.context().commits() == answered && start.elapsed() < LAST_COMMIT {
+        let (start, patience) = (Instant::now(), self.timing.last_commit_ack_patience);
+        while consumer.context().commits() == answered && start.elapsed() < patience {
             // Whatever else comes was not read: its position stays where it is.
             let _ = client::poll(consumer, Duration::from_millis(20));
         }
@@ -96,7 +99,7 @@ impl Commits {
 
     /// Until that is enough, nothing more comes, or it takes too long.
     fn wait(&mut self, is_enough: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + LAST_POSITIONS;
+        let deadline = Instant::now() + self.timing.last_positions_patience;
         while !is_enough(self) {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.committed.recv_timeout(left) {

@@ -39,32 +39,17 @@ use crate::retry::Throttle;
 use crate::shutdown::Shutdown;
 use crate::sorter::Sorter;
 use crate::stall;
+use crate::timing::Timing;
 use crate::topic::{TopicKind, TopicNames};
 use crate::transactions::OpenTransactions;
 use crate::witness::Witness;
 
-/// A topic that was just made may be unknown to some brokers for so long.
-const NO_TOPIC_PATIENCE: Duration = Duration::from_secs(10);
-/// Partitions that were added, and those without records that are read to their end, are noticed
-/// so soon.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// While a topic may not be read.
-const LOOK_SOON: Duration = Duration::from_secs(2);
-const WAKE_EVERY: Duration = Duration::from_secs(1);
-/// Before anything is read, it is waited for so long to know that the topics are the ones that were.
-const FIRST_LOOK: Duration = Duration::from_secs(20);
 /// A broker that just became leader may not know a partition's end: it is asked again.
 const RANGE_TRIES: usize = 3;
 const RANGE_RETRY: Duration = Duration::from_millis(500);
-/// So long reading waits for a schema before its partition is held: most registries answer sooner.
-const SCHEMA_PATIENCE: Duration = Duration::from_millis(250);
 /// Polls between two looks at everything else.
 const POLLS: usize = 256;
 const POLL_IDLE: Duration = Duration::from_millis(50);
-/// Closing the client is waited for so long.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// The last dead letters are waited for so long after the request to stop.
-const LAST_LETTERS: Duration = Duration::from_secs(2);
 
 /// Starts reading, on a thread of its own, from the positions; a partition that has none is read
 /// from its beginning. After a request to stop, what was read is handed on and the sender of
@@ -81,8 +66,25 @@ pub fn start(
     shutdown: Shutdown,
     health: Arc<Health>,
 ) -> Result<Reading, IngestError> {
-    let consumer = client::consumer(&config.kafka)?;
-    read(config, (consumer, false), progress, (batches, committed), shutdown, health)
+    let timing = Timing::default();
+    start_with_timing(config, progress, batches, committed, shutdown, health, timing)
+}
+
+/// As [`start`], with the given timing instead of the default.
+///
+/// # Errors
+/// As of [`start`].
+pub fn start_with_timing(
+    config: &Config,
+    progress: &Progress,
+    batches: SyncSender<Batch>,
+    committed: Receiver<Vec<Position>>,
+    shutdown: Shutdown,
+    health: Arc<Health>,
+    timing: Timing,
+) -> Result<Reading, IngestError> {
+    let consumer = client::consumer(&config.kafka, timing)?;
+    read(config, (consumer, false), progress, (batches, committed), shutdown, health, timing)
 }
 
 /// Starts reading as a member of the group `kafka.group`: the partitions that it gives, from its
@@ -99,8 +101,23 @@ pub fn join(
     shutdown: Shutdown,
     health: Arc<Health>,
 ) -> Result<Reading, IngestError> {
-    let consumer = client::member(&config.kafka)?;
-    read(config, (consumer, true), &Progress::default(), (batches, committed), shutdown, health)
+    join_with_timing(config, batches, committed, shutdown, health, Timing::default())
+}
+
+/// As [`join`], with the given timing instead of the default.
+///
+/// # Errors
+/// As of [`start`].
+pub fn join_with_timing(
+    config: &Config,
+    batches: SyncSender<Batch>,
+    committed: Receiver<Vec<Position>>,
+    shutdown: Shutdown,
+    health: Arc<Health>,
+    timing: Timing,
+) -> Result<Reading, IngestError> {
+    let (consumer, progress) = (client::member(&config.kafka, timing)?, Progress::default());
+    read(config, (consumer, true), &progress, (batches, committed), shutdown, health, timing)
 }
 
 /// The thread that reads, and how reading ended: how many records were read and not handed on, because
@@ -114,6 +131,7 @@ fn read(
     (batches, committed): (SyncSender<Batch>, Receiver<Vec<Position>>),
     shutdown: Shutdown,
     health: Arc<Health>,
+    timing: Timing,
 ) -> Result<Reading, IngestError> {
     let names = TopicNames::new(&config.kafka.topics);
     let limits = Limits {
@@ -124,17 +142,18 @@ fn read(
     let offsets = Offsets::new(&names, &progress.positions);
     let consumed = Consumed::new(progress.consumed_until);
     health.set_committed(&offsets);
-    let decoder = Decoder::new(config, SCHEMA_PATIENCE)?;
+    let decoder = Decoder::new(config, timing.schema_patience, timing)?;
     let breaker = Breaker::new(config.ingest.bad_records_max);
     let reader = Reader {
         consumer,
         is_member,
-        dead_letters: DeadLetters::new(&config.kafka, &names)?,
+        timing,
+        dead_letters: DeadLetters::new(&config.kafka, &names, timing)?,
         sorter: Sorter::new(names.clone(), decoder, breaker, limits, consumed),
         held: Held::new(&names),
-        commits: Commits::new(names.clone(), health.clone(), committed),
+        commits: Commits::new(names.clone(), health.clone(), committed, timing),
         partitions: Partitions::default(),
-        witness: Witness::start(&config.kafka, &names)?,
+        witness: Witness::start(&config.kafka, &names, timing)?,
         looked_at: Instant::now(),
         woken_at: Instant::now(),
         left: 0,
@@ -159,6 +178,7 @@ struct Reader {
     names: TopicNames,
     consumer: Consumer,
     is_member: bool,
+    timing: Timing,
     dead_letters: DeadLetters,
     sorter: Sorter,
     commits: Commits,
@@ -183,12 +203,12 @@ impl Reader {
     fn run(mut self) -> Result<u64, IngestError> {
         let outcome = self.read();
         self.health.set_assigned(false);
-        let Self { batches, commits, consumer, left, .. } = self;
+        let Self { batches, commits, consumer, left, timing, .. } = self;
         drop(batches);
         if outcome.is_ok() {
             commits.finish(&consumer);
         }
-        close(consumer);
+        close(consumer, timing.client_close_patience);
         outcome.map(|()| left)
     }
 
@@ -202,13 +222,11 @@ impl Reader {
             if let Some(statistics) = self.consumer.context().take_statistics() {
                 self.observe(&statistics);
             }
-            if self.woken_at.elapsed() >= WAKE_EVERY {
+            if self.woken_at.elapsed() >= self.timing.client_wake_interval {
                 client::wake(&self.consumer);
                 self.woken_at = Instant::now();
             }
-            let is_denied = self.health.denied().is_some();
-            let every = if is_denied { LOOK_SOON } else { LOOK_EVERY };
-            if self.looked_at.elapsed() >= every {
+            if self.looked_at.elapsed() >= self.check_interval() {
                 self.look_again()?;
             }
             self.recognise(Duration::ZERO)?;
@@ -216,6 +234,13 @@ impl Reader {
             self.poll()?;
         }
         self.hand_on()
+    }
+
+    fn check_interval(&self) -> Duration {
+        match self.health.denied() {
+            Some(_) => self.timing.denied_topic_check_interval,
+            None => self.timing.partition_check_interval,
+        }
     }
 
     /// Leaves a partition where it stands, and reads the others on.
@@ -330,7 +355,7 @@ impl Reader {
 
 /// Closing waits for answers to positions that were told, for a minute if the brokers are away.
 /// They are for dashboards alone, so the client is then left to the end of the process.
-fn close(consumer: Consumer) {
+fn close(consumer: Consumer, patience: Duration) {
     consumer.context().close();
     // What the group took back and nobody gave back yet would be waited for.
     if let Err(error) = consumer.unassign() {
@@ -342,5 +367,5 @@ fn close(consumer: Consumer) {
         // Nobody listens any more if it took too long.
         let _ = closed.send(());
     });
-    let _ = is_closed.recv_timeout(CLOSE_PATIENCE);
+    let _ = is_closed.recv_timeout(patience);
 }

@@ -15,7 +15,6 @@ use rdkafka::error::KafkaError;
 use crate::client::{self, Logged};
 use crate::error::IngestError;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
 /// One partition, copied as often as the broker's default has it.
@@ -28,10 +27,11 @@ pub fn settings<const N: usize>(
     kafka: &Kafka,
     topics: &[&str],
     keys: [&str; N],
+    timeout: Duration,
 ) -> Result<Vec<[Option<String>; N]>, IngestError> {
     let admin = admin(kafka)?;
     let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
-    let answer = wait(admin.describe_configs(&asked, &options()), || false);
+    let answer = wait(admin.describe_configs(&asked, &options(timeout)), || false);
     let resources = answer.and_then(Result::ok).unwrap_or_default();
     let values = |name: &&str| {
         let is_its =
@@ -47,18 +47,19 @@ pub fn settings<const N: usize>(
 pub fn create(
     kafka: &Kafka,
     topics: &[NewTopic<'_>],
+    timeout: Duration,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Option<Result<Vec<TopicResult>, KafkaError>>, IngestError> {
     let admin = admin(kafka)?;
-    Ok(wait(admin.create_topics(topics, &options()), is_stopped))
+    Ok(wait(admin.create_topics(topics, &options(timeout)), is_stopped))
 }
 
 fn admin(kafka: &Kafka) -> Result<AdminClient<Logged>, IngestError> {
     client::admin(kafka).create_with_context(Logged).map_err(IngestError::of_client)
 }
 
-fn options() -> AdminOptions {
-    AdminOptions::new().request_timeout(Some(TIMEOUT)).operation_timeout(Some(TIMEOUT))
+fn options(timeout: Duration) -> AdminOptions {
+    AdminOptions::new().request_timeout(Some(timeout)).operation_timeout(Some(timeout))
 }
 
 fn wait<T>(answer: impl Future<Output = T>, is_stopped: impl Fn() -> bool) -> Option<T> {

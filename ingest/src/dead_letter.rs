@@ -22,6 +22,7 @@ use crate::error::IngestError;
 use crate::letter_topics;
 use crate::retry::{Backoff, Throttle};
 use crate::shutdown::Shutdown;
+use crate::timing::Timing;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
 use crate::wire::DecodeError;
 
@@ -110,6 +111,7 @@ pub struct DeadLetters {
     producer: BaseProducer<Reporter>,
     reports: Receiver<Report>,
     topics: PerTopic<String>,
+    timing: Timing,
     stuck: Throttle,
     /// How many deliveries were begun. One that was broken off leaves letters under way, whose reports
     /// come in the time of a later one.
@@ -117,14 +119,14 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    pub fn new(kafka: &Kafka, names: &TopicNames) -> Result<Self, IngestError> {
+    pub fn new(kafka: &Kafka, names: &TopicNames, timing: Timing) -> Result<Self, IngestError> {
         let (sender, reports) = mpsc::channel();
         let producer = client::producer(kafka)
             .create_with_context(Reporter { reports: sender })
             .map_err(IngestError::of_client)?;
         let topics = PerTopic::from_fn(|topic| format!("{}{SUFFIX}", names.of(topic)));
         let (stuck, deliveries) = (Throttle::default(), Cell::default());
-        Ok(Self { producer, reports, topics, stuck, deliveries })
+        Ok(Self { producer, reports, topics, timing, stuck, deliveries })
     }
 
     /// Creates the topics that are missing. If that fails reading goes on, because the first dead
@@ -136,7 +138,8 @@ impl DeadLetters {
         shutdown: &Shutdown,
     ) -> Result<(), IngestError> {
         let names = TopicKind::ALL.map(|topic| self.topics.of(topic).as_str());
-        letter_topics::create_missing((kafka, consumer), &names, shutdown)
+        let timeout = self.timing.admin_request_timeout;
+        letter_topics::create_missing((kafka, consumer), &names, timeout, shutdown)
     }
 
     /// Produces the letters and waits until all are acknowledged, however long that takes.
@@ -150,7 +153,7 @@ impl DeadLetters {
         self.deliveries.set(delivery);
         let mut unsent: VecDeque<usize> = (0..letters.len()).collect();
         let mut in_flight = 0_usize;
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(self.timing);
         let mut retry_at = Instant::now();
         while in_flight > 0 || !unsent.is_empty() {
             if !meanwhile()? {

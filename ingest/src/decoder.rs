@@ -10,6 +10,7 @@ use config::{Config, Format};
 
 use crate::error::IngestError;
 use crate::registry::{JSON_SCHEMA, Lookup, Registry, SchemaKey, UnusableKind};
+use crate::timing::Timing;
 use crate::topic::{PerTopic, TopicKind};
 use crate::wire::framing::{Framed, unframed};
 use crate::wire::{self, DecodeError, ErrorCode, Schema};
@@ -62,10 +63,12 @@ impl Decoder {
     ///
     /// # Errors
     /// A schema's file that can not be used, or a registry's client that can not be made.
-    pub fn new(config: &Config, patience: Duration) -> Result<Self, IngestError> {
+    pub fn new(config: &Config, patience: Duration, timing: Timing) -> Result<Self, IngestError> {
         let formats = formats(config)?;
-        let registry =
-            config.registry.as_ref().map(|settings| Registry::start(settings, Writing::parse));
+        let registry = config
+            .registry
+            .as_ref()
+            .map(|settings| Registry::start_with_timing(settings, Writing::parse, timing));
         Ok(Self {
             policy: config.policy.clone(),
             patience,

@@ -1,5 +1,7 @@
 //! The topics that dead letters go to: made where there are none, and looked at where somebody else has made them.
 
+use std::time::Duration;
+
 use config::Kafka;
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -23,6 +25,7 @@ const CLEANED_BY: &str = "cleanup.policy";
 pub fn create_missing(
     (kafka, consumer): (&Kafka, &Consumer),
     names: &[&str],
+    timeout: Duration,
     shutdown: &Shutdown,
 ) -> Result<(), IngestError> {
     let (mut missing, mut existing) = (Vec::new(), Vec::new());
@@ -35,17 +38,17 @@ pub fn create_missing(
             }
         }
     }
-    warn_of_settings(kafka, &existing)?;
-    if missing.is_empty() { Ok(()) } else { create(kafka, &missing, shutdown) }
+    warn_of_settings(kafka, &existing, timeout)?;
+    if missing.is_empty() { Ok(()) } else { create(kafka, &missing, timeout, shutdown) }
 }
 
 /// Of topics that somebody else has made: a letter that they do not take stops all reading, and one that they
 /// forget is lost.
-fn warn_of_settings(kafka: &Kafka, topics: &[&str]) -> Result<(), IngestError> {
+fn warn_of_settings(kafka: &Kafka, topics: &[&str], timeout: Duration) -> Result<(), IngestError> {
     if topics.is_empty() {
         return Ok(());
     }
-    let settings = creation::settings(kafka, topics, [CLEANED_BY, LIMIT])?;
+    let settings = creation::settings(kafka, topics, [CLEANED_BY, LIMIT], timeout)?;
     for (topic, [policy, limit]) in topics.iter().zip(settings) {
         if let Some(policy) = policy.filter(|policy| policy.contains("compact")) {
             tracing::warn!(
@@ -68,11 +71,16 @@ fn warn_of_settings(kafka: &Kafka, topics: &[&str]) -> Result<(), IngestError> {
     Ok(())
 }
 
-fn create(kafka: &Kafka, names: &[&str], shutdown: &Shutdown) -> Result<(), IngestError> {
+fn create(
+    kafka: &Kafka,
+    names: &[&str],
+    timeout: Duration,
+    shutdown: &Shutdown,
+) -> Result<(), IngestError> {
     let (key, value) = STAMPED_BY;
     let topic = |name| creation::topic(name).set(LIMIT, RECORD_BYTES_MAX).set(key, value);
     let topics: Vec<_> = names.iter().map(|name| topic(name)).collect();
-    match creation::create(kafka, &topics, || shutdown.is_requested())? {
+    match creation::create(kafka, &topics, timeout, || shutdown.is_requested())? {
         Some(Ok(results)) => results.into_iter().for_each(report_creation),
         Some(Err(error)) => {
             tracing::warn!(%error, "topics for dead letters cannot be created");

@@ -6,7 +6,6 @@ pub(crate) mod event;
 pub(crate) mod line;
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use config::Config;
 use rdkafka::message::{BorrowedMessage, Message};
@@ -15,11 +14,9 @@ use crate::decoder::Decoder;
 use crate::error::IngestError;
 use crate::headers;
 use crate::sweep::{From, Step, Sweep, To};
+use crate::timing::Timing;
 use crate::topic::TopicNames;
 use line::{Record, View};
-
-/// So long a person waits for a schema before the record is shown without.
-const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is to be shown.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +28,7 @@ pub struct Peek<'a> {
     pub count: Option<u64>,
     /// The value as it is, with the headers, and not decoded.
     pub raw: bool,
+    pub timing: Timing,
 }
 
 /// Where showing begins, and with that where it ends.
@@ -64,10 +62,11 @@ impl Peek<'_> {
             return Ok(());
         }
         let names = TopicNames::new(&self.config.kafka.topics);
-        let decoder = Decoder::new(self.config, SCHEMA_PATIENCE)?;
+        let patience = self.timing.peek_schema_patience;
+        let decoder = Decoder::new(self.config, patience, self.timing)?;
         let mut view = View { decoder, names, raw: self.raw };
         let mut left = self.count;
-        let sweep = Sweep::start(&self.config.kafka, self.topic, from, to)?;
+        let sweep = Sweep::start(&self.config.kafka, self.topic, from, to, self.timing)?;
         sweep.run(|step, _| {
             let Step::Record(message) = step else { return Ok(sink(None)) };
             let flow = sink(Some(&line::line(&record(message), &mut view)));

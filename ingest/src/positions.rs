@@ -9,6 +9,7 @@ use crate::assignment::{self, Unfound};
 use crate::client;
 use crate::error::IngestError;
 use crate::offsets::Offsets;
+use crate::timing::Timing;
 use crate::topic::TopicNames;
 
 /// Those that the group has of the three topics' partitions.
@@ -17,7 +18,7 @@ use crate::topic::TopicNames;
 /// [`IngestError::Positions`] where Kafka does not tell, or somebody is a member of the group.
 pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
     let names = TopicNames::new(&kafka.topics);
-    let consumer = client::consumer(kafka)?;
+    let consumer = client::consumer(kafka, Timing::default())?;
     refuse_members(kafka, &consumer)?;
     let partitions = assignment::find_partitions(&consumer, &names).map_err(|unfound| {
         let reason = match unfound {
@@ -37,7 +38,7 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
 /// As of [`read`].
 pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
     let names = TopicNames::new(&kafka.topics);
-    let consumer = client::consumer(kafka)?;
+    let consumer = client::consumer(kafka, Timing::default())?;
     refuse_members(kafka, &consumer)?;
     if positions.is_empty() {
         return Ok(());

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::error::IngestError;
 use crate::retry::Throttle;
+use crate::timing::Timing;
 
 pub(crate) mod answer;
 mod cache;
@@ -104,6 +105,18 @@ impl<T: Send + Sync + 'static> Registry<T> {
         settings: &config::Registry,
         compile: fn(&str) -> Result<T, String>,
     ) -> Result<Self, IngestError> {
+        Self::start_with_timing(settings, compile, Timing::default())
+    }
+
+    /// As [`Registry::start`], with the given timing instead of the default.
+    ///
+    /// # Errors
+    /// As of [`Registry::start`].
+    pub fn start_with_timing(
+        settings: &config::Registry,
+        compile: fn(&str) -> Result<T, String>,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
         let limits = Limits {
             ready_max: READY_MAX,
             unusable_max: UNUSABLE_MAX,
@@ -113,14 +126,15 @@ impl<T: Send + Sync + 'static> Registry<T> {
         let shared = Arc::new(Shared {
             cache: Mutex::new(Cache::new(limits)),
             settled: Condvar::new(),
-            monitor: Monitor::new(),
+            monitor: Monitor::new(timing.registry_result_validity),
         });
         let worker = Worker {
             shared: shared.clone(),
-            client: Client::new(settings)?,
+            client: Client::new(settings, timing.unresponsive_url_pause)?,
             disk: Disk::new(&settings.cache, &settings.urls),
-            gate: Gate::new(),
+            gate: Gate::new(timing.registry_probe_interval),
             compile,
+            timing,
             outages: Throttle::default(),
             refusals: Throttle::default(),
         };

@@ -17,6 +17,7 @@ use rdkafka::message::Message;
 
 use crate::error::IngestError;
 use crate::sweep::{Extent, From, Step, Sweep, To};
+use crate::timing::Timing;
 use crate::topic::{TopicKind, TopicNames};
 use crate::wire::ErrorCode;
 pub use letter::Obstacle;
@@ -40,6 +41,7 @@ pub struct Resend<'a> {
     pub codes: &'a [ErrorCode],
     /// Count, and send none.
     pub dry_run: bool,
+    pub timing: Timing,
 }
 
 /// What became of the letters read.
@@ -73,15 +75,16 @@ impl Resend<'_> {
     pub fn run(self, report: &mut Report, mut told: impl FnMut(Extent)) -> Result<(), IngestError> {
         let names = TopicNames::new(&self.kafka.topics);
         // Before the journal is begun: a wrong name leaves nothing behind.
-        let letters = Sweep::start(self.kafka, self.topic, From::Beginning, To::EndOfNow)?;
+        let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
+        let letters = Sweep::start(kafka, topic, From::Beginning, To::EndOfNow, timing)?;
         // First the exclusive right, then the look at what was sent: nobody adds to it any more.
         let sender = if self.dry_run {
             None
         } else {
-            journal::create(self.kafka, self.topic)?;
-            Some(Sender::start(self.kafka, self.topic, &names)?)
+            journal::create(kafka, topic, timing.admin_request_timeout)?;
+            Some(Sender::start(kafka, topic, &names, timing)?)
         };
-        let sent_before = match journal::read(self.kafka, self.topic, &names) {
+        let sent_before = match journal::read(kafka, topic, &names, timing) {
             Err(IngestError::NoSuchTopic(_)) if self.dry_run => HashSet::new(),
             outcome => outcome?,
         };

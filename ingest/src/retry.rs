@@ -3,23 +3,26 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const DELAY_MIN: Duration = Duration::from_millis(100);
-const DELAY_MAX: Duration = Duration::from_secs(10);
+use crate::timing::Timing;
+
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Delays that double, up to a bound.
 #[derive(Debug)]
-pub struct Backoff(Duration);
+pub struct Backoff {
+    next: Duration,
+    max: Duration,
+}
 
 impl Backoff {
-    pub fn new() -> Self {
-        Self(DELAY_MIN)
+    pub fn new(timing: Timing) -> Self {
+        Self { next: timing.retry_delay_min, max: timing.retry_delay_max }
     }
 
     /// How long to wait now.
     pub fn next(&mut self) -> Duration {
-        let delay = self.0;
-        self.0 = (delay * 2).min(DELAY_MAX);
+        let delay = self.next;
+        self.next = (delay * 2).min(self.max);
         delay
     }
 }
@@ -44,13 +47,13 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_the_bound() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(Timing::default());
         assert_eq!(backoff.next(), Duration::from_millis(100));
         assert_eq!(backoff.next(), Duration::from_millis(200));
         for _ in 0..20 {
             backoff.next();
         }
-        assert_eq!(backoff.next(), DELAY_MAX);
+        assert_eq!(backoff.next(), Duration::from_secs(10));
     }
 
     #[test]

@@ -13,12 +13,8 @@ use crate::commits::Commits;
 use crate::error::IngestError;
 use crate::shutdown::Shutdown;
 use crate::statistics::Statistics;
+use crate::timing::Timing;
 
-/// A wait that is longer lets go of the partitions, because polling is how callbacks are served
-/// and records must not be polled; they are read again from where they were.
-const LET_GO_AFTER: Duration = Duration::from_secs(10);
-/// How much there is to read meanwhile is looked up so often.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
 const STALL_PAUSE: Duration = Duration::from_millis(2);
 const STALL_PAUSE_MAX: Duration = Duration::from_millis(20);
 
@@ -30,6 +26,7 @@ pub struct Stall<'a> {
     look: &'a dyn Fn(),
     /// Takes what the client tells of itself meanwhile.
     observe: &'a dyn Fn(&Statistics),
+    timing: Timing,
     since: Instant,
     looked_at: Instant,
     /// Then the partitions have to be taken up anew.
@@ -42,21 +39,31 @@ impl<'a> Stall<'a> {
         commits: &'a mut Commits,
         look: &'a dyn Fn(),
         observe: &'a dyn Fn(&Statistics),
+        timing: Timing,
     ) -> Self {
         let now = Instant::now();
-        Self { consumer, commits, look, observe, since: now, looked_at: now, has_let_go: false }
+        Self {
+            consumer,
+            commits,
+            look,
+            observe,
+            timing,
+            since: now,
+            looked_at: now,
+            has_let_go: false,
+        }
     }
 
     /// Does what polling does besides.
     pub fn serve(&mut self) -> Result<(), IngestError> {
         self.commits.serve(self.consumer);
-        if self.since.elapsed() < LET_GO_AFTER {
+        if self.since.elapsed() < self.timing.poll_pause_max {
             return Ok(());
         }
         if let Some(statistics) = self.consumer.context().take_statistics() {
             (self.observe)(&statistics);
         }
-        if self.looked_at.elapsed() >= LOOK_EVERY {
+        if self.looked_at.elapsed() >= self.timing.partition_check_interval {
             (self.look)();
             self.looked_at = Instant::now();
         }

@@ -18,11 +18,8 @@ use crate::assignment;
 use crate::client::{self, Consumer};
 use crate::error::IngestError;
 use crate::retry::Backoff;
+use crate::timing::Timing;
 
-/// So long brokers are asked again before that is an error.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A topic that was just made may be unknown to some brokers for so long.
-const NO_TOPIC_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -62,6 +59,7 @@ pub struct Sweep {
     consumer: Consumer,
     topic: String,
     to: To,
+    timing: Timing,
     /// Of the partitions that are being read.
     spans: BTreeMap<i32, Span>,
     extent: Extent,
@@ -75,9 +73,15 @@ struct Span {
 
 impl Sweep {
     /// Finds the topic and where it ends.
-    pub fn start(kafka: &Kafka, topic: &str, from: From, to: To) -> Result<Self, IngestError> {
+    pub fn start(
+        kafka: &Kafka,
+        topic: &str,
+        from: From,
+        to: To,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
         let consumer = client::reader(kafka)?;
-        let spans = find(&consumer, kafka, topic, |partitions| {
+        let spans = find(&consumer, (kafka, topic), timing, |partitions| {
             spans(&consumer, topic, partitions, from, to)
         })?;
         let total = spans.values().map(|span| span.end.abs_diff(span.next)).sum();
@@ -85,6 +89,7 @@ impl Sweep {
             consumer,
             topic: topic.to_owned(),
             to,
+            timing,
             spans,
             extent: Extent { read: 0, total },
         };
@@ -131,7 +136,7 @@ impl Sweep {
                 }
                 Some(Err(error)) => {
                     let since = *failing_since.get_or_insert_with(Instant::now);
-                    bear(error, since.elapsed())?;
+                    bear(error, since.elapsed(), self.timing.command_broker_patience)?;
                     ControlFlow::Continue(())
                 }
             };
@@ -166,12 +171,12 @@ impl Sweep {
 /// What `ask` has to say of the topic's partitions, so many; asked again while brokers do not answer.
 fn find<T>(
     consumer: &Consumer,
-    kafka: &Kafka,
-    topic: &str,
+    (kafka, topic): (&Kafka, &str),
+    timing: Timing,
     ask: impl Fn(i32) -> KafkaResult<T>,
 ) -> Result<T, IngestError> {
     let started = Instant::now();
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::new(timing);
     loop {
         let count = assignment::partition_count(consumer, topic);
         let answer = count.and_then(|count| {
@@ -180,11 +185,11 @@ fn find<T>(
         });
         match answer {
             Ok(Some(answer)) => return Ok(answer),
-            Ok(None) if started.elapsed() >= NO_TOPIC_PATIENCE => {
+            Ok(None) if started.elapsed() >= timing.command_missing_topic_patience => {
                 return Err(IngestError::NoSuchTopic(topic.to_owned()));
             }
             Ok(None) => {}
-            Err(error) if started.elapsed() >= PATIENCE => {
+            Err(error) if started.elapsed() >= timing.command_broker_patience => {
                 return Err(IngestError::Unreachable { brokers: kafka.brokers.clone(), error });
             }
             Err(error) => tracing::debug!(%error, "kafka does not answer, asking again"),
@@ -193,7 +198,7 @@ fn find<T>(
         if let Some(reason) = consumer.context().refusal() {
             return Err(IngestError::Refused { reason });
         }
-        std::thread::sleep(backoff.next().min(Duration::from_secs(1)));
+        std::thread::sleep(backoff.next().min(timing.metadata_retry_delay_max));
     }
 }
 
@@ -238,7 +243,7 @@ fn spans(
 }
 
 /// The client tries most things again by itself. `failing` is the time since it last succeeded.
-fn bear(error: KafkaError, failing: Duration) -> Result<(), IngestError> {
+fn bear(error: KafkaError, failing: Duration, patience: Duration) -> Result<(), IngestError> {
     let KafkaError::MessageConsumption(code) = &error else {
         return Err(IngestError::Fatal(error));
     };
@@ -252,7 +257,7 @@ fn bear(error: KafkaError, failing: Duration) -> Result<(), IngestError> {
         | RDKafkaErrorCode::UnknownTopicOrPartition
         | RDKafkaErrorCode::UnknownTopic
         | RDKafkaErrorCode::UnknownPartition => Err(IngestError::Unreadable(error)),
-        _ if failing >= PATIENCE => Err(IngestError::Unreadable(error)),
+        _ if failing >= patience => Err(IngestError::Unreadable(error)),
         _ => Ok(()),
     }
 }

@@ -100,17 +100,29 @@ struct Running {
 
 impl Running {
     fn start(config: &Config, positions: &[Position]) -> Self {
+        Self::start_with(config, positions, Timing::default())
+    }
+
+    /// With short waiting times, for tests that wait until one is over.
+    fn start_quick(config: &Config, positions: &[Position]) -> Self {
+        Self::start_with(config, positions, Timing::default().divided_by(20))
+    }
+
+    fn start_with(config: &Config, positions: &[Position], timing: Timing) -> Self {
+        // The mock broker never answers admin requests.
+        let timing = Timing { admin_request_timeout: Duration::from_millis(100), ..timing };
         let (batch_sender, batches) = mpsc::sync_channel(2);
         let (committed, positions_committed) = mpsc::channel();
         let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
         let progress = Progress { positions: positions.to_vec(), consumed_until: None };
-        let thread = start(
+        let thread = start_with_timing(
             config,
             &progress,
             batch_sender,
             positions_committed,
             shutdown.clone(),
             health.clone(),
+            timing,
         )
         .expect("valid settings");
         Self { batches, committed: Some(committed), shutdown, health, thread }
@@ -331,7 +343,7 @@ fn a_position_on_a_partition_that_is_gone_is_fatal() {
 fn a_missing_topic_is_named_with_its_setting() {
     let broker = Broker::new();
     broker.cluster.create_topic(CLICKS, 1, 1).expect("a topic");
-    let running = Running::start(&broker.config(""), &[]);
+    let running = Running::start_quick(&broker.config(""), &[]);
     let error = running.thread.join().expect("no panic").expect_err("no such topic").to_string();
     assert!(error.contains("kafka.activations"), "{error}");
     assert!(error.contains("\"adtrail.activations\""), "{error}");
@@ -339,7 +351,8 @@ fn a_missing_topic_is_named_with_its_setting() {
 
 #[test]
 fn an_unreachable_broker_is_waited_for_until_asked_to_stop() {
-    let running = Running::start(&config("127.0.0.1:1", ""), &[]);
+    let running = Running::start_quick(&config("127.0.0.1:1", ""), &[]);
+    // A failed try leaves everything as it was before, so there is nothing to wait for.
     std::thread::sleep(Duration::from_millis(300));
     assert!(!running.health.is_connected());
     assert!(!running.health.is_ready());
@@ -358,22 +371,21 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
-    let held = Duration::from_secs(2);
 
-    let running = Running::start(&broker.config(""), &beginnings());
-    let health = running.health.clone();
-    wait_until("something is read", || health.last_message_ms().is_some());
+    let running = Running::start_quick(&broker.config(""), &beginnings());
+    wait_until("letters wait", || running.health.are_letters_waiting());
     // The two can come in one batch or in two; the second is held either way.
-    let passed = running.batches.recv_timeout(held).map_or(0, |batch| batch.facts.len());
-    assert!(running.batches.recv_timeout(held).is_err(), "{passed} passed");
+    let passed: usize = running.batches.try_iter().map(|batch| batch.facts.len()).sum();
+    assert!(passed <= 1, "{passed} passed");
     let left = running.stop().expect("a clean stop");
     assert_eq!(left, 2 - passed as u64);
 
-    let running = Running::start(
+    let running = Running::start_quick(
         &broker.config(""),
         &[&[position(CLICKS, 0, 1)], &beginnings()[1..]].concat(),
     );
-    assert!(running.batches.recv_timeout(held).is_err());
+    wait_until("letters wait again", || running.health.are_letters_waiting());
+    assert!(running.batches.try_recv().is_err());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
     let batches = running.take(1);
@@ -403,15 +415,24 @@ fn large_values_come_and_go_whole() {
 /// Long enough for the reader to let go of its partitions.
 #[test]
 fn nothing_is_lost_or_doubled_by_a_long_wait() {
+    const COUNT: usize = 2_000;
     let broker = Broker::with_topics();
-    for id in 0..2_000 {
+    for id in 0..COUNT {
         broker.produce(CLICKS, 0, Some(&click(id)));
     }
     broker.flush();
-    let running = Running::start(&broker.config("[ingest]\nbatch_records_max = 100"), &[]);
-    std::thread::sleep(Duration::from_secs(12));
-    let expected: Vec<_> = (0..2_000).map(|id| format!("c-{id}")).collect();
-    assert_eq!(ids(&running.take(2_000)), expected);
+    let running = Running::start_quick(&broker.config("[ingest]\nbatch_records_max = 100"), &[]);
+    wait_until("a batch is handed on", || running.health.last_message_ms().is_some());
+    // While batches wait, the end of a partition is looked up only once the reader has let go. Twice: the
+    // first time may still be from a moment before the queue was full.
+    for more in 1..=2 {
+        broker.produce(CLICKS, 0, Some(&click(COUNT + more - 1)));
+        broker.flush();
+        let lag = (COUNT + more) as u64;
+        wait_until("more is there", || running.health.lag_messages(TopicKind::Clicks) == lag);
+    }
+    let expected: Vec<_> = (0..COUNT + 2).map(|id| format!("c-{id}")).collect();
+    assert_eq!(ids(&running.take(COUNT as u64 + 2)), expected);
     running.stop().expect("a clean stop");
 }
 
@@ -429,16 +450,22 @@ fn a_receiver_that_is_gone_ends_reading() {
     assert!(matches!(outcome, Err(IngestError::NoReceiver)), "{outcome:?}");
 }
 
+/// The last record is bad and holds its partition, which shows that all before it were read.
 #[test]
 fn the_partial_batch_is_handed_on_at_the_end() {
     let broker = Broker::with_topics();
     (0..3).for_each(|id| broker.produce(CLICKS, 0, Some(&click(id))));
+    broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
-    let settings = "[ingest]\nbatch_age_max = \"1h\"\nbatch_records_max = 2";
-    let running = Running::start(&broker.config(settings), &[]);
+    let settings = "[ingest]\nbatch_age_max = \"1h\"\nbatch_records_max = 2\nbad_records_max = 0";
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let config = broker.config(settings);
+    let running = ::metrics::with_local_recorder(&recorder, || Running::start(&config, &[]));
     assert_eq!(ids(&running.take(2)), ["c-0", "c-1"]);
-    // What is left was fetched with them, so it is read by now, and is not enough.
-    assert!(running.batches.recv_timeout(Duration::from_secs(2)).is_err());
+    let held = "adtrail_ingest_held_partitions{topic=\"adtrail.clicks\",reason=\"bad\"} 1";
+    wait_until("the rest is read", || handle.render().lines().any(|line| line == held));
+    assert!(running.batches.try_recv().is_err(), "it is not enough");
     running.shutdown.request();
     assert_eq!(ids(&running.take(1)), ["c-2"]);
     let disconnected = running.batches.recv_timeout(PATIENCE);
@@ -452,7 +479,7 @@ fn a_topic_that_may_not_be_read_is_told_and_read_on_once_it_may() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.flush();
-    let running = Running::start(&broker.config(""), &[]);
+    let running = Running::start_quick(&broker.config(""), &[]);
     running.take(1);
     wait_until("ready", || running.health.is_ready());
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
@@ -460,9 +487,14 @@ fn a_topic_that_may_not_be_read_is_told_and_read_on_once_it_may() {
     wait_until("not ready", || !running.health.is_ready());
     assert_eq!(running.health.denied().as_deref(), Some(CLICKS));
     assert!(running.health.is_connected());
-    std::thread::sleep(Duration::from_secs(3));
-    assert!(running.health.lag_messages(TopicKind::Clicks) > 0);
-    assert_eq!(running.health.lag_messages(TopicKind::Effects), 0);
+    // It stays so while the others are read on.
+    let lag = |topic| running.health.lag_messages(topic);
+    broker.produce(EFFECTS, 0, None);
+    broker.flush();
+    wait_until("another topic has a lag", || lag(TopicKind::Effects) == 1);
+    running.take(1);
+    wait_until("another topic has none", || lag(TopicKind::Effects) == 0);
+    assert!(lag(TopicKind::Clicks) > 0);
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(CLICKS, fine).expect("a topic that works");
     broker.produce(CLICKS, 0, Some(&click(1)));
@@ -480,7 +512,7 @@ fn letters_that_wait_for_their_topic_are_told_soon() {
     broker.flush();
     let gone = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     broker.cluster.topic_error("adtrail.clicks.dlq", gone).expect("a topic that is gone");
-    let running = Running::start(&broker.config(""), &[]);
+    let running = Running::start_quick(&broker.config(""), &[]);
     let health = running.health.clone();
     wait_until("something is read", || health.last_message_ms().is_some());
     let read = Instant::now();
@@ -502,7 +534,8 @@ fn a_small_batch_of_much_is_read_or_named() {
     let producer: BaseProducer = client(&broker.cluster.bootstrap_servers())
         .set("message.max.bytes", "1000000000")
         .set("batch.size", "1000000000")
-        .set("linger.ms", "60000")
+        // Enough to gather all of them, on a slow machine too. A flush may wait that long.
+        .set("linger.ms", "5000")
         .set("compression.type", "zstd")
         .create()
         .expect("a producer");
@@ -535,7 +568,8 @@ fn letters_of_a_delivery_that_was_broken_off_are_not_taken_for_others() {
     let broker = Broker::with_topics();
     let config = broker.config("");
     let names = TopicNames::new(&config.kafka.topics);
-    let letters_out = dead_letter::DeadLetters::new(&config.kafka, &names).expect("a producer");
+    let letters_out = dead_letter::DeadLetters::new(&config.kafka, &names, Timing::default())
+        .expect("a producer");
     let deliver = |count, tries: usize| {
         let mut tries = 0..tries;
         letters_out.deliver(&letters_to_clicks(count), || Ok(tries.next().is_some()))

@@ -20,10 +20,8 @@ use crate::assignment::{self, is_denial};
 use crate::client::{self, Consumer};
 use crate::digest::digest;
 use crate::error::IngestError;
+use crate::timing::Timing;
 use crate::topic::{TopicKind, TopicNames};
-
-/// One topic is looked at for so long; what a broker does not answer meanwhile is asked again.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A record that was read, and where.
 pub type Place = (TopicKind, i32, Mark);
@@ -60,15 +58,16 @@ pub struct Witness {
 }
 
 impl Witness {
-    pub fn start(kafka: &Kafka, names: &TopicNames) -> Result<Self, IngestError> {
+    pub fn start(kafka: &Kafka, names: &TopicNames, timing: Timing) -> Result<Self, IngestError> {
         let consumer = Arc::new(client::looker(kafka)?);
         let (looking, names) = (Arc::clone(&consumer), names.clone());
         let (questions, asked) = sync_channel::<Question>(1);
         let (tell, answers) = sync_channel(1);
+        let timeout = timing.record_check_timeout;
         let work = move || {
             for Question { places, may_read } in asked {
-                let seen = look(&looking, &names, &places);
-                let access = if may_read { try_all(&looking, &names) } else { Vec::new() };
+                let seen = look(&looking, &names, &places, timeout);
+                let access = if may_read { try_all(&looking, &names, timeout) } else { Vec::new() };
                 if tell.send(Answer { seen, access }).is_err() {
                     return;
                 }
@@ -125,14 +124,18 @@ impl Witness {
 }
 
 /// What brokers do not answer is left out.
-fn look(consumer: &Consumer, names: &TopicNames, places: &[Place]) -> Vec<(Place, Seen)> {
+fn look(
+    consumer: &Consumer,
+    names: &TopicNames,
+    places: &[Place],
+    timeout: Duration,
+) -> Vec<(Place, Seen)> {
     let mut seen = Vec::with_capacity(places.len());
     for topic in TopicKind::ALL {
         let of_topic = places.iter().filter(|(of, _, _)| *of == topic);
         let mut open = of_topic.map(|(_, partition, mark)| (*partition, *mark)).collect();
-        let outcome = look_at(consumer, names.of(topic), &mut open, |partition, mark, what| {
-            seen.push(((topic, partition, mark), what));
-        });
+        let tell = |partition, mark, what| seen.push(((topic, partition, mark), what));
+        let outcome = look_at(consumer, names.of(topic), &mut open, timeout, tell);
         if let Err(error) = outcome {
             tracing::debug!(%error, topic = %names.of(topic), "records that were read cannot be looked at");
         }
@@ -141,13 +144,13 @@ fn look(consumer: &Consumer, names: &TopicNames, places: &[Place]) -> Vec<(Place
 }
 
 /// Rules are of topics, so one partition of each tells.
-fn try_all(consumer: &Consumer, names: &TopicNames) -> Vec<(TopicKind, bool)> {
-    let of = |topic| Some((topic, may_read(consumer, names.of(topic))?));
+fn try_all(consumer: &Consumer, names: &TopicNames, timeout: Duration) -> Vec<(TopicKind, bool)> {
+    let of = |topic| Some((topic, may_read(consumer, names.of(topic), timeout)?));
     TopicKind::ALL.into_iter().filter_map(of).collect()
 }
 
 /// `None` if no broker says.
-fn may_read(consumer: &Consumer, topic: &str) -> Option<bool> {
+fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool> {
     if assignment::partition_count(consumer, topic).is_err_and(|error| is_denial(&error)) {
         return Some(false);
     }
@@ -155,7 +158,7 @@ fn may_read(consumer: &Consumer, topic: &str) -> Option<bool> {
     list.add_partition_offset(topic, 0, Offset::End).ok()?;
     consumer.assign(&list).ok()?;
     let (started, mut answer) = (Instant::now(), None);
-    while let Some(left) = PATIENCE.checked_sub(started.elapsed()).filter(|_| answer.is_none()) {
+    while let Some(left) = timeout.checked_sub(started.elapsed()).filter(|_| answer.is_none()) {
         match client::poll(consumer, left) {
             Some(Ok(message)) if message.topic() == topic => answer = Some(true),
             Some(Err(KafkaError::PartitionEOF(_))) => answer = Some(true),
@@ -172,6 +175,7 @@ fn look_at(
     consumer: &Consumer,
     topic: &str,
     open: &mut BTreeMap<i32, Mark>,
+    timeout: Duration,
     mut tell: impl FnMut(i32, Mark, Seen),
 ) -> KafkaResult<()> {
     let mut list = TopicPartitionList::new();
@@ -180,7 +184,7 @@ fn look_at(
     }
     consumer.assign(&list)?;
     let started = Instant::now();
-    while let Some(left) = PATIENCE.checked_sub(started.elapsed()).filter(|_| !open.is_empty()) {
+    while let Some(left) = timeout.checked_sub(started.elapsed()).filter(|_| !open.is_empty()) {
         match client::poll(consumer, left) {
             Some(Ok(message)) if message.topic() == topic => {
                 let partition = message.partition();

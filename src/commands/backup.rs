@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use config::Config;
@@ -21,13 +21,10 @@ use store::embedded::{Embedded, open_for_reading};
 use super::{WrongUse, load, require_embedded};
 use crate::cli::Backup;
 use crate::leftovers::Leftover;
+use crate::timing::Timing;
 use crate::{control, copying};
 
-/// A service that starts or ends holds the store and does not listen.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-pub fn run(options: &Backup) -> anyhow::Result<()> {
+pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     require_embedded(&config, "HBase has snapshots of its tables")?;
     require_elsewhere(&options.dir, &config.store.path)?;
@@ -35,7 +32,7 @@ pub fn run(options: &Backup) -> anyhow::Result<()> {
     let archive = Archive::make(&options.dir)?;
     let _partial = Leftover::new(&archive.partial()).context("signals can not be listened for")?;
     let time = Timestamp::now().to_string();
-    let taken = Taken::of(&config)?;
+    let taken = Taken::of(&config, timing)?;
     let plan = archive.plan(&taken.path)?;
     let moment = Moment::read(&config::Store { path: taken.path.clone(), ..config.store.clone() })?;
     let (page, new) = archive.add(plan, &moment, time, &mut copying::Progress::new())?;
@@ -89,7 +86,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(config: &Config) -> anyhow::Result<Self> {
+    fn of(config: &Config, timing: Timing) -> anyhow::Result<Self> {
         let store = &config.store.path;
         let started = Instant::now();
         loop {
@@ -106,8 +103,11 @@ impl Taken {
                     embedded.checkpoints().take()?;
                     return Self::new(store, None);
                 }
-                Err(StoreError::InUse { .. }) if started.elapsed() < PATIENCE => {
-                    thread::sleep(LOOK_EVERY);
+                // A service that starts or stops holds the store and does not listen.
+                Err(StoreError::InUse { .. })
+                    if started.elapsed() < timing.backup_store_patience =>
+                {
+                    thread::sleep(timing.backup_retry_interval);
                 }
                 Err(error @ StoreError::InUse { .. }) => {
                     return Err(error).context("who runs the store takes no requests for backups");

@@ -8,8 +8,9 @@ use ingest::peek::{Peek, Start};
 
 use super::load_for_kafka;
 use crate::cli;
+use crate::timing::Timing;
 
-pub fn run(options: &cli::Peek) -> anyhow::Result<()> {
+pub fn run(options: &cli::Peek, timing: Timing) -> anyhow::Result<()> {
     let config = load_for_kafka(&options.settings)?;
     let from = match options.from_time {
         _ if options.at_end => Start::End,
@@ -22,6 +23,7 @@ pub fn run(options: &cli::Peek) -> anyhow::Result<()> {
         from,
         count: options.count,
         raw: options.raw,
+        timing: timing.ingest,
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = Ok(());

@@ -9,16 +9,17 @@ use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
 use super::{WrongUse, load_for_kafka, print};
 use crate::cli::ReplayDlq;
 use crate::telemetry;
+use crate::timing::Timing;
 
 const BAR: &str = "{wide_bar} {human_pos} of {human_len} letters, {eta} left";
 
-pub fn run(options: &ReplayDlq) -> anyhow::Result<()> {
+pub fn run(options: &ReplayDlq, timing: Timing) -> anyhow::Result<()> {
     let config = load_for_kafka(&options.settings)?;
     let kafka = &config.kafka;
     refuse_source(kafka, &options.topic)?;
     let codes: Vec<_> = options.filter.iter().map(|name| code(name)).collect::<Result<_, _>>()?;
     let (topic, dry_run) = (&*options.topic, options.dry_run);
-    let resend = Resend { kafka, topic, codes: &codes, dry_run };
+    let resend = Resend { kafka, topic, codes: &codes, dry_run, timing: timing.ingest };
     let bar = telemetry::bar(None, BAR);
     let mut report = Report::default();
     let outcome = resend.run(&mut report, |extent| {

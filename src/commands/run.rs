@@ -6,20 +6,21 @@ use super::{WrongUse, load_for_kafka, require_apps};
 use crate::cli::Settings;
 use crate::service::{self, Roles, deadline};
 use crate::telemetry;
+use crate::timing::Timing;
 
-pub fn run(settings: &Settings) -> anyhow::Result<()> {
-    run_roles(settings, Roles::ALL)
+pub fn run(settings: &Settings, timing: Timing) -> anyhow::Result<()> {
+    run_roles(settings, Roles::ALL, timing)
 }
 
-pub fn attribute(settings: &Settings) -> anyhow::Result<()> {
-    run_roles(settings, Roles { attributes: true, exports: false })
+pub fn attribute(settings: &Settings, timing: Timing) -> anyhow::Result<()> {
+    run_roles(settings, Roles { attributes: true, exports: false }, timing)
 }
 
-pub fn export(settings: &Settings) -> anyhow::Result<()> {
-    run_roles(settings, Roles { attributes: false, exports: true })
+pub fn export(settings: &Settings, timing: Timing) -> anyhow::Result<()> {
+    run_roles(settings, Roles { attributes: false, exports: true }, timing)
 }
 
-fn run_roles(settings: &Settings, roles: Roles) -> anyhow::Result<()> {
+fn run_roles(settings: &Settings, roles: Roles, timing: Timing) -> anyhow::Result<()> {
     let config = load_for_kafka(settings)?;
     require_apps(&config, settings)?;
     if config.store.hbase.is_none() && roles != Roles::ALL {
@@ -29,8 +30,8 @@ fn run_roles(settings: &Settings, roles: Roles) -> anyhow::Result<()> {
     }
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
-    deadline::watch(&shutdown, config.shutdown_deadline)?;
-    let outcome = service::run_roles(&config, roles, &shutdown, recorder);
+    deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
+    let outcome = service::run_roles(&config, roles, timing, &shutdown, recorder);
     // Whatever is still to be said.
     shutdown.request();
     outcome

@@ -12,8 +12,6 @@ use ingest::Shutdown;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// So long after the deadline, by which all ends by itself otherwise.
-const GRACE: Duration = Duration::from_secs(5);
 /// How long no wish to stop may go unnoticed.
 const NOTICE: Duration = Duration::from_secs(1);
 
@@ -41,16 +39,16 @@ pub fn listen_for_signals(shutdown: &Shutdown) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process with 1 once the wish to stop is older than the deadline; nothing takes that back, as the last
-/// that a process does is to say why it ends. Until signals are listened for, one ends it at once.
-pub fn watch(shutdown: &Shutdown, deadline: Duration) -> anyhow::Result<()> {
+/// Ends the process with 1 once the wish to stop is older than the deadline and the grace, in which all ends by
+/// itself otherwise; nothing takes that back, as the last that a process does is to say why it ends. Until signals are listened for, one ends it at once.
+pub fn watch(shutdown: &Shutdown, deadline: Duration, grace: Duration) -> anyhow::Result<()> {
     end_at_signals().context("signals can not be listened for")?;
     let shutdown = shutdown.clone();
     let watch = move || {
         while !shutdown.is_requested() {
             shutdown.sleep(NOTICE);
         }
-        thread::sleep(deadline + GRACE);
+        thread::sleep(deadline + grace);
         // Without a word: that may be what it waits for.
         low_level::exit(1);
     };

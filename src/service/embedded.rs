@@ -18,17 +18,21 @@ use tokio::runtime::Runtime;
 
 use super::deadline::listen_for_signals;
 use super::listeners::Listeners;
-use super::{
-    BATCHES_WAITING, CUT_OFF_MAX, SUPERVISION, Threads, readiness, tell_of_held, tell_of_the_end,
-};
+use super::{BATCHES_WAITING, SUPERVISION, Threads, readiness, tell_of_held, tell_of_the_end};
 use crate::control;
 use crate::pipeline::{self, PipelineMetrics};
+use crate::timing::Timing;
 
 /// As [`super::run`].
-pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> anyhow::Result<()> {
+pub fn run(
+    config: &Config,
+    timing: Timing,
+    shutdown: &Shutdown,
+    recorder: PrometheusHandle,
+) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
     let listeners = Listeners::bind(&runtime, config, true)?;
-    let embedded = Embedded::open(&config.store, &config.policy)?;
+    let embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
     tell_of_held(&config.policy, &embedded.held_back(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
@@ -44,9 +48,18 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
-    let intake = ingest::start(config, &progress, batches, committed_in, stop, state)?;
+    let intake = ingest::start_with_timing(
+        config,
+        &progress,
+        batches,
+        committed_in,
+        stop,
+        state,
+        timing.ingest,
+    )?;
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
-    let control = control::start(&config.store.path, checkpoints, shutdown)?;
+    let control =
+        control::start(&config.store.path, checkpoints, timing.control_request_timeout, shutdown)?;
 
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);
@@ -83,7 +96,7 @@ pub fn run(config: &Config, shutdown: &Shutdown, recorder: PrometheusHandle) -> 
     let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
     // A download that is still under way is cut off here, and its client can tell. Its line in the
     // log may be written yet.
-    runtime.shutdown_timeout(CUT_OFF_MAX);
+    runtime.shutdown_timeout(timing.cut_off_download_patience);
     let left = outcome?;
     if let Ok(served) = served {
         served.context("the listeners failed")?.context("the listeners failed")?;

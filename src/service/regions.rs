@@ -12,11 +12,8 @@ use store::key::Key;
 
 use crate::pipeline::regions::{self as metrics, BYTES, Metric, READ, WRITTEN};
 
-/// Every server is asked for it.
-const LOOKED_EVERY: Duration = Duration::from_secs(30);
-
 /// Looks until the wish to stop.
-pub fn start(store: Arc<Shared>, shutdown: &Shutdown) -> anyhow::Result<()> {
+pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> anyhow::Result<()> {
     metrics::describe();
     let shutdown = shutdown.clone();
     let watch = move || {
@@ -27,7 +24,7 @@ pub fn start(store: Arc<Shared>, shutdown: &Shutdown) -> anyhow::Result<()> {
                 // That HBase does not answer is told elsewhere.
                 Err(error) => tracing::debug!(%error, "the regions can not be looked at"),
             }
-            shutdown.sleep(LOOKED_EVERY);
+            shutdown.sleep(interval);
         }
     };
     let thread = Builder::new().name("hbase-regions".into()).spawn(watch);

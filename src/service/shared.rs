@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{channel, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use attribution::worker::Worker;
@@ -20,35 +20,35 @@ use super::deadline::listen_for_signals;
 use super::listeners::Listeners;
 use super::watch::{self, Seen};
 use super::{
-    BATCHES_WAITING, CUT_OFF_MAX, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held,
-    tell_of_the_end,
+    BATCHES_WAITING, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held, tell_of_the_end,
 };
 use crate::pipeline::{self, PipelineMetrics};
-
-/// What writing in HBase has to end in, once it is asked to.
-const WRITING_MAX: Duration = Duration::from_secs(5);
+use crate::timing::Timing;
 
 pub fn run(
     (config, hbase): (&Config, &config::HBase),
     roles: Roles,
+    timing: Timing,
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
     let listeners = Listeners::bind(&runtime, config, roles.exports)?;
-    let store = Arc::new(Shared::open(&config.store, hbase)?);
+    let store = Arc::new(Shared::open_with_timing(&config.store, hbase, timing.store)?);
     store.reader().require_apps(&config.policy)?;
     look_at_tables(config, &store, roles)?;
     listen_for_signals(shutdown).context("signals can not be listened for")?;
     let health = Arc::new(Health::default());
     let reading = match roles.attributes {
-        true => Some(attribute(config, &store, &health, shutdown)?),
+        true => Some(attribute(config, &store, &health, timing.ingest, shutdown)?),
         false => None,
     };
     let names = TopicNames::new(&config.kafka.topics);
-    let seen = watch::start(Arc::clone(&store), names, Arc::clone(&health), roles, shutdown)?;
+    let (watched, state, interval) =
+        (Arc::clone(&store), Arc::clone(&health), timing.hbase_check_interval);
+    let seen = watch::start(watched, names, state, roles, interval, shutdown)?;
     if roles.exports {
-        regions::start(Arc::clone(&store), shutdown)?;
+        regions::start(Arc::clone(&store), timing.region_check_interval, shutdown)?;
     }
     let state = roles.exports.then(|| export(config, &store, &seen));
     let (metrics, threads) = reading.unzip();
@@ -65,13 +65,13 @@ pub fn run(
     // It may have to wait until somebody reads the log.
     tracing::info!("stopping");
     let outcome = threads.map_or(Ok(0), |threads| {
-        threads.wait(deadline.min(Instant::now() + WRITING_MAX));
+        threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_patience));
         store.give_up();
         threads.end(deadline)
     });
     let remaining = deadline.saturating_duration_since(Instant::now());
     let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
-    runtime.shutdown_timeout(CUT_OFF_MAX);
+    runtime.shutdown_timeout(timing.cut_off_download_patience);
     let left = outcome?;
     if let Ok(served) = served {
         served.context("the listeners failed")?.context("the listeners failed")?;
@@ -102,6 +102,7 @@ fn attribute(
     config: &Config,
     store: &Shared,
     health: &Arc<Health>,
+    timing: ingest::Timing,
     shutdown: &Shutdown,
 ) -> anyhow::Result<(Arc<PipelineMetrics>, Threads)> {
     let ledger = store.ledger(&config.policy)?;
@@ -111,7 +112,7 @@ fn attribute(
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(health));
-    let intake = ingest::join(config, batches, committed_in, stop, state)?;
+    let intake = ingest::join_with_timing(config, batches, committed_in, stop, state, timing)?;
     let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
     Ok((metrics, Threads { intake, attribution, others: Vec::new() }))
 }

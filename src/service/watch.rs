@@ -13,8 +13,6 @@ use store::hbase::{Complete, Shared};
 
 use super::Roles;
 
-const LOOKED_EVERY: Duration = Duration::from_secs(2);
-
 /// What was learnt last.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<State>);
@@ -31,6 +29,7 @@ pub fn start(
     names: TopicNames,
     health: Arc<Health>,
     roles: Roles,
+    interval: Duration,
     shutdown: &Shutdown,
 ) -> anyhow::Result<Arc<Seen>> {
     let seen = Arc::new(Seen::default());
@@ -38,7 +37,7 @@ pub fn start(
     let watch = move || {
         while !shutdown.is_requested() {
             told.take(look(&store, &names, &health, roles));
-            shutdown.sleep(LOOKED_EVERY);
+            shutdown.sleep(interval);
         }
     };
     let thread = Builder::new().name("hbase-watch".into()).spawn(watch);

@@ -42,7 +42,6 @@ use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
 use rocksdb::{WriteBatch, WriteOptions};
 
-use crate::StoreError;
 use crate::codec;
 use crate::expiry::Expiry;
 use crate::held::HeldBack;
@@ -52,6 +51,7 @@ use crate::region::Regions;
 use crate::retention::{self, Retention};
 use crate::scan;
 use crate::unfinished;
+use crate::{StoreError, Timing};
 pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
 pub use metrics::EngineMetrics;
@@ -77,7 +77,22 @@ pub type StatusCounts = HashMap<(EventType, Status), u64>;
 
 impl Embedded {
     /// Opens the store of the settings, creating it where there is none.
+    ///
+    /// # Errors
+    /// Why it can not be opened.
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
+        Self::open_with_timing(settings, policy, Timing::default())
+    }
+
+    /// As [`Embedded::open`], with the given timing instead of the default.
+    ///
+    /// # Errors
+    /// As of [`Embedded::open`].
+    pub fn open_with_timing(
+        settings: &config::Store,
+        policy: &Policy,
+        timing: Timing,
+    ) -> Result<Self, StoreError> {
         upgrade::finish(&settings.path)?;
         let making = Making::begin(&settings.path)?;
         let (mut tables, mut limits, mut meta) = Self::load(settings, policy)?;
@@ -86,6 +101,7 @@ impl Embedded {
             upgrade::anew(tables, settings, policy)?;
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
+        tables.room = Room::new(timing);
         if meta.layout < meta::LAYOUT_VERSION {
             meta.totals = upgrade::in_place(&tables, settings, &meta)?;
         }

@@ -35,6 +35,7 @@ mod named;
 pub mod region;
 mod retention;
 pub mod scan;
+mod timing;
 pub mod transfer;
 mod unfinished;
 pub mod verify;
@@ -42,6 +43,7 @@ pub mod verify;
 use attribution::policy::Policy;
 pub use error::StoreError;
 pub use held::HeldBack;
+pub use timing::Timing;
 
 /// The reading side of the store of the settings, beside the processes that write it.
 ///

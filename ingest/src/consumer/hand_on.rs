@@ -1,10 +1,10 @@
 //! What was read goes on its way, and what the client tells of the partitions is kept.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rdkafka::consumer::Consumer as _;
 
-use super::{LAST_LETTERS, Reader};
+use super::Reader;
 use crate::assignment;
 use crate::batch::Batch;
 use crate::client::Consumer;
@@ -13,9 +13,6 @@ use crate::health::{Extent, Health};
 use crate::stall::{self, Stall};
 use crate::statistics::Statistics;
 use crate::topic::TopicKind;
-
-/// Dead letters that are not acknowledged for so long are told, whatever the client says of them.
-const LETTERS_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Reader {
     pub fn observe(&mut self, statistics: &Statistics) {
@@ -62,7 +59,7 @@ impl Reader {
         self.await_commits();
         let (consumer, names, partitions) = (&self.consumer, &self.names, &self.partitions);
         let looker = self.witness.consumer();
-        let (health, brokers) = (&self.health, &self.kafka.brokers);
+        let (health, brokers, timing) = (&self.health, &self.kafka.brokers, self.timing);
         let look = || {
             // Nothing is fetched: without being asked for, leaders that have changed stay unknown.
             if let Err(unfound) = assignment::find_partitions(consumer, names) {
@@ -73,18 +70,19 @@ impl Reader {
         let observe = |statistics: &Statistics| {
             tell_connection(health, consumer, brokers, statistics);
         };
-        let mut stall = Stall::new(consumer, &mut self.commits, &look, &observe);
+        let mut stall = Stall::new(consumer, &mut self.commits, &look, &observe, timing);
         let mut stop_at = None;
         let (shutdown, dead_letters) = (&self.shutdown, &self.dead_letters);
         let since = Instant::now();
         let acknowledged = dead_letters.deliver(&letters, || {
             stall.serve()?;
-            if since.elapsed() >= LETTERS_PATIENCE {
+            if since.elapsed() >= timing.dead_letter_ack_patience {
                 dead_letters.tell_waiting(consumer, &letters);
                 health.set_letters_waiting(true);
             }
             if shutdown.is_requested() {
-                stop_at.get_or_insert_with(|| Instant::now() + LAST_LETTERS);
+                let patience = timing.last_dead_letters_patience;
+                stop_at.get_or_insert_with(|| Instant::now() + patience);
             }
             let is_ours = !consumer.context().has_changed();
             Ok(is_ours && stop_at.is_none_or(|stop_at| Instant::now() < stop_at))

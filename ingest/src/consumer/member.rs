@@ -69,7 +69,7 @@ impl Reader {
 
     /// The group's positions; `None` if asked to stop, or if the group changes, before they are known.
     fn find_positions(&self, partitions: &Partitions) -> Result<Option<Offsets>, IngestError> {
-        let (mut backoff, unanswered) = (Backoff::new(), Throttle::default());
+        let (mut backoff, unanswered) = (Backoff::new(self.timing), Throttle::default());
         while !self.shutdown.is_requested() && !self.consumer.context().has_changed() {
             match assignment::find_committed(&self.consumer, &self.names, partitions) {
                 Ok(offsets) => return Ok(Some(offsets)),

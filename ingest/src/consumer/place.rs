@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 
-use super::{FIRST_LOOK, NO_TOPIC_PATIENCE, RANGE_RETRY, RANGE_TRIES, Reader};
+use super::{RANGE_RETRY, RANGE_TRIES, Reader};
 use crate::assignment::{self, Extents, Lost, Partitions, Unfound};
 use crate::client::{self, UNREACHABLE_HELP};
 use crate::error::IngestError;
@@ -43,7 +43,7 @@ impl Reader {
 
     /// Asks until the brokers answer; `None` if asked to stop first.
     pub fn find_topics(&self) -> Result<Option<Partitions>, IngestError> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(self.timing);
         let unreachable = Throttle::default();
         let mut missing_since = None;
         while !self.shutdown.is_requested() {
@@ -52,7 +52,7 @@ impl Reader {
                 Err(Unfound::NoTopic(topic)) => {
                     self.health.set_connected(true);
                     let since = missing_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= NO_TOPIC_PATIENCE {
+                    if since.elapsed() >= self.timing.missing_topic_patience {
                         let setting = topic.setting();
                         let topic = self.names.of(topic).clone();
                         return Err(IngestError::NoTopic { setting, topic });
@@ -72,7 +72,8 @@ impl Reader {
                 }
             }
             client::serve(&self.consumer);
-            self.shutdown.sleep(backoff.next().min(Duration::from_secs(1)));
+            let delay_max = self.timing.metadata_retry_delay_max;
+            self.shutdown.sleep(backoff.next().min(delay_max));
         }
         Ok(None)
     }
@@ -104,7 +105,7 @@ impl Reader {
         let started = Instant::now();
         while self.witness.is_looking()
             && !self.shutdown.is_requested()
-            && started.elapsed() < FIRST_LOOK
+            && started.elapsed() < self.timing.first_record_check_patience
         {
             self.recognise(Duration::from_millis(50))?;
         }

@@ -13,6 +13,7 @@ use crate::decoder::Decoder;
 use crate::peek::line::{Record, View, line};
 use crate::registry::SchemaKey;
 use crate::resend::letter::Source;
+use crate::timing::Timing;
 use crate::topic::TopicNames;
 use crate::wire::framing::{Framed, HEADER, unframed};
 
@@ -53,7 +54,11 @@ thread_local! {
 
 fn view(raw: bool) -> Option<View> {
     let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").ok()?;
-    Some(View { decoder: Decoder::new(&config, Duration::ZERO).ok()?, names: names(), raw })
+    Some(View {
+        decoder: Decoder::new(&config, Duration::ZERO, Timing::default()).ok()?,
+        names: names(),
+        raw,
+    })
 }
 
 /// A value, a key and headers, a name and a value each. Whatever is in them is shown in one line of

@@ -209,11 +209,13 @@ impl Serialize for Bytes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::Timing;
 
     const POLICY: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n";
 
     fn view(config: &config::Config, raw: bool) -> View {
-        let decoder = Decoder::new(config, std::time::Duration::ZERO).expect("a decoder");
+        let decoder =
+            Decoder::new(config, std::time::Duration::ZERO, Timing::default()).expect("a decoder");
         View { decoder, names: TopicNames::new(&config.kafka.topics), raw }
     }
 

@@ -28,6 +28,8 @@ pub struct Client {
     /// Index of the place that answered last: it is asked first, as a dead one may cost a timeout.
     first: AtomicUsize,
     timeout: Duration,
+    /// For this long a place that did not answer is not asked for a second opinion.
+    silent_for: Duration,
 }
 
 /// Where the registry is.
@@ -37,11 +39,8 @@ struct Place {
     silent_since: Mutex<Option<Instant>>,
 }
 
-/// For so long a place that did not answer is not asked for a second opinion.
-const SILENT_FOR: Duration = Duration::from_secs(30);
-
 impl Client {
-    pub fn new(settings: &config::Registry) -> Result<Self, IngestError> {
+    pub fn new(settings: &config::Registry, silent_for: Duration) -> Result<Self, IngestError> {
         let http = reqwest::Client::builder()
             .user_agent(concat!("adtrail/", env!("CARGO_PKG_VERSION")))
             .timeout(settings.timeout)
@@ -55,6 +54,7 @@ impl Client {
             login: settings.login.clone(),
             first: AtomicUsize::new(0),
             timeout: settings.timeout,
+            silent_for,
         })
     }
 
@@ -82,7 +82,7 @@ impl Client {
         for offset in 0..self.places.len() {
             let index = (first + offset) % self.places.len();
             let place = &self.places[index];
-            if matches!(worst, Failure::Unknown(_)) && place.is_silent() {
+            if matches!(worst, Failure::Unknown(_)) && place.is_silent(self.silent_for) {
                 continue;
             }
             let outcome = self.ask(&place.url, path, bytes_left).await;
@@ -193,9 +193,9 @@ impl Place {
         Self { url, silent_since: Mutex::new(None) }
     }
 
-    fn is_silent(&self) -> bool {
+    fn is_silent(&self, silent_for: Duration) -> bool {
         let since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.is_some_and(|since| since.elapsed() < SILENT_FOR)
+        since.is_some_and(|since| since.elapsed() < silent_for)
     }
 
     fn set_silent(&self, is_silent: bool) {

@@ -9,18 +9,17 @@ use tokio::time::{Instant, sleep_until};
 /// Schemas fetched at once. A registry answers in milliseconds, and is asked once a schema.
 const AT_ONCE: usize = 4;
 
-/// Between two tries while there is no answer, for whatever schemas.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
-
 pub struct Gate {
     permits: Semaphore,
+    probe_interval: Duration,
     next_probe: Mutex<Instant>,
 }
 
 impl Gate {
     /// The first try after an answer failed to come may follow at once.
-    pub fn new() -> Self {
-        Self { permits: Semaphore::new(AT_ONCE), next_probe: Mutex::new(Instant::now()) }
+    pub fn new(probe_interval: Duration) -> Self {
+        let next_probe = Mutex::new(Instant::now());
+        Self { permits: Semaphore::new(AT_ONCE), probe_interval, next_probe }
     }
 
     /// Waits for a turn. `is_open` says whether the registry answers.
@@ -38,7 +37,7 @@ impl Gate {
             // And here another one's probe may have been answered.
             if !is_open() {
                 sleep_until(*next_probe).await;
-                *next_probe = Instant::now() + PROBE_EVERY;
+                *next_probe = Instant::now() + self.probe_interval;
                 return self.permits.acquire().await.ok();
             }
         }

@@ -75,13 +75,11 @@ impl RegistryHealth {
     }
 }
 
-/// For so long after a failure, kept schemas are used without another try; and for so long after an
-/// answer, one schema for which there is none does not mean that there are none.
-const JUST: Duration = Duration::from_secs(10);
-
 /// Written by the registry's thread.
 pub(super) struct Monitor {
     last: Mutex<Last>,
+    /// How long ago something that has just happened can be.
+    just: Duration,
     requests: [AtomicU64; RegistryOutcome::ALL.len()],
     counters: [Counter; RegistryOutcome::ALL.len()],
     up: Gauge,
@@ -97,16 +95,16 @@ struct Last {
 }
 
 impl Last {
-    fn is_answering(self) -> bool {
+    fn is_answering(self, just: Duration) -> bool {
         let is_of_one = self.silence <= self.answer;
         self.failure <= self.answer
-            || is_of_one && self.answer.is_some_and(|at| at.elapsed() < JUST)
+            || is_of_one && self.answer.is_some_and(|at| at.elapsed() < just)
     }
 }
 
 impl Monitor {
     /// Registers everything with the recorder that is installed.
-    pub fn new() -> Self {
+    pub fn new(just: Duration) -> Self {
         describe_counter!(REQUESTS, "Requests to the schema registry, by outcome.");
         describe_gauge!(WAITING, "Schemas that were asked for and are not settled: records wait.");
         describe_gauge!(
@@ -121,6 +119,7 @@ impl Monitor {
         waiting.set(0.0);
         Self {
             last: Mutex::default(),
+            just,
             requests: RegistryOutcome::ALL.map(|_| AtomicU64::new(0)),
             counters,
             up,
@@ -142,17 +141,17 @@ impl Monitor {
             Some(Failure::Outage(_)) => last.failure = now,
             Some(_) => (last.failure, last.silence) = (now, now),
         }
-        self.up.set(f64::from(u8::from(last.is_answering())));
+        self.up.set(f64::from(u8::from(last.is_answering(self.just))));
     }
 
     pub fn is_answering(&self) -> bool {
-        self.last().is_answering()
+        self.last().is_answering(self.just)
     }
 
     /// Whether there is no use in trying right now, where there is something else to go by.
     pub fn has_just_failed(&self) -> bool {
         let last = self.last();
-        !last.is_answering() && last.silence.is_some_and(|at| at.elapsed() < JUST)
+        !last.is_answering(self.just) && last.silence.is_some_and(|at| at.elapsed() < self.just)
     }
 
     fn last(&self) -> Last {

@@ -1,4 +1,4 @@
-//! The client against a registry that answers by script, over HTTP. `tests/registry.rs` of the
+//! The client against a registry that answers by script, over HTTP. `tests/integrations/registry.rs` of the
 //! root has a real one.
 
 mod answers;
@@ -52,8 +52,21 @@ impl Bed {
         config::parse(&text).unwrap().registry.unwrap()
     }
 
+    /// With short retry intervals. How long the last result of a registry stands for its state is not
+    /// shortened: a slow machine would exceed it.
     fn start(&self, lines: &str) -> Texts {
-        Texts::start(&self.settings(lines), compile).unwrap()
+        let quick = Timing::default().divided_by(20);
+        let timing = Timing {
+            schema_retry_delay_min: quick.schema_retry_delay_min,
+            schema_retry_delay_max: quick.schema_retry_delay_max,
+            registry_probe_interval: quick.registry_probe_interval,
+            ..Timing::default()
+        };
+        self.start_with(lines, timing)
+    }
+
+    fn start_with(&self, lines: &str, timing: Timing) -> Texts {
+        Texts::start_with_timing(&self.settings(lines), compile, timing).unwrap()
     }
 }
 

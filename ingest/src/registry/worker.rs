@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio::sync::mpsc::Receiver;
@@ -15,11 +15,7 @@ use super::gate::Gate;
 use super::key::SchemaKey;
 use super::{Shared, Unusable, UnusableKind};
 use crate::retry::Throttle;
-
-/// A schema that no answer comes for is tried again after these, and a random time as long again
-/// at most, for ever: its records are held back.
-const RETRY_MIN: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(4);
+use crate::timing::Timing;
 
 /// What a dead letter says of a schema that is none may be a parser's whole story.
 const REASON_CHARS_MAX: usize = 300;
@@ -30,6 +26,7 @@ pub struct Worker<T> {
     pub disk: Disk,
     pub gate: Gate,
     pub compile: fn(&str) -> Result<T, String>,
+    pub timing: Timing,
     pub outages: Throttle,
     pub refusals: Throttle,
 }
@@ -43,10 +40,11 @@ impl<T: Send + Sync + 'static> Worker<T> {
         }
     }
 
+    /// A schema that no answer comes for is asked for again for ever: its records are held back.
     async fn settle(self: Arc<Self>, key: SchemaKey) {
         let patience = ExponentialBuilder::new()
-            .with_min_delay(RETRY_MIN)
-            .with_max_delay(RETRY_MAX)
+            .with_min_delay(self.timing.schema_retry_delay_min)
+            .with_max_delay(self.timing.schema_retry_delay_max)
             .without_max_times()
             .with_jitter();
         let has_failed = AtomicBool::new(false);

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use config::Kafka;
 use rdkafka::message::Message;
@@ -12,6 +13,7 @@ use super::letter::Source;
 use crate::creation;
 use crate::error::IngestError;
 use crate::sweep::{From, Step, Sweep, To};
+use crate::timing::Timing;
 use crate::topic::TopicNames;
 
 /// The end of a journal's name.
@@ -22,13 +24,13 @@ pub fn name(topic: &str) -> String {
 }
 
 /// Makes the topic if there is none.
-pub fn create(kafka: &Kafka, topic: &str) -> Result<(), IngestError> {
+pub fn create(kafka: &Kafka, topic: &str, timeout: Duration) -> Result<(), IngestError> {
     let name = name(topic);
     let new = creation::topic(&name).set("cleanup.policy", "compact");
     let refused = |error: String| IngestError::NotCreated { topic: name.clone(), error };
-    match creation::create(kafka, &[new], || false)? {
+    match creation::create(kafka, &[new], timeout, || false)? {
         Some(Ok(results)) => match results.into_iter().next() {
-            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => check(kafka, name),
+            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => check(kafka, name, timeout),
             Some(Err((_, error))) => Err(refused(error.to_string())),
             Some(Ok(_)) | None => {
                 tracing::info!(topic = name, "topic created; it keeps which letters were sent");
@@ -41,8 +43,8 @@ pub fn create(kafka: &Kafka, topic: &str) -> Result<(), IngestError> {
 }
 
 /// That a topic which somebody else has made keeps what is written to it.
-fn check(kafka: &Kafka, topic: String) -> Result<(), IngestError> {
-    let found = creation::settings(kafka, &[&topic], ["cleanup.policy"])?;
+fn check(kafka: &Kafka, topic: String, timeout: Duration) -> Result<(), IngestError> {
+    let found = creation::settings(kafka, &[&topic], ["cleanup.policy"], timeout)?;
     let policy = found.into_iter().flatten().next().flatten();
     match policy {
         Some(policy) if policy != "compact" => Err(IngestError::NotCompacted { topic, policy }),
@@ -59,9 +61,10 @@ pub fn read(
     kafka: &Kafka,
     topic: &str,
     names: &TopicNames,
+    timing: Timing,
 ) -> Result<HashSet<Source>, IngestError> {
     let mut sent = HashSet::new();
-    let sweep = Sweep::start(kafka, &name(topic), From::Beginning, To::EndOfNow)?;
+    let sweep = Sweep::start(kafka, &name(topic), From::Beginning, To::EndOfNow, timing)?;
     sweep.run(|step, _| {
         if let Step::Record(record) = step {
             sent.extend(record.key().and_then(|key| Source::parse(key, names)));

@@ -16,6 +16,7 @@ use crate::client;
 use crate::creation;
 use crate::error::IngestError;
 use crate::retry::Backoff;
+use crate::timing::Timing;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
 
 /// Of one question to the coordinator of transactions.
@@ -31,6 +32,7 @@ pub struct Sender {
     producer: ThreadedProducer<Reports>,
     journal: String,
     names: TopicNames,
+    timing: Timing,
     /// How many each topic has; 0 where that is not known.
     partitions: PerTopic<i32>,
 }
@@ -38,21 +40,27 @@ pub struct Sender {
 impl Sender {
     /// From now on nobody else sends this topic's letters: whoever began before is refused, and
     /// what they had not ended is taken back.
-    pub fn start(kafka: &Kafka, topic: &str, names: &TopicNames) -> Result<Self, IngestError> {
+    pub fn start(
+        kafka: &Kafka,
+        topic: &str,
+        names: &TopicNames,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
         let id = format!("adtrail-replay-dlq-{topic}");
         let mut client = client::transactional(kafka, &id);
-        if let Some(bytes) = batch_bytes(kafka, topic, names)? {
+        if let Some(bytes) = batch_bytes(kafka, topic, names, timing.admin_request_timeout)? {
             client.set("batch.size", bytes.to_string());
         }
         let producer: ThreadedProducer<Reports> =
             client.create_with_context(Reports::default()).map_err(IngestError::of_client)?;
-        again(|| producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
+        again(timing, || producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
         let partitions = PerTopic::from_fn(|kind| {
             let metadata = producer.client().fetch_metadata(Some(names.of(kind)), TIMEOUT).ok();
             let topic = metadata.as_ref().and_then(|metadata| metadata.topics().first());
             topic.map_or(0, |topic| i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX))
         });
-        Ok(Self { producer, journal: journal::name(topic), names: names.clone(), partitions })
+        let (journal, names) = (journal::name(topic), names.clone());
+        Ok(Self { producer, journal, names, timing, partitions })
     }
 
     /// Sends all but those that the topic does not take for their length: their indexes.
@@ -81,7 +89,7 @@ impl Sender {
 
     /// Sends all of them, or none.
     fn send_at_once(&self, letters: &[Letter]) -> Result<(), IngestError> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(self.timing);
         for try_number in 1.. {
             self.producer.context().take_refused();
             let Err(error) = self.transact(letters) else { break };
@@ -94,7 +102,8 @@ impl Sender {
             tracing::debug!(%error, try_number, "a transaction failed and is taken back");
             // What is not sent yet would else be waited for until it is too old.
             self.producer.purge(PurgeConfig::default().queue().inflight());
-            again(|| self.producer.abort_transaction(TIMEOUT)).map_err(of_transaction)?;
+            again(self.timing, || self.producer.abort_transaction(TIMEOUT))
+                .map_err(of_transaction)?;
             match self.producer.context().take_refused() {
                 // It will not be taken the next time either.
                 Some(error) if is_for_good(&error) => return Err(of_transaction(error)),
@@ -134,7 +143,7 @@ impl Sender {
             })?;
         }
         self.await_taken()?;
-        again(|| self.producer.commit_transaction(TIMEOUT))
+        again(self.timing, || self.producer.commit_transaction(TIMEOUT))
     }
 
     /// The one that it came from, whatever partitioner its producer has: the rest of its app is there.
@@ -175,11 +184,16 @@ impl Sender {
 
 /// What all topics that are written to take at once, where that is less than the client sends at
 /// once. `None` too where Kafka does not tell: too much is then sent again by halves.
-fn batch_bytes(kafka: &Kafka, topic: &str, names: &TopicNames) -> Result<Option<u64>, IngestError> {
+fn batch_bytes(
+    kafka: &Kafka,
+    topic: &str,
+    names: &TopicNames,
+    timeout: Duration,
+) -> Result<Option<u64>, IngestError> {
     let journal = journal::name(topic);
     let mut topics: Vec<&str> = TopicKind::ALL.map(|kind| &**names.of(kind)).into();
     topics.push(&journal);
-    let limits = creation::settings(kafka, &topics, ["max.message.bytes"])?;
+    let limits = creation::settings(kafka, &topics, ["max.message.bytes"], timeout)?;
     let least =
         limits.iter().flatten().flatten().filter_map(|limit| limit.parse::<u64>().ok()).min();
     Ok(least.filter(|least| (1..BATCH_BYTES).contains(least)))
@@ -192,8 +206,8 @@ fn entry(letter: &Letter) -> String {
 }
 
 /// Asks once more what may be asked once more, as a commit whose answer did not come in time.
-fn again(mut ask: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
-    let mut backoff = Backoff::new();
+fn again(timing: Timing, mut ask: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
+    let mut backoff = Backoff::new(timing);
     for _ in 1..TRIES {
         match ask() {
             Err(KafkaError::Transaction(error))

@@ -10,18 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rocksdb::{DB, Error, ErrorKind, WriteBatch, WriteOptions};
 use rustix::fs::statvfs;
 
-use crate::StoreError;
+use crate::{StoreError, Timing};
 
-/// The engine itself looks for room every five seconds.
-const TRY_EVERY: Duration = Duration::from_millis(250);
-/// So long there must have been room before the engine is taken for stopped for good: longer than it
-/// takes to look, and to write its write buffers to files.
-const STOPPED_AFTER: Duration = Duration::from_secs(30);
 /// More than this is room enough for the engine.
 const ROOM_BYTES: u64 = 256 << 20;
 /// What the operating system says (ENOSPC), as the engine hands it on.
@@ -33,11 +28,16 @@ pub struct Room(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    timing: Timing,
     is_awaited: AtomicBool,
     may_wait: AtomicBool,
 }
 
 impl Room {
+    pub(super) fn new(timing: Timing) -> Self {
+        Self(Arc::new(State { timing, ..State::default() }))
+    }
+
     /// Whether a write waits.
     pub fn is_awaited(&self) -> bool {
         self.0.is_awaited.load(Ordering::Relaxed)
@@ -63,6 +63,7 @@ impl Room {
         batch: WriteBatch,
         options: &WriteOptions,
     ) -> Result<(), StoreError> {
+        let timing = self.0.timing;
         let may_wait = || self.0.may_wait.load(Ordering::Relaxed);
         // The engine does not give back what it could not write.
         let bytes = if may_wait() { batch.data().to_vec() } else { Vec::new() };
@@ -70,13 +71,13 @@ impl Room {
         let mut full_at = Instant::now();
         while outcome.as_ref().is_err_and(is_of_room) && may_wait() && !bytes.is_empty() {
             self.0.is_awaited.store(true, Ordering::Relaxed);
-            thread::sleep(TRY_EVERY);
+            thread::sleep(timing.full_disk_retry_interval);
             outcome = db.write_opt(WriteBatch::from_data(&bytes), options);
             if !has_room(db.path()) {
                 full_at = Instant::now();
             }
             if let Err(error) = &outcome
-                && full_at.elapsed() >= STOPPED_AFTER
+                && full_at.elapsed() >= timing.engine_recovery_patience
             {
                 return Err(StoreError::Stopped { reason: error.to_string() });
             }

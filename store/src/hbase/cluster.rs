@@ -16,21 +16,18 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::cells::{Cells, Columns, Gone, Page, Put, PutWhere, Table, VALUE};
 use super::tables;
-use crate::StoreError;
 use crate::key::Key;
+use crate::{StoreError, Timing};
 
 /// The one family of every table.
 pub const FAMILY: &[u8] = b"d";
 
-/// What could not be done for so long is told, and tried again.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_secs(1);
+/// Deadline of one operation with all retries of the client. It is not part of [`Timing`]: HBase takes seconds to
+/// move a region or to replace a server, and a shorter deadline would fail where waiting helps.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Of buffers that actions have their bytes in.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// What a process that starts may do without is not waited for any longer.
-const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection to a cluster and the tables of one store; cheap to clone, for any thread. What HBase does not
 /// do in its time fails, but for [`Cluster::for_one_thread`].
@@ -38,6 +35,7 @@ const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Cluster {
     client: Client,
     settings: Arc<config::HBase>,
+    timing: Timing,
     runtime: Arc<Runtime>,
     patience: Arc<Patience>,
     is_patient: bool,
@@ -70,25 +68,41 @@ impl Cluster {
     /// # Errors
     /// Where none of the servers answers as HBase does, or a file of TLS can not be read.
     pub fn connect(settings: &config::HBase) -> Result<Self, StoreError> {
+        Self::connect_with_timing(settings, Timing::default())
+    }
+
+    /// As [`Cluster::connect`], with the given timing instead of the default.
+    ///
+    /// # Errors
+    /// As of [`Cluster::connect`].
+    pub fn connect_with_timing(
+        settings: &config::HBase,
+        timing: Timing,
+    ) -> Result<Self, StoreError> {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(2).thread_name("hbase");
-        Self::connect_on(threads, Arc::new(settings.clone()))
+        Self::connect_on(threads, Arc::new(settings.clone()), timing)
     }
 
     /// The same for a worker, which tries until it succeeds, or [`Cluster::give_up`], and on its thread, which
     /// does nothing else meanwhile: the client runs on it while it waits. That saves waking others, a sixth of
     /// what a worker takes.
     pub fn for_one_thread(&self) -> Result<Self, StoreError> {
-        let own = Self::connect_on(Builder::new_current_thread(), Arc::clone(&self.settings))?;
+        let (threads, settings) = (Builder::new_current_thread(), Arc::clone(&self.settings));
+        let own = Self::connect_on(threads, settings, self.timing)?;
         Ok(Self { patience: Arc::clone(&self.patience), is_patient: true, ..own })
     }
 
-    fn connect_on(mut threads: Builder, settings: Arc<config::HBase>) -> Result<Self, StoreError> {
+    fn connect_on(
+        mut threads: Builder,
+        settings: Arc<config::HBase>,
+        timing: Timing,
+    ) -> Result<Self, StoreError> {
         let runtime = threads.enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
         let client = runtime.block_on(Client::connect(client_config(&settings)?))?;
         let (runtime, patience) = (Arc::new(runtime), Arc::default());
-        Ok(Self { client, settings, runtime, patience, is_patient: false })
+        Ok(Self { client, settings, timing, runtime, patience, is_patient: false })
     }
 
     /// From now on what HBase does not do in its time fails for the worker too.
@@ -121,7 +135,7 @@ impl Cluster {
         what: &'static str,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let limit = LITTLE_PATIENCE;
+        let limit = self.timing.hbase_optional_answer_timeout;
         let done = self.wait(async { tokio::time::timeout(limit, work).await });
         done.unwrap_or(Err(Error::Deadline { what, limit, last: None }))
     }
@@ -209,7 +223,7 @@ impl Cluster {
             return Err(error.into());
         }
         tracing::warn!(%error, rows, "hbase does not do it now, trying again");
-        thread::sleep(PAUSE);
+        thread::sleep(self.timing.hbase_retry_delay);
         Ok(())
     }
 }
@@ -223,13 +237,13 @@ fn may_pass(error: &Error) -> bool {
 /// another that came after it may have been answered.
 fn has_run_out_of_time(error: &Error) -> bool {
     let is_late =
-        |last: &Error| matches!(last, Error::Deadline { limit, .. } if *limit >= PATIENCE);
+        |last: &Error| matches!(last, Error::Deadline { limit, .. } if *limit >= OPERATION_TIMEOUT);
     matches!(error, Error::Uncertain { last } if is_late(last))
 }
 
 fn client_config(settings: &config::HBase) -> Result<Config, StoreError> {
     let mut config = Config::new(&settings.servers)?;
-    config.operation_timeout = PATIENCE;
+    config.operation_timeout = OPERATION_TIMEOUT;
     config.user = settings.user.to_string();
     config.tls = settings.tls.as_ref().map(tls).transpose()?;
     Ok(config)
@@ -363,9 +377,10 @@ mod tests {
 
     #[test]
     fn a_doubt_that_the_deadline_left_is_waited_for() {
+        let timeout = OPERATION_TIMEOUT;
         let uncertain = |last| Error::Uncertain { last: Arc::new(last) };
-        let late = Error::Deadline { what: "a batch of rows", limit: PATIENCE, last: None };
-        let of_a_call = Error::Deadline { what: "Multi", limit: PATIENCE / 3, last: None };
+        let late = Error::Deadline { what: "a batch of rows", limit: timeout, last: None };
+        let of_a_call = Error::Deadline { what: "Multi", limit: timeout / 3, last: None };
         assert!(has_run_out_of_time(&uncertain(late.clone())));
         // Another try told so much: it is read again at once.
         assert!(!has_run_out_of_time(&uncertain(Error::NoMaster)));

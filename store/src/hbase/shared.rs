@@ -14,12 +14,12 @@ use super::made;
 use super::meta::{self, Complete, LAYOUT_VERSION, Meta};
 use super::reader::Reader;
 use super::tables::{self, LAG_MS, Lives};
-use crate::StoreError;
 use crate::app::App;
 use crate::embedded::regions::now;
 use crate::expiry::Expiry;
 use crate::key::{KEY_BYTES, Key};
 use crate::scan;
+use crate::{StoreError, Timing};
 
 /// A store that there is.
 pub struct Shared {
@@ -33,7 +33,19 @@ impl Shared {
     /// # Errors
     /// Where no server answers, there is no such store, or it is another one than the settings say.
     pub fn open(settings: &config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
-        let store = Self::open_for_copying(settings, hbase)?;
+        Self::open_with_timing(settings, hbase, Timing::default())
+    }
+
+    /// As [`Shared::open`], with the given timing instead of the default.
+    ///
+    /// # Errors
+    /// As of [`Shared::open`].
+    pub fn open_with_timing(
+        settings: &config::Store,
+        hbase: &config::HBase,
+        timing: Timing,
+    ) -> Result<Self, StoreError> {
+        let store = Self::open_unfinished(settings, hbase, timing)?;
         if meta::is_copying(&store.cluster)? {
             return Err(StoreError::HalfCopied { prefix: store.cluster.prefix().into() });
         }
@@ -45,7 +57,15 @@ impl Shared {
         settings: &config::Store,
         hbase: &config::HBase,
     ) -> Result<Self, StoreError> {
-        let cluster = Cluster::connect(hbase)?;
+        Self::open_unfinished(settings, hbase, Timing::default())
+    }
+
+    fn open_unfinished(
+        settings: &config::Store,
+        hbase: &config::HBase,
+        timing: Timing,
+    ) -> Result<Self, StoreError> {
+        let cluster = Cluster::connect_with_timing(hbase, timing)?;
         require_table(&cluster, tables::meta(cluster.prefix()))?;
         require(&cluster, settings.partitions)?;
         tables::names(cluster.prefix())

@@ -1,0 +1,139 @@
+//! How long the processes wait and how often they poll, and the divisor with which tests shorten that.
+
+use std::time::Duration;
+
+use crate::commands::WrongUse;
+
+/// Environment variable with a whole number by which every duration of [`Timing`] is divided. It is for tests, and
+/// therefore no setting.
+const DIVISOR: &str = "ADTRAIL_TEST_TIME_DIVISOR";
+const DIVISOR_MAX: u32 = 1_000;
+
+/// Patience and polling intervals, as a value: tests run with a fraction of the defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    pub ingest: ingest::Timing,
+    pub store: store::Timing,
+    /// How often to check whether HBase answers, and to exchange with other processes how far all is read.
+    /// Readiness and the completeness shown by exports are at most that old.
+    pub hbase_check_interval: Duration,
+    /// How often to read the region metrics of HBase.
+    pub region_check_interval: Duration,
+    /// How long a shutdown waits for writes to HBase in progress. Then they are no longer retried; what is not
+    /// committed is read again after the next start.
+    pub hbase_last_write_patience: Duration,
+    /// How long a shutdown waits for downloads after it has cut them off. Then the process ends without them.
+    pub cut_off_download_patience: Duration,
+    /// How long a process may run beyond `run.shutdown_deadline`. Then it is ended with status 1.
+    pub forced_exit_grace: Duration,
+    /// How long the control socket waits for a request, and for its answer to be taken. Then it closes the
+    /// connection.
+    pub control_request_timeout: Duration,
+    /// How long `adtrail backup` retries while the store is in use by a process that does not listen on the control
+    /// socket, as a service that starts or stops does not. Then it fails.
+    pub backup_store_patience: Duration,
+    /// Interval between these attempts.
+    pub backup_retry_interval: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            ingest: ingest::Timing::default(),
+            store: store::Timing::default(),
+            hbase_check_interval: Duration::from_secs(2),
+            // Every server is asked.
+            region_check_interval: Duration::from_secs(30),
+            hbase_last_write_patience: Duration::from_secs(5),
+            cut_off_download_patience: Duration::from_secs(1),
+            forced_exit_grace: Duration::from_secs(5),
+            control_request_timeout: Duration::from_secs(5),
+            backup_store_patience: Duration::from_secs(10),
+            backup_retry_interval: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Timing {
+    /// The defaults, divided by `ADTRAIL_TEST_TIME_DIVISOR` if it is set. A divisor other than 1 is logged.
+    ///
+    /// # Errors
+    /// If the divisor is not a whole number from 1 to 1000.
+    pub fn from_env() -> Result<Self, WrongUse> {
+        let Some(text) = std::env::var_os(DIVISOR) else { return Ok(Self::default()) };
+        let divisor = divisor(&text.to_string_lossy())?;
+        if divisor != 1 {
+            tracing::warn!(
+                divisor,
+                "{DIVISOR} is set: waiting times and polling intervals are divided by it. This is for tests \
+                 only; unset it in production"
+            );
+        }
+        Ok(Self::default().divided_by(divisor))
+    }
+
+    /// Every duration divided by the same number.
+    ///
+    /// # Panics
+    /// If the divisor is 0.
+    pub fn divided_by(self, divisor: u32) -> Self {
+        Self {
+            ingest: self.ingest.divided_by(divisor),
+            store: self.store.divided_by(divisor),
+            hbase_check_interval: self.hbase_check_interval / divisor,
+            region_check_interval: self.region_check_interval / divisor,
+            hbase_last_write_patience: self.hbase_last_write_patience / divisor,
+            cut_off_download_patience: self.cut_off_download_patience / divisor,
+            forced_exit_grace: self.forced_exit_grace / divisor,
+            control_request_timeout: self.control_request_timeout / divisor,
+            backup_store_patience: self.backup_store_patience / divisor,
+            backup_retry_interval: self.backup_retry_interval / divisor,
+        }
+    }
+}
+
+fn divisor(text: &str) -> Result<u32, WrongUse> {
+    let divisor = text.parse().ok().filter(|divisor| (1..=DIVISOR_MAX).contains(divisor));
+    divisor.ok_or_else(|| {
+        WrongUse(format!("{DIVISOR}: expected a whole number from 1 to {DIVISOR_MAX}: {text:?}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_is_divided() {
+        assert_eq!(Timing::default().divided_by(1), Timing::default());
+        let tenth = Timing::default().divided_by(10);
+        assert_eq!(tenth.region_check_interval, Duration::from_secs(3));
+        assert_eq!(tenth.ingest, ingest::Timing::default().divided_by(10));
+        assert_eq!(tenth.store, store::Timing::default().divided_by(10));
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<u32>) {
+        match (divisor(text), expected) {
+            (Ok(found), Some(expected)) => assert_eq!(found, expected),
+            (Err(error), None) => {
+                let error = error.to_string();
+                assert!(
+                    error.contains(DIVISOR) && error.ends_with(&format!("{text:?}")),
+                    "{error}"
+                );
+            }
+            (found, _) => panic!("{text:?}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn a_divisor_is_a_whole_number_up_to_a_thousand() {
+        check("1", Some(1));
+        check("10", Some(10));
+        check("1000", Some(1_000));
+        for wrong in ["", "0", "-1", "1.5", "1001", "99999999999", " 10", "ten"] {
+            check(wrong, None);
+        }
+    }
+}
