@@ -69,13 +69,13 @@ deploy-check: install-tests ## what can be checked of deploy/ and docker-compose
 	@if docker compose version >/dev/null 2>&1; then \
 	  echo "docker compose config --quiet"; docker compose config --quiet; \
 	else \
-	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/deploy.rs"; \
+	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/brokers/deploy.rs"; \
 	fi
 
 long-test: install tools ## 10,000 random sets of facts against the reference, in every order, and while state expires; prints its seed
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
-	  time PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
-	  scripts/test --profile long -E 'binary(decisions) & test(/^(reference|convergence|expiry)::/)'
+	  time ADTRAIL_TEST_LONG=1 PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
+	  scripts/test --profile long -E 'binary(decisions) & test(/^(reference|convergence|expiry|held|contract::explanations)::/)'
 
 simulate: install tools ## 10,000 runs of the worker in a simulated world where everything goes wrong; prints the first seed
 	@first=$${ADTRAIL_SIM_FROM:-$$RANDOM$$RANDOM}; echo "ADTRAIL_SIM_FROM=$$first"; \

@@ -1,6 +1,8 @@
 //! A real Apache Kafka: one broker and controller in one JVM, from jars that Maven resolves. Several
 //! of them make a cluster.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +32,6 @@ const POM: &str = include_str!("kafka/pom.xml");
 /// Any 16 bytes in URL-safe base 64.
 const CLUSTER_ID: &str = "YWR0cmFpbC10ZXN0LWJlZA";
 
-#[derive(Debug)]
 pub struct Kafka {
     dir: PathBuf,
     /// Of the whole cluster that it is of.
@@ -38,6 +39,8 @@ pub struct Kafka {
     running: Option<Leash>,
     /// Kept, as one takes half a second to start, until what it knows of topics is of before.
     producer: Mutex<Option<Arc<Producer>>>,
+    /// By isolation level, for what is asked again and again.
+    lookers: Mutex<HashMap<&'static str, Arc<BaseConsumer>>>,
 }
 
 impl Kafka {
@@ -59,7 +62,7 @@ impl Kafka {
     /// A broker that another process has started, and ends.
     fn found(service: &Service) -> Self {
         let (dir, brokers) = (service.text("dir").into(), service.text("brokers").into());
-        Self { dir, brokers, running: None, producer: Mutex::default() }
+        Self { dir, brokers, running: None, producer: Mutex::default(), lookers: Mutex::default() }
     }
 
     /// A broker of one's own, empty, to be killed and restarted.
@@ -127,7 +130,13 @@ allow.everyone.if.no.acl.found=true
         fs::write(&file, &settings).expect("a file");
         storage::format(&file, &settings, users);
         // Kept: the leash removes it, which works for a broker in a `static` too.
-        Self { dir: dir.keep(), brokers, running: None, producer: Mutex::default() }
+        Self {
+            dir: dir.keep(),
+            brokers,
+            running: None,
+            producer: Mutex::default(),
+            lookers: Mutex::default(),
+        }
     }
 
     /// Runs the broker on its folder and waits until it answers; else its log.
@@ -189,6 +198,12 @@ allow.everyone.if.no.acl.found=true
         // A client that outlives a killed broker comes back at once.
         config.set("reconnect.backoff.ms", "20").set("reconnect.backoff.max.ms", "200");
         config
+    }
+}
+
+impl fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kafka").field("brokers", &self.brokers).finish_non_exhaustive()
     }
 }
 

@@ -42,6 +42,15 @@ pub mod site;
 /// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
+/// How much of something random or repeated a test does: the short form in `make test`, the long one where
+/// `ADTRAIL_TEST_LONG` is set, as `make guarantees` and `make long-test` do.
+pub fn length<T>(short: T, long: T) -> T {
+    match std::env::var_os("ADTRAIL_TEST_LONG").is_some() {
+        true => long,
+        false => short,
+    }
+}
+
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
 /// What `attempt` gives once it succeeds.

@@ -1,5 +1,6 @@
 //! `testbed serve COMMAND…` runs a command in whose environment tests share their services: one Kafka, one HBase, one
 //! registry. Each is started when the first test asks for it, and all are gone when the command has ended.
+#![allow(clippy::expect_used, reason = "as the rest of the test bed, it fails loudly")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

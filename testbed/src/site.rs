@@ -32,6 +32,7 @@ pub struct Site {
     more_settings: String,
     /// Of every command.
     flags: Vec<String>,
+    is_impatient: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -72,14 +73,15 @@ impl Site {
     /// Another place on the same topics: an empty store, which reads all from the start.
     pub fn beside(&self) -> Self {
         let site = Self::on(self.topics.clone(), self.brokers.clone(), &self.more_settings);
-        Self { flags: self.flags.clone(), ..site }
+        Self { flags: self.flags.clone(), is_impatient: self.is_impatient, ..site }
     }
 
     /// As [`Site::new`], on topics that are there already, or are not.
     pub fn on(topics: Topics, brokers: String, more_settings: &str) -> Self {
         let dir = TempDir::with_prefix("adtrail-site-").expect("a temporary folder");
         let more_settings = more_settings.to_owned();
-        let site = Self { dir, brokers, topics, more_settings, flags: Vec::new() };
+        let (flags, is_impatient) = (Vec::new(), false);
+        let site = Self { dir, brokers, topics, more_settings, flags, is_impatient };
         site.write_config(free_port(), free_port());
         site
     }
@@ -93,6 +95,11 @@ impl Site {
     /// With one setting of the tables that `more_settings` cannot repeat: `"store.retention"`.
     pub fn set(self, key: &str, value: &str) -> Self {
         self.flag("--set").flag(&format!("{key}={value}"))
+    }
+
+    /// adtrail waits a tenth of what it usually does before it looks again, retries, gives up or warns.
+    pub fn impatient(self) -> Self {
+        Self { is_impatient: true, ..self }
     }
 
     /// With one more word on the command line of every command.
@@ -161,6 +168,9 @@ impl Site {
         let mut command = adtrail();
         command.args(args).arg("--config").arg(self.config()).args(&self.flags);
         command.current_dir(&self.dir);
+        if self.is_impatient {
+            command.env("ADTRAIL_TEST_TIME_DIVISOR", "10");
+        }
         command
     }
 

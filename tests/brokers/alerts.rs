@@ -2,6 +2,8 @@
 //! before. `promtool` tests how long each waits; here nobody waits, and minutes are seconds.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use testbed::adtrail::Adtrail;
 use testbed::disk::Disk;
@@ -26,42 +28,42 @@ fn rules() -> String {
 }
 
 struct Bed {
-    kafka: Kafka,
-    site: Site,
     adtrail: Adtrail,
     prometheus: Prometheus,
+    site: Site,
+}
+
+/// With topics of the test's own, so that no other test's records are read.
+fn site(kafka: &Kafka, name: &str, settings: &str) -> Site {
+    let settings = format!("{ONE_CAMPAIGN}{settings}");
+    Site::new(kafka, &format!("alerts.{name}"), 1, &settings).set("store.retention", "off")
 }
 
 /// One that has read something, keeps up, and has alerted nobody.
-fn bed(settings: &str, place: impl FnOnce(Site) -> Site) -> Bed {
-    let bed = bed_after(settings, place, |_| 0);
-    let looked = || bed.prometheus.query("prometheus_rule_group_iterations_total");
+fn bed(kafka: &Kafka, site: Site) -> Bed {
+    let bed = bed_after(kafka, site, None);
+    let looked = || {
+        // It happens once a second, and each question costs a process.
+        thread::sleep(Duration::from_secs(1));
+        bed.prometheus.query("prometheus_rule_group_iterations_total")
+    };
     eventually("the rules were looked at", || match looked()[..] {
         [times] if times >= 5.0 => Ok(()),
         ref other => Err(format!("{other:?}")),
     });
-    eventually("nothing rings", || match bed.prometheus.ringing() {
-        ringing if ringing.is_empty() => Ok(()),
-        ringing => Err(format!("{ringing:?}")),
-    });
+    bed.await_silence();
     bed
 }
 
-/// One that nobody looks at before it has read what `first` produces, so many more records.
-fn bed_after(
-    settings: &str,
-    place: impl FnOnce(Site) -> Site,
-    first: impl FnOnce((&Kafka, &Site)) -> u64,
-) -> Bed {
-    let kafka = Kafka::start();
-    let site = Site::new(&kafka, "alerts", 1, &format!("{ONE_CAMPAIGN}{settings}"));
-    let site = place(site.set("store.retention", "off"));
-    kafka.produce(&site.topics.activations, (0..50).map(event));
-    let more = first((&kafka, &site));
+/// One that nobody looks at before it has read this record, too.
+fn bed_after(kafka: &Kafka, site: Site, last: Option<Message>) -> Bed {
+    let messages: Vec<_> = (0..50).map(event).chain(last).collect();
+    let count = messages.len() as u64;
+    kafka.produce(&site.topics.activations, messages);
     let adtrail = site.start();
-    adtrail.await_read(50 + more);
+    adtrail.await_read(count);
     let prometheus = Prometheus::start_with(&[&adtrail.admin], "adtrail", &rules());
-    Bed { kafka, site, adtrail, prometheus }
+    Bed { adtrail, prometheus, site }
 }
 
 fn event(number: u32) -> Message {
@@ -75,9 +77,13 @@ fn event_of(number: u32, agent: &str) -> Message {
     Message::new("app-x", event)
 }
 
+fn no_event() -> Message {
+    Message::new("app-x", "nonsense")
+}
+
 impl Bed {
     fn produce(&self, messages: impl IntoIterator<Item = Message>) {
-        self.kafka.produce(&self.site.topics.activations, messages);
+        Kafka::shared().produce(&self.site.topics.activations, messages);
     }
 
     /// Until these ring, and none but these and what comes with them, or on a machine that is so busy that a second
@@ -93,6 +99,14 @@ impl Bed {
             is_all.then_some(()).ok_or_else(|| format!("{ringing:?} of {expected:?}"))
         });
     }
+
+    #[track_caller]
+    fn await_silence(&self) {
+        eventually("nothing rings", || match self.prometheus.ringing() {
+            ringing if ringing.is_empty() => Ok(()),
+            ringing => Err(format!("{ringing:?}")),
+        });
+    }
 }
 
 const BUSY: [&str; 2] = ["AdtrailDown", "AdtrailStuck"];
@@ -100,71 +114,54 @@ const BUSY: [&str; 2] = ["AdtrailDown", "AdtrailStuck"];
 /// What waits is behind, and if nothing else is read, nothing is committed.
 const WAITING: [&str; 2] = ["AdtrailBehind", "AdtrailStuck"];
 
+/// A counter that is above 0 when it is first looked at has not increased, and it rings all the same.
 #[test]
-fn a_record_that_is_no_event() {
-    let bed = bed("", |site| site);
-    bed.produce([Message::new("app-x", "nonsense")]);
+fn records_that_are_no_events() {
+    let kafka = Kafka::shared();
+    let site = site(kafka, "bad", "[ingest]\nbad_records_max = 2\n");
+    let bed = bed_after(kafka, site, Some(no_event()));
     bed.await_ringing(&["AdtrailDeadLetters"], &[]);
-}
-
-/// A counter that begins with one has not increased.
-#[test]
-fn a_record_that_was_none_before_anybody_looked() {
-    let bed = bed_after(
-        "",
-        |site| site,
-        |(kafka, site)| {
-            kafka.produce(&site.topics.activations, [Message::new("app-x", "nonsense")]);
-            1
-        },
-    );
-    bed.await_ringing(&["AdtrailDeadLetters"], &[]);
-}
-
-#[test]
-fn a_partition_of_records_that_are_no_events() {
-    let bed = bed("[ingest]\nbad_records_max = 2\n", |site| site);
-    bed.produce((0..9).map(|_| Message::new("app-x", "nonsense")));
+    // Too many of them: their partition is read no further.
+    bed.produce((0..9).map(|_| no_event()));
     let ringing = ["AdtrailDeadLetters", "AdtrailPartitionStopped"];
     bed.await_ringing(&[&ringing[..], &WAITING].concat(), &[]);
 }
 
 #[test]
 fn a_schema_that_nobody_knows() {
+    let kafka = Kafka::shared();
     let settings = format!("[registry]\nurls = [\"http://127.0.0.1:{}\"]\n", free_port());
-    let bed = bed(&settings, |site| site);
+    let bed = bed(kafka, site(kafka, "schema", &settings));
     bed.produce([Message::new("app-x", [0, 0, 0, 0, 7, 1, 2, 3])]);
     bed.await_ringing(&[&["AdtrailSchemaMissing"][..], &WAITING].concat(), &[]);
 }
 
 #[test]
 fn a_broker_that_is_gone_and_a_service() {
-    let mut bed = bed("", |site| site);
-    bed.kafka.kill9();
+    let mut kafka = Kafka::start();
+    let bed = bed(&kafka, site(&kafka, "gone", ""));
+    kafka.kill9();
     bed.await_ringing(&["AdtrailStuck"], &[]);
-    bed.kafka.restart();
-    eventually("it is quiet again", || match bed.prometheus.ringing() {
-        ringing if ringing.is_empty() => Ok(()),
-        ringing => Err(format!("{ringing:?}")),
-    });
-    let Bed { adtrail, prometheus, kafka, site } = bed;
-    let pid = adtrail.pid().to_string();
-    testbed::run_ok(std::process::Command::new("kill").args(["-KILL", &pid]), b"");
-    let bed = Bed { adtrail, prometheus, kafka, site };
+    kafka.restart();
+    bed.await_silence();
+    bed.adtrail.signal("KILL");
     bed.await_ringing(&["AdtrailDown"], &["AdtrailStuck"]);
 }
 
 #[test]
 fn a_disk_that_is_full() {
-    let mut full = None;
-    let bed = bed("", |site| {
-        let folder = site.path().join("disk");
-        full = Some(Disk::at(&folder, 256));
-        site.set("store.path", folder.join("store").to_str().unwrap()).set("store.memory", "32MiB")
-    });
-    full.as_ref().unwrap().fill();
+    let kafka = Kafka::shared();
+    let site = site(kafka, "full", "");
+    let folder = site.path().join("disk");
+    let full = Disk::at(&folder, 256);
+    let store = folder.join("store");
+    let site = site.set("store.path", store.to_str().unwrap()).set("store.memory", "32MiB");
+    let bed = bed(kafka, site);
+    full.fill();
     // More than fits into what the log's file has left.
     let agent = "x".repeat(2_000);
     bed.produce((100..20_000).map(|number| event_of(number, &agent)));
     bed.await_ringing(&[&["AdtrailDiskFull"][..], &WAITING].concat(), &["AdtrailStoreStalls"]);
+    // Before the folder that it is mounted in.
+    drop(full);
 }

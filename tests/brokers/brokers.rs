@@ -5,9 +5,11 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testbed::adtrail::Adtrail;
 use testbed::crowd::{self, Record};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::{Cluster, Kafka, Producer};
+use testbed::length;
 use testbed::site::{Site, Topics};
 
 const UNREACHABLE: &str = "kafka can not be reached";
@@ -48,17 +50,18 @@ fn busy_partition(cluster: &Cluster, topic: &str) -> i32 {
     cluster.kafka().consume_all(topic)[0].partition
 }
 
+/// Most of its time three JVMs start, and one of them again.
 #[test]
 fn leaders_are_killed_one_after_the_other() {
-    const KILLS: usize = 3;
+    let kills = length(2, 3);
     let mut cluster = Cluster::start();
     let site = site(cluster.kafka(), "brokers.leaders");
     let producer = cluster.kafka().producer();
-    let mut portions = portions(KILLS + 1).into_iter();
+    let mut portions = portions(kills + 1).into_iter();
     let clicks = &site.topics.clicks;
     let adtrail = site.start();
     let mut produced = 0;
-    for portion in portions.by_ref().take(KILLS) {
+    for (number, portion) in portions.by_ref().take(kills).enumerate() {
         let leader = thread::scope(|scope| {
             scope.spawn(|| produce(&producer, &site.topics, portion));
             adtrail.await_read_more_than(produced + 100);
@@ -69,12 +72,13 @@ fn leaders_are_killed_one_after_the_other() {
         produced += portion.len() as u64;
         // All that was acknowledged, of two brokers, and each once.
         adtrail.await_read(produced);
-        cluster.restart(leader);
+        // The last one is gone for good.
+        if number + 1 < kills {
+            cluster.restart(leader);
+        }
     }
-    // And with one gone for good, while adtrail is down too.
+    // While adtrail is down, too.
     adtrail.kill9();
-    let leader = cluster.leader(clicks, busy_partition(&cluster, clicks));
-    cluster.kill9(leader);
     let rest = portions.next().unwrap();
     produce(&producer, &site.topics, rest);
     let adtrail = site.start();
@@ -84,16 +88,17 @@ fn leaders_are_killed_one_after_the_other() {
     assert!(status.success(), "{log}");
 }
 
+/// Most of its time a JVM starts, and starts again.
 #[test]
 fn the_only_broker_is_killed_under_load() {
-    const KILLS: usize = 3;
+    let (kills, kills_while_down) = length((2, 1), (3, 2));
     let mut kafka = Kafka::start();
     let site = site(&kafka, "brokers.killed");
     let producer = kafka.producer();
-    let mut portions = portions(KILLS + 2).into_iter();
+    let mut portions = portions(kills + kills_while_down).into_iter();
     let adtrail = site.start();
     let mut produced = 0;
-    for portion in portions.by_ref().take(KILLS) {
+    for portion in portions.by_ref().take(kills) {
         thread::scope(|scope| {
             scope.spawn(|| produce(&producer, &site.topics, portion));
             adtrail.await_read_more_than(produced);
@@ -118,63 +123,59 @@ fn the_only_broker_is_killed_under_load() {
     check_equal(&downloads(&site, &adtrail), replayed());
 }
 
-#[test]
-fn a_slow_broker_is_waited_for() {
-    let kafka = Kafka::start_to_hang();
-    let site = site(&kafka, "brokers.slow");
-    let (first, second) = records().split_at(records().len() / 2);
-    produce(&kafka.producer(), &site.topics, first);
-    let adtrail = site.start();
-    let slow = kafka.slow(Duration::from_millis(400), Duration::from_millis(100));
-    produce(&kafka.producer(), &site.topics, second);
-    adtrail.await_read(records().len() as u64);
-    check_equal(&downloads(&site, &adtrail), replayed());
-    // Slow is not gone.
-    let (status, log) = adtrail.terminate();
-    assert!(status.success() && !log.contains("does not answer any more"), "{log}");
-    drop(slow);
-}
-
 /// For how long a broker hangs: a minute, and more, by hand.
 fn outage() -> Duration {
     let seconds = std::env::var("ADTRAIL_TEST_OUTAGE_S").ok();
     Duration::from_secs(seconds.map_or(5, |seconds| seconds.parse().expect("seconds")))
 }
 
-/// Its connections stand, so that only its silence tells.
+/// Until the broker that hangs goes on again. Its connections stand, so that only its silence shows it.
+fn await_outage(kafka: &Kafka, adtrail: &Adtrail) {
+    let since = Instant::now();
+    adtrail.await_readiness(503, UNREACHABLE);
+    exports::by_http(adtrail, crowd::APPS[0]);
+    thread::sleep(outage().saturating_sub(since.elapsed()));
+    adtrail.await_readiness(503, UNREACHABLE);
+    kafka.resume();
+    adtrail.await_readiness(200, "");
+}
+
+/// Only fifteen seconds without a word mean that a broker hangs: it does so twice.
 #[test]
-fn a_broker_that_hangs_is_told_and_waited_for() {
+fn a_broker_that_is_slow_or_hangs_is_waited_for() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "brokers.hangs");
     let producer = kafka.producer();
-    let (first, second) = records().split_at(records().len() / 2);
+    let portions = portions(4);
+    let [first, second, third, fourth] = portions[..] else { panic!("four portions") };
+    produce(&producer, &site.topics, first);
     let adtrail = site.start();
-    let hang = |adtrail: &testbed::adtrail::Adtrail| {
-        let since = Instant::now();
-        adtrail.await_readiness(503, UNREACHABLE);
-        exports::by_http(adtrail, crowd::APPS[0]);
-        thread::sleep(outage().saturating_sub(since.elapsed()));
-        adtrail.await_readiness(503, UNREACHABLE);
-        kafka.resume();
-        adtrail.await_readiness(200, "");
-    };
+    let slow = kafka.slow(Duration::from_millis(400), Duration::from_millis(100));
+    produce(&producer, &site.topics, second);
+    adtrail.await_read((first.len() + second.len()) as u64);
+    // Slow is not gone.
+    let (status, log) = adtrail.terminate();
+    assert!(status.success() && !log.contains("does not answer any more"), "{log}");
+    drop(slow);
+
+    let adtrail = site.start();
     thread::scope(|scope| {
-        scope.spawn(|| produce(&producer, &site.topics, first));
+        scope.spawn(|| produce(&producer, &site.topics, third));
         adtrail.await_some_read();
         kafka.pause();
-        hang(&adtrail);
+        await_outage(&kafka, &adtrail);
     });
-    adtrail.await_read(first.len() as u64);
+    adtrail.await_read(third.len() as u64);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
     assert!(log.contains("kafka does not answer any more"), "{log}");
     assert!(log.contains("kafka answers again"), "{log}");
-    // It is there already when adtrail starts.
-    produce(&producer, &site.topics, second);
+    // It hangs already when adtrail starts.
+    produce(&producer, &site.topics, fourth);
     kafka.pause();
     let adtrail = site.spawn();
-    hang(&adtrail);
-    adtrail.await_read(second.len() as u64);
+    await_outage(&kafka, &adtrail);
+    adtrail.await_read(fourth.len() as u64);
     check_equal(&downloads(&site, &adtrail), replayed());
     println!("{:?} without an answer, twice", outage());
 }

@@ -4,6 +4,5 @@
 mod alerts;
 mod brokers;
 mod deploy;
-mod expiry;
 mod overtaken;
 mod secured;

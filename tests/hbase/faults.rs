@@ -259,13 +259,13 @@ fn tables_are_disabled(bed: &mut Bed, name: &str, _: &Faults) {
 }
 
 /// In every run.
-const SOME: [(&str, Fault); 4] = [
+const SOME: [(&str, Fault); 3] = [
     ("faults-server", a_server_is_killed),
     ("faults-regions", regions_move_split_and_merge),
     ("faults-answers", answers_are_lost),
-    ("faults-tables", tables_are_disabled),
 ];
-const MORE: [(&str, Fault); 4] = [
+const MORE: [(&str, Fault); 5] = [
+    ("faults-tables", tables_are_disabled),
     ("faults-meta", the_server_of_meta_is_killed),
     ("faults-master", the_master_is_killed),
     ("faults-still", a_server_stands_still),

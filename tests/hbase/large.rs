@@ -18,8 +18,8 @@ use super::await_all_read;
 const EVENTS: u64 = 4_000;
 /// Of each, so that all of it is more than what buffers on the way take.
 const BYTES: usize = 10_000;
-/// Longer than a scanner that nobody asks is remembered.
-const PAUSE: Duration = Duration::from_secs(20);
+/// Longer than a scanner that nobody asks is remembered: 3 s, looked at every half second.
+const PAUSE: Duration = Duration::from_secs(8);
 
 fn lines() -> impl Iterator<Item = String> {
     let text = "x".repeat(BYTES);

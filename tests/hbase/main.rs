@@ -78,51 +78,25 @@ fn remove(prefix: &str) {
     });
 }
 
-#[test]
-fn workers_come_and_go_and_any_exporter_shows_the_same() {
-    let site = site("hbase-roles");
-    let mut workers = vec![site.start_role("attribute")];
-    for (round, portion) in records().chunks(records().len().div_ceil(4)).enumerate() {
-        crowd::produce(&site.topics, portion);
-        workers.push(site.start_role("attribute"));
-        if round % 2 == 1 {
-            let (status, log) = workers.remove(0).terminate();
-            assert!(status.success(), "{log}");
-        }
-    }
-    await_all_read(&site);
-    let exporter = site.start_role("export");
-    check_equal(&downloads(&site, &exporter), replayed());
-    // Another process, and the one that does all.
-    let both = site.start_role("run");
-    check_equal(&downloads(&site, &both), replayed());
-    for one in workers.into_iter().chain([exporter, both]) {
-        let (status, log) = one.terminate();
-        assert!(status.success(), "{log}");
-    }
+/// Up to when an export is complete, if that is known.
+fn complete_until(exporter: &Adtrail) -> Option<String> {
+    let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
+    let reply = exporter.get(&path).expect("an answer");
+    reply.header("adtrail-complete-until").map(str::to_owned)
 }
 
-#[test]
-fn a_worker_that_is_killed_loses_nothing() {
-    // A member that is killed is given up soon.
-    let site = workers::attentive("hbase-killed", workers::SOON_MS);
-    for portion in records().chunks(records().len().div_ceil(5)) {
-        crowd::produce(&site.topics, portion);
-        kill_while_it_reads(&site);
-    }
-    let last = site.start_role("run");
-    await_all_read(&site);
-    check_equal(&downloads(&site, &last), replayed());
-}
-
-/// The group is gone, and with it how far it was: all is read once more, onto what it has led to.
+/// The group is gone, and with it how far it was: all is read once more, onto what it has led to. Those who export
+/// know how far all is read from those who read.
 #[test]
 fn positions_set_back_to_the_beginning_change_nothing() {
     let site = site("hbase-again");
     crowd::produce(&site.topics, records());
+    let exporter = site.start_role("export");
+    assert_eq!(complete_until(&exporter), None, "nobody has read anything yet");
     for round in 0..2 {
         let workers = [site.start_role("attribute"), site.start_role("attribute")];
         await_all_read(&site);
+        eventually("it is known how far all is in", || complete_until(&exporter).ok_or("not yet"));
         let read = workers.each_ref().map(|one| one.metric("adtrail_ingest_read_total"));
         let read: f64 = read.into_iter().flatten().sum();
         assert!(read >= records().len() as f64, "{read} in round {round}");
@@ -130,27 +104,10 @@ fn positions_set_back_to_the_beginning_change_nothing() {
             let (status, log) = worker.terminate();
             assert!(status.success(), "{log}");
         }
-        let exporter = site.start_role("export");
         check_equal(&downloads(&site, &exporter), replayed());
         await_no_members(&site);
         Kafka::shared().delete_group(&site.group());
     }
-}
-
-#[test]
-fn how_far_all_is_in_is_told_by_those_who_read_to_those_who_export() {
-    let site = site("hbase-complete");
-    crowd::produce(&site.topics, &records()[..100]);
-    let exporter = site.start_role("export");
-    let header = |exporter: &Adtrail| {
-        let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
-        let reply = exporter.get(&path).expect("an answer");
-        reply.header("adtrail-complete-until").map(str::to_owned)
-    };
-    assert_eq!(header(&exporter), None, "nobody has read anything yet");
-    let _workers = [site.start_role("attribute"), site.start_role("attribute")];
-    await_all_read(&site);
-    eventually("it is known how far all is in", || header(&exporter).ok_or("not yet"));
 }
 
 /// What an embedded store has figures for is read here; the answers are the same.

@@ -1,5 +1,5 @@
-//! Avro through a real Kafka and a real registry, beside JSON on the same topics: attributed alike,
-//! held back while the registry is down, and dead letters where nothing else helps.
+//! Avro through a real Kafka and a real registry, beside JSON on the same topics: attributed alike, and dead
+//! letters where nothing else helps.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,9 +28,9 @@ fn click(number: u32) -> Value {
            "time": now_ms() - 1_000, "ids": {"oaid": format!("o-{number}")}})
 }
 
-fn site(kafka: &Kafka, registry: &Registry, name: &str, partitions: i32, more: &str) -> Site {
-    let urls = format!("[registry]\nurls = [{:?}]\n{more}\n", registry.url());
-    Site::new(kafka, name, partitions, &format!("{urls}{ONE_CAMPAIGN}"))
+fn site(kafka: &Kafka, registry: &Registry, name: &str) -> Site {
+    let urls = format!("[registry]\nurls = [{:?}]\n", registry.url());
+    Site::new(kafka, name, 1, &format!("{urls}{ONE_CAMPAIGN}"))
 }
 
 fn statuses(csv: &[u8]) -> Vec<(String, String)> {
@@ -55,7 +55,7 @@ fn every_frame_and_json_are_attributed_on_one_topic() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let clicks = registry.register("every-frame-clicks", &schema(CLICK), &[]);
     let activations = registry.register("every-frame-activations", &schema(ACTIVATION), &[]);
-    let site = site(kafka, registry, "every-frame", 1, "");
+    let site = site(kafka, registry, "every-frame");
     let [clicks_topic, activations_topic, _] = site.topics.all();
     let (click_schema, activation_schema) = (schema(CLICK), schema(ACTIVATION));
     let frames = [by_id, by_header, by_guid];
@@ -90,7 +90,7 @@ fn json_that_names_its_schema_is_json() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let text = include_str!("../../schemas/json/activation.schema.json");
     let registered = registry.register_as("JSON", "framed-json", text, &[]);
-    let site = site(kafka, registry, "framed-json", 1, "");
+    let site = site(kafka, registry, "framed-json");
     let topic = site.topics.all()[1];
     let frames = [by_id, by_header, by_guid];
     let framed = (0..)
@@ -118,7 +118,7 @@ fn what_can_not_be_decoded_goes_to_the_dead_letters_as_it_came() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let usable = registry.register("dead-activations", &schema(ACTIVATION), &[]);
     let number = registry.register("dead-number", &json!("long"), &[]);
-    let site = site(kafka, registry, "avro-dead", 1, "");
+    let site = site(kafka, registry, "avro-dead");
     let topic = site.topics.all()[1];
     let datum = avro(&schema(ACTIVATION), &activation(0));
     let unknown = Registered { id: 2_000_000, guid: [9; 16] };
@@ -150,52 +150,6 @@ fn what_can_not_be_decoded_goes_to_the_dead_letters_as_it_came() {
         assert_eq!(found.map(|(_, code)| &**code), Some(code.as_bytes()));
         assert!(message.headers.iter().all(|header| letter.headers.contains(header)));
     }
-}
-
-#[test]
-fn while_the_registry_is_down_its_partitions_wait_and_the_others_go_on() {
-    let (kafka, mut registry) = (Kafka::shared(), Registry::start());
-    let schema_of = schema(ACTIVATION);
-    let known = registry.register("outage-known", &schema_of, &[]);
-    let mut grown = schema_of.clone();
-    grown["fields"]
-        .as_array_mut()
-        .expect("fields")
-        .push(json!({"name": "added", "type": ["null", "string"], "default": null}));
-    let new = registry.register("outage-new", &grown, &[]);
-    let site = site(kafka, &registry, "outage", 2, "");
-    let topic = site.topics.all()[1];
-    let of = |partition, message: Message| Message { partition: Some(partition), ..message };
-    let framed =
-        |registered, schema: &Value, number| by_id(registered, &avro(schema, &activation(number)));
-    let service = site.start();
-    kafka.produce(topic, [of(0, framed(&known, &schema_of, 0))]);
-    service.await_read(1);
-    registry.stop();
-    let waiting = (1..4).map(|number| of(0, framed(&new, &grown, number)));
-    let behind = [of(0, message(activation(4).to_string().into()))];
-    let beside = (5..8).map(|number| of(1, framed(&known, &schema_of, number)));
-    kafka.produce(topic, waiting.chain(behind).chain(beside));
-    await_some(&service, 4.0);
-    eventually("it is not ready", || {
-        let reply = service.admin("/readyz").expect("it answers");
-        if reply.status == 503 && reply.text().contains("registry") {
-            Ok(())
-        } else {
-            Err(reply.text())
-        }
-    });
-    let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
-    assert_eq!(found, ["a-0", "a-5", "a-6", "a-7"]);
-    let held = || service.metric_of("adtrail_ingest_held_partitions", "reason=\"schema\"");
-    assert_eq!(held(), Some(1.0));
-    registry.restart();
-    service.await_read(8);
-    let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
-    assert_eq!(found, ["a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7"]);
-    assert_eq!(held(), Some(0.0));
-    assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
-    assert_eq!(service.admin("/readyz").expect("it answers").status, 200);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testbed::adtrail::adtrail;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
-use testbed::{cache_dir, run, run_ok};
+use testbed::{cache_dir, length, run, run_ok};
 
 const APPS: &str = r#"
 [[apps]]
@@ -47,6 +47,7 @@ fn drive(tasks: &[&str], facts: &Value) {
     let mut command = Command::new("node");
     command.arg(script).arg(tasks.join(",")).arg(facts.to_string());
     command.env("PAGE_MODULES", cache_dir().join("page"));
+    command.env("PAGE_LOOKS", length("some", "all"));
     let output = run(&mut command, b"");
     let done = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr);

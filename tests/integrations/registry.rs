@@ -100,26 +100,3 @@ fn a_path_without_a_registry_is_no_answer() {
     let url = real.url().replace("/apis/ccompat/v7", "");
     check_waiting(&client(&url, &folder), SchemaKey::Id(1), RegistryOutcome::Refused);
 }
-
-#[test]
-fn a_registry_that_is_stopped_and_started_is_waited_for() {
-    let (mut real, folder) = (RealRegistry::start(), tempfile::tempdir().unwrap());
-    let (first, second) = (record("First", &json!("int")), record("Second", &json!("long")));
-    let first_key = SchemaKey::Id(real.register("first-value", &first, &[]).id);
-    let second_key = SchemaKey::Id(real.register("second-value", &second, &[]).id);
-    let running = client(&real.url(), &folder);
-    check_ready(&running, first_key, &first);
-    real.stop();
-    // What is known goes on, here and after a restart; what is not waits.
-    check_ready(&running, first_key, &first);
-    check_waiting(&running, second_key, RegistryOutcome::Failed);
-    let restarted = client(&real.url(), &folder);
-    check_ready(&restarted, first_key, &first);
-    check_waiting(&restarted, second_key, RegistryOutcome::Failed);
-    real.restart();
-    for client in [running, restarted] {
-        check_ready(&client, second_key, &second);
-        // One of the two may have it from the disk, where the other one put it.
-        assert!(!client.health().is_needed_and_down());
-    }
-}

@@ -1,6 +1,7 @@
-//! A real registry under load: gone for a while, and asked for very many schemas that it has not.
+//! A real registry that is gone for a while, under load.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,17 +9,13 @@ use serde_json::{Value, json};
 use testbed::avro::{ACTIVATION, CLICK, avro, by_id, message, schema};
 use testbed::kafka::{Kafka, Message};
 use testbed::registry::{Registered, Registry};
+use testbed::rows::{self, Row};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{eventually, rows};
+use testbed::{eventually, length};
 
 /// So many installs are sent at once, and so often.
-const AT_ONCE: usize = 50;
+const AT_ONCE: usize = 20;
 const EVERY: Duration = Duration::from_millis(50);
-
-fn site(registry: &Registry, name: &str, partitions: i32, more: &str) -> Site {
-    let settings = format!("[registry]\nurls = [{:?}]\n{more}\n{ONE_CAMPAIGN}", registry.url());
-    Site::new(Kafka::shared(), name, partitions, &settings)
-}
 
 /// The schema with one field more, as producers' schemas grow.
 fn grown(schema: &Value) -> Value {
@@ -37,14 +34,13 @@ impl Known {
         Self(schema, registered)
     }
 
-    fn message(&self, partition: i32, event: &Value) -> Message {
-        let message = by_id(&self.1, &avro(&self.0, event));
-        Message { partition: Some(partition), ..message }
+    fn message(&self, event: &Value) -> Message {
+        by_id(&self.1, &avro(&self.0, event))
     }
 }
 
 /// A click and its activation, an hour ago.
-fn install(number: usize) -> (Value, Value) {
+fn install(number: usize) -> [Value; 2] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let time = i64::try_from(now.as_millis()).expect("a time") - 3_600_000;
     let ids = json!({"oaid": format!("o-{number}")});
@@ -52,74 +48,160 @@ fn install(number: usize) -> (Value, Value) {
                        "time": time, "ids": ids});
     let activation = json!({"app": "app-x", "event_id": format!("a-{number}"),
                             "time": time + 60_000, "ids": ids});
-    (click, activation)
+    [click, activation]
+}
+
+/// Those come to one partition of each topic, all others to the other one.
+fn is_odd(number: usize) -> bool {
+    number % 2 == 1
+}
+
+/// Some of both partitions, but none of the first that are sent at once.
+fn is_json(number: usize) -> bool {
+    number % 10 >= 8
+}
+
+/// Installs that are sent until it is over, each a click and an activation, in Avro but for some.
+struct Load {
+    /// Of clicks and of activations, known before the registry is gone.
+    old: [Known; 2],
+    /// Of odd numbers once schemas have grown: nobody has asked for them before.
+    new: [Known; 2],
+    has_grown: AtomicBool,
+    is_over: AtomicBool,
+    sent: AtomicUsize,
+}
+
+impl Load {
+    fn of(registry: &Registry) -> Self {
+        let [clicks, installs] = [schema(CLICK), schema(ACTIVATION)];
+        let new = [grown(&clicks), grown(&installs)];
+        let register = |[clicks, installs]: [Value; 2]| {
+            [("load-clicks", clicks), ("load-installs", installs)]
+                .map(|(subject, schema)| Known::register(registry, subject, schema))
+        };
+        Self {
+            old: register([clicks, installs]),
+            new: register(new),
+            has_grown: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            sent: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many were sent, once it is over.
+    fn send(&self, [clicks, activations, _]: [&str; 3]) -> usize {
+        let producer = Kafka::shared().producer();
+        let mut sent = 0;
+        while !self.is_over.load(Ordering::SeqCst) {
+            let has_grown = self.has_grown.load(Ordering::SeqCst);
+            let messages = (sent..sent + AT_ONCE).flat_map(|number| {
+                let [click, activation] = self.messages(number, has_grown);
+                [(clicks, click), (activations, activation)]
+            });
+            producer.produce_all(messages);
+            sent += AT_ONCE;
+            self.sent.store(sent, Ordering::SeqCst);
+            thread::sleep(EVERY);
+        }
+        sent
+    }
+
+    fn messages(&self, number: usize, has_grown: bool) -> [Message; 2] {
+        let is_odd = is_odd(number);
+        let known = if is_odd && has_grown { &self.new } else { &self.old };
+        let events = install(number);
+        [0, 1].map(|topic| {
+            let event = &events[topic];
+            let message = match is_json(number) {
+                true => message(event.to_string().into()),
+                false => known[topic].message(event),
+            };
+            Message { partition: Some(i32::from(is_odd)), ..message }
+        })
+    }
+
+    /// The number from which on all odd ones are behind one of a new schema.
+    fn grow(&self) -> usize {
+        self.has_grown.store(true, Ordering::SeqCst);
+        // Those that are being sent may have the old ones yet.
+        self.sent.load(Ordering::SeqCst) + AT_ONCE
+    }
+}
+
+/// Ends the load, also where a check has failed.
+struct End<'a>(&'a Load);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+    }
 }
 
 /// For how long the registry is gone: a minute, and more, by hand.
 fn outage() -> Duration {
     let seconds = std::env::var("ADTRAIL_TEST_OUTAGE_S").ok();
-    Duration::from_secs(seconds.map_or(5, |seconds| seconds.parse().expect("seconds")))
+    let default = length(1, 5);
+    Duration::from_secs(seconds.map_or(default, |seconds| seconds.parse().expect("seconds")))
 }
 
-/// On each topic, events of a schema that is known come to one partition, and to the other those of
-/// a schema that nobody has asked for before the registry is gone.
+fn rows(site: &Site) -> Vec<Row> {
+    rows::parse(&site.download("app-x", "2000-01-01", "2100-01-01", &[]))
+}
+
+/// JSON and what has a known schema is read on, and nothing behind what waits.
+#[track_caller]
+fn check_read_on(site: &Site, grown: usize) {
+    let number = |row: &Row| row["event_id"][2..].parse::<usize>().expect("a number");
+    let shown = eventually("events in JSON are read on", || {
+        let shown: BTreeSet<usize> = rows(site).iter().map(number).collect();
+        match shown.range(grown..).any(|number| is_json(*number)) {
+            true => Ok(shown),
+            false => Err(format!("{:?} of {grown}", shown.last())),
+        }
+    });
+    assert!(shown.range(grown..).any(|number| !is_json(*number)), "{shown:?} from {grown} on");
+    assert!(!shown.range(grown..).any(|number| is_odd(*number)), "{shown:?} from {grown} on");
+}
+
 #[test]
 fn a_registry_that_goes_and_comes_back_under_load() {
-    let (kafka, mut registry) = (Kafka::shared(), Registry::start());
-    let register = |name: &str, schema| Known::register(&registry, name, schema);
-    let old =
-        [register("load-clicks", schema(CLICK)), register("load-installs", schema(ACTIVATION))];
-    let new = [
-        register("load-clicks", grown(&schema(CLICK))),
-        register("load-installs", grown(&schema(ACTIVATION))),
-    ];
-    let site = site(&registry, "registry-load", 2, "");
-    let [clicks, activations, _] = site.topics.all();
+    let mut registry = Registry::start();
+    let load = Load::of(&registry);
+    let settings = format!("[registry]\nurls = [{:?}]\n{ONE_CAMPAIGN}", registry.url());
+    let site = Site::new(Kafka::shared(), "registry-load", 2, &settings);
     let service = site.start();
-    let (is_growing, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let load = || {
-        let producer = kafka.producer();
-        let mut sent = 0;
-        while !is_over.load(Ordering::Relaxed) {
-            let is_growing = is_growing.load(Ordering::Relaxed);
-            let messages = (sent..sent + AT_ONCE).flat_map(|number| {
-                let partition = i32::from(number % 2 == 1);
-                let known = if is_growing && partition == 1 { &new } else { &old };
-                let (click, activation) = install(number);
-                let click = known[0].message(partition, &click);
-                [(clicks, click), (activations, known[1].message(partition, &activation))]
-            });
-            producer.produce_all(messages.collect::<Vec<_>>());
-            sent += AT_ONCE;
-            thread::sleep(EVERY);
-        }
-        sent
+    let held = || service.metric_of("adtrail_ingest_held_partitions", "reason=\"schema\"");
+    let await_held = |count: f64| {
+        eventually("so many partitions wait for schemas", || match held() {
+            Some(held) if held == count => Ok(()),
+            other => Err(format!("{other:?} of {count}")),
+        });
     };
     let sent = thread::scope(|scope| {
-        let load = scope.spawn(load);
-        service.await_some_read();
+        let end = End(&load);
+        let sending = scope.spawn(|| load.send(site.topics.all()));
+        let found = || service.metric_of("adtrail_registry_requests_total", "outcome=\"found\"");
+        eventually("the first schemas are known", || match found() {
+            Some(2.0..) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
         registry.stop();
-        is_growing.store(true, Ordering::Relaxed);
         let since = Instant::now();
-        let held = || service.metric_of("adtrail_ingest_held_partitions", "reason=\"schema\"");
-        eventually("both topics' new schemas are waited for", || match held() {
-            Some(2.0) => Ok(()),
-            other => Err(format!("{other:?}")),
-        });
+        let grown = load.grow();
+        // Of each topic one.
+        await_held(2.0);
+        check_read_on(&site, grown);
         thread::sleep(outage().saturating_sub(since.elapsed()));
-        assert_eq!(service.admin("/readyz").expect("it answers").status, 503);
+        service.await_readiness(503, "the schema registry does not answer");
+        assert_eq!(held(), Some(2.0));
         registry.restart();
-        eventually("nothing is waited for", || match held() {
-            Some(0.0) => Ok(()),
-            other => Err(format!("{other:?}")),
-        });
-        is_over.store(true, Ordering::Relaxed);
-        load.join().expect("the load is sent")
+        await_held(0.0);
+        drop(end);
+        sending.join().expect("the load is sent")
     });
     service.await_read(2 * sent as u64);
-    let rows = rows::parse(&site.download("app-x", "2000-01-01", "2100-01-01", &[]));
-    assert_eq!(rows.len(), sent);
-    let rows = rows::by_event_id(rows);
+    let rows = rows::by_event_id(rows(&site));
     assert_eq!(rows.len(), sent, "each once");
     for number in 0..sent {
         let row = &rows[&format!("a-{number}")];
@@ -128,29 +210,4 @@ fn a_registry_that_goes_and_comes_back_under_load() {
     assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
     assert_eq!(service.admin("/readyz").expect("it answers").status, 200);
     println!("{sent} installs, {:?} without the registry", outage());
-}
-
-#[test]
-fn many_ids_that_the_registry_has_not() {
-    const COUNT: u32 = 500;
-    let (kafka, registry) = (Kafka::shared(), Registry::shared());
-    let known = Known::register(registry, "many-ids", schema(ACTIVATION));
-    let site = site(registry, "many-ids", 2, "[ingest]\nbad_records_max = 10000");
-    let topic = site.topics.all()[1];
-    let datum = avro(&known.0, &install(0).1);
-    let unknown = (0..COUNT).map(|number| {
-        let framed = [&[0][..], &(1_000_000 + number).to_be_bytes(), &datum].concat();
-        Message { partition: Some(0), ..message(framed) }
-    });
-    let good = (0..100).map(|number| known.message(1, &install(number).1));
-    kafka.produce(topic, unknown.chain(good));
-    let started = Instant::now();
-    let service = site.start();
-    service.await_read(u64::from(COUNT) + 100);
-    println!("{COUNT} unknown ids in {:?}", started.elapsed());
-    assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(f64::from(COUNT)));
-    let asked = service.metric_of("adtrail_registry_requests_total", "outcome=\"unknown\"");
-    assert_eq!(asked, Some(f64::from(COUNT)), "each is asked for once");
-    let rows = rows::parse(&site.download("app-x", "2000-01-01", "2100-01-01", &[]));
-    assert_eq!(rows.len(), 100);
 }

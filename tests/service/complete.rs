@@ -12,6 +12,8 @@ fn now_ms() -> u64 {
     u64::try_from(now.as_millis()).expect("a time")
 }
 
+const EVENTS: usize = 1_000;
+
 /// Of both apps' days, wherever the test runs.
 const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-01-01&to=2099-01-01&fields=event_id";
 
@@ -36,7 +38,7 @@ fn what_had_come_before_is_in() {
     let mut acknowledged: Vec<(u64, usize)> = Vec::new();
     let (mut started, mut produced) = (Instant::now(), 0);
     loop {
-        if produced < 3_000 {
+        if produced < EVENTS {
             let message = |number: usize| {
                 let (id, time) = (produced + number, now_ms());
                 let line = format!(r#"{{"app":"app-x","event_id":"a-{id}","time":{time}}}"#);
@@ -52,7 +54,7 @@ fn what_had_come_before_is_in() {
         let least = before.map(|(_, count)| *count).max().unwrap_or(0);
         assert!(rows >= least, "{rows} rows, of {least} that had come before {until:?}");
         // It is not behind for ever, either.
-        if least == 3_000 {
+        if least == EVENTS {
             break;
         }
         assert!(started.elapsed() < DEADLINE, "complete until {until:?}, {rows} rows");

@@ -99,6 +99,7 @@ fn stopped_or_killed_meanwhile_it_loses_nothing() {
 #[test]
 fn with_no_file_left_to_make_it_ends_once_there_are() {
     let (site, disk) = site_of("disk_full.files", 1024);
+    let site = site.impatient();
     let (some, rest) = records().split_at(records().len() / 2);
     crowd::produce(&site.topics, some);
     let adtrail = site.start();

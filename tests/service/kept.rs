@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use testbed::eventually;
 use testbed::kafka::{Kafka, Message};
 use testbed::rows;
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{eventually, length};
 
 /// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
 const NOON_MS: i64 = 1_741_608_000_000;
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 2, ONE_CAMPAIGN).set("store.retention", "off")
+    Site::new(Kafka::shared(), name, 2, ONE_CAMPAIGN).set("store.retention", "off").impatient()
 }
 
 fn activation(id: &str) -> Message {
@@ -81,6 +81,7 @@ fn a_dead_letter_that_its_topic_does_not_take_is_seen_to_stop_all() {
     assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", topic) > Some(0.0));
     let progress = || adtrail.metric("adtrail_ingest_last_progress_timestamp_seconds");
     let before = progress();
+    // Longer than it waits for an acknowledgement: nothing can be seen of what does not happen.
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(progress(), before);
     kafka.set_topic(&letters, &[("max.message.bytes", "104857600")]);
@@ -189,7 +190,9 @@ fn transactions_that_were_ended_taken_back_and_are_open() {
 #[test]
 fn what_lies_behind_an_open_transaction_is_not_passed_over() {
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "kept.open", 1, ONE_CAMPAIGN).set("store.retention", "off");
+    // The second partition of each topic has no records.
+    let site =
+        Site::new(kafka, "kept.open", 2, ONE_CAMPAIGN).set("store.retention", "off").impatient();
     let Topics { clicks, activations, effects } = &site.topics;
     let adtrail = site.start();
     let line = |number: i64, more: &str| {
@@ -222,9 +225,9 @@ fn what_lies_behind_an_open_transaction_is_not_passed_over() {
     waiting.produce_all([(activations.as_str(), first)]);
     let opened = jiff::Timestamp::now();
     give(activations, 4, 2, "");
-    // Longer than two looks at where partitions end, each with batches before and after.
+    // Longer than two checks of where partitions end, each with batches before and after.
     for second in 0..25 {
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(std::time::Duration::from_millis(150));
         let minute = 10 + second;
         give(
             clicks,
@@ -238,7 +241,7 @@ fn what_lies_behind_an_open_transaction_is_not_passed_over() {
     }
     let topic = format!("topic=\"{activations}\"");
     assert_eq!(adtrail.metric_of("adtrail_ingest_lag_messages", &topic), Some(2.0));
-    assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", &topic) > Some(20.0));
+    assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", &topic) > Some(3.0));
     assert_eq!(adtrail.admin("/readyz").expect("an answer").status, 200);
 
     waiting.commit();
@@ -257,9 +260,10 @@ fn what_lies_behind_an_open_transaction_is_not_passed_over() {
 #[test]
 fn a_topic_that_may_not_be_read_any_more() {
     let kafka = Kafka::start_with_rules();
-    for operation in ["Read", "All"] {
+    for operation in length(&["Read"][..], &["Read", "All"]) {
         let name = format!("kept.denied-{operation}");
-        let site = Site::new(&kafka, &name, 2, ONE_CAMPAIGN).set("store.retention", "off");
+        let site =
+            Site::new(&kafka, &name, 2, ONE_CAMPAIGN).set("store.retention", "off").impatient();
         let topic = &*site.topics.activations;
         let (before, after) = (ids("before", 20), ids("after", 20));
         kafka.produce(topic, messages(&before));

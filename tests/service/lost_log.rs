@@ -7,6 +7,7 @@ use fastrand::Rng;
 use testbed::crowd;
 use testbed::exports::{self, check_equal, check_same, downloads};
 use testbed::kafka::{Kafka, Message};
+use testbed::length;
 use testbed::site::{ONE_CAMPAIGN, Site};
 
 const LOST: &str = "the store is of an earlier moment than it was";
@@ -79,22 +80,22 @@ fn what_was_lost_is_told_and_read_again() {
 }
 
 /// Killed under load, and the end of the log is not what was written: cut, zeros, other bytes, a bit.
-/// `store/tests/ledger/torn.rs` does it at many more places.
+/// `store/tests/decisions/ledger/torn.rs` does it at many more places.
 #[test]
 fn a_log_that_is_torn_at_a_kill_is_read_again() {
-    const KILLS: usize = 6;
+    let kills = length(2, 6);
     let site = Site::new(Kafka::shared(), "lost_log.torn", 3, crowd::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
     let records = crowd::records(17, 3_000);
-    for (number, portion) in records.chunks(records.len().div_ceil(KILLS + 1)).enumerate() {
+    for (number, portion) in records.chunks(records.len().div_ceil(kills + 1)).enumerate() {
         crowd::produce(&site.topics, portion);
         let adtrail = site.start();
         adtrail.await_caught_up();
         // More than has come since.
         let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
         assert!(number == 0 || read > portion.len() as f64, "nothing was lost: {read}");
-        if number == KILLS {
+        if number == kills {
             check_equal(&downloads(&site, &adtrail), &exports::replayed(&records));
             break;
         }

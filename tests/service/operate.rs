@@ -197,32 +197,6 @@ fn readiness_follows_the_broker() {
     assert!(status.success(), "{status}: {log}");
 }
 
-/// It ends by itself, well, within the deadline of the settings: past it, it would exit with 1.
-#[test]
-fn sigterm_under_load_commits_what_was_read() {
-    let site = site("operate.sigterm").set("ingest.batch_records_max", "100");
-    let records = crowd::redelivered(&crowd::records(4, 8000), 4);
-    produce(Kafka::shared(), &site.topics, &records);
-    let adtrail = site.start();
-    adtrail.await_some_read();
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
-    // Records of dead letters that a slow broker has not acknowledged are left.
-    assert!(log.contains("stopping") && log.contains("adtrail has stopped"), "{log}");
-
-    // What it had committed is not read again, and nothing is missing.
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
-    assert!(read < records.len() as f64, "{read} of {}", records.len());
-    let whole = site.beside();
-    let other = whole.start();
-    other.await_read(records.len() as u64);
-    for app in APPS {
-        assert!(site.download(app, FROM, TO, &[]) == whole.download(app, FROM, TO, &[]), "{app}");
-    }
-}
-
 /// What the events below hold, and no log may.
 const SECRETS: [&str; 9] = [
     "11111111-2222-4333-8444-555555555555",

@@ -149,7 +149,8 @@ fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
     produce(third);
     assert_eq!(read_all(&site), 800.0);
     // What the first day was decided from is gone, or this shows nothing.
-    let (_, activation, _) = first.iter().rfind(|(topic, ..)| *topic == 1).expect("an activation");
+    let (_, activation, taken) =
+        first.iter().rfind(|(topic, ..)| *topic == 1).expect("an activation");
     let activation: serde_json::Value = serde_json::from_str(activation).expect("JSON");
     let id = activation["event_id"].as_str().expect("an id");
     let told = site.run(&["explain", "--app", "app-x", "--activation", id]);
@@ -159,5 +160,16 @@ fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
     let file = site.path().join("events.ndjson");
     fs::write(&file, lines.join("\n")).unwrap();
     let expected = run_ok(&mut site.command(&["replay", file.to_str().unwrap()]), b"");
+    check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
+    // Stamped long ago, this click passes for one in time. What it could change is decided.
+    let time = activation["time"].as_i64().expect("a time") - 1;
+    let ids = &activation["ids"];
+    let click = format!(
+        r#"{{"type":"click","app":"app-x","click_id":"late","spreadid":7,"time":{time},"ids":{ids}}}"#
+    );
+    let adtrail = site.start();
+    kafka.produce(&site.topics.clicks, [Message::new("app-x", click).at(*taken)]);
+    adtrail.await_read(1);
+    assert_eq!(adtrail.metric("adtrail_ingest_disordered_total"), Some(1.0));
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
 }

@@ -76,7 +76,7 @@ fn is_at_its_beginning(log: &str) -> bool {
 
 #[test]
 fn at_random_moments() {
-    let (stops, seed) = (number("ADTRAIL_STOPS", 10), number("ADTRAIL_STOPS_SEED", 1));
+    let (stops, seed) = (number("ADTRAIL_STOPS", 5), number("ADTRAIL_STOPS_SEED", 1));
     let mut moments = fastrand::Rng::with_seed(seed);
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.random", 4);
@@ -127,7 +127,7 @@ fn at_random_moments() {
 }
 
 #[test]
-fn told_again_and_again_it_ends_as_well() {
+fn repeated_sigterm_still_ends_it_cleanly() {
     let site = site(Kafka::shared(), "stops.twice", 2);
     crowd::produce(&site.topics, records());
     let adtrail = site.start();
@@ -167,7 +167,7 @@ fn before_the_partitions_are_found() {
 #[test]
 fn while_partitions_are_added() {
     let kafka = Kafka::shared();
-    let site = site(kafka, "stops.grown", 1);
+    let site = site(kafka, "stops.grown", 1).impatient();
     let mut portions = records().chunks(records().len().div_ceil(4));
     let mut left = 0;
     for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {

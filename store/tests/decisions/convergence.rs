@@ -101,7 +101,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(40))]
+    #![proptest_config(config(testbed::length(10, 40)))]
 
     #[test]
     fn on_disk_the_rows_are_those_of_one_sorted_batch(

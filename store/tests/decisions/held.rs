@@ -361,7 +361,7 @@ fn read_under(bed: &mut Bed, messages: &[Message], settings: &[(usize, u8)]) {
 proptest! {
     #![proptest_config(Config {
         failure_persistence: None,
-        cases: Config::default().cases / 16,
+        cases: Config::default().cases / testbed::length(64, 16),
         ..Config::default()
     })]
 

@@ -125,13 +125,16 @@ pub fn rows_however(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
     let alone = |facts: &[Fact]| facts.iter().map(|fact| vec![fact.clone()]).collect();
     let ways: [(&str, Vec<Vec<Fact>>); 4] = [
         ("in one batch", vec![facts.to_vec()]),
+        ("each alone, reversed", alone(&reversed)),
         ("in one batch, reversed", vec![reversed.clone()]),
         ("each alone", alone(facts)),
-        ("each alone, reversed", alone(&reversed)),
     ];
+    let is_on_hbase = std::env::var_os(ON_HBASE).is_some();
+    // HBase takes its time: there it is two ways that differ in the order and in the batches.
+    let count = if is_on_hbase { testbed::length(2, ways.len()) } else { ways.len() };
     let rows = fed(Memory::default(), policy, ways[0].1.clone()).ledger().shown();
-    for (name, batches) in ways {
-        if std::env::var_os(ON_HBASE).is_some() {
+    for (name, batches) in ways.into_iter().take(count) {
+        if is_on_hbase {
             same(&rows_on_hbase(policy, batches), &rows, &format!("on hbase, {name}"));
             continue;
         }

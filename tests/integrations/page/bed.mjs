@@ -32,7 +32,7 @@ export async function open(browser, base, options = {}) {
   });
   page.on('pageerror', (error) => wrong.push(`script: ${error}`));
   page.on('console', (message) => {
-    // An answer of 400 or 404 is told there too; what it shows is looked at by the test.
+    // An answer of 400 or 404 is there too; what it shows is looked at by the test.
     const is_status = message.text().startsWith('Failed to load resource: the server responded');
     if (message.type() === 'error' && !is_status) wrong.push(`console: ${message.text()}`);
   });

@@ -134,7 +134,7 @@ fn a_click_that_says_something_else_changes_a_decision() {
 }
 
 proptest! {
-    #![proptest_config(config(200))]
+    #![proptest_config(config(testbed::length(50, 200)))]
 
     #[test]
     fn what_changed_a_decision_is_what_came_in(
@@ -150,6 +150,10 @@ proptest! {
             rest = later;
         }
     }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
 
     #[test]
     fn every_explanation_is_that_of_the_row(

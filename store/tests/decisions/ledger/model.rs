@@ -55,7 +55,11 @@ fn pages(ledger: &mut impl super::Kept, limit: usize, newest: i64) -> Vec<Vec<In
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: testbed::length(20, 60),
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn both_ledgers_give_the_same_answers(steps in vec(step(), 1..25)) {

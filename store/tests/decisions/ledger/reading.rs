@@ -105,12 +105,13 @@ fn a_reader_beside_the_writer_sees_what_is_committed() {
 fn a_reader_beside_a_writer_that_moves_its_log_sees_no_hole() {
     let (store, dir) = on_disk(&rules());
     let (opened, mut has_holes) = (AtomicU64::new(0), false);
+    let written_min = testbed::length(300, 1_000);
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut worker = Worker::new(store, rules());
             let mut n = 0;
             // However slowly a reader gets in between.
-            while n < 1_000 || opened.load(Ordering::Relaxed) < OPENED_MIN {
+            while n < written_min || opened.load(Ordering::Relaxed) < OPENED_MIN {
                 give(&mut worker, identified([activation(&format!("a{n}"), millis(n)).anyone()]));
                 if n % 4 == 0 {
                     worker.ledger().compact();
@@ -120,7 +121,7 @@ fn a_reader_beside_a_writer_that_moves_its_log_sees_no_hole() {
             n
         });
         while !writer.is_finished() {
-            // Files go faster here than anywhere else: now and then too fast to be opened, which is told.
+            // Files go faster here than anywhere else: now and then too fast to be opened.
             let Ok(reader) = open_for_reading(&settings(dir.path())) else { continue };
             let found = ids(&reader, millis(0), EventTime::MAX);
             let count = found.len() as u64;

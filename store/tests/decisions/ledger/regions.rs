@@ -221,7 +221,11 @@ fn check(bed: &mut Bed) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: testbed::length(6, 12),
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn rows_and_figures_are_those_of_a_sorted_map(

@@ -1,4 +1,4 @@
-//! What is told of rows without reading them, against the rows: counts, and what campaigns brought.
+//! What is known of rows without reading them, against the rows: counts, and what campaigns brought.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use super::support::rules::{X, Y, apps, rules};
 use super::support::run::settings;
 use super::write;
 
-/// What is said of an event, anew each time: also its time and what its fact says.
+/// What is said of an event, another thing each time: also its time and what its fact says.
 #[derive(Debug, Clone, Copy)]
 struct Said {
     number: u8,
@@ -223,10 +223,14 @@ fn check(bed: &mut Bed) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: testbed::length(8, 24),
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
-    fn what_is_told_of_rows_is_what_they_say(steps in steps()) {
+    fn what_is_read_without_the_rows_is_what_they_say(steps in steps()) {
         let mut bed = Bed::new();
         for step in &steps {
             bed.take(step);

@@ -25,7 +25,11 @@ use super::support::show::Shown;
 const BATCHES: usize = 40;
 /// Before that: opening has moved them into files.
 const IN_FILES: usize = 8;
-const DAMAGES: u64 = 50;
+
+/// How many places are damaged, one after the other.
+fn damages() -> u64 {
+    testbed::length(20, 50)
+}
 
 /// What a store shows and says after a batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +192,7 @@ fn a_torn_log_is_the_store_after_one_of_its_batches() {
     let whole = fs::read(&log).expect("a log");
     assert_eq!(Some(&whole.len()), written.ends.last(), "all batches are in one log");
     written.check(written.copy().path(), whole.len(), "nothing is damaged");
-    for seed in 0..DAMAGES {
+    for seed in 0..damages() {
         let mut rng = Rng::with_seed(seed);
         // Near the end of a batch as often as anywhere.
         let end = written.ends[rng.usize(1..written.ends.len())];
@@ -225,7 +229,7 @@ fn a_log_that_the_engine_would_read_for_ever_is_one_that_ends() {
 
 /// What says which files there are: where the engine takes less of it for all, `verify` finds it.
 #[test]
-fn a_manifest_that_is_damaged_is_told_or_found() {
+fn a_manifest_that_is_damaged_is_refused_or_found() {
     let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
     let mut store = Worker::new(open(dir.path(), &rules()), rules());
     for number in 0..BATCHES {
@@ -239,8 +243,8 @@ fn a_manifest_that_is_damaged_is_told_or_found() {
     drop(store);
     let manifest = files(dir.path(), |name| name.starts_with("MANIFEST-")).pop().expect("one");
     let bytes = fs::read(&manifest).expect("a file");
-    let mut told = 0;
-    for seed in 0..DAMAGES {
+    let mut refused = 0;
+    for seed in 0..damages() {
         let mut rng = Rng::with_seed(seed);
         let dir = copy(dir.path());
         let mut damaged = bytes.clone();
@@ -254,7 +258,7 @@ fn a_manifest_that_is_damaged_is_told_or_found() {
         let is_verified = is_whole(dir.path());
         let opened = Embedded::open(&settings(dir.path()), &rules());
         let found = opened.map(|mut store| moment(&mut store));
-        told += usize::from(found.is_err());
+        refused += u64::from(found.is_err());
         let is_less = rows.as_ref().is_ok_and(|rows| *rows != whole.rows)
             || found.as_ref().is_ok_and(|found| *found != whole);
         assert!(!is_less || !is_verified, "seed {seed}: {how} at {at} of {}", bytes.len());
@@ -262,7 +266,7 @@ fn a_manifest_that_is_damaged_is_told_or_found() {
             println!("seed {seed}: {how} at {at} of {} is found by verify alone", bytes.len());
         }
     }
-    assert!(told * 2 > DAMAGES as usize, "{told}");
+    assert!(refused * 2 > damages(), "{refused}");
 }
 
 fn is_whole(path: &Path) -> bool {

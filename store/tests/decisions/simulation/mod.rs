@@ -85,8 +85,7 @@ fn failure(plan: &Plan, what: &str) -> String {
     let Plan { seed, kind, rules, facts, odds, .. } = plan;
     format!(
         "seed {seed}: {kind:?}, rules {rules:?}, {} facts, {odds:?}\n{what}\nagain: \
-         ADTRAIL_SIM_SEED={seed} cargo test --release --locked -p adtrail-store \
-         --test simulation -- --nocapture whatever",
+         ADTRAIL_SIM_SEED={seed} scripts/test --profile long --no-capture simulation::whatever",
         facts.len()
     )
 }

@@ -1,6 +1,7 @@
-//! A store of some thousand facts, made once and copied for every damage.
+//! A store of some thousand facts, made once in a process and copied for every damage.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -74,6 +75,31 @@ impl Bed {
         read(&reader).into_iter().map(|row| row.whole).collect()
     }
 
+    /// What an export shows before anything is damaged.
+    pub fn whole_export() -> &'static [String] {
+        static WHOLE: OnceLock<Vec<String>> = OnceLock::new();
+        WHOLE.get_or_init(|| Self::new().export())
+    }
+
+    #[track_caller]
+    pub fn check_export(&self) {
+        assert!(self.export() == Self::whole_export(), "the export is another one");
+    }
+
+    #[track_caller]
+    pub fn check_whole(&self) {
+        let report = self.verify();
+        assert!(report.is_whole(), "{:?}", report.examples);
+    }
+
+    /// The service goes on with it.
+    #[track_caller]
+    pub fn check_goes_on(&self) {
+        drop(self.open());
+        self.check_whole();
+        self.check_export();
+    }
+
     /// Changes the tables behind adtrail's back.
     pub fn damage(&self, damage: impl FnOnce(&Raw)) {
         damage(&Raw::open(self.path()));
@@ -133,20 +159,26 @@ fn spread(path: &Path) -> Store {
     settings
 }
 
-/// Facts of a month, a few hours late or early; what is older than a week is final at its end.
+/// Facts of a month, a few hours late or early; what is older than a week is final at its end. The last day
+/// is in the log alone, the day before it in files of the first level, and the rest is compacted.
 fn make(path: &Path) {
-    let mut settings = spread(path);
     // The first week unspread: rows stay where they were when an app is spread.
-    settings.apps.clear();
+    let mut unspread = spread(path);
+    unspread.apps.clear();
+    let mut numbers = Numbers(7);
+    feed(&unspread, 0..7, &mut numbers);
+    feed(&spread(path), 7..DAYS - 1, &mut numbers);
+    // Opening a store moves what is in its log into files.
+    feed(&spread(path), DAYS - 1..DAYS, &mut numbers);
+}
+
+/// Opens the store for the facts of these days. Each opening takes a tenth of a second.
+fn feed(settings: &Store, days: Range<i64>, numbers: &mut Numbers) {
     let policy = rules();
-    let mut number = Numbers(7);
-    for day in 0..DAYS {
-        if day == 7 {
-            settings = spread(path);
-        }
-        let store = Embedded::open(&settings, &policy).expect("the store opens");
-        let mut worker = Worker::new(store, Arc::clone(&policy));
-        let drafts: Vec<_> = (0..150).map(|_| draft(day, &mut number)).collect();
+    let store = Embedded::open(settings, &policy).expect("the store opens");
+    let mut worker = Worker::new(store, policy);
+    for day in days {
+        let drafts: Vec<_> = (0..150).map(|_| draft(day, numbers)).collect();
         for facts in identified(drafts).chunks(40) {
             let progress = Progress {
                 positions: vec![position("clicks", 0, day * 1_000), position("effects", 3, day)],
@@ -204,28 +236,64 @@ fn draft(day: i64, numbers: &mut Numbers) -> Draft {
     if device.is_multiple_of(5) { draft.of_app_y() } else { draft }
 }
 
-/// The damage is found under this name; repaired, the store is as it was.
-#[track_caller]
-pub fn check_repaired(problems: &[Problem], damage: impl FnOnce(&Raw)) {
-    let bed = Bed::new();
-    let before = bed.export();
-    bed.damage(damage);
-    let report = bed.verify();
-    assert_eq!(found(&report, problems), problems, "{:?}", report.examples);
-    let repaired = bed.repair();
-    assert!(repaired.is_repaired(), "{:?}", repaired.examples);
-    assert!(!repaired.is_whole());
-    let after = bed.verify();
-    assert!(after.is_whole(), "{:?}", after.examples);
-    assert!(before == bed.export(), "the export is another one");
-    // And the service goes on with it.
-    drop(bed.open());
-    assert!(bed.verify().is_whole());
+/// Names a case when a test fails in it.
+pub struct Case(String);
+
+impl Case {
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
 }
 
-/// The damage is found under this name, and stays: nothing tells what was there.
-#[track_caller]
-pub fn check_left(problems: &[Problem], damage: impl FnOnce(&Raw)) -> Report {
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the case that failed: {}", self.0);
+        }
+    }
+}
+
+/// A damage of tables: what it is, what is found of it, and how it is done.
+pub type Damage = (&'static str, &'static [Problem], fn(&Raw));
+
+/// Each damage is found under its names; repaired, the store is as it was.
+pub fn check_repaired(damages: &[Damage]) {
+    for (place, (name, problems, damage)) in damages.iter().enumerate() {
+        let _case = Case::new(*name);
+        let bed = Bed::new();
+        bed.damage(damage);
+        let report = bed.verify();
+        assert_eq!(found(&report, problems), *problems, "{:?}", report.examples);
+        let repaired = bed.repair();
+        assert!(repaired.is_repaired(), "{:?}", repaired.examples);
+        assert!(!repaired.is_whole());
+        bed.check_whole();
+        bed.check_export();
+        // One is as good as all: each is whole by now.
+        if place == 0 || testbed::length(false, true) {
+            bed.check_goes_on();
+        }
+    }
+}
+
+/// Each damage is found under its names, if need be among others; repaired, the store is whole.
+pub fn check_made_whole(damages: &[Damage]) {
+    for (name, problems, damage) in damages {
+        let _case = Case::new(*name);
+        let bed = Bed::new();
+        bed.damage(damage);
+        let report = bed.verify();
+        for problem in *problems {
+            assert!(report.found.contains_key(problem), "{problem:?}: {:?}", report.found);
+        }
+        assert!(bed.repair().is_repaired());
+        bed.check_whole();
+    }
+}
+
+/// The damage is found under these names, and stays: nothing says what was there.
+pub fn check_left(name: &str, problems: &[Problem], damage: impl FnOnce(&Raw)) -> Report {
+    let _case = Case::new(name);
     let bed = Bed::new();
     bed.damage(damage);
     let report = bed.verify();
