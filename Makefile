@@ -89,7 +89,7 @@ conformance-kafka: install-tests tools ## all conformance cases through a real K
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
 	  scripts/test --profile long --no-capture conformance_kafka::
 
-defects: install-tests tools ## half an hour: builds with a named defect, each of which the tests have to find
+defects: install-tests tools ## a quarter of an hour: builds with a named defect, each of which the tests have to find
 	scripts/defects/run
 
 guarantees: install-tests tools ## an hour and a half: the faults of docs/guarantees.md at full length; prints what was compared
