@@ -34,6 +34,8 @@ test: install-tests tools ## what CI runs: lint, and all tests, on a real Kafka,
 	  scripts/test && tests=passed || tests=failed; \
 	  wait $$lint && lint=passed || lint=failed; \
 	  cat "$$log"; echo "lint: $$lint, tests: $$tests"; \
+	  [[ -n "$$ADTRAIL_TALKINGDATA" ]] || \
+	    echo "NOT RUN, as ADTRAIL_TALKINGDATA names no data: tests/service/talkingdata.rs; see README.md"; \
 	  [[ $$lint$$tests == passedpassed ]]
 
 check: install tools ## after a change: format, clippy, unit tests and the contract, without a JVM

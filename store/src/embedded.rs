@@ -79,7 +79,7 @@ impl Embedded {
     /// Opens the store of the settings, creating it where there is none.
     ///
     /// # Errors
-    /// Why it can not be opened.
+    /// Why it cannot be opened.
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
         Self::open_with_timing(settings, policy, Timing::default())
     }

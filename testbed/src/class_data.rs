@@ -1,4 +1,4 @@
-//! Class data sharing: a JVM that maps an archive of its loaded classes starts in half the time. The archive
+//! Class data sharing: a JVM that maps an archive of its loaded classes starts faster. The archive
 //! lies beside the program's jars in the cache. The first JVM that finds none makes it, once it serves.
 
 use std::fs;
@@ -40,7 +40,7 @@ impl Archive {
         dump.args([&pid.to_string(), "VM.cds", "dynamic_dump"]).arg(&own);
         let status = dump.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         if status.is_ok_and(|status| status.success()) {
-            // Whole or not there, whoever makes it at the same time.
+            // Atomic: another process never sees a partial archive.
             let _ = fs::rename(&own, &self.0);
         }
         let _ = fs::remove_file(&own);

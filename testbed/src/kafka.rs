@@ -37,7 +37,7 @@ pub struct Kafka {
     /// Of the whole cluster that it is of.
     brokers: String,
     running: Option<Leash>,
-    /// Kept, as one takes half a second to start, until what it knows of topics is of before.
+    /// Reused, as starting one takes half a second; dropped when its topic metadata becomes stale.
     producer: Mutex<Option<Arc<Producer>>>,
     /// By isolation level, for what is asked again and again.
     lookers: Mutex<HashMap<&'static str, Arc<BaseConsumer>>>,

@@ -324,7 +324,7 @@ impl Kafka {
             .set("group.id", "adtrail-test-bed")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
-            // The end of a partition is told by a fetch that finds nothing.
+            // A fetch that returns no records marks the end of a partition: keep it short.
             .set("fetch.wait.max.ms", "10")
             .create()
             .expect("a consumer");

@@ -41,10 +41,10 @@ mod given;
 mod model;
 mod reading;
 mod regions;
+mod row_figures;
 mod rows;
 mod space;
 mod timeline;
-mod told;
 mod torn;
 
 pub use given::*;

@@ -187,9 +187,9 @@ fn a_byte_at_the_end_of_a_file_is_flipped() {
     }
 }
 
-/// Nothing is counted that can not be read, and counts are not said to be wrong.
+/// Unreadable rows are left out of the expected counts, so the counts are not reported as wrong.
 fn rows_that_can_not_be_read_are_not_missed_in_counts() {
-    let _case = Case::new("rows that can not be read are not missed in counts");
+    let _case = Case::new("unreadable rows do not make counts wrong");
     let bed = Bed::new();
     let file = table_file(bed.path(), "events");
     flip(&file, |bytes| bytes / 3);

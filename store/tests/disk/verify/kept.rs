@@ -75,7 +75,7 @@ fn what_is_kept_of_an_app() {
     }
     check("an app begins in no partition", problem, alter_app(|app| app[1] = 8));
     check("an app is spread further than ever", problem, alter_app(|app| app[2] = 3));
-    check("a time of an app can not be", problem, alter_app(|app| app[4] = 0x10));
+    check("a time of an app is impossible", problem, alter_app(|app| app[4] = 0x10));
     check("an unknown app", problem, |raw| raw.put("meta", b"app/zzzz", &[0xff; 12]));
     let bed = check("an unknown app, cut", problem, |raw| raw.put("meta", b"app/zzzz", b"short"));
     // One is as good as all: each is whole by now.

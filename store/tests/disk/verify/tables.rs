@@ -278,7 +278,7 @@ const QUARTERS: &[Damage] = &[
         &[Problem::CountUnreadable, Problem::CountDiffers],
         |raw| raw.put("counts", &raw.entries("counts")[7].0, b""),
     ),
-    ("the key of a count can not be read", &[Problem::CountUnreadable], |raw| {
+    ("the key of a count is unreadable", &[Problem::CountUnreadable], |raw| {
         raw.put("counts", b"x", b"x");
     }),
 ];
@@ -297,7 +297,7 @@ const BROUGHT: &[Damage] = &[
         value[1] ^= 1;
         raw.put("brought", &key, &value);
     }),
-    ("what a campaign brought can not be read", &[Problem::BroughtUnreadable], |raw| {
+    ("what a campaign brought is unreadable", &[Problem::BroughtUnreadable], |raw| {
         raw.put("brought", b"x", b"x");
     }),
 ];
