@@ -22,13 +22,13 @@ pub struct Adtrail {
 impl Adtrail {
     /// Runs a command that listens on these ports.
     pub fn spawn(mut command: Command, export: u16, admin: u16) -> Self {
-        let mut child = command
+        let stderr = Captured::empty();
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(stderr.sink())
             .spawn()
             .expect("adtrail starts");
-        let stderr = Captured::from(child.stderr.take().expect("stderr is piped"));
         let [export, admin] = [export, admin].map(|port| format!("127.0.0.1:{port}"));
         Self { child, stderr, export, admin }
     }
@@ -37,7 +37,7 @@ impl Adtrail {
     pub fn await_ready(&mut self) -> Result<(), String> {
         eventually("adtrail is ready", || {
             if self.has_ended() {
-                return Ok(Err(self.stderr.whole()));
+                return Ok(Err(self.log()));
             }
             match self.admin("/readyz") {
                 Ok(reply) if reply.status == 200 => Ok(Ok(())),
@@ -152,7 +152,7 @@ impl Adtrail {
             let ended = self.child.try_wait().expect("the child can be asked");
             ended.ok_or_else(|| self.log())
         });
-        (status, self.stderr.whole())
+        (status, self.log())
     }
 
     /// SIGKILL.

@@ -12,13 +12,14 @@
 )]
 
 use std::fmt::Display;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 pub mod adtrail;
@@ -130,38 +131,27 @@ pub fn run_ok(command: &mut Command, stdin: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Everything a child writes, gathered by a thread while it runs.
+/// Everything a child writes to a file without a name. What it wrote before it answered is there when its answer
+/// comes, as it would not be if a thread read it from a pipe.
 #[derive(Debug)]
-pub struct Captured {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    gathering: JoinHandle<()>,
-}
+pub struct Captured(File);
 
 impl Captured {
-    pub fn from(mut source: impl Read + Send + 'static) -> Self {
-        let bytes = Arc::<Mutex<Vec<u8>>>::default();
-        let sink = bytes.clone();
-        let gathering = thread::spawn(move || {
-            let mut buffer = [0; 8192];
-            while let Ok(read @ 1..) = source.read(&mut buffer) {
-                sink.lock().expect("no writer panics").extend_from_slice(&buffer[..read]);
-            }
-        });
-        Self { bytes, gathering }
+    pub fn empty() -> Self {
+        Self(tempfile::tempfile().expect("a temporary file"))
     }
 
-    /// So far.
+    /// What the child gets as its standard output or error.
+    pub fn sink(&self) -> Stdio {
+        self.0.try_clone().expect("the file can be opened once more").into()
+    }
+
+    /// So far; all of it once the child has ended.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes.lock().expect("no writer panics")).into_owned()
-    }
-
-    /// To its end: for a child that has ended, and of which nothing is left that could write.
-    #[track_caller]
-    pub fn whole(&self) -> String {
-        eventually("all that was written is read", || match self.gathering.is_finished() {
-            true => Ok(()),
-            false => Err(self.text()),
-        });
-        self.text()
+        let length = self.0.metadata().expect("the file has a size").len();
+        let mut bytes = vec![0; length as usize];
+        // At a place: the child writes where the file's own position is.
+        self.0.read_exact_at(&mut bytes, 0).expect("the file can be read");
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }

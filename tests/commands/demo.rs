@@ -57,14 +57,13 @@ fn it_serves_what_it_says_until_it_is_interrupted() {
     let temporary = TempDir::new().unwrap();
     // Taken by us or by somebody else.
     let _taken = TcpListener::bind("127.0.0.1:8080");
+    let [shown, log] = [Captured::empty(), Captured::empty()];
     let mut child = demo(&temporary)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(shown.sink())
+        .stderr(log.sink())
         .spawn()
         .unwrap();
-    let shown = Captured::from(child.stdout.take().unwrap());
-    let log = Captured::from(child.stderr.take().unwrap());
     eventually("the demo serves", || {
         let ended = child.try_wait().unwrap();
         if ended.is_none() && shown.text().contains("Ctrl-C") { Ok(()) } else { Err(log.text()) }

@@ -1,6 +1,6 @@
 //! `adtrail peek`: what a topic holds, as JSON lines.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use testbed::kafka::{Kafka, Message};
@@ -125,9 +125,8 @@ fn new_records_are_waited_for() {
     let topic = &*site.topics.activations;
     kafka.produce(topic, [at(0, NOON_MS, "old"), at(1, NOON_MS, "old")]);
     let mut command = site.command(&["peek", topic, "--at-end", "--count", "3"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let shown = Captured::from(child.stdout.take().unwrap());
-    let said = Captured::from(child.stderr.take().unwrap());
+    let [shown, said] = [Captured::empty(), Captured::empty()];
+    let mut child = command.stdout(shown.sink()).stderr(said.sink()).spawn().unwrap();
     // Nobody says when it has found the end: what is produced until then is not shown.
     eventually("a new record is shown", || {
         kafka.produce(topic, [at(0, NOON_MS, "new")]);
@@ -136,10 +135,10 @@ fn new_records_are_waited_for() {
     kafka.produce(topic, [at(1, NOON_MS, "last"), at(0, NOON_MS, "last"), at(1, NOON_MS, "last")]);
     let status = eventually("peek ends", || child.try_wait().unwrap().ok_or("still running"));
     assert!(status.success());
-    let text = shown.whole();
+    let text = shown.text();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains("old") && text.contains("new"), "{text}");
-    assert_eq!(said.whole(), "");
+    assert_eq!(said.text(), "");
 }
 
 #[test]

@@ -178,8 +178,8 @@ fn check_each_once(site: &Site, count: usize) {
 fn spawn(site: &Site) -> (Child, Captured) {
     let dlq = format!("{}.dlq", site.topics.clicks);
     let mut command = site.command(&["replay-dlq", &dlq]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = Captured::from(child.stderr.take().unwrap());
+    let said = Captured::empty();
+    let child = command.stdout(Stdio::null()).stderr(said.sink()).spawn().unwrap();
     (child, said)
 }
 
@@ -246,7 +246,7 @@ fn of_two_at_once_the_later_one_sends() {
         let status = first.wait().unwrap();
         check_each_once(&site, MANY);
         if before < MANY {
-            let said = said.whole();
+            let said = said.text();
             assert_eq!(status.code(), Some(1), "{said}");
             assert!(said.contains("another run over this topic has taken over"), "{said}");
             return;
