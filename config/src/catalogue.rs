@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use attribution::event::{Pid, SpreadId};
-use attribution::policy::{AppPolicy, Campaign, Origin, Policy, Windows};
+use attribution::policy::{AppPolicy, Campaign, Origin, Policy};
 
 use crate::error::{Place, Problem};
+use crate::known_ids::{Apps, Channels};
 use crate::section::Section;
 use crate::store::{self, AppStore};
 use crate::{fraud, rules};
@@ -16,51 +17,6 @@ pub(crate) struct Catalogue {
     pub stores: BTreeMap<Pid, AppStore>,
     /// Whether every app could be read.
     pub has_all_apps: bool,
-}
-
-/// The channels by id, with the windows that each gives.
-pub(crate) struct Channels {
-    windows: BTreeMap<Box<str>, rules::WindowOverrides>,
-    complete: bool,
-}
-
-/// The windows of each app by pid.
-struct Apps {
-    windows: BTreeMap<Pid, Windows>,
-    complete: bool,
-}
-
-impl Channels {
-    /// The id of a channel that exists. Where a channel could not be read any id passes: one
-    /// mistake is not reported twice.
-    pub fn parse(&self, id: &str) -> Result<Box<str>, Problem> {
-        if self.windows.contains_key(id) || !self.complete {
-            return Ok(id.into());
-        }
-        let nearest =
-            self.windows.keys().min_by_key(|known| strsim::damerau_levenshtein(known, id));
-        Err(match nearest {
-            Some(nearest) => {
-                format!("expected the id of one of the [[channels]], the nearest is {nearest:?}")
-            }
-            None => "expected the id of one of the [[channels]], of which there are none".into(),
-        }
-        .into())
-    }
-}
-
-impl Apps {
-    /// A campaign's pid, with the first of those that there are.
-    fn expected(&self) -> String {
-        const SHOWN_MAX: usize = 8;
-        let pids: Vec<_> = self.windows.keys().map(|Pid(pid)| pid.to_string()).collect();
-        let which = match pids.len() {
-            0 => "of which there are none".into(),
-            1..=SHOWN_MAX => format!("which is {}", pids.join(" or ")),
-            _ => format!("such as {}", pids[..SHOWN_MAX].join(", ")),
-        };
-        format!("expected the pid of one of the [[apps]], {which}")
-    }
 }
 
 pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {

@@ -4,9 +4,9 @@ use attribution::ids::{self, DeviceId};
 use attribution::policy::Fraud;
 
 use crate::address;
-use crate::catalogue::Channels;
 use crate::duration::parse_ms;
 use crate::error::Problem;
+use crate::known_ids::Channels;
 use crate::section::Section;
 
 /// Writes what a `fraud` table gives over the rules; a list replaces the whole list.

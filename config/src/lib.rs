@@ -19,6 +19,7 @@ mod fraud;
 pub mod fuzz;
 mod hbase;
 mod kafka;
+mod known_ids;
 mod layers;
 mod librdkafka;
 mod registry;
@@ -42,13 +43,12 @@ pub use layers::PREFIX;
 pub use librdkafka::ClientSetting;
 pub use registry::{Identity, Login, Registry};
 use report::Report;
-pub use secret::Secret;
+pub use secret::{Secret, TOKEN_PREFIX};
 use section::Section;
 pub use settings::{Config, Ingest};
 pub use store::{AppStore, Store};
 pub use tokens::{
-    SECRET_CHARS, TOKEN_PREFIX, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id,
-    token_id,
+    SECRET_CHARS, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id, token_id,
 };
 use tree::Table;
 

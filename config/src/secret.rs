@@ -9,6 +9,9 @@ use crate::error::Problem;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
+/// What every token begins with, so that one is known as such wherever it turns up.
+pub const TOKEN_PREFIX: &str = "adt_";
+
 /// What stands in place of a secret.
 const HIDDEN: &str = "(not shown)";
 

@@ -9,8 +9,7 @@ use std::ops::RangeInclusive;
 
 use crate::error::{ConfigError, Place, Problem, is_private};
 use crate::report::{Report, Unknown, without_indexes};
-use crate::secret::{self, Secret};
-use crate::tokens::TOKEN_PREFIX;
+use crate::secret::{self, Secret, TOKEN_PREFIX};
 use crate::tree::{Node, Table, Value};
 
 pub(crate) struct Section<'a> {

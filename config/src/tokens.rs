@@ -12,10 +12,9 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::error::Problem;
+use crate::secret::TOKEN_PREFIX;
 use crate::section::Section;
 
-/// What every token begins with, so that one is known as such wherever it turns up.
-pub const TOKEN_PREFIX: &str = "adt_";
 /// Letters and digits of a secret: 190 bits.
 pub const SECRET_CHARS: usize = 32;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::fault::{Fault, Remedy};
-use crate::names::{Server, TableName};
+use crate::names::{InvalidName, Server, TableName};
 use crate::wire::WireError;
 
 /// All errors of this crate. Cloned freely, since one failure may end many calls.
@@ -118,6 +118,12 @@ pub enum Advice {
     ReadAgain,
     /// The same will fail again: a setting, a name, a permission or the data is wrong.
     Change,
+}
+
+impl From<InvalidName> for Error {
+    fn from(name: InvalidName) -> Self {
+        Self::Input(name.to_string())
+    }
 }
 
 impl Error {

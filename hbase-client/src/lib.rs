@@ -49,7 +49,7 @@ pub use client::{Client, Table};
 pub use config::{Config, Identity, Tls};
 pub use error::{Advice, Error};
 pub use fault::{Fault, Remedy};
-pub use names::{Server, TableName};
+pub use names::{InvalidName, Server, TableName};
 pub use rows::Row;
 pub use scan::{Rows, Scan};
 pub use wire::cell::{Cell, Kind};

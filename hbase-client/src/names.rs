@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::Error;
 use crate::proto::common;
+
+/// A text that names no server or table, with the form that is expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidName(String);
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,9 +32,9 @@ impl Server {
 }
 
 impl FromStr for Server {
-    type Err = Error;
+    type Err = InvalidName;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
         let parts = text.rsplit_once(':').map(|(host, port)| {
             let host =
                 host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -40,7 +44,7 @@ impl FromStr for Server {
             Some((host, Ok(port))) => Self::new(host, port),
             _ => None,
         }
-        .ok_or_else(|| Error::input(format!("{text:?} is no address: write host:port")))
+        .ok_or_else(|| InvalidName(format!("{text:?} is no address: write host:port")))
     }
 }
 
@@ -95,17 +99,17 @@ impl fmt::Display for TableName {
 }
 
 impl FromStr for TableName {
-    type Err = Error;
+    type Err = InvalidName;
 
     /// HBase's own rules, so that nothing else gets into the keys of `hbase:meta`.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
         let (namespace, qualifier) = text.split_once(':').unwrap_or((DEFAULT_NAMESPACE, text));
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let namespace_holds = !namespace.is_empty() && namespace.chars().all(is_word);
         let holds = |c| is_word(c) || c == '-' || c == '.';
         let begins = qualifier.chars().next().is_some_and(is_word);
         if !namespace_holds || !begins || !qualifier.chars().all(holds) {
-            return Err(Error::input(format!(
+            return Err(InvalidName(format!(
                 "{text:?} is no name of a table: letters, digits, _, - and ., after an optional namespace:"
             )));
         }

@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::Context;
 use config::Config;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use store::StoreError;
 use store::backup::{Amount, Archive, Page};
 use store::embedded::checkpoint::{self, Moment};
@@ -37,18 +38,31 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     let moment = Moment::read(&config::Store { path: taken.path.clone(), ..config.store.clone() })?;
     let (page, new) = archive.add(plan, &moment, time, &mut copying::Progress::new())?;
     drop(taken);
-    super::write_line(&line(&page, new))?;
+    super::write_line(&taken_line(&page, new))?;
     let newest = options.keep.map_or(usize::MAX, |keep| keep as usize);
     archive.keep(newest).with_context(|| {
         format!("backup {} is whole, but what is no longer needed was not removed", page.backup)
     })
 }
 
-fn line(page: &Page, new: Amount) -> serde_json::Value {
-    let mut line = super::restore::line(page);
+fn taken_line(page: &Page, new: Amount) -> Value {
+    let mut line = line(page);
     line["new_files"] = new.files.into();
     line["new_bytes"] = new.bytes.into();
     line
+}
+
+/// What standard output has of a backup.
+pub fn line(page: &Page) -> Value {
+    let amount = page.amount();
+    json!({
+        "backup": page.backup,
+        "time": page.time,
+        "rows": page.rows,
+        "positions": page.positions,
+        "files": amount.files,
+        "bytes": amount.bytes,
+    })
 }
 
 /// Backups in the store's own directory would end with it, and the other way round.

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use anyhow::bail;
 use attribution::event::{Effect, Family, TouchKind};
-use attribution::ledger::{Facts, Home};
+use attribution::ledger::Facts;
+use attribution::ledger::record::Home;
 use attribution::matching::fact_key;
 use attribution::policy::AppPolicy;
 use attribution::printable::printable;

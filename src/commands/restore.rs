@@ -1,11 +1,10 @@
 //! `adtrail restore`: a store as it was when a backup was taken.
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
 use store::StoreError;
 use store::backup::{Archive, Page, Target};
 
-use super::backup::require_elsewhere;
+use super::backup::{line, require_elsewhere};
 use super::{WrongUse, counted, load, require_embedded, write_line};
 use crate::cli::Restore;
 use crate::copying;
@@ -56,17 +55,4 @@ fn list(archive: &Archive, backups: &[u32]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What standard output has of a backup.
-pub fn line(page: &Page) -> Value {
-    let amount = page.amount();
-    json!({
-        "backup": page.backup,
-        "time": page.time,
-        "rows": page.rows,
-        "positions": page.positions,
-        "files": amount.files,
-        "bytes": amount.bytes,
-    })
 }

@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow};
 use export::Checksum;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::query::{Asked, beside, read_query, require_same, write_query};
+use super::query::{Asked, beside, read_query, require_same, unwritable, write_query};
 use crate::commands::WrongUse;
 use crate::leftovers::Kept;
 use crate::telemetry::tell;
@@ -259,10 +259,6 @@ impl Part {
         }
         anyhow!("{error:#}; {}", Kept::advice(&self.path))
     }
-}
-
-pub(super) fn unwritable(path: &Path) -> String {
-    format!("can not be written: {}", path.display())
 }
 
 /// A file that no other download writes.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use export::is_same_zone;
 
-use super::part::unwritable;
 use crate::commands::WrongUse;
 
 /// What rows are of, by names: app, range, filters and so on.
@@ -18,6 +17,10 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(ending);
     text.into()
+}
+
+pub fn unwritable(path: &Path) -> String {
+    format!("can not be written: {}", path.display())
 }
 
 pub fn write_query(part: &Path, asked: &Asked) -> anyhow::Result<()> {

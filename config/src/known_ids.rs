@@ -1,0 +1,54 @@
+//! The ids of channels and apps that other tables may name.
+
+use std::collections::BTreeMap;
+
+use attribution::event::Pid;
+use attribution::policy::Windows;
+
+use crate::error::Problem;
+use crate::rules;
+
+/// The channels by id, with the windows that each gives.
+pub(crate) struct Channels {
+    pub windows: BTreeMap<Box<str>, rules::WindowOverrides>,
+    pub complete: bool,
+}
+
+/// The windows of each app by pid.
+pub(crate) struct Apps {
+    pub windows: BTreeMap<Pid, Windows>,
+    pub complete: bool,
+}
+
+impl Channels {
+    /// The id of a channel that exists. Where a channel could not be read any id passes: one
+    /// mistake is not reported twice.
+    pub fn parse(&self, id: &str) -> Result<Box<str>, Problem> {
+        if self.windows.contains_key(id) || !self.complete {
+            return Ok(id.into());
+        }
+        let nearest =
+            self.windows.keys().min_by_key(|known| strsim::damerau_levenshtein(known, id));
+        Err(match nearest {
+            Some(nearest) => {
+                format!("expected the id of one of the [[channels]], the nearest is {nearest:?}")
+            }
+            None => "expected the id of one of the [[channels]], of which there are none".into(),
+        }
+        .into())
+    }
+}
+
+impl Apps {
+    /// A campaign's pid, with the first of those that there are.
+    pub fn expected(&self) -> String {
+        const SHOWN_MAX: usize = 8;
+        let pids: Vec<_> = self.windows.keys().map(|Pid(pid)| pid.to_string()).collect();
+        let which = match pids.len() {
+            0 => "of which there are none".into(),
+            1..=SHOWN_MAX => format!("which is {}", pids.join(" or ")),
+            _ => format!("such as {}", pids[..SHOWN_MAX].join(", ")),
+        };
+        format!("expected the pid of one of the [[apps]], {which}")
+    }
+}
