@@ -5,7 +5,7 @@
 mod kept;
 
 use attribution::event::{Fact, Pid};
-use attribution::ledger::{ActivationHome, Causes, EffectHome, Home};
+use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
 use attribution::policy::{AppPolicy, Policy};
 use ingest::wire;
 use store::codec::home;

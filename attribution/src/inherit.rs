@@ -3,7 +3,7 @@
 use crate::attribute::{Credit, Decision};
 use crate::event::{Activation, Effect, EventTime};
 use crate::ids::DeviceIds;
-use crate::ledger::ActivationHome;
+use crate::ledger::record::ActivationHome;
 use crate::policy::{AppPolicy, ReinstallEffects};
 use crate::row::{InstallType, Status};
 

@@ -6,15 +6,17 @@
 //! entries need no common transaction. How an atomic local batch and HBase each keep this
 //! contract is laid out in `docs/decisions/ledger-port.md`.
 
+pub mod index;
+pub mod record;
+
 use std::sync::Arc;
 
-use crate::attribute::Decision;
-use crate::classify::Walks;
-use crate::event::{Activation, Effect, EventTime, Fact, Family, Pid, SpreadId, Touch};
+use crate::event::{EventTime, Fact, Pid};
 use crate::expiry::Expired;
-pub use crate::matching::FactKey;
-use crate::matching::MatchKey;
-use crate::row::{InstallType, Row, RowForm, Status};
+use crate::facts::keys::{FactKey, MatchKey};
+use crate::row::Row;
+use index::{IndexEntry, Scan};
+use record::{Home, Known, Present};
 
 /// The facts of a store, and how they are found.
 pub trait Facts {
@@ -97,115 +99,6 @@ pub struct Mark {
     pub digest: u64,
 }
 
-/// One page of the index of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scan {
-    pub family: Family,
-    pub key: MatchKey,
-    pub pid: Pid,
-    /// Inclusive.
-    pub oldest: EventTime,
-    /// Inclusive.
-    pub newest: EventTime,
-    /// The entry after which the page starts.
-    pub after: Option<IndexEntry>,
-    pub limit: usize,
-}
-
-/// A fact found through one of its keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndexEntry {
-    pub time: EventTime,
-    pub fact: FactKey,
-}
-
-/// What a store keeps under a fact's identity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Home {
-    Touch(Box<Touch>),
-    Activation(Box<ActivationHome>),
-    Effect(Box<EffectHome>),
-}
-
-/// What is known by a fact's identity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    Nothing,
-    Home(Home),
-    /// On a shared store: a home and the facts that its own took the place of, in batches that are not
-    /// committed. Whoever had them may be gone, so what these reached is decided on again.
-    Replaced(Home, Vec<Fact>),
-    /// An activation or effect that has expired: no decision depends on it any more, and its row
-    /// stands as long as rows are kept.
-    Row,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActivationHome {
-    pub fact: Activation,
-    /// What the next activations of its devices go on from; none before the first decision.
-    pub walks: Walks,
-    pub decision: Option<Decision>,
-    /// The decision that this one took the place of, for whoever asks why; nothing depends on it.
-    pub previous: Option<Decision>,
-    /// What came in when it did; nothing depends on this either.
-    pub changed_by: Causes,
-    pub present: Option<Present>,
-}
-
-/// The facts that came in together and can have changed a decision.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Causes {
-    /// At most [`CAUSES_MAX`].
-    pub facts: Vec<Cause>,
-    /// Whether there may have been others.
-    pub has_more: bool,
-}
-
-/// Causes that are kept of one change.
-pub const CAUSES_MAX: usize = 3;
-
-/// A touch or an activation as it came in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cause {
-    pub fact: FactKey,
-    pub time: EventTime,
-    /// Whether it was known, and came once more with an earlier time or other content.
-    pub again: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EffectHome {
-    pub fact: Effect,
-    pub present: Option<Present>,
-}
-
-/// The row that shows an event now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Present {
-    pub revision: u32,
-    pub event_time: EventTime,
-    pub spreadid: SpreadId,
-    pub status: Status,
-    /// Of all that was decided, as the row tells it: what is equal is no correction.
-    pub digest: u64,
-    pub form: RowForm,
-    pub place: RowPlace,
-}
-
-/// What a ledger notes of a row, when it commits it, to take it back without reading it; the worker hands it back with
-/// the decision that replaces it, and knows nothing of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RowPlace {
-    /// Over how many partitions the app's rows were spread, as a power of two.
-    pub fan_bits: u8,
-    /// Of key and value; 0 if it is not known.
-    pub bytes: u32,
-    pub install_type: Option<InstallType>,
-    /// A hash of what is counted of the fact; 0 if it is not known.
-    pub fact_hash: u64,
-}
-
 /// A fact to make readable.
 #[derive(Debug, Clone)]
 pub struct FactWrite {
@@ -238,39 +131,5 @@ impl DecisionWrite {
     /// Whether the decision stands, and its row alone is put once more.
     pub fn is_again(&self) -> bool {
         self.replaced.is_some_and(|replaced| replaced.revision == self.row.revision)
-    }
-}
-
-impl Home {
-    pub fn present_mut(&mut self) -> Option<&mut Present> {
-        match self {
-            Self::Touch(_) => None,
-            Self::Activation(home) => home.present.as_mut(),
-            Self::Effect(home) => home.present.as_mut(),
-        }
-    }
-
-    pub fn time(&self) -> EventTime {
-        match self {
-            Self::Touch(touch) => touch.time,
-            Self::Activation(home) => home.fact.time,
-            Self::Effect(home) => home.fact.time,
-        }
-    }
-
-    pub fn id(&self) -> &str {
-        match self {
-            Self::Touch(touch) => &touch.id,
-            Self::Activation(home) => &home.fact.id,
-            Self::Effect(home) => &home.fact.id,
-        }
-    }
-
-    pub fn present(&self) -> Option<&Present> {
-        match self {
-            Self::Touch(_) => None,
-            Self::Activation(home) => home.present.as_ref(),
-            Self::Effect(home) => home.present.as_ref(),
-        }
     }
 }

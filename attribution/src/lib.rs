@@ -16,6 +16,7 @@ pub mod compose;
 pub mod event;
 pub mod expiry;
 pub mod explain;
+pub mod facts;
 pub mod identity;
 pub mod ids;
 pub mod inherit;

@@ -10,25 +10,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
+use crate::facts::keys::{FactKey, MatchKey};
 use crate::identity::identity;
 use crate::ids::{self, DeviceId, DeviceIds, Forms, IdValue};
-use crate::ledger::IndexEntry;
+use crate::ledger::index::IndexEntry;
 use crate::policy::{DAY_MS, IpRange};
 use crate::row::MatchType;
-
-/// A hash of a kind of key and its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MatchKey(pub u64);
-
-/// Where a fact lives: the two hashes are of its identity and independent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FactKey {
-    pub family: Family,
-    pub id: MatchKey,
-    pub pid: Pid,
-    /// 48 bits.
-    pub tag: u64,
-}
 
 /// The touches that one index scan can find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,8 +8,11 @@ use std::collections::VecDeque;
 
 use crate::event::{EventTime, Family, Pid};
 use crate::expiry::{Expired, Needed};
+use crate::facts::keys::FactKey;
 use crate::ids::DeviceIds;
-use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use crate::ledger::Facts;
+use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::record::Home;
 use crate::matching::{self, TouchClass};
 use crate::policy::{AppPolicy, Policy};
 

@@ -21,6 +21,7 @@ mod effects;
 mod explain;
 mod peers;
 mod prune;
+mod reach;
 mod settled;
 mod touches;
 
@@ -28,13 +29,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Fact, Family};
-use crate::ledger::{DecisionWrite, FactKey, Ledger, Present, Progress};
+use crate::facts::keys::FactKey;
+use crate::ledger::record::Present;
+use crate::ledger::{DecisionWrite, Ledger, Progress};
 use crate::policy::Policy;
 use crate::row::Status;
-use affected::Reaches;
 pub use afresh::{Afresh, decide_afresh, decide_afresh_with_followers};
 use desk::Desk;
 pub use explain::explain;
+use reach::Reaches;
 use settled::Settled;
 
 /// Decides over one ledger.

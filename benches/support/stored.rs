@@ -6,7 +6,8 @@ use attribution::event::{
 };
 use attribution::ids::IdKind;
 use attribution::inherit::Inheritance;
-use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
+use attribution::ledger::record::{EffectHome, Home};
+use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status, TouchDetails};
 use attribution::{compose, matching};
 use store::embedded::Embedded;

@@ -8,8 +8,9 @@ use axum::response::{IntoResponse, Response};
 use store::scan::Reader;
 
 use crate::ExportError;
+use crate::http::extract::AppPath;
+use crate::http::state::{ExportState, SCANS_MAX};
 use crate::problem::Problem;
-use crate::routes::{AppPath, ExportState, SCANS_MAX};
 
 /// The app of a path.
 ///

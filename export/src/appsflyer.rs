@@ -4,6 +4,7 @@
 //! What a column holds is told in `docs/appsflyer.md`. A cell that adtrail knows nothing of is empty.
 
 pub mod column;
+pub mod field_list;
 pub mod pull;
 mod refused;
 pub mod report;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use attribution::event::EventTime;
 
-use crate::exports::State;
+use crate::download::state::State;
 use crate::query::{Dialect, ExportQuery, Format, Preset};
 use crate::zone::in_utc;
 

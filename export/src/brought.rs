@@ -15,14 +15,14 @@ use store::key::RowKey;
 
 use crate::ExportError;
 use crate::answer;
-use crate::csv::channel_name;
 use crate::cursor::Cursor;
+use crate::format::channel::channel_name;
+use crate::http::extract::{RANGE_FROM, RANGE_TO, next_page, parameters};
+use crate::http::state::ExportState;
 use crate::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO};
 use crate::problem::Problem;
 use crate::query::{ExportQuery, Format, parse_page_limit};
-use crate::routes::{ExportState, RANGE_FROM, RANGE_TO, next_page, parameters};
-use crate::zone::TimeWriter;
-use crate::zone::in_utc;
+use crate::zone::{TimeWriter, in_utc};
 
 pub(crate) const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
 

@@ -5,7 +5,7 @@ use attribution::event::{Pid, SpreadId};
 use attribution::policy::Policy;
 
 use crate::cell::Cell;
-use crate::csv::channel_name;
+use crate::format::channel::channel_name;
 
 /// Campaigns whose cells are kept, each at the place of its number, modulo.
 const CAMPAIGNS_KEPT: usize = 256;

@@ -7,8 +7,9 @@ use axum::response::Response;
 use serde::Serialize;
 
 use crate::answer;
+use crate::http::extract::{AppPath, no_parameters};
+use crate::http::state::ExportState;
 use crate::problem::Problem;
-use crate::routes::{AppPath, ExportState, no_parameters};
 
 /// A campaign as listed.
 #[derive(Serialize)]

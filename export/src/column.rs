@@ -1,43 +1,8 @@
 //! The columns of the native CSV, and those that an app's own props are.
 
-use std::borrow::Cow;
-
 use store::codec::row::TextCell;
 
-use crate::appsflyer::column::Headed;
 use crate::nearest::nearest;
-
-/// Before the name of a prop.
-pub const PROPS: &str = "props.";
-
-/// What an export can be asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Field {
-    Column(Column),
-    /// A member of the event's props, whatever its name.
-    Prop(Box<str>),
-    /// A column of AppsFlyer's.
-    AppsFlyer(Headed),
-}
-
-impl Field {
-    pub fn name(&self) -> Cow<'_, str> {
-        match self {
-            Self::Column(column) => column.name().into(),
-            Self::Prop(name) => format!("{PROPS}{name}").into(),
-            Self::AppsFlyer(column) => (*column.heading).into(),
-        }
-    }
-
-    /// # Errors
-    /// The nearest name of a column, where there is none of this one.
-    pub fn parse(name: &str) -> Result<Self, &'static str> {
-        match name.strip_prefix(PROPS) {
-            Some(prop) if !prop.is_empty() => Ok(Self::Prop(prop.into())),
-            _ => Column::parse(name).map(Self::Column),
-        }
-    }
-}
 
 /// One column: where its cells come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,6 +149,7 @@ impl Column {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::field::Field;
 
     const BEFORE_CONTRIBUTORS: &str = "event_type,event_name,event_time,app,pid,event_id,status,\
         install_type,spreadid,campaign,channel,match_type,touch_type,touch_time,click_id,\

@@ -1,7 +1,7 @@
 //! Rows as CSV: UTF-8 without a byte order mark, lines that end with LF, quotes only where a
 //! reader needs them.
 
-use attribution::event::{Pid, SpreadId};
+use attribution::event::Pid;
 use attribution::policy::Policy;
 use attribution::row::{Contributor, touch_kind_name};
 use store::codec::row::{RowView, TextCell};
@@ -9,7 +9,8 @@ use store::key::RowKey;
 
 use crate::campaigns::{AppCells, CampaignCells};
 use crate::cell::{write_bytes, write_commas, write_quoted, write_text};
-use crate::column::{Column, ContributorPart, Field};
+use crate::column::{Column, ContributorPart};
+use crate::format::field::Field;
 use crate::prop::prop;
 use crate::query::{ExportQuery, Preset};
 use crate::step::{Step, steps};
@@ -26,9 +27,6 @@ pub struct CsvWriter<'a> {
     campaigns: CampaignCells<'a>,
     apps: AppCells<'a>,
 }
-
-/// The channel of a campaign that is not in the catalogue.
-pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 
 impl<'a> CsvWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
@@ -166,15 +164,6 @@ impl<'a> CsvWriter<'a> {
     }
 }
 
-/// The channel of a campaign, as every export shows it.
-pub(crate) fn channel_name(policy: &Policy, pid: Pid, spreadid: SpreadId) -> &str {
-    match policy.campaign(pid, spreadid) {
-        Some(campaign) => &campaign.channel,
-        None if spreadid.0 == 0 => "",
-        None => UNKNOWN_CHANNEL,
-    }
-}
-
 /// A name of our own: none needs quotes.
 fn write_name(name: &'static str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
@@ -205,7 +194,7 @@ fn write_texts(row: &RowView<'_>, first: TextCell, last: TextCell, out: &mut Vec
 
 #[cfg(test)]
 mod tests {
-    use attribution::event::{Device, EventTime, TouchKind};
+    use attribution::event::{Device, EventTime, SpreadId, TouchKind};
     use attribution::policy::{AppPolicy, Campaign, Windows};
     use attribution::row::{EventType, MatchType, RejectReason, Row, Status};
     use proptest::prelude::*;

@@ -4,6 +4,9 @@
 //! error, a panic, a client that stopped reading, makes the body fail, and the connection with
 //! it: half an export never looks like a whole one.
 
+pub(crate) mod handler;
+pub(crate) mod state;
+
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +21,15 @@ use bytes::Bytes;
 use http_body::Frame;
 use store::scan::Reader;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::ExportError;
 use crate::cursor::Cursor;
 use crate::exports::{Running, Sums};
+use crate::http::state::SCANS_MAX;
 use crate::metrics::Metrics;
 use crate::query::ExportQuery;
-use crate::routes::SCANS_MAX;
 use crate::rows::{Chunk, Wanted};
 use crate::turns::Turns;
 

@@ -17,7 +17,7 @@ use store::key::RowKey;
 
 use crate::appsflyer::column::is_heading;
 use crate::cell::write_text;
-use crate::column::Field;
+use crate::format::field::Field;
 use crate::query::ExportQuery;
 use crate::value::Value;
 use crate::zone::{TimeForm, TimeWriter};

@@ -9,8 +9,6 @@ mod told;
 mod why;
 mod words;
 
-pub(crate) use words::span;
-
 use attribution::attribute::Decision;
 use attribution::candidate::Tier;
 use attribution::event::{EventTime, Pid, SpreadId};
@@ -20,12 +18,12 @@ use attribution::row::{RejectReason, touch_kind_name};
 use serde_json::{Value, json};
 
 use crate::Zone;
-use crate::csv::UNKNOWN_CHANNEL;
+use crate::format::channel::UNKNOWN_CHANNEL;
 use crate::zone::TimeWriter;
-
 pub(crate) use served::{activation, explained};
 pub use text::text;
 pub(crate) use told::told;
+pub(crate) use words::span;
 
 /// An explanation with the values and, where there is one, the name of a column of the export.
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {

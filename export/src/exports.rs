@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::ExportError;
 use crate::audit::{self, Asked, Ended};
 use crate::checksum::Checksum;
+use crate::download::state::State;
 use crate::metrics::{Active, Metrics};
 use crate::parameter::{EXPORT_ID, bad};
 use crate::rows::Chunk;
@@ -58,28 +59,6 @@ pub(crate) struct Export {
     pub bytes: u64,
     /// Of a complete one.
     pub sha256: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    Running,
-    Complete,
-    /// The client went away.
-    Aborted,
-    /// The rows could not be read to their end; the log says why.
-    Failed,
-}
-
-impl State {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Complete => "complete",
-            Self::Aborted => "aborted",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// An export that is under way; one that is dropped has been aborted.

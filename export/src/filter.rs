@@ -10,7 +10,7 @@ use store::count::Counted;
 use store::key::RowKey;
 
 use crate::ExportError;
-use crate::csv::UNKNOWN_CHANNEL;
+use crate::format::channel::UNKNOWN_CHANNEL;
 use crate::nearest::nearest;
 use crate::parameter::{
     CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, one_of,
@@ -111,7 +111,7 @@ impl Filter {
     pub(crate) fn has_key(&self, key: &RowKey, policy: &Policy) -> bool {
         self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(&key.spreadid))
             && self.channels.as_ref().is_none_or(|wanted| {
-                let channel = crate::csv::channel_name(policy, key.pid, key.spreadid);
+                let channel = crate::format::channel::channel_name(policy, key.pid, key.spreadid);
                 wanted.contains(channel)
             })
     }
@@ -122,7 +122,7 @@ impl Filter {
         let install_type = what.install_type;
         self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(spreadid))
             && self.channels.as_ref().is_none_or(|wanted| {
-                wanted.contains(crate::csv::channel_name(policy, *pid, *spreadid))
+                wanted.contains(crate::format::channel::channel_name(policy, *pid, *spreadid))
             })
             && self.event_type.is_none_or(|wanted| wanted == what.event_type)
             && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&what.status))

@@ -33,9 +33,11 @@ mod expected;
 pub mod explain;
 mod exports;
 mod filter;
+mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod http;
 mod metrics;
 mod moment;
 mod ndjson;
@@ -66,6 +68,7 @@ use std::io;
 
 use tokio::net::TcpListener;
 
+pub use crate::http::state::{CompleteUntil, ExportState};
 pub use access::Access;
 pub use checksum::Checksum;
 pub use column::{Column, ContributorPart};
@@ -76,7 +79,7 @@ pub use error::ExportError;
 pub use expected::expected_rows;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
 pub use query::{Dialect, ExportQuery, Format, Preset};
-pub use routes::{CompleteUntil, ExportState, router};
+pub use routes::router;
 pub use rows::{Chunk, write_rows};
 pub use same_zone::is_same_zone;
 pub use zone::Zone;

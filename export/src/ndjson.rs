@@ -8,7 +8,7 @@ use attribution::policy::Policy;
 use store::codec::row::RowView;
 use store::key::RowKey;
 
-use crate::column::Field;
+use crate::format::field::Field;
 use crate::query::ExportQuery;
 use crate::value::Value;
 use crate::zone::TimeWriter;

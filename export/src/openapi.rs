@@ -7,11 +7,13 @@
 mod explanation;
 mod operations;
 mod parameters;
+mod parts;
 mod pull;
 mod responses;
 mod schemas;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::sync::OnceLock;
 
@@ -20,9 +22,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::http::extract::no_parameters;
 use crate::parameter::LIMIT;
 use crate::problem::Problem;
-use crate::routes::no_parameters;
 use operations::{OPERATIONS, Operation};
 
 pub(crate) async fn description(uri: Uri) -> Result<Response, Problem> {

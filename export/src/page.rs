@@ -20,9 +20,10 @@ mod home;
 mod list;
 mod look;
 mod lookup;
-mod lookups;
+pub(crate) mod lookups;
 mod options;
 mod preview;
+mod problem;
 mod shell;
 mod sign_in;
 mod templates;
@@ -30,10 +31,12 @@ mod templates;
 mod tests;
 mod words;
 
-pub(crate) use answer::{reads_pages, tell};
 pub(crate) use assets::asset;
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};
 pub(crate) use lookup::{activation, device, devices};
-pub(crate) use lookups::Lookups;
+pub(crate) use problem::{reads_pages, tell};
 pub(crate) use sign_in::{page as sign_in, sign_in as signed_in, sign_out};
+
+/// Where the pages are that a person can be led to.
+pub(crate) const PATHS: [&str; 5] = ["/", "/download", "/exports", "/activations", "/devices"];

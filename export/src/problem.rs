@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::ExportError;
-use crate::access::Refusal;
+use crate::http::refusal::Refusal;
 
 /// A problem; `kind` is stable, the texts are for people.
 #[derive(Debug, Clone, Serialize)]

@@ -7,11 +7,12 @@ use attribution::policy::{AppPolicy, Policy};
 use attribution::row::EventType;
 
 use crate::ExportError;
-use crate::appsflyer;
+use crate::appsflyer::field_list;
 use crate::appsflyer::report::Report;
-use crate::column::{Column, Field};
+use crate::column::Column;
 use crate::cursor::Cursor;
 use crate::filter::{Filter, GivenFilter};
+use crate::format::field::Field;
 use crate::moment::{self, Moment};
 use crate::parameter::{
     ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
@@ -300,7 +301,7 @@ impl<'a> Given<'a> {
             Preset::AppsFlyer => {
                 not_with(FIELDS, &self.fields, "appsflyer, but additional_fields")?;
                 let additional = all_listed(ADDITIONAL_FIELDS, &self.additional_fields)?;
-                Ok(appsflyer::column::fields(additional.into_iter()))
+                Ok(field_list::fields(additional.into_iter()))
             }
         }
     }

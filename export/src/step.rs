@@ -4,7 +4,8 @@ use store::codec::row::TextCell;
 
 use crate::appsflyer::column::Cell;
 use crate::cell::COMMAS_MAX;
-use crate::column::{Column, ContributorPart, Field};
+use crate::column::{Column, ContributorPart};
+use crate::format::field::Field;
 
 /// One or more cells of a line that are written together: most of the cells of most rows are
 /// empty, and going from column to column to find that out would cost the most.

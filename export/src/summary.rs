@@ -24,17 +24,17 @@ use store::scan::{Reader, View};
 use crate::ExportError;
 use crate::answer;
 use crate::download;
+use crate::http::extract::{AppPath, RANGE_FROM, RANGE_TO, parameters};
+use crate::http::state::ExportState;
 use crate::parameter::{
     BY, CHANNEL, EVENT_NAME, FROM, INSTALL_TYPE, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad,
 };
 use crate::problem::Problem;
 use crate::query::{ExportQuery, Format};
-use crate::routes::{AppPath, ExportState, RANGE_FROM, RANGE_TO, parameters};
 use crate::zone::in_utc;
 use dimension::Days;
-use groups::Groups;
-
 pub(crate) use dimension::Dimension;
+use groups::Groups;
 
 /// Which rows, and what tells them apart.
 #[derive(Debug)]

@@ -12,9 +12,12 @@ use std::time::Duration;
 use attribution::event::{Fact, Pid};
 use serde_json::{Value, json};
 
-use crate::routes::SCANS_MAX;
+use crate::Chunk;
+use crate::ExportQuery;
+use crate::Format;
+use crate::http::state::SCANS_MAX;
 use crate::rows::Wanted;
-use crate::{Chunk, ExportQuery, Format, write_rows};
+use crate::write_rows;
 use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";

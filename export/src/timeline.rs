@@ -6,7 +6,7 @@ pub(crate) mod cursor;
 
 use attribution::event::{EventTime, Family, Purpose, SpreadId};
 use attribution::ids::{DeviceIds, IdKind};
-use attribution::ledger::Home;
+use attribution::ledger::record::Home;
 use attribution::policy::{AppPolicy, Policy};
 use attribution::row::{Status, touch_kind_name};
 use attribution::timeline::{CompleteSince, Timeline, complete_since, timeline};
@@ -18,11 +18,12 @@ use store::scan::Reader;
 
 use crate::ExportError;
 use crate::answer;
-use crate::csv::channel_name;
+use crate::format::channel::channel_name;
+use crate::http::extract::{next_page, parameters};
+use crate::http::state::ExportState;
 use crate::parameter::{AFTER, LIMIT, TIMEZONE, bad};
 use crate::problem::Problem;
 use crate::query::{parse_page_limit, parse_zone};
-use crate::routes::{ExportState, next_page, parameters};
 use crate::zone::{TimeWriter, Zone};
 use cursor::PlaceCursor;
 
@@ -244,7 +245,9 @@ impl Writer<'_> {
 }
 
 /// Status and campaign of a row; none before the first decision.
-fn present(present: Option<&attribution::ledger::Present>) -> (Option<&'static str>, SpreadId) {
+fn present(
+    present: Option<&attribution::ledger::record::Present>,
+) -> (Option<&'static str>, SpreadId) {
     present.map_or((None, SpreadId::default()), |present| {
         (Some(Status::name(present.status)), present.spreadid)
     })

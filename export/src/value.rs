@@ -8,9 +8,8 @@ use attribution::row::touch_kind_name;
 use store::codec::row::{RowView, TextCell};
 use store::key::RowKey;
 
-use crate::column::{Column, ContributorPart, Field};
-use crate::csv::channel_name;
-use crate::prop::prop;
+use crate::column::{Column, ContributorPart};
+use crate::format::channel::channel_name;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
@@ -28,14 +27,6 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    pub fn of(field: &Field, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {
-        match field {
-            Field::Column(column) => Self::of_column(*column, key, row, policy),
-            Field::Prop(name) => Self::text(prop(row.text(TextCell::Props), name)),
-            Field::AppsFlyer(column) => column.cell.value(key, row, policy),
-        }
-    }
-
     pub fn of_column(column: Column, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {
         let campaign = || policy.campaign(key.pid, key.spreadid);
         match column {

@@ -1,6 +1,6 @@
 //! Which partitions are read, and from where: the store's positions against what the broker has.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use attribution::ledger::Mark;
@@ -11,19 +11,13 @@ use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
 use crate::client::Consumer;
 use crate::error::IngestError;
-use crate::health::Extent;
 use crate::offsets::Offsets;
+use crate::partitions::{Extents, Partitions};
 use crate::topic::{PerTopic, TopicKind, TopicNames};
+use crate::watermarks::Extent;
 
 /// A look at the cluster takes at most this long.
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The partitions that are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Partitions(BTreeSet<(TopicKind, i32)>);
-
-/// What the broker has of each partition.
-pub type Extents = BTreeMap<(TopicKind, i32), Extent>;
 
 /// Why the topics' partitions are not known.
 #[derive(Debug)]
@@ -34,37 +28,6 @@ pub enum Unfound {
     /// The cluster does not let us look at it.
     Denied(TopicKind),
     Unreachable(KafkaError),
-}
-
-impl Partitions {
-    /// All of topics that have so many.
-    pub fn all(counts: &PerTopic<usize>) -> Self {
-        let of = |topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition));
-        Self(TopicKind::ALL.into_iter().flat_map(of).collect())
-    }
-
-    /// Those that a group gives.
-    pub fn of_list(names: &TopicNames, list: &TopicPartitionList) -> Self {
-        let elements = list.elements();
-        let of = |(topic, partition): (&str, i32)| Some((names.kind(topic)?, partition));
-        Self(elements.iter().filter_map(|given| of((given.topic(), given.partition()))).collect())
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (TopicKind, i32)> {
-        self.0.iter().copied()
-    }
-
-    pub fn contains(&self, topic: TopicKind, partition: i32) -> bool {
-        self.0.contains(&(topic, partition))
-    }
-
-    pub fn count(&self, topic: TopicKind) -> usize {
-        self.iter().filter(|(of, _)| *of == topic).count()
-    }
 }
 
 /// Asks the cluster for the topics' partitions.
@@ -103,7 +66,7 @@ pub fn find_extents(
     partitions: &Partitions,
 ) -> KafkaResult<Extents> {
     let extents = ask_for_extents(looker, names, partitions);
-    if !extents.as_ref().is_ok_and(|extents| extents.len() == partitions.0.len()) {
+    if !extents.as_ref().is_ok_and(|extents| extents.len() == partitions.len()) {
         // It fetches nothing, and would not hear of leaders that have changed.
         let _ = find_partitions(looker, names);
     }

@@ -11,19 +11,12 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
-use crate::assignment::Partitions;
-use crate::consumer::member::Change;
+use crate::error::REFUSAL_HELP;
+use crate::partitions::Partitions;
+use crate::rebalance::Change;
 use crate::retry::Throttle;
 use crate::statistics::Statistics;
 use crate::topic::TopicNames;
-
-/// What to look at when a broker would not talk.
-pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
-
-/// What to look at when none answers. One that is spoken to in another way than it expects hangs up
-/// without a word, or waits for more.
-pub const UNREACHABLE_HELP: &str =
-    "if one runs there, check security.protocol in [kafka.librdkafka]";
 
 /// Whether a broker was reached and would not talk: no waiting helps, but somebody may.
 fn is_refusal(code: RDKafkaErrorCode, reason: &str) -> bool {

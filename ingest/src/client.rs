@@ -10,7 +10,7 @@ use rdkafka::error::KafkaResult;
 use rdkafka::message::BorrowedMessage;
 
 use crate::callbacks::Callbacks;
-pub use crate::callbacks::{Logged, REFUSAL_HELP, UNREACHABLE_HELP, log};
+pub use crate::callbacks::{Logged, log};
 use crate::error::IngestError;
 use crate::timing::Timing;
 

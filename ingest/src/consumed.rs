@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use attribution::event::EventTime;
 use attribution::expiry::DISORDER_MS;
 
-use crate::assignment::{Extents, Partitions};
+use crate::partitions::{Extents, Partitions};
 use crate::topic::TopicKind;
 
 #[derive(Debug, Default)]
@@ -103,8 +103,8 @@ impl Consumed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::Extent;
     use crate::topic::PerTopic;
+    use crate::watermarks::Extent;
     use TopicKind::{Activations, Clicks};
 
     const NOW: i64 = 1_773_144_000_000;

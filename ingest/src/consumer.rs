@@ -22,7 +22,6 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaErrorCode;
 
-use crate::assignment::Partitions;
 use crate::batch::{Batch, Limits};
 use crate::client::{self, Consumer};
 use crate::commits::Commits;
@@ -34,6 +33,7 @@ use crate::error::IngestError;
 use crate::health::Health;
 use crate::held::{Breaker, Held, Hold};
 use crate::offsets::Offsets;
+use crate::partitions::Partitions;
 use crate::registry::Lookup;
 use crate::retry::Throttle;
 use crate::shutdown::Shutdown;

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 
-use crate::client::{REFUSAL_HELP, UNREACHABLE_HELP};
-
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error("librdkafka refuses kafka.librdkafka.{key}: {reason}")]
@@ -114,6 +112,14 @@ pub enum IngestError {
     )]
     TooLong { count: u64 },
 }
+
+/// What to look at when a broker would not talk.
+pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
+
+/// What to look at when none answers. One that is spoken to in another way than it expects hangs up
+/// without a word, or waits for more.
+pub const UNREACHABLE_HELP: &str =
+    "if one runs there, check security.protocol in [kafka.librdkafka]";
 
 const WAY_ON: &str = "to go on, restore the topic's records, or begin with a new store \
                       (store.path), which reads every topic from its beginning";

@@ -5,7 +5,8 @@ use std::io::{self, BufRead, Read};
 use attribution::event::Fact;
 use attribution::policy::Policy;
 
-use crate::wire::{self, DecodeError, EVENT_BYTES_MAX};
+use crate::wire::event::EVENT_BYTES_MAX;
+use crate::wire::{self, DecodeError};
 
 /// What some editors put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

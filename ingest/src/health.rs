@@ -10,11 +10,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use attribution::event::EventTime;
 use rdkafka::error::KafkaResult;
 
-use crate::assignment::Extents;
 use crate::offsets::Offsets;
+use crate::partitions::Extents;
 use crate::topic::{PerTopic, TopicKind};
-
-pub use partition::Extent;
+use crate::watermarks::Extent;
 use partition::Partition;
 
 /// A reading thread that says nothing for so long hangs.

@@ -46,9 +46,11 @@ pub mod lateness;
 mod letter_topics;
 mod metrics;
 mod offsets;
+mod partitions;
 pub mod peek;
 mod placement;
 pub mod positions;
+mod rebalance;
 pub mod registry;
 pub mod resend;
 mod retry;
@@ -61,18 +63,20 @@ mod sweep;
 mod timing;
 mod topic;
 mod transactions;
+mod watermarks;
 pub mod wire;
 mod witness;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::watermarks::Extent;
 pub use batch::{Batch, Intake, TopicIntake};
 pub use consumer::{join, join_with_timing, start, start_with_timing};
 pub use dead_letter::SUFFIX as DEAD_LETTER_SUFFIX;
 pub use decoder::check as check_formats;
 pub use error::IngestError;
-pub use health::{Extent, Health};
+pub use health::Health;
 pub use metrics::Metrics;
 pub use shutdown::Shutdown;
 pub use sweep::Extent as SweepExtent;

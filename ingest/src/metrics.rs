@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::batch::{Accumulator, Limits, Source};
-    use crate::health::Extent;
+    use crate::watermarks::Extent;
 
     const NOW_MS: i64 = 1_773_144_000_000;
 

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use attribution::event::Pid;
 
-use crate::assignment::Partitions;
+use crate::partitions::Partitions;
 use crate::topic::{PerTopic, TopicKind, TopicNames};
 
 /// Producers ask for new partitions every five minutes, the Java client as librdkafka.

@@ -6,13 +6,13 @@ use attribution::event::{EventTime, Fact};
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
-use crate::assignment::Partitions;
 use crate::batch::{Accumulator, Batch, Limits, Source};
 use crate::clock::Clock;
 use crate::consumed::Consumed;
 use crate::dead_letter::DeadLetter;
 use crate::decoder::{Decoded, Decoder};
 use crate::held::{Breaker, Hold};
+use crate::partitions::Partitions;
 use crate::placement::{Key, Placement};
 use crate::retry::Throttle;
 use crate::topic::{TopicKind, TopicNames};

@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 
 use adtrail_store::embedded::Embedded;
 use attribution::attribute::Credit;
-use attribution::compose;
 use attribution::event::{Device, Effect, EventTime, Family, Pid};
 use attribution::inherit::Inheritance;
-use attribution::ledger::{DecisionWrite, EffectHome, Home, Ledger, Progress};
-use attribution::matching;
+use attribution::ledger::record::{EffectHome, Home};
+use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::row::Status;
+use attribution::{compose, matching};
 
 const BATCH: u64 = 10_000;
 const APPS: u32 = 10;

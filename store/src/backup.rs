@@ -13,7 +13,6 @@ mod piece;
 mod target;
 
 pub use archive::Archive;
-pub(crate) use copy::sync_folder;
 pub use page::{Page, Positions};
 pub use piece::{Piece, Source};
 pub use target::Target;

@@ -6,11 +6,13 @@
 
 mod budget;
 pub mod checkpoint;
+pub(crate) mod column_families;
 mod endless;
 mod expired;
 mod figures;
 pub(crate) mod held;
 pub(crate) mod index;
+pub(crate) mod layout_version;
 pub(crate) mod meta;
 mod metrics;
 pub(crate) mod moved;
@@ -34,14 +36,17 @@ use std::path::Path;
 
 use attribution::event::{EventTime, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
-    Scan,
-};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{Home, Known};
+use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
 use rocksdb::{WriteBatch, WriteOptions};
 
+use crate::StoreError;
+use crate::Timing;
+use crate::clock::now;
 use crate::codec;
 use crate::expiry::Expiry;
 use crate::held::HeldBack;
@@ -51,17 +56,17 @@ use crate::region::Regions;
 use crate::retention::{self, Retention};
 use crate::scan;
 use crate::unfinished;
-use crate::{StoreError, Timing};
+use column_families::Limits;
 pub use figures::{Engine, Figures, TableFigures};
 use meta::Meta;
 pub use metrics::EngineMetrics;
 use opening::Making;
 use pending::Pending;
 use reader::Reader;
-use regions::{SharedRegions, now};
+use regions::SharedRegions;
 pub use room::Room;
 use rows::RowTable;
-use tables::{Limits, Tables};
+use tables::Tables;
 
 /// The writing side of an embedded store; there is one per directory.
 pub struct Embedded {
@@ -102,7 +107,7 @@ impl Embedded {
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
         tables.room = Room::new(timing);
-        if meta.layout < meta::LAYOUT_VERSION {
+        if meta.layout < layout_version::LAYOUT_VERSION {
             meta.totals = upgrade::in_place(&tables, settings, &meta)?;
         }
         let Limits { retention, expiry } = limits;
@@ -228,7 +233,7 @@ impl Facts for Embedded {
 
 impl Ledger for Embedded {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
-        self.tables.positions()
+        meta::positions(&self.tables)
     }
 
     fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
@@ -308,8 +313,8 @@ pub fn open_for_reading(settings: &config::Store) -> Result<scan::Reader, StoreE
     unfinished::refuse(path)?;
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
-    if meta.layout < meta::LAYOUT_VERSION {
-        return Err(meta::wrong_version(path, meta.layout));
+    if meta.layout < layout_version::LAYOUT_VERSION {
+        return Err(layout_version::wrong_version(path, meta.layout));
     }
     let expiry = Expiry::default();
     expiry.hold(&held::expired(&tables, meta.consumed())?);

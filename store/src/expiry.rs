@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use attribution::event::{EventTime, Family, Pid};
 use attribution::expiry::{Expired, Needed};
-use attribution::ledger::{Home, Known};
+use attribution::ledger::record::{Home, Known};
 use attribution::policy::Policy;
 use foldhash::fast::FixedState;
 

@@ -4,8 +4,9 @@
 //! `docs/format.md`.
 
 use attribution::event::{EventTime, Family, Pid, SpreadId};
-use attribution::ledger::{FactKey, IndexEntry, Mark, Position};
-use attribution::matching::MatchKey;
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::index::IndexEntry;
+use attribution::ledger::{Mark, Position};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Every key but that of a position has this many bytes.

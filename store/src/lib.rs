@@ -19,17 +19,21 @@ pub mod app;
 pub mod backup;
 pub mod brought;
 pub mod cell;
+mod clock;
 pub mod codec;
+mod copy_piece;
 pub mod count;
 pub mod embedded;
 mod error;
 mod expiry;
+mod fs;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod hbase;
 mod held;
 pub mod key;
+pub mod layout;
 pub mod memory;
 mod named;
 pub mod region;
@@ -41,6 +45,7 @@ mod unfinished;
 pub mod verify;
 
 use attribution::policy::Policy;
+
 pub use error::StoreError;
 pub use held::HeldBack;
 pub use timing::Timing;

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use attribution::event::{EventTime, Family, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
-    Scan,
-};
-use attribution::matching::MatchKey;
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{Home, Known};
+use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::policy::Policy;
 use attribution::row::Row;
 use foldhash::fast::FixedState;
 
+use crate::StoreError;
+use crate::codec;
 use crate::expiry::Expiry;
-use crate::{StoreError, codec};
 
 /// Facts, decisions and rows of one process.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,10 @@ use std::ops::ControlFlow;
 
 use attribution::event::{EventTime, Pid, SpreadId};
 use attribution::expiry::Expired;
-use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
 use attribution::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
@@ -17,11 +20,9 @@ use crate::hbase::backwards::Backwards;
 use crate::hbase::reader as shared;
 use crate::hbase::rows::Rows as SharedRows;
 use crate::key::RowKey;
+use crate::layout::stored_row::StoredRow;
 use crate::named;
 use crate::region::Regions;
-
-/// A row, as it is stored.
-pub type StoredRow = (RowKey, Vec<u8>);
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Debug, Clone)]

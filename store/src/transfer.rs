@@ -12,33 +12,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::StoreError;
 use crate::app::App;
+use crate::clock::now;
+use crate::copy_piece::{Form, Piece};
 use crate::embedded::moved::Moved as EmbeddedSide;
-use crate::embedded::regions::now;
 use crate::hbase::moved::Moved as SharedSide;
 use crate::held::{Noted, NotedApps};
-use crate::key::{Key, RowKey};
 use crate::named::Names;
 use crate::retention;
-
-/// What moves; values are as an embedded store has them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// A home or an entry that leads to one.
-    Fact(Family, Key, Vec<u8>),
-    /// A column of a home's row, from one HBase to another: what a worker has begun and another is to end goes
-    /// with it.
-    Column(Family, Key, Vec<u8>, Vec<u8>),
-    Row(RowKey, Vec<u8>),
-}
-
-/// How homes move.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// As [`Piece::Fact`], which either kind of store can take.
-    Plain,
-    /// As [`Piece::Column`].
-    Columns,
-}
 
 /// So many pieces are written together.
 const PIECES: usize = 2_000;

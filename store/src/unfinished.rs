@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use crate::StoreError;
-use crate::backup::sync_folder;
+use crate::fs::sync_folder;
 
 /// What becomes a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 
 mod counts;
 mod entries;
+mod event;
 mod events;
 mod files;
 mod index;
@@ -24,17 +25,17 @@ mod witness;
 use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::event::{EventTime, Family, Pid};
-use attribution::ledger::{FactKey, Home};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::Home;
 use attribution::policy::Policy;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
 use crate::app::App;
-use crate::embedded::held;
+use crate::embedded::column_families::{EVENTS, TABLES};
 use crate::embedded::meta::{self as kept_meta, Meta};
-use crate::embedded::reader::EVENTS;
-use crate::embedded::recount;
-use crate::embedded::tables::{TABLES, Tables};
+use crate::embedded::tables::Tables;
+use crate::embedded::{held, layout_version, recount};
 use crate::expiry::Expiry;
 use crate::held::NotedApps;
 use crate::key::Key;
@@ -174,8 +175,8 @@ impl<'a> Checker<'a> {
     fn load(&mut self) -> Result<(), StoreError> {
         let Self { tables, settings, .. } = self;
         let meta = Meta::load_uncounted(tables, &settings.path, settings.partitions)?;
-        if meta.layout < kept_meta::LAYOUT_VERSION {
-            return Err(kept_meta::wrong_version(&settings.path, meta.layout));
+        if meta.layout < layout_version::LAYOUT_VERSION {
+            return Err(layout_version::wrong_version(&settings.path, meta.layout));
         }
         let until = match kept_meta::consumed_until(&self.tables) {
             // Told of with the rest of meta.

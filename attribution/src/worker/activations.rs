@@ -11,7 +11,9 @@ use super::settled::Settled;
 use super::touches::Case;
 use crate::attribute::Decision;
 use crate::classify::Class;
-use crate::ledger::{FactKey, Facts, Home, Ledger};
+use crate::facts::keys::FactKey;
+use crate::ledger::record::Home;
+use crate::ledger::{Facts, Ledger};
 
 /// Activations that are decided together: as many as one round of reading should serve, and as
 /// the touches of which fit into memory.

@@ -4,17 +4,18 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use super::affected::{Reaches, add_reaches};
+use super::reach::{Reaches, add_reaches};
 use super::settled::Settled;
 use super::{Desk, Report};
 use crate::canonical;
 use crate::classify::Walks;
 use crate::event::Fact;
+use crate::facts::keys::{FactKey, MatchKey};
 use crate::ids::DeviceIds;
-use crate::ledger::{
-    ActivationHome, Causes, EffectHome, FactKey, FactWrite, Home, IndexEntry, Known, Ledger,
-};
-use crate::matching::{self, MatchKey};
+use crate::ledger::index::IndexEntry;
+use crate::ledger::record::{ActivationHome, Causes, EffectHome, Home, Known};
+use crate::ledger::{FactWrite, Ledger};
+use crate::matching;
 use crate::policy::{AppPolicy, Policy};
 
 /// One message of a batch, and the place of its fact.

@@ -7,7 +7,9 @@ use super::Desk;
 use super::classes::Classified;
 use super::settled::Settled;
 use crate::compose;
-use crate::ledger::{Causes, DecisionWrite, FactKey, Facts, Home};
+use crate::facts::keys::FactKey;
+use crate::ledger::record::{Causes, Home};
+use crate::ledger::{DecisionWrite, Facts};
 use crate::policy::Policy;
 use crate::row::{Row, RowForm};
 

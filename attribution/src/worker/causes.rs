@@ -9,15 +9,17 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::affected::{PlaceReach, Reach};
+use super::reach::{PlaceReach, Reach};
 use super::settled::Settled;
 use crate::attribute::{self, Decision};
 use crate::candidate::Tier;
 use crate::classify::Member;
 use crate::event::{Activation, Family, Pid};
+use crate::facts::keys::{FactKey, MatchKey};
 use crate::ids::{self, DeviceId, DeviceIds};
-use crate::ledger::{ActivationHome, CAUSES_MAX, Cause, Causes, FactKey, Home, Ledger};
-use crate::matching::{self, MatchKey};
+use crate::ledger::Ledger;
+use crate::ledger::record::{ActivationHome, CAUSES_MAX, Cause, Causes, Home};
+use crate::matching;
 
 /// Of one key and tier, so many of the newest touches are looked at.
 const NEAR: usize = 16;

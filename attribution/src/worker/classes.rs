@@ -14,8 +14,9 @@ use super::Desk;
 use super::peers::{ListKey, Peer, Peers};
 use super::settled::Settled;
 use crate::classify::{Class, Member, Walk, Walks};
+use crate::facts::keys::FactKey;
 use crate::ids::DeviceId;
-use crate::ledger::{FactKey, Facts};
+use crate::ledger::Facts;
 use crate::policy::AppPolicy;
 
 /// An activation and its class.

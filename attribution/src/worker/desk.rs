@@ -6,16 +6,14 @@ use foldhash::fast::FixedState;
 
 use crate::attribute::Decision;
 use crate::classify::Walks;
-use crate::compose;
 use crate::event::{EventTime, Family, Pid};
-use crate::expiry;
-use crate::ledger::{
-    Causes, DecisionWrite, FactKey, Facts, Home, IndexEntry, Ledger, Present, Progress, RowPlace,
-    Scan,
-};
-use crate::matching::MatchKey;
+use crate::facts::keys::{FactKey, MatchKey};
+use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::record::{Causes, Home, Present, RowPlace};
+use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::policy::{AppPolicy, Policy};
 use crate::row::{Row, RowForm};
+use crate::{compose, expiry};
 
 /// Entries that one look into the index brings at first: most keys have fewer.
 pub const PAGE: usize = 16;

@@ -2,12 +2,13 @@
 
 use super::Desk;
 use super::desk::{NEXT_PAGE, scan};
-use crate::compose;
 use crate::event::{Effect, EventTime, Family};
+use crate::facts::keys::FactKey;
 use crate::ids::DeviceIds;
-use crate::inherit;
-use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
-use crate::matching;
+use crate::ledger::Facts;
+use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::record::Home;
+use crate::{compose, inherit, matching};
 
 /// Effects that are decided together, and the pages of activations that are read for so many: most
 /// need no more, and a long history has room alone.

@@ -11,8 +11,11 @@ use crate::classify::{Class, Member, Walk};
 use crate::event::{Family, Pid};
 use crate::expiry;
 use crate::explain::{self, CameIn, Considered, Explanation, Verdict, consider};
-use crate::ledger::{Cause, Causes, FactKey, Facts, Home, Scan};
-use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
+use crate::facts::keys::{FactKey, MatchKey};
+use crate::ledger::Facts;
+use crate::ledger::index::Scan;
+use crate::ledger::record::{Cause, Causes, Home};
+use crate::matching::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::policy::{DAY_MS, HOUR_MS, Policy};
 
 /// Touches of one key and class that are looked at besides those of the decision.

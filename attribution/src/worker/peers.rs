@@ -8,8 +8,11 @@ use super::Desk;
 use super::desk::{NEXT_PAGE, scan};
 use crate::classify::{Member, Walk};
 use crate::event::{Activation, EventTime, Family, Pid};
+use crate::facts::keys::FactKey;
 use crate::ids::{DeviceId, DeviceIds};
-use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use crate::ledger::Facts;
+use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::record::Home;
 use crate::matching;
 
 /// The device ids whose activations were asked for, and what was read of each.

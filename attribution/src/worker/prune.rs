@@ -11,7 +11,9 @@ use super::touches::Case;
 use crate::attribute::strength;
 use crate::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
 use crate::event::{EventTime, Family, Touch, TouchKind};
-use crate::ledger::{FactKey, Facts, Home};
+use crate::facts::keys::FactKey;
+use crate::ledger::Facts;
+use crate::ledger::record::Home;
 use crate::row::CONTRIBUTORS_MAX;
 
 impl<L: Facts> Desk<'_, L> {

@@ -1,8 +1,9 @@
 //! What the steps of a batch hand to each other.
 
-use super::affected::Reaches;
+use super::reach::Reaches;
 use crate::event::{Activation, EventTime, Fact, Family};
-use crate::ledger::{Cause, FactKey};
+use crate::facts::keys::FactKey;
+use crate::ledger::record::Cause;
 
 /// What stands in the ledger after a batch was admitted, as far as decisions depend on it.
 #[derive(Default)]

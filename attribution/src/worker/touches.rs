@@ -10,9 +10,12 @@ use crate::attribute::{self, Decision, Evidence};
 use crate::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
 use crate::classify::Class;
 use crate::event::{Activation, EventTime, Family, Purpose, TouchKind};
+use crate::facts::keys::{FactKey, MatchKey};
 use crate::ids::{self, DeviceIds};
-use crate::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
-use crate::matching::{self, MARK_MS, MatchKey, PlacedClass, TouchClass};
+use crate::ledger::Facts;
+use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::record::Home;
+use crate::matching::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::row::InstallType;
 
 /// How much longer than the last page the next one is, so that the touches that were read are

@@ -395,7 +395,7 @@ fn each_token_has_so_many_downloads_at_a_time() {
         get_by(&bed, EVENTS, "x")
     });
     assert!(again.into_iter().find(|answer| answer.status != 429).unwrap().is_ended);
-    assert_eq!(bed.state.scans.available_permits(), crate::routes::SCANS_MAX);
+    assert_eq!(bed.state.scans.available_permits(), crate::http::state::SCANS_MAX);
 }
 
 /// Who has read all of one download may begin the next.

@@ -8,8 +8,8 @@ use attribution::row::{EventType, InstallType, STORE_PROP, Status};
 use store::codec::row::{RowView, TextCell, purpose_name};
 use store::key::RowKey;
 
-use crate::column::{Column, ContributorPart, Field};
-use crate::csv::channel_name;
+use crate::column::{Column, ContributorPart};
+use crate::format::channel::channel_name;
 use crate::prop::prop;
 use crate::value::Value;
 
@@ -54,7 +54,7 @@ const fn contributor(place: usize, part: ContributorPart) -> Cell {
 }
 
 /// All that every file has.
-const COLUMNS: [(&str, Cell); 81] = [
+pub(super) const COLUMNS: [(&str, Cell); 81] = [
     ("Attributed Touch Type", Cell::Native(Column::TouchType)),
     ("Attributed Touch Time", Cell::Native(Column::TouchTime)),
     ("Install Time", Cell::Native(Column::ActivationTime)),
@@ -139,7 +139,7 @@ const COLUMNS: [(&str, Cell); 81] = [
 ];
 
 /// Those that may be asked for: names, headings, cells.
-const ADDITIONAL: [(&str, &str, Cell); 22] = [
+pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
     ("device_model", "Device Model", text(TextCell::DeviceModel)),
     ("keyword_id", "Keyword ID", Cell::Unknown),
     ("store_reinstall", "Store Reinstall", Cell::Unknown),
@@ -185,20 +185,6 @@ pub fn additional_names() -> [&'static str; ADDITIONAL.len()] {
 pub fn is_heading(text: &str) -> bool {
     COLUMNS.iter().any(|(heading, _)| *heading == text)
         || ADDITIONAL.iter().any(|(_, heading, _)| *heading == text)
-}
-
-/// All columns, then those asked for, whatever their names, in the order asked.
-pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
-    let field = |heading, cell| Field::AppsFlyer(Headed { heading, cell });
-    let fixed = COLUMNS.into_iter().map(|(heading, cell)| field(heading.into(), cell));
-    let additional = additional.filter(|name| !name.is_empty()).map(|name| {
-        let known = ADDITIONAL.iter().find(|(known, _, _)| *known == name);
-        match known {
-            Some((_, heading, cell)) => field((*heading).into(), *cell),
-            None => field(name.into_owned().into(), Cell::Unknown),
-        }
-    });
-    fixed.chain(additional).collect()
 }
 
 /// What marketers call the source of a row.

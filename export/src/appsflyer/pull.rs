@@ -6,11 +6,13 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 
-use super::column;
+use super::field_list;
 use super::report::{Kind, Report};
 use crate::ExportError;
 use crate::access::Caller;
+use crate::download::handler;
 use crate::filter::{self, Filter};
+use crate::http::state::ExportState;
 use crate::moment::{self, Moment};
 use crate::parameter::{
     ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, EXPORT_ID, FROM, MAXIMUM_ROWS, MEDIA_SOURCE, TIMEZONE,
@@ -21,7 +23,6 @@ use crate::query::{
     Dialect, ExportQuery, Format, Preset, in_range, parse_moment, parse_rows_max, parse_zone,
     require,
 };
-use crate::routes::{self, ExportState};
 use crate::zone::Zone;
 
 /// With the id of a download, which is taken out before.
@@ -50,7 +51,7 @@ pub async fn raw_data(
 ) -> Result<Response, Problem> {
     let Path((app, report)) = path.map_err(|_| Problem::path_not_found(request.uri().path()))?;
     let kind = Kind::parse(&report)?;
-    routes::export(state, caller, app, request, |parameters| parse(kind, parameters)).await
+    handler::export(state, caller, app, request, |parameters| parse(kind, parameters)).await
 }
 
 /// Names with their values, decoded.
@@ -83,7 +84,7 @@ pub(crate) fn parse<'a>(
             media_sources: filter::texts(MEDIA_SOURCE, &given.media_sources)?,
             event_names: filter::texts(EVENT_NAME, &given.event_names)?,
         }),
-        fields: column::fields(additional.into_iter()),
+        fields: field_list::fields(additional.into_iter()),
         preset: Preset::AppsFlyer,
         format: Format::Csv,
         dialect: Dialect::Data,

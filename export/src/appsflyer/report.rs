@@ -10,7 +10,7 @@ use store::key::RowKey;
 
 use super::column::{ORGANIC, event_name, is_brought_back, media_source};
 use crate::ExportError;
-use crate::csv::UNKNOWN_CHANNEL;
+use crate::format::channel::UNKNOWN_CHANNEL;
 use crate::nearest::nearest;
 use crate::parameter::{EVENT_NAME, MEDIA_SOURCE, bad};
 

@@ -3,10 +3,11 @@
 use attribution::event::{Fact, Purpose, Touch, TouchKind};
 use serde_json::Value;
 
-use super::column;
-use crate::routes::SCANS_MAX;
+use super::field_list;
+use crate::ExportQuery;
+use crate::Format;
+use crate::http::state::SCANS_MAX;
 use crate::tests::bed::{self, Answer, Bed, DAY, MINUTE, activation, at, click, effect};
-use crate::{ExportQuery, Format};
 
 const HOUR: u64 = 60 * MINUTE;
 const DAY_MS: u64 = 24 * HOUR;
@@ -493,5 +494,5 @@ fn a_preset_goes_with_its_own_columns_alone() {
     check(Format::Csv, &[appsflyer, ("fields", "pid")], fields);
     let additional = "additional_fields: expected none with preset = native: \"oaid\"";
     check(Format::Csv, &[("additional_fields", "oaid")], additional);
-    assert_eq!(column::fields(std::iter::empty()).len(), 81);
+    assert_eq!(field_list::fields(std::iter::empty()).len(), 81);
 }

@@ -11,7 +11,7 @@ use store::key::RowKey;
 
 use super::ComparedApp;
 use crate::cell::write_text;
-use crate::csv::channel_name;
+use crate::format::channel::channel_name;
 
 const HEADER: &str = "app,spreadid,campaign,channel,old_activations,new_activations,old_effects,\
                       new_effects\n";

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::truth::is_truth;
+use super::truth::{is_truth, is_unseen};
 
 /// A text within a formula is no longer.
 const FORMULA_TEXT_MAX: usize = 255;
@@ -82,16 +82,6 @@ fn is_counted_in_chinese(text: &str) -> bool {
 /// A space, or what can not be seen.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_unseen(character)
-}
-
-/// Controls, some of which spreadsheets drop, and marks of Unicode's that have no width.
-pub(super) fn is_unseen(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        )
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::guard::is_unseen;
-
 /// Of LibreOffice 7.4 in all its locales, and of Excel where it has another word.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
@@ -46,6 +44,16 @@ pub(super) fn is_truth(text: &str) -> bool {
 /// As many as it takes to know that there are too many.
 fn letters(text: &str) -> usize {
     text.chars().filter(|c| c.is_alphabetic()).take(LETTERS_MAX + 1).count()
+}
+
+/// Controls, some of which spreadsheets drop, and marks of Unicode's that have no width.
+pub(super) fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        )
 }
 
 /// The letter that East Asian text has twice as wide.

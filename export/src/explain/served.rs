@@ -11,8 +11,9 @@ use axum::response::Response;
 use super::json;
 use crate::ExportError;
 use crate::answer;
+use crate::http::extract::no_parameters;
+use crate::http::state::ExportState;
 use crate::problem::Problem;
-use crate::routes::{ExportState, no_parameters};
 
 type ActivationPath = Result<Path<(String, String)>, PathRejection>;
 

@@ -1,11 +1,11 @@
 //! The form of an explanation.
 
 use attribution::explain::LISTED_MAX;
-use attribution::ledger::CAUSES_MAX;
+use attribution::ledger::record::CAUSES_MAX;
 use attribution::row::{MatchType, RejectReason};
 use serde_json::{Value, json};
 
-use super::schemas::{install_type, instant, object, or_null, spreadid, status, text, touch_type};
+use super::types::{install_type, instant, object, or_null, spreadid, status, text, touch_type};
 use crate::explain::{origin_names, reason_names, verdict_names};
 
 pub(super) fn explanation() -> Value {

@@ -5,9 +5,9 @@ use attribution::row::{InstallType, Status};
 use serde_json::{Value, json};
 
 use super::pull;
-use crate::appsflyer::column::additional_names;
 use crate::appsflyer::report::Kind;
 use crate::column::Column;
+use crate::openapi::parts::{ITEM, TIME, additional_fields, list, names};
 use crate::parameter::{
     ADDITIONAL_FIELDS, AFTER, BY, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FROM,
     INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE,
@@ -26,14 +26,6 @@ pub(super) enum Of {
     /// The Pull API.
     Pull,
 }
-
-/// A date of 1970 or later, with a time and an offset or without.
-pub(super) const TIME: &str = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
-    ([Tt]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,9})?)?\
-    ([Zz]|[+ -]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
-
-/// An item of a list: quoted as a cell of CSV is, where there is a comma in it.
-pub(super) const ITEM: &str = "^([^\",][^,]*|\"([^\"]|\"\")+\")$";
 
 pub(super) fn of_path(name: &str) -> Value {
     let (description, schema, example) = match name {
@@ -206,30 +198,6 @@ fn form(name: &str, of: Of) -> Option<Value> {
             json!(["day", "channel"]),
         )),
         _ => return None,
-    })
-}
-
-/// Any name is one; what is not known is an empty column.
-pub(super) fn additional_fields(description: &str) -> Value {
-    list(
-        description,
-        json!({ "anyOf": [{ "type": "string", "enum": additional_names() }, { "type": "string" }] }),
-        json!(["match_type", "install_app_store"]),
-    )
-}
-
-pub(super) fn names<T>(named: &[(&'static str, T)]) -> Vec<&'static str> {
-    named.iter().map(|(name, _)| *name).collect()
-}
-
-/// Values with commas between; the parameter may be repeated too.
-fn list(description: &str, items: Value, example: Value) -> Value {
-    json!({
-        "description": format!("{description}. Several have commas between, or repeat it."),
-        "style": "form",
-        "explode": false,
-        "schema": { "type": "array", "items": items, "minItems": 1 },
-        "example": example,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::parameters::{ITEM, TIME, additional_fields, names};
+use super::parts::{ITEM, TIME, additional_fields, names};
 use crate::appsflyer::pull::CURRENCIES;
 use crate::parameter::{ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, MAXIMUM_ROWS, MEDIA_SOURCE, TO};
 

@@ -1,12 +1,14 @@
 //! The forms of what is answered in JSON.
 
 use attribution::ids::IdKind;
-use attribution::row::{InstallType, Status};
 use serde_json::{Map, Value, json};
 
 use super::{explanation, pull};
 use crate::column::Column;
-use crate::exports::State;
+use crate::download::state::State;
+use crate::openapi::types::{
+    install_type, instant, object, or_null, spreadid, status, text, touch_type,
+};
 use crate::summary::Dimension;
 
 /// The components.
@@ -39,52 +41,6 @@ pub(super) fn all() -> Value {
         "Explanation": explanation::explanation(),
         "PullError": pull::error(),
     })
-}
-
-/// Of these members, and no others; all are always there.
-pub(super) fn object(members: Value) -> Value {
-    let names: Vec<_> = members.as_object().into_iter().flat_map(Map::keys).cloned().collect();
-    json!({
-        "type": "object",
-        "properties": members,
-        "required": names,
-        "additionalProperties": false,
-    })
-}
-
-pub(super) fn spreadid() -> Value {
-    json!({ "$ref": "#/components/schemas/SpreadId" })
-}
-
-pub(super) fn instant() -> Value {
-    json!({ "$ref": "#/components/schemas/Instant" })
-}
-
-pub(super) fn or_null(mut schema: Value) -> Value {
-    match schema["type"].take() {
-        Value::String(kind) => schema["type"] = json!([kind, "null"]),
-        _ => return json!({ "anyOf": [{ "$ref": schema["$ref"] }, { "type": "null" }] }),
-    }
-    if let Some(allowed) = schema.get_mut("enum").and_then(Value::as_array_mut) {
-        allowed.push(Value::Null);
-    }
-    schema
-}
-
-pub(super) fn text() -> Value {
-    json!({ "type": "string" })
-}
-
-pub(super) fn status() -> Value {
-    json!({ "type": "string", "enum": Status::ALL.map(Status::name) })
-}
-
-pub(super) fn install_type() -> Value {
-    json!({ "type": "string", "enum": InstallType::ALL.map(InstallType::name) })
-}
-
-pub(super) fn touch_type() -> Value {
-    json!({ "type": "string", "enum": ["click", "impression"] })
 }
 
 fn problem() -> Value {

@@ -9,9 +9,10 @@ use super::answer::value;
 use super::options::APP;
 use super::shell::Shell;
 use crate::access::Caller;
+use crate::http::extract::parameters;
+use crate::http::state::ExportState;
 use crate::parameter::TIMEZONE;
 use crate::problem::Problem;
-use crate::routes::{ExportState, parameters};
 
 pub(crate) struct Asked {
     pub state: ExportState,

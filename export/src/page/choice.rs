@@ -8,11 +8,13 @@ use jiff::civil::Date;
 use super::list::names;
 use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
 use super::words;
-use crate::column::{Column, PROPS};
+use crate::ExportError;
+use crate::Zone;
+use crate::column::Column;
+use crate::format::field::PROPS;
 use crate::nearest::nearest;
 use crate::parameter::{DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts, quoted};
 use crate::query::{ExportQuery, Format, parse_zone};
-use crate::{ExportError, Zone};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {

@@ -10,7 +10,8 @@ use super::asked::Asked;
 use super::choice::Choice;
 use super::form::told;
 use super::words;
-use crate::exports::{Export, State as Fate, id_text};
+use crate::download::state::State as Fate;
+use crate::exports::{Export, id_text};
 use crate::parameter::{EXPORT_ID, FROM, TIMEZONE, TO};
 use crate::problem::Problem;
 

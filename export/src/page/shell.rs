@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::assets::{ASSETS, Assets};
 use crate::access::{Caller, session};
-use crate::routes::ExportState;
+use crate::http::state::ExportState;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Shell {

@@ -6,12 +6,14 @@ use axum::response::Response;
 use jiff::Timestamp;
 use minijinja::context;
 
+use super::PATHS;
 use super::answer::{self, see, value};
 use super::shell::Shell;
 use crate::access::session;
+use crate::http::extract::parameters;
+use crate::http::state::ExportState;
 use crate::parameter::EXPORT_ID;
 use crate::problem::Problem;
-use crate::routes::{ExportState, PAGES, parameters};
 
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
@@ -30,7 +32,7 @@ pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
             form.retain(|(name, _)| name != EXPORT_ID);
             format!("/?{}", serde_urlencoded::to_string(form).unwrap_or_default())
         }
-        path if is_read && PAGES.iter().any(|(page, _)| *page == path) => address.to_owned(),
+        path if is_read && PATHS.contains(&path) => address.to_owned(),
         path => match session::own_referer(headers) {
             Some(page) => page.to_owned(),
             None => (if is_read { address } else { path }).to_owned(),
@@ -71,7 +73,7 @@ pub(crate) async fn sign_in(
             // Counted, and told as it is to a program.
             drop(state.gate().refuse(refusal));
             let message = match refusal {
-                crate::access::Refusal::Malformed => {
+                crate::http::refusal::Refusal::Malformed => {
                     "this is not a whole token; one begins with adt_ and is one long word".into()
                 }
                 refusal => refusal.to_string(),

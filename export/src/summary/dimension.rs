@@ -6,7 +6,7 @@ use store::count::{Counted, QUARTER_MS, quarter_start};
 
 use crate::ExportError;
 use crate::Zone;
-use crate::csv::channel_name;
+use crate::format::channel::channel_name;
 use crate::nearest::nearest;
 use crate::parameter::{BY, bad};
 use crate::zone::TimeWriter;

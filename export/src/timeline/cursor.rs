@@ -3,9 +3,10 @@
 use std::fmt;
 
 use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ids::DeviceIds;
-use attribution::ledger::{FactKey, IndexEntry};
-use attribution::matching::{self, MatchKey};
+use attribution::ledger::index::IndexEntry;
+use attribution::matching;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use xxhash_rust::xxh3::Xxh3Default;

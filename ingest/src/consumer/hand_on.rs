@@ -9,10 +9,11 @@ use crate::assignment;
 use crate::batch::Batch;
 use crate::client::Consumer;
 use crate::error::IngestError;
-use crate::health::{Extent, Health};
+use crate::health::Health;
 use crate::stall::{self, Stall};
 use crate::statistics::Statistics;
 use crate::topic::TopicKind;
+use crate::watermarks::Extent;
 
 impl Reader {
     pub fn observe(&mut self, statistics: &Statistics) {

@@ -7,21 +7,14 @@
 use rdkafka::consumer::Consumer as _;
 
 use super::Reader;
-use crate::assignment::{self, Partitions};
+use crate::assignment;
 use crate::consumed::Consumed;
 use crate::error::IngestError;
 use crate::offsets::Offsets;
+use crate::partitions::Partitions;
+use crate::rebalance::Change;
 use crate::retry::{Backoff, Throttle};
 use crate::topic::TopicKind;
-
-/// What the group has changed.
-#[derive(Debug)]
-pub enum Change {
-    /// These partitions are this member's now, and no others.
-    Given(Partitions),
-    /// It has none any more. Somebody else may read them already if they are lost.
-    Taken { is_lost: bool },
-}
 
 impl Reader {
     pub fn join(&self) -> Result<(), IngestError> {

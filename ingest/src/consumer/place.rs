@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer as _;
 
 use super::{RANGE_RETRY, RANGE_TRIES, Reader};
-use crate::assignment::{self, Extents, Lost, Partitions, Unfound};
-use crate::client::{self, UNREACHABLE_HELP};
-use crate::error::IngestError;
+use crate::assignment::{self, Lost, Unfound};
+use crate::client;
+use crate::error::{IngestError, UNREACHABLE_HELP};
+use crate::partitions::{Extents, Partitions};
 use crate::placement;
 use crate::retry::{Backoff, Throttle};
 use crate::topic::TopicKind;

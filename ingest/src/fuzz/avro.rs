@@ -8,7 +8,8 @@ use serde_json::Value as Json;
 
 use super::{BETWEEN, POLICY, check_error};
 use crate::topic::TopicKind;
-use crate::wire::{self, DecodeError, EVENT_BYTES_MAX, ErrorCode, Schema};
+use crate::wire::event::EVENT_BYTES_MAX;
+use crate::wire::{self, DecodeError, ErrorCode, Schema};
 
 const TEXTS: [&str; 3] = [
     include_str!("../../../schemas/avro/click.avsc"),

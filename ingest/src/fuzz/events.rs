@@ -10,7 +10,8 @@ use crate::compressed;
 use crate::file::{Events, FileError};
 use crate::peek::event::Event;
 use crate::topic::TopicKind;
-use crate::wire::{self, DecodeError, EVENT_BYTES_MAX, ErrorCode};
+use crate::wire::event::EVENT_BYTES_MAX;
+use crate::wire::{self, DecodeError, ErrorCode};
 
 /// What is shown of an event is the same event; what is none is told as one.
 pub fn json(input: &[u8]) {

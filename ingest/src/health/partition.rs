@@ -2,17 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::watermarks::Extent;
+
 /// Places that wait to be committed, of a partition; more are taken together.
 const WAITING_MAX: usize = 8;
-
-/// What the broker has of a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    /// The oldest record kept.
-    pub low: i64,
-    /// One after the last record that can be read.
-    pub high: i64,
-}
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Partition {

@@ -8,11 +8,13 @@ use attribution::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind
 use attribution::policy::{AppPolicy, Policy};
 use serde::Deserialize;
 
-use super::ErrorCode;
 use super::fault::{Fault, is_like_an_id};
-use super::field;
 use super::value::{Slot, Value};
+use super::{ErrorCode, field};
 use crate::topic::TopicKind;
+
+/// The longest event that is decoded.
+pub const EVENT_BYTES_MAX: usize = 1 << 20;
 
 const TYPES: &str = "\"click\", \"impression\", \"activation\" or \"effect\"";
 const APP: &str = "the key of an app of the configuration";

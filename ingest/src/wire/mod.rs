@@ -3,7 +3,7 @@
 pub mod avro;
 mod decimal;
 mod error;
-mod event;
+pub(crate) mod event;
 mod fault;
 mod field;
 pub mod framing;
@@ -22,9 +22,7 @@ use attribution::policy::Policy;
 pub use self::avro::Schema;
 pub use self::error::{DecodeError, ErrorCode};
 use crate::topic::TopicKind;
-
-/// The longest event that is decoded.
-pub const EVENT_BYTES_MAX: usize = 1 << 20;
+use crate::wire::event::EVENT_BYTES_MAX;
 
 /// Decodes one event and gives it its identity. `topic` says which types belong there and which
 /// one is meant where `type` is left out; a file of mixed events has none, so each says its own.

@@ -9,13 +9,15 @@ use adtrail_store::embedded::Embedded;
 use adtrail_store::scan::Reader;
 use attribution::event::{EventTime, Family, Pid};
 use attribution::ids::DeviceIds;
-use attribution::ledger::{Facts, Scan};
+use attribution::ledger::Facts;
+use attribution::ledger::index::Scan;
 use attribution::matching;
 use attribution::policy::Policy;
 use config::Config;
 use rustix::fs::{Advice, fadvise};
 
-use crate::{facts, settle};
+use crate::facts;
+use crate::settle;
 
 /// Microseconds to the index entry, and to the touch itself, of devices at random, with all files
 /// in the system's memory: of devices that were looked up a while ago, whose blocks the store still

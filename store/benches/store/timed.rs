@@ -2,17 +2,15 @@
 
 use std::time::Instant;
 
-use adtrail_store::StoreError;
-use adtrail_store::codec;
 use adtrail_store::embedded::Embedded;
 use adtrail_store::key::{self, Key, RowKey};
+use adtrail_store::{StoreError, codec};
 use attribution::event::{EventTime, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
-    Scan,
-};
-use attribution::matching::MatchKey;
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{Home, Known};
+use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::policy::Policy;
 
 use crate::thread_seconds;

@@ -6,12 +6,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::copy::{copy, sync_folder};
+use super::copy::copy;
 use super::page::PageName;
 use super::piece::{Piece, Source};
 use super::{Amount, Page, Target, Watcher, lock};
 use crate::StoreError;
 use crate::embedded::checkpoint::Moment;
+use crate::fs::sync_folder;
 
 /// Says what the directory is, and is locked by whoever works in it.
 const MARK: &str = "adtrail-backups";

@@ -1,7 +1,7 @@
 //! Copies a file and tells what was in it.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -30,9 +30,4 @@ pub fn copy(from: &Path, to: &Path, watcher: &mut dyn Watcher) -> Result<(u64, u
     }
     target.sync_all().map_err(StoreError::file("written", to))?;
     Ok((bytes, hash.digest128()))
-}
-
-/// Makes the names in a folder last.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }

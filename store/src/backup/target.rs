@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::copy::{copy, sync_folder};
+use super::copy::copy;
 use super::{Watcher, lock};
 use crate::StoreError;
+use crate::fs::sync_folder;
 use crate::unfinished::Unfinished;
 
 /// The file by which a directory is a store: without it neither adtrail nor RocksDB opens one.

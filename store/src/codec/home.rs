@@ -6,10 +6,10 @@
 use attribution::attribute::{Credit, Decision};
 use attribution::classify::{Member, Walk, Walks};
 use attribution::event::{Family, Pid, SpreadId};
-use attribution::ledger::{
-    ActivationHome, Cause, Causes, EffectHome, FactKey, Home, Present, RowPlace,
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::record::{
+    ActivationHome, Cause, Causes, EffectHome, Home, Present, RowPlace,
 };
-use attribution::matching::MatchKey;
 use attribution::row::{
     Contributor, CreditedTouch, InstallType, MatchType, RejectReason, RowForm, SUB_PARAMS, Status,
     TouchDetails,

@@ -12,7 +12,7 @@ use attribution::row::{EventType, Status};
 use rocksdb::checkpoint::Checkpoint;
 
 use super::Embedded;
-use super::meta::Meta;
+use super::meta::{self, Meta};
 use super::tables::Tables;
 use crate::StoreError;
 use crate::backup::lock;
@@ -66,7 +66,7 @@ impl Moment {
             .flat_map(|event_type| Status::ALL.map(|status| meta.totals.count(event_type, status)));
         // Below nothing only where the books are wrong.
         let rows = u64::try_from(counts.sum::<i64>()).unwrap_or(0);
-        Ok(Self { partitions: meta.partitions, rows, positions: tables.positions()? })
+        Ok(Self { partitions: meta.partitions, rows, positions: meta::positions(&tables)? })
     }
 }
 

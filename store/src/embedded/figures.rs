@@ -1,10 +1,10 @@
 //! What the engine says of its own work, as plain numbers.
 
-use rocksdb::properties;
-use rocksdb::properties::PropName;
+use rocksdb::properties::{self, PropName};
 use rocksdb::statistics::Ticker;
 
-use super::tables::{TABLES, Tables};
+use super::column_families::TABLES;
+use super::tables::Tables;
 use crate::StoreError;
 
 /// A look into the engine of a store; cheap to clone, for any thread.
@@ -140,8 +140,8 @@ impl std::fmt::Debug for Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::Limits;
     use super::*;
+    use crate::embedded::column_families::Limits;
 
     const MIB: u64 = 1 << 20;
 

@@ -3,9 +3,9 @@
 use attribution::event::{EventTime, Pid};
 use rocksdb::WriteBatch;
 
-use super::regions::now;
 use super::tables::Tables;
 use crate::StoreError;
+use crate::clock::now;
 use crate::expiry::Expiry;
 use crate::held::{self, Noted, NotedApps};
 

@@ -1,7 +1,7 @@
 //! Scans of index entries.
 
 use attribution::event::Family;
-use attribution::ledger::{IndexEntry, Scan};
+use attribution::ledger::index::{IndexEntry, Scan};
 
 use super::pending::Pending;
 use super::tables::Tables;

@@ -5,22 +5,17 @@ use std::path::Path;
 use attribution::event::{EventTime, Pid};
 use attribution::ledger::{Mark, Position};
 use attribution::policy::Policy;
-use rocksdb::{DB, Options, ReadOptions, WriteBatch};
+use rocksdb::{ReadOptions, WriteBatch};
 
-use super::regions::now;
-use super::tables::{META, Tables};
+use super::tables::Tables;
 use crate::StoreError;
 use crate::app::{App, Apps, CLOCK_OFF_MS};
 use crate::cell::{self, Cell, CellKey};
+use crate::clock::now;
+use crate::embedded::layout_version::{LAYOUT, LAYOUT_VERSION, wrong_version};
 use crate::key;
 use crate::named::{self, Names};
 
-/// The version of all layouts together.
-pub const LAYOUT_VERSION: u32 = 9;
-/// What is being brought to it, or counted.
-pub const UNFINISHED: u32 = 8;
-
-const LAYOUT: &[u8] = b"layout";
 const PARTITIONS: &[u8] = b"partitions";
 pub const CONSUMED_UNTIL: &[u8] = b"consumed_until";
 const REKEYED: &[u8] = b"rekeyed";
@@ -270,30 +265,17 @@ pub fn counted_before(
     Ok(found)
 }
 
-/// Why a RocksDB is a store all the same that may not open with our tables, if it is one: it is of another
-/// version. Read beside all else, without a byte written.
-pub fn other_layout(path: &Path) -> Option<StoreError> {
-    let engine = Options::default();
-    let db = DB::open_cf_for_read_only(&engine, path, ["default", META], false).ok()?;
-    let layout = db.get_cf(db.cf_handle(META)?, LAYOUT).ok()??;
-    let layout = layout.as_slice().try_into().map(u32::from_be_bytes).ok()?;
-    (layout != LAYOUT_VERSION).then(|| wrong_version(path, layout))
-}
-
-/// Refuses a store of a later version before anything of it is written: opening it for writing alone
-/// rewrites files, and compactions would leave out what this version takes for expired.
-pub fn refuse_later(path: &Path) -> Result<(), StoreError> {
-    match other_layout(path) {
-        Some(later @ StoreError::WrongVersion { .. }) => Err(later),
-        _ => Ok(()),
+pub fn positions(tables: &Tables) -> Result<Vec<Position>, StoreError> {
+    let mut positions = Vec::new();
+    let mut entries = tables.db.raw_iterator_cf(tables.offsets());
+    entries.seek_to_first();
+    while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+        let position = key::decode_position(key, value);
+        let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
+        take_marks(tables, &mut position)?;
+        positions.push(position);
+        entries.next();
     }
-}
-
-pub fn wrong_version(path: &Path, found: u32) -> StoreError {
-    let (path, expected) = (path.into(), LAYOUT_VERSION);
-    if (1..expected).contains(&found) {
-        StoreError::OldVersion { path, found, expected }
-    } else {
-        StoreError::WrongVersion { path, found, expected }
-    }
+    entries.status()?;
+    Ok(positions)
 }

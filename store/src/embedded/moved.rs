@@ -8,14 +8,15 @@ use attribution::ledger::Position;
 use attribution::policy::Policy;
 use rocksdb::WriteBatch;
 
-use super::tables::{Limits, Tables};
-use super::{Embedded, held, meta};
+use super::column_families::Limits;
+use super::tables::Tables;
+use super::{Embedded, held, layout_version, meta};
 use crate::StoreError;
 use crate::app::App;
+use crate::copy_piece::Piece;
 use crate::held::{Noted, NotedApps};
 use crate::key::{self, RowKey};
 use crate::named::Names;
-use crate::transfer::Piece;
 
 /// A store in a directory, open for this process alone.
 pub struct Moved<'s> {
@@ -31,8 +32,8 @@ impl<'s> Moved<'s> {
         // It brings a store of a past layout up to date, and is its only user.
         let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
         let found = meta::Meta::load(&tables, path, settings.partitions)?;
-        if found.layout < meta::LAYOUT_VERSION {
-            return Err(meta::wrong_version(path, found.layout));
+        if found.layout < layout_version::LAYOUT_VERSION {
+            return Err(layout_version::wrong_version(path, found.layout));
         }
         Ok(Self { tables, settings, made_at: None })
     }
@@ -53,7 +54,7 @@ impl<'s> Moved<'s> {
         let mut batch = WriteBatch::default();
         meta::put_partitions(&mut batch, &tables, settings.partitions);
         // Until all is there it is one that is to be counted.
-        meta::put_layout(&mut batch, &tables, meta::UNFINISHED);
+        meta::put_layout(&mut batch, &tables, layout_version::UNFINISHED);
         meta::put_rekeyed(&mut batch, &tables, (Family::ALL.len(), &[]));
         tables.db.write(batch)?;
         Ok(Self { tables, settings, made_at: Some(aside) })
@@ -64,7 +65,7 @@ impl<'s> Moved<'s> {
     }
 
     pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
-        self.tables.positions()
+        meta::positions(&self.tables)
     }
 
     pub fn names(&self) -> Result<Names, StoreError> {

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use rocksdb::{DB, ErrorKind, Options};
 
-use super::tables::{META, OFFSETS};
-use super::{endless, meta};
+use super::column_families::{EVENTS, META, OFFSETS};
+use super::{endless, layout_version};
 use crate::StoreError;
 use crate::backup::lock;
-use crate::embedded::reader::EVENTS;
 use crate::unfinished::Unfinished;
 
 /// The logs that a store has now.
@@ -95,9 +94,8 @@ pub fn failure(path: &Path, error: rocksdb::Error) -> StoreError {
         ErrorKind::IOError => StoreError::Unopened { path: path.into(), reason: said_once(&text) },
         ErrorKind::Corruption => StoreError::corrupt(text),
         // Tables that this version does not know, or lacks.
-        ErrorKind::InvalidArgument => {
-            meta::other_layout(path).unwrap_or_else(|| StoreError::NotAStore { path: path.into() })
-        }
+        ErrorKind::InvalidArgument => layout_version::other_layout(path)
+            .unwrap_or_else(|| StoreError::NotAStore { path: path.into() }),
         _ => error.into(),
     }
 }

@@ -2,7 +2,8 @@
 //! batch is in key order.
 
 use attribution::event::Family;
-use attribution::ledger::{FactKey, Home};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::Home;
 use rocksdb::WriteBatch;
 
 use super::tables::Tables;

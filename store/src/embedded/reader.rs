@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use attribution::event::{EventTime, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
 use attribution::policy::AppPolicy;
 use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
@@ -32,9 +35,6 @@ pub struct Reader {
     pub(super) expiry: Expiry,
     pub(super) regions: SharedRegions,
 }
-
-/// The table of rows.
-pub(crate) const EVENTS: &str = "events";
 
 /// Bytes that RocksDB reads ahead of a scan, of all its parts together.
 const READ_AHEAD_BYTES: usize = 2 << 20;

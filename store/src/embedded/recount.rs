@@ -4,13 +4,14 @@
 use attribution::event::{EventTime, Pid};
 use rocksdb::{ReadOptions, WriteBatch};
 
-use super::meta;
 use super::regions::{self, SharedRegions};
 use super::tables::Tables;
 use super::views::{self, Views};
+use super::{layout_version, meta};
 use crate::StoreError;
 use crate::app::{App, Apps};
 use crate::cell::{self, Cell, Change, Changes};
+use crate::clock;
 use crate::codec::row::RowView;
 use crate::key::{self, RowKey};
 use crate::region::Regions;
@@ -46,7 +47,7 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     let (mut found, apps) = (Changes::new(), meta::apps(tables, settings.partitions)?);
     let mut batch = WriteBatch::default();
     views::clear(&mut batch, tables);
-    meta::put_layout(&mut batch, tables, meta::UNFINISHED);
+    meta::put_layout(&mut batch, tables, layout_version::UNFINISHED);
     tables.db.write(batch)?;
     let mut written = Written::new(tables);
     each_row(tables, ReadOptions::default(), &[], |key, row, bytes| {
@@ -58,7 +59,7 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
         written.add(key, row)
     })?;
     written.write()?;
-    let (mut batch, now) = (WriteBatch::default(), regions::now());
+    let (mut batch, now) = (WriteBatch::default(), clock::now());
     for (pid, mut app) in apps.all() {
         // A row in a partition that there is not is none of an app.
         if app.is_possible(settings.partitions, now) {

@@ -1,7 +1,6 @@
 //! The regions of an open store, shared by who writes and who reads, and how they are kept.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use attribution::event::EventTime;
 use rocksdb::{WriteBatch, WriteOptions};
@@ -10,6 +9,7 @@ use super::meta::REGION;
 use super::tables::Tables;
 use crate::StoreError;
 use crate::cell::{self, Cell, CellKey, Changes};
+use crate::clock::now;
 use crate::codec::Input;
 use crate::key::Key;
 use crate::region::{Figures, Flow, Region, Regions};
@@ -203,10 +203,4 @@ pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
 
 fn named(start: &Key) -> Vec<u8> {
     [REGION, start].concat()
-}
-
-/// The machine's time, for rates and retention alone; no decision depends on it.
-pub fn now() -> EventTime {
-    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    i64::try_from(millis).ok().and_then(EventTime::from_millis).unwrap_or_default()
 }

@@ -10,13 +10,14 @@
 //! Then all that is told of rows is counted anew. Until that is done the store is of a layout that nobody reads.
 
 use attribution::event::{Family, Pid};
-use attribution::ledger::{FactKey, Home, Present};
-use attribution::matching::{self, MatchKey};
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::record::{Home, Present};
+use attribution::matching;
 use attribution::row::{EventType, seq};
 use rocksdb::{ColumnFamily, WriteBatch};
 
 use super::tables::Tables;
-use super::{meta, recount};
+use super::{layout_version, meta, recount};
 use crate::StoreError;
 use crate::app::{self, App, Apps};
 use crate::cell::Cell;
@@ -52,7 +53,7 @@ struct Pass<'p, 'q> {
 impl Pass<'_, '_> {
     fn run(mut self, settings: &config::Store) -> Result<(), StoreError> {
         let tables = self.tables;
-        meta::put_layout(&mut self.batch, tables, meta::UNFINISHED);
+        meta::put_layout(&mut self.batch, tables, layout_version::UNFINISHED);
         self.write()?;
         let (begun, from) = meta::rekeyed(tables)?;
         for (place, family) in Family::ALL.into_iter().enumerate().skip(begun) {
@@ -253,7 +254,7 @@ mod tests {
 
     use super::*;
     use crate::embedded::Embedded;
-    use crate::embedded::tables::Limits;
+    use crate::embedded::column_families::Limits;
 
     /// The store that the first build of a layout wrote.
     fn kept(layout: u32) -> (TempDir, config::Store) {

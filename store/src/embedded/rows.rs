@@ -3,22 +3,25 @@
 use std::collections::HashMap;
 
 use attribution::event::{EventTime, Pid};
-use attribution::ledger::{DecisionWrite, Present};
+use attribution::ledger::DecisionWrite;
+use attribution::ledger::record::Present;
 use attribution::policy::Policy;
 use attribution::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
 
 use super::meta::{self, Meta};
-use super::regions::{self, SharedRegions, now};
+use super::regions::{self, SharedRegions};
 use super::space::Space;
 use super::tables::Tables;
-use super::views::{self, Views};
+use super::views::Views;
 use crate::StoreError;
 use crate::app::{self, App, Apps};
 use crate::cell::{self, Cell, Changes};
+use crate::clock::now;
 use crate::codec;
 use crate::key::{self, KEY_BYTES, Key, RowKey};
+use crate::layout::row_ref;
 use crate::region::{Flow, Regions};
 use crate::retention::{self, Retention};
 
@@ -197,7 +200,7 @@ impl RowTable {
         }
         batch.put_cf(tables.events(), key, value);
         if let Some(present) = write.home.present_mut() {
-            present.place = views::row_place(row, app.fan_bits, bytes);
+            present.place = row_ref::row_place(row, app.fan_bits, bytes);
         }
         Ok(())
     }

@@ -15,11 +15,11 @@ use std::thread::JoinHandle;
 use attribution::event::{EventTime, Pid};
 use rocksdb::{CompactOptions, WriteBatch};
 
+use super::column_families::EVENTS;
 use super::meta;
 use super::tables::Tables;
 use crate::StoreError;
 use crate::app::Apps;
-use crate::embedded::reader::EVENTS;
 use crate::key::{self, Key};
 
 /// Less is left to the compactions that come by.

@@ -5,49 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use attribution::event::Family;
-use attribution::ledger::{FactKey, Home, Position};
-use attribution::policy::Policy;
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::Home;
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, DBRawIterator, DBRecoveryMode, Options, ReadOptions,
-    WriteBatch, WriteOptions,
+    ColumnFamily, DB, DBRawIterator, DBRecoveryMode, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
 use super::budget::Budget;
+use super::column_families::{
+    ACTIVATIONS, BROUGHT, CELLS, COUNTS, EFFECTS, EVENTS, Limits, META, OFFSETS, TABLES, TOUCHES,
+    descriptors,
+};
 use super::opening::{failure, logs, refuse_foreign};
 use super::room::Room;
-use super::{endless, meta, options};
+use super::{endless, layout_version, options};
 use crate::StoreError;
 use crate::codec;
-use crate::embedded::reader::EVENTS;
-use crate::expiry::Expiry;
 use crate::key;
-use crate::retention::Retention;
 use crate::unfinished;
-
-const TOUCHES: &str = "touches";
-const ACTIVATIONS: &str = "activations";
-const EFFECTS: &str = "effects";
-pub const OFFSETS: &str = "offsets";
-pub const CELLS: &str = "cells";
-pub const COUNTS: &str = "counts";
-pub const BROUGHT: &str = "brought";
-pub const META: &str = "meta";
-pub const TABLES: [&str; 9] =
-    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, BROUGHT, META];
-
-/// What compactions leave out.
-pub struct Limits {
-    pub retention: Retention,
-    pub expiry: Expiry,
-}
-
-impl Limits {
-    /// Nothing.
-    pub fn none() -> Self {
-        let expiry = Expiry::new(&Policy::default(), |_| None);
-        Self { retention: Retention::default(), expiry }
-    }
-}
 
 /// What damage does not keep a store from opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +55,7 @@ impl Tables {
         unfinished::refuse_half_restored(path)?;
         refuse_foreign(path)?;
         endless::cut(path)?;
-        meta::refuse_later(path)?;
+        layout_version::refuse_later(path)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
         let cache = options::cache(&budget);
@@ -280,41 +255,4 @@ impl Tables {
         entries.status()?;
         Ok(found)
     }
-
-    pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
-        let mut positions = Vec::new();
-        let mut entries = self.db.raw_iterator_cf(self.offsets());
-        entries.seek_to_first();
-        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-            let position = key::decode_position(key, value);
-            let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-            meta::take_marks(self, &mut position)?;
-            positions.push(position);
-            entries.next();
-        }
-        entries.status()?;
-        Ok(positions)
-    }
-}
-
-fn descriptors(
-    budget: &Budget,
-    cache: &rocksdb::Cache,
-    limits: &Limits,
-) -> Vec<ColumnFamilyDescriptor> {
-    let facts = |family| options::facts(budget, cache, family, &limits.expiry);
-    let table = |name: &str| {
-        let options = match name {
-            EVENTS => options::events(budget, cache, &limits.retention),
-            TOUCHES => facts(Family::Touch),
-            ACTIVATIONS => facts(Family::Activation),
-            EFFECTS => facts(Family::Effect),
-            CELLS => options::cells(),
-            COUNTS => options::counts(budget, cache, &limits.retention),
-            BROUGHT => options::brought(budget, cache, &limits.retention),
-            _ => options::small(),
-        };
-        ColumnFamilyDescriptor::new(name, options)
-    };
-    TABLES.iter().map(|name| table(name)).collect()
 }

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::brought::{self, BROUGHT_KEY_BYTES, Brought};
 use crate::count::{self, Count, Counted};
 use crate::key::RowKey;
-use crate::scan::StoredRow;
+use crate::layout::stored_row::StoredRow;
 
 impl View<'_> {
     /// Rows of an app before this are gone.

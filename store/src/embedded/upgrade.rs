@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attribution::event::{Fact, Family};
-use attribution::ledger::{FactKey, Progress};
-use attribution::matching::MatchKey;
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::Progress;
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
 
-use super::Embedded;
-use super::meta::{LAYOUT_VERSION, Meta};
-use super::rekey;
+use super::layout_version::LAYOUT_VERSION;
+use super::meta::{self, Meta};
 use super::tables::Tables;
+use super::{Embedded, rekey};
 use crate::StoreError;
 use crate::cell::Cell;
 use crate::codec;
@@ -66,7 +66,7 @@ pub fn anew(tables: Tables, settings: &config::Store, policy: &Policy) -> Result
         })?;
     }
     give(&mut worker, facts)?;
-    let progress = Progress { positions: tables.positions()?, consumed_until: None };
+    let progress = Progress { positions: meta::positions(&tables)?, consumed_until: None };
     worker.process(Batch { facts: Vec::new(), progress })?;
     worker.ledger().flush()?;
     drop((worker, tables));

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use attribution::event::{EventTime, Pid};
-use attribution::ledger::{Present, RowPlace};
+use attribution::ledger::record::Present;
 use attribution::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
@@ -15,6 +15,7 @@ use crate::brought::{BROUGHT_KEY_BYTES, Brought};
 use crate::codec::row::{RowView, TextCell};
 use crate::count::{self, Count, Counted, What};
 use crate::key::RowKey;
+use crate::layout::row_ref::fact_hash;
 
 /// So much is written together where rows are counted again.
 pub const BATCH_BYTES: usize = 4 << 20;
@@ -91,16 +92,6 @@ impl Views {
             batch.merge_cf(tables.counts(), key, count.encode());
         }
     }
-}
-
-/// What a home notes of its row.
-pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowPlace {
-    let (bytes, install_type) = (bytes as u32, row.install_type);
-    RowPlace { fan_bits, bytes, install_type, fact_hash: fact_hash(row) }
-}
-
-pub fn fact_hash(row: &Row) -> u64 {
-    count::fact_hash(&row.event_name, &row.currency, &row.revenue)
 }
 
 pub fn put_brought(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {

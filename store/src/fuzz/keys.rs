@@ -1,8 +1,7 @@
 //! Keys: one that is read is written with the same bytes.
 
 use attribution::event::Family;
-use attribution::ledger::FactKey;
-use attribution::matching::MatchKey;
+use attribution::facts::keys::{FactKey, MatchKey};
 
 use crate::brought::Brought;
 use crate::cell::{self, CellKey};

@@ -2,7 +2,7 @@
 //! is written and read again as it was.
 
 use attribution::event::{Fact, Family, Pid};
-use attribution::ledger::Home;
+use attribution::ledger::record::Home;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::backup::Piece;

@@ -7,7 +7,7 @@ use super::cluster::Cluster;
 use super::rows::Rows;
 use crate::StoreError;
 use crate::key::RowKey;
-use crate::scan::StoredRow;
+use crate::layout::stored_row::StoredRow;
 
 /// The first window; the next is as wide as suits what was found.
 const FIRST_MS: u64 = 60_000;

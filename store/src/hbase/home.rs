@@ -7,7 +7,7 @@
 
 use attribution::classify::Walks;
 use attribution::event::{Fact, Family, Pid};
-use attribution::ledger::{ActivationHome, Causes, EffectHome, Home};
+use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::VALUE;

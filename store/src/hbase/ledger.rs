@@ -12,26 +12,25 @@ use std::collections::HashMap;
 
 use attribution::event::{EventTime, Fact, Family, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
-    Scan,
-};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{Home, Known};
+use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::policy::Policy;
 use foldhash::fast::FixedState;
-
-pub(super) use decide::row_time;
-use entries::{entry, index_entry, own_entries, page};
-pub(super) use entries::{join, split};
 
 use super::cells::{self, Cells, NOW, Page, Put, PutWhere, Table};
 use super::home;
 use super::tables::Lives;
 use crate::StoreError;
 use crate::app::App;
-use crate::embedded::regions::now;
+use crate::clock::now;
 use crate::expiry::Expiry;
 use crate::held::HeldBack;
 use crate::key::{self, Key};
+pub(super) use decide::row_time;
+use entries::{entry, index_entry, own_entries, page};
+pub(super) use entries::{join, split};
 
 /// One worker's way to a store that others write, too.
 pub struct SharedLedger<C> {

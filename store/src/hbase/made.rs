@@ -6,8 +6,7 @@ use attribution::policy::Policy;
 use hbase_client::{Advice, Error, TableSpec};
 
 use super::cluster::{Cluster, FAMILY, State};
-use super::meta;
-use super::shared::require;
+use super::meta::{self, require};
 use super::tables::{self, Kept, Layout};
 use crate::StoreError;
 

@@ -19,13 +19,12 @@ use hbase_client::{CheckAndMutate, Delete, Get, Put, Row, Scan};
 use super::cells::VALUE;
 use super::cluster::{Cluster, FAMILY};
 use super::tables;
-use crate::StoreError;
 use crate::app::App;
-use crate::embedded::regions::now;
+use crate::clock::now;
 use crate::expiry::{Expiry, Kept};
 use crate::held::{self, Noted, NotedApps};
-use crate::key;
 use crate::named::{self, Names};
+use crate::{StoreError, key};
 
 /// The version of all layouts together.
 pub const LAYOUT_VERSION: u32 = 2;
@@ -67,6 +66,23 @@ pub fn load(cluster: &Cluster) -> Result<Option<Meta>, StoreError> {
     };
     let Some(value) = found else { return Ok(None) };
     Meta::decode(&value).map(Some).ok_or_else(|| StoreError::corrupt("what the store is"))
+}
+
+/// That the store is one that this adtrail can use by these settings.
+pub(super) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
+    let prefix = || cluster.prefix().to_owned();
+    let Some(Meta { layout, partitions }) = load(cluster)? else {
+        return Err(StoreError::NotMade { prefix: prefix() });
+    };
+    if layout != LAYOUT_VERSION {
+        let (found, expected) = (layout, LAYOUT_VERSION);
+        return Err(StoreError::OtherLayout { prefix: prefix(), found, expected });
+    }
+    if partitions != configured {
+        let found = partitions;
+        return Err(StoreError::OtherPartitions { prefix: prefix(), found, configured });
+    }
+    Ok(())
 }
 
 /// Notes it where nothing stands yet.

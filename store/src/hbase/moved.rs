@@ -10,16 +10,16 @@ use super::cluster::{Cluster, FAMILY};
 use super::ledger::{join, row_time, split};
 use super::rows::Rows;
 use super::shared::Shared;
-use super::tables::LAG_MS;
-use super::{home, meta, tables};
+use super::tables::{self, LAG_MS};
+use super::{home, meta};
 use crate::StoreError;
 use crate::app::App;
+use crate::clock::now;
 use crate::codec::row::RowView;
-use crate::embedded::regions::now;
+use crate::copy_piece::{Form, Piece};
 use crate::held::{Noted, NotedApps};
 use crate::key::{FactPlace, KEY_BYTES, decode_fact};
 use crate::named::Names;
-use crate::transfer::{Form, Piece};
 
 /// The tables of a store. That no worker writes meanwhile is for the caller to see to.
 pub struct Moved<'s> {

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use attribution::event::{EventTime, Pid, SpreadId};
 use attribution::expiry::Expired;
-use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
 
 use super::backwards::Backwards;
 use super::cluster::Cluster;
@@ -17,13 +20,13 @@ use super::tables::LAG_MS;
 use crate::StoreError;
 use crate::app::App;
 use crate::brought::Brought;
+use crate::clock::now;
 use crate::codec::row::{RowView, TextCell};
 use crate::count::{Count, Counted, What, quarter_start};
-use crate::embedded::regions::now;
 use crate::key::RowKey;
+use crate::layout::stored_row::StoredRow;
 use crate::named::Names;
 use crate::retention;
-use crate::scan::StoredRow;
 
 /// Cheap to clone, for any number of threads.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use super::settle::settle;
 use super::tables;
 use crate::StoreError;
 use crate::key::{self, RowKey};
-use crate::scan::StoredRow;
+use crate::layout::stored_row::StoredRow;
 
 /// How often a millisecond is read until it stands still.
 const TRIES_MAX: u32 = 20;

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 
 use crate::StoreError;
 use crate::codec::row::RowView;
-use crate::scan::StoredRow;
+use crate::layout::stored_row::StoredRow;
 
 /// Of the rows of one app in one millisecond, in key order: leaves of each event the one of the
 /// greatest revision.

@@ -11,15 +11,17 @@ use super::cells::Table;
 use super::cluster::{Cluster, State};
 use super::ledger::SharedLedger;
 use super::made;
-use super::meta::{self, Complete, LAYOUT_VERSION, Meta};
+use super::meta::{self, Complete};
 use super::reader::Reader;
 use super::tables::{self, LAG_MS, Lives};
+use crate::StoreError;
+use crate::Timing;
 use crate::app::App;
-use crate::embedded::regions::now;
+use crate::clock::now;
 use crate::expiry::Expiry;
+use crate::hbase::meta::require;
 use crate::key::{KEY_BYTES, Key};
 use crate::scan;
-use crate::{StoreError, Timing};
 
 /// A store that there is.
 pub struct Shared {
@@ -195,21 +197,4 @@ fn require_table(cluster: &Cluster, name: String) -> Result<(), StoreError> {
         State::Foreign => Err(made::foreign(name, &[])),
         State::Stands | State::Disabled | State::Silent => Ok(()),
     }
-}
-
-/// That the store is one that this adtrail can use by these settings.
-pub(super) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
-    let prefix = || cluster.prefix().to_owned();
-    let Some(Meta { layout, partitions }) = meta::load(cluster)? else {
-        return Err(StoreError::NotMade { prefix: prefix() });
-    };
-    if layout != LAYOUT_VERSION {
-        let (found, expected) = (layout, LAYOUT_VERSION);
-        return Err(StoreError::OtherLayout { prefix: prefix(), found, expected });
-    }
-    if partitions != configured {
-        let found = partitions;
-        return Err(StoreError::OtherPartitions { prefix: prefix(), found, configured });
-    }
-    Ok(())
 }

@@ -8,10 +8,8 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::cell::{self, Cell, CellKey};
 use crate::codec::row::RowView;
-use crate::embedded::meta;
-use crate::embedded::reader::EVENTS;
-use crate::embedded::regions;
-use crate::embedded::tables::{BROUGHT, CELLS, COUNTS, META};
+use crate::embedded::column_families::{BROUGHT, CELLS, COUNTS, EVENTS, META};
+use crate::embedded::{meta, regions};
 use crate::key::RowKey;
 use crate::region::{Figures, Regions};
 

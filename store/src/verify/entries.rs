@@ -1,8 +1,9 @@
 //! The index entries that a fact has to have.
 
+use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ids::DeviceIds;
-use attribution::ledger::{FactKey, Home};
-use attribution::matching::{self, MatchKey};
+use attribution::ledger::record::Home;
+use attribution::matching;
 
 use crate::codec;
 use crate::key::{self, Key};

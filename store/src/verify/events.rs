@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use attribution::event::Family;
-use attribution::ledger::{DecisionWrite, FactKey, Home, Present, RowPlace};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::DecisionWrite;
+use attribution::ledger::record::{Home, Present, RowPlace};
 use attribution::row::{EventType, Row, seq};
 use attribution::worker::{Afresh, decide_afresh, decide_afresh_with_followers};
 use attribution::{ids, matching};
 
 use super::present::Present as PresentFacts;
 use super::right::Right;
-use super::row::{self, digest, digest_of, is_written_so};
+use super::row::{self, digest, is_written_so};
 use super::rows::row_key;
 use super::walk::{Entry, Found};
 use super::witness::Witness;
@@ -19,31 +21,14 @@ use crate::StoreError;
 use crate::app::App;
 use crate::codec;
 use crate::codec::row::RowView;
-use crate::embedded::reader::EVENTS;
+use crate::embedded::column_families::EVENTS;
 use crate::embedded::tables::Tables;
-use crate::embedded::views::row_place;
 use crate::key::{self, FactPlace, KEY_BYTES, RowKey};
+use crate::layout::row_ref::row_place;
+use crate::verify::event::{Event, is_of_itself};
 
 /// Events that are decided on together.
 const TOGETHER: usize = 512;
-
-/// An activation or effect as it is kept.
-pub struct Event {
-    pub fact: FactKey,
-    pub home: Home,
-    pub app: App,
-    /// Where its row is; none if it can not be anywhere.
-    pub row: Option<RowKey>,
-    /// What would be decided now, if that is not final.
-    pub afresh: Option<Afresh>,
-}
-
-impl Event {
-    /// Whether another row would be decided now.
-    fn has_other_row(&self) -> bool {
-        self.afresh.as_ref().is_some_and(Afresh::is_other_row)
-    }
-}
 
 impl Checker<'_> {
     pub fn check_events(&mut self) -> Result<(), StoreError> {
@@ -312,18 +297,6 @@ impl Checker<'_> {
         }
         Ok(true)
     }
-}
-
-/// Whether what is kept of a decision agrees with itself.
-pub fn is_of_itself(home: &Home, present: &Present) -> bool {
-    if present.event_time != home.time() {
-        return false;
-    }
-    let Home::Activation(home) = home else { return true };
-    home.decision.as_ref().is_some_and(|decision| {
-        (decision.credit.spreadid, decision.credit.status) == (present.spreadid, present.status)
-            && digest_of(&home.fact, decision, present.form) == present.digest
-    })
 }
 
 /// Whether the row is what was decided, byte for byte.

@@ -9,7 +9,8 @@ use rocksdb::LiveFile;
 
 use super::report::{Problem, Report};
 use crate::StoreError;
-use crate::embedded::tables::{Lenience, TABLES, Tables};
+use crate::embedded::column_families::TABLES;
+use crate::embedded::tables::{Lenience, Tables};
 
 /// Files that hold data, and those of them that are known to be damaged.
 #[derive(Default)]

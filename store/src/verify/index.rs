@@ -1,7 +1,8 @@
 //! Every fact is found by each of its keys, and every index entry leads to its fact.
 
 use attribution::event::{EventTime, Family};
-use attribution::ledger::{FactKey, Home};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::Home;
 use attribution::matching::{self, MARK_MS};
 use attribution::policy::DAY_MS;
 

@@ -8,15 +8,16 @@ use rocksdb::WriteBatch;
 
 use super::walk::Entry;
 use super::{Check, Checker, Problem, at};
-use crate::StoreError;
 use crate::app::{self, App};
 use crate::cell::{self, CELL_KEY_BYTES, Cell, CellKey};
+use crate::clock::now;
+use crate::embedded::column_families::{CELLS, META, OFFSETS};
 use crate::embedded::held::EXPIRING;
 use crate::embedded::meta::{self, APP, LAST_MARKS, MARKS};
-use crate::embedded::regions::{self, now};
-use crate::embedded::tables::{CELLS, META, OFFSETS, Tables};
-use crate::held;
+use crate::embedded::regions;
+use crate::embedded::tables::Tables;
 use crate::key::{self, RowKey};
+use crate::{StoreError, held};
 
 impl Checker<'_> {
     pub fn check_meta(&mut self) -> Result<(), StoreError> {

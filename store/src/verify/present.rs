@@ -2,7 +2,10 @@
 
 use attribution::event::{EventTime, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{FactKey, Facts, Home, IndexEntry, Scan};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
 
 use crate::StoreError;
 use crate::embedded::index;

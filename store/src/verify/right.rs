@@ -2,13 +2,14 @@
 
 use attribution::compose;
 use attribution::event::Family;
-use attribution::ledger::{FactKey, Home, Present};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::{Home, Present};
 use attribution::row::Row;
 use attribution::worker::decide_afresh;
 use rocksdb::WriteBatch;
 
 use super::Checker;
-use super::events::{Event, is_of_itself};
+use super::event::{Event, is_of_itself};
 use super::present::Present as PresentFacts;
 use super::row::{self, digest};
 use super::walk::Found;
@@ -16,9 +17,9 @@ use super::witness::Witness;
 use crate::app::App;
 use crate::codec;
 use crate::embedded::tables::Tables;
-use crate::embedded::views::row_place;
 use crate::expiry::Expiry;
 use crate::key::{self, KEY_BYTES, Key, RowKey};
+use crate::layout::row_ref::row_place;
 
 /// What is to stand of an event.
 pub struct Right {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use attribution::event::{EventTime, Family, Pid};
-use attribution::ledger::{FactKey, Home, Present};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::{Home, Present};
 use attribution::matching;
 use attribution::row::{EventType, seq};
 
@@ -13,7 +14,7 @@ use crate::StoreError;
 use crate::app::App;
 use crate::codec;
 use crate::codec::row::{RowView, TextCell};
-use crate::embedded::reader::EVENTS;
+use crate::embedded::column_families::EVENTS;
 use crate::embedded::tables::Tables;
 use crate::key::{self, Key, RowKey};
 

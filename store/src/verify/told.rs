@@ -14,7 +14,7 @@ use crate::StoreError;
 use crate::brought::Brought;
 use crate::codec::row::{RowView, TextCell};
 use crate::count::{Count, Counted, What};
-use crate::embedded::tables::{BROUGHT, COUNTS};
+use crate::embedded::column_families::{BROUGHT, COUNTS};
 use crate::embedded::told;
 use crate::key::RowKey;
 

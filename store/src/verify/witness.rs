@@ -5,10 +5,10 @@
 use attribution::attribute::Credit;
 use attribution::compose;
 use attribution::inherit::Inheritance;
-use attribution::ledger::Home;
+use attribution::ledger::record::Home;
 use attribution::row::Row;
 
-use super::events::Event;
+use super::event::Event;
 use super::row::{self, digest};
 use super::walk::Found;
 use crate::codec::row::RowView;

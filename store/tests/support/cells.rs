@@ -11,9 +11,11 @@ use adtrail_store::hbase::home;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::settle::settle;
 use adtrail_store::key::{self, Key, RowKey};
-use adtrail_store::scan::StoredRow;
+use adtrail_store::layout::stored_row::StoredRow;
 use attribution::event::Pid;
-use attribution::ledger::{FactKey, Home, Position};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Position;
+use attribution::ledger::record::Home;
 
 const WRITES_PER_MS: u64 = 8;
 

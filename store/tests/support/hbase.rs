@@ -11,7 +11,7 @@ use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::rows::Rows;
 use adtrail_store::hbase::tables;
 use adtrail_store::key;
-use adtrail_store::scan::StoredRow;
+use adtrail_store::layout::stored_row::StoredRow;
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use num_bigint::BigInt;
 
-use super::super::EVENT_BYTES_MAX;
 use super::super::value::{Members, Value};
 use super::bytes::{Bytes, Problem};
 use super::plan::{Field, Kind, KindId, Schema, Shape};
+use crate::wire::event::EVENT_BYTES_MAX;
 
 /// How deep values may stand in each other.
 const DEPTH_MAX: u8 = 64;

@@ -1,16 +1,18 @@
 //! What is decided, the rows that show it, and those that go.
 
-use attribution::ledger::{DecisionWrite, FactKey, Home, Present};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::DecisionWrite;
+use attribution::ledger::record::{Home, Present};
 use attribution::row::Row;
 
 use super::{NewHome, SharedLedger};
 use crate::StoreError;
 use crate::codec;
 use crate::codec::row::RowView;
-use crate::embedded::views;
 use crate::hbase::cells::{self, Cells, Put, Table, VALUE};
 use crate::hbase::home::{self, Gone};
 use crate::key::{self, KEY_BYTES, Key, RowKey};
+use crate::layout::row_ref;
 
 /// What a commit does.
 #[derive(Default)]
@@ -98,7 +100,7 @@ impl<C: Cells> SharedLedger<C> {
         let key = self.row_key(&write.row, fan_bits);
         let row = put_row(&key, &write.row);
         if let Some(present) = write.home.present_mut() {
-            present.place = views::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
+            present.place = row_ref::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
         }
         let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
         plan.shows.push(Show { key: write.key, home: write.home, row, noted, replaced });

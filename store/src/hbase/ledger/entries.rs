@@ -1,7 +1,9 @@
 //! Index entries, as cells.
 
 use attribution::event::Family;
-use attribution::ledger::{FactWrite, Home, IndexEntry, Scan};
+use attribution::ledger::FactWrite;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
 
 use crate::StoreError;
 use crate::codec;

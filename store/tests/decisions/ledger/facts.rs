@@ -1,8 +1,10 @@
 //! Facts: homes and index entries.
 
 use attribution::event::{Family, Pid};
-use attribution::ledger::{FactWrite, IndexEntry, Scan};
-use attribution::matching::{MatchKey, fact_key};
+use attribution::facts::keys::MatchKey;
+use attribution::ledger::FactWrite;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::matching::fact_key;
 
 use super::support::facts::{activation, click, effect, millis};
 use super::support::rules::{X, Y};

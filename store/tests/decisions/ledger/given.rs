@@ -3,11 +3,11 @@
 use adtrail_store::StoreError;
 use attribution::classify::Walks;
 use attribution::event::{EventTime, Fact, Family, Pid};
-use attribution::ledger::{
-    ActivationHome, Causes, EffectHome, FactKey, FactWrite, Home, IndexEntry, Ledger, Progress,
-    Scan,
-};
-use attribution::matching::{MatchKey, fact_key};
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
+use attribution::ledger::{FactWrite, Ledger, Progress};
+use attribution::matching::fact_key;
 
 use super::support::facts::{Draft, millis};
 use super::support::rules::X;

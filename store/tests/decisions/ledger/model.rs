@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use adtrail_store::memory::Memory;
-use attribution::ledger::{FactWrite, Facts, IndexEntry, Scan};
-use attribution::matching::MatchKey;
+use attribution::facts::keys::MatchKey;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::{FactWrite, Facts};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 

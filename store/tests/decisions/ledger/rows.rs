@@ -5,7 +5,8 @@ use attribution::attribute::{Credit, Decision};
 use attribution::classify::{Member, Walk, Walks};
 use attribution::compose;
 use attribution::event::{Activation, EventTime, Fact, SpreadId};
-use attribution::ledger::{DecisionWrite, Home, Position, Present, Progress, RowPlace};
+use attribution::ledger::record::{Home, Present, RowPlace};
+use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::row::{InstallType, RejectReason, RowForm, Status};
 use proptest::prelude::*;
 

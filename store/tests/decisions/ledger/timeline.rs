@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use adtrail_store::memory::Memory;
 use attribution::event::Fact;
+use attribution::facts::keys::FactKey;
 use attribution::ids::DeviceIds;
-use attribution::ledger::{FactKey, IndexEntry};
+use attribution::ledger::index::IndexEntry;
 use attribution::matching::{TouchClass, fact_key, touch_by_id};
 use attribution::timeline::{Found, timeline};
 use proptest::prelude::*;
@@ -49,9 +50,9 @@ fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<Fou
         .filter_map(|(fact, home)| {
             let home = home?;
             let own = match &home {
-                attribution::ledger::Home::Touch(touch) => &touch.ids,
-                attribution::ledger::Home::Activation(home) => &home.fact.ids,
-                attribution::ledger::Home::Effect(home) => &home.fact.ids,
+                attribution::ledger::record::Home::Touch(touch) => &touch.ids,
+                attribution::ledger::record::Home::Activation(home) => &home.fact.ids,
+                attribution::ledger::record::Home::Effect(home) => &home.fact.ids,
             };
             let has = DeviceIds::new(own).iter().any(|id| ids.contains(id));
             has.then(|| Found { place: IndexEntry { time: home.time(), fact }, home })

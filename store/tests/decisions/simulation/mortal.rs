@@ -4,10 +4,10 @@ use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::event::{EventTime, Pid};
 use attribution::expiry::Expired;
-use attribution::ledger::{
-    DecisionWrite, FactKey, FactWrite, Facts, Home, IndexEntry, Known, Ledger, Position, Progress,
-    Scan,
-};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{Home, Known};
+use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

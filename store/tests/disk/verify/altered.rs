@@ -5,7 +5,7 @@ use adtrail_store::codec::home;
 use adtrail_store::key::{self, RowKey};
 use adtrail_store::verify::{Options, Problem, repair};
 use attribution::event::{Family, Pid};
-use attribution::ledger::Home;
+use attribution::ledger::record::Home;
 use attribution::matching;
 use attribution::row::{EventType, seq};
 

@@ -6,8 +6,8 @@ use adtrail_store::app::App;
 use adtrail_store::codec::home;
 use adtrail_store::key::{self, FactPlace, Key, RowKey};
 use attribution::event::{Family, Pid};
-use attribution::ledger::{FactKey, Home, Present};
-use attribution::matching::MatchKey;
+use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::ledger::record::{Home, Present};
 use attribution::row::EventType;
 
 use super::bed::{Bed, Entry, Raw};

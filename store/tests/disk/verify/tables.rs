@@ -7,7 +7,7 @@ use adtrail_store::count::Count;
 use adtrail_store::key::{self, FactPlace, RowKey};
 use adtrail_store::verify::Problem;
 use attribution::event::{Family, SpreadId};
-use attribution::ledger::{ActivationHome, Home, RowPlace};
+use attribution::ledger::record::{ActivationHome, Home, RowPlace};
 use attribution::row::{EventType, Status};
 
 use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};

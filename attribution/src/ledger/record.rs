@@ -1,0 +1,128 @@
+//! What a ledger keeps of a fact: the fact, what was decided, and the row that shows it.
+
+use crate::attribute::Decision;
+use crate::classify::Walks;
+use crate::event::{Activation, Effect, EventTime, Fact, SpreadId, Touch};
+use crate::facts::keys::FactKey;
+use crate::row::{InstallType, RowForm, Status};
+
+/// What a store keeps under a fact's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Home {
+    Touch(Box<Touch>),
+    Activation(Box<ActivationHome>),
+    Effect(Box<EffectHome>),
+}
+
+/// What is known by a fact's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    Nothing,
+    Home(Home),
+    /// On a shared store: a home and the facts that its own took the place of, in batches that are not
+    /// committed. Whoever had them may be gone, so what these reached is decided on again.
+    Replaced(Home, Vec<Fact>),
+    /// An activation or effect that has expired: no decision depends on it any more, and its row
+    /// stands as long as rows are kept.
+    Row,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivationHome {
+    pub fact: Activation,
+    /// What the next activations of its devices go on from; none before the first decision.
+    pub walks: Walks,
+    pub decision: Option<Decision>,
+    /// The decision that this one took the place of, for whoever asks why; nothing depends on it.
+    pub previous: Option<Decision>,
+    /// What came in when it did; nothing depends on this either.
+    pub changed_by: Causes,
+    pub present: Option<Present>,
+}
+
+/// The facts that came in together and can have changed a decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// At most [`CAUSES_MAX`].
+    pub facts: Vec<Cause>,
+    /// Whether there may have been others.
+    pub has_more: bool,
+}
+
+/// Causes that are kept of one change.
+pub const CAUSES_MAX: usize = 3;
+
+/// A touch or an activation as it came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cause {
+    pub fact: FactKey,
+    pub time: EventTime,
+    /// Whether it was known, and came once more with an earlier time or other content.
+    pub again: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectHome {
+    pub fact: Effect,
+    pub present: Option<Present>,
+}
+
+/// The row that shows an event now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Present {
+    pub revision: u32,
+    pub event_time: EventTime,
+    pub spreadid: SpreadId,
+    pub status: Status,
+    /// Of all that was decided, as the row tells it: what is equal is no correction.
+    pub digest: u64,
+    pub form: RowForm,
+    pub place: RowPlace,
+}
+
+/// What a ledger notes of a row, when it commits it, to take it back without reading it; the worker hands it back with
+/// the decision that replaces it, and knows nothing of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Over how many partitions the app's rows were spread, as a power of two.
+    pub fan_bits: u8,
+    /// Of key and value; 0 if it is not known.
+    pub bytes: u32,
+    pub install_type: Option<InstallType>,
+    /// A hash of what is counted of the fact; 0 if it is not known.
+    pub fact_hash: u64,
+}
+
+impl Home {
+    pub fn present_mut(&mut self) -> Option<&mut Present> {
+        match self {
+            Self::Touch(_) => None,
+            Self::Activation(home) => home.present.as_mut(),
+            Self::Effect(home) => home.present.as_mut(),
+        }
+    }
+
+    pub fn time(&self) -> EventTime {
+        match self {
+            Self::Touch(touch) => touch.time,
+            Self::Activation(home) => home.fact.time,
+            Self::Effect(home) => home.fact.time,
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Touch(touch) => &touch.id,
+            Self::Activation(home) => &home.fact.id,
+            Self::Effect(home) => &home.fact.id,
+        }
+    }
+
+    pub fn present(&self) -> Option<&Present> {
+        match self {
+            Self::Touch(_) => None,
+            Self::Activation(home) => home.present.as_ref(),
+            Self::Effect(home) => home.present.as_ref(),
+        }
+    }
+}

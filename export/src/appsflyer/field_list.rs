@@ -1,0 +1,20 @@
+//! The columns of one report.
+
+use std::borrow::Cow;
+
+use super::column::{ADDITIONAL, COLUMNS, Cell, Headed};
+use crate::format::field::Field;
+
+/// All columns, then those asked for, whatever their names, in the order asked.
+pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
+    let field = |heading, cell| Field::AppsFlyer(Headed { heading, cell });
+    let fixed = COLUMNS.into_iter().map(|(heading, cell)| field(heading.into(), cell));
+    let additional = additional.filter(|name| !name.is_empty()).map(|name| {
+        let known = ADDITIONAL.iter().find(|(known, _, _)| *known == name);
+        match known {
+            Some((_, heading, cell)) => field((*heading).into(), *cell),
+            None => field(name.into_owned().into(), Cell::Unknown),
+        }
+    });
+    fixed.chain(additional).collect()
+}

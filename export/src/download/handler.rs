@@ -1,0 +1,154 @@
+//! Requests for rows: checked, then answered with a stream.
+
+use std::sync::Arc;
+
+use attribution::event::EventTime;
+use attribution::policy::AppPolicy;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+
+use super::{Scan, Started};
+use crate::ExportError;
+use crate::access::Caller;
+use crate::audit::Asked;
+use crate::cursor::Cursor;
+use crate::download;
+use crate::exports::ChosenId;
+use crate::http::extract::{AppPath, RANGE_FROM, RANGE_TO, next_page, no_parameters, parameters};
+use crate::http::state::ExportState;
+use crate::problem::Problem;
+use crate::query::{ExportQuery, Format};
+use crate::zone::in_utc;
+
+const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
+
+const COMPLETE_UNTIL: HeaderName = HeaderName::from_static("adtrail-complete-until");
+
+pub(crate) async fn events_csv(
+    state: State<ExportState>,
+    caller: Extension<Caller>,
+    app: AppPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    events(state, caller, app, request, Format::Csv).await
+}
+
+pub(crate) async fn events_ndjson(
+    state: State<ExportState>,
+    caller: Extension<Caller>,
+    app: AppPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    events(state, caller, app, request, Format::Ndjson).await
+}
+
+async fn events(
+    state: State<ExportState>,
+    caller: Extension<Caller>,
+    app: AppPath,
+    request: Request,
+    format: Format,
+) -> Result<Response, Problem> {
+    let Path(app_key) = app.map_err(|_| Problem::path_not_found(request.uri().path()))?;
+    export(state, caller, app_key, request, |given| ExportQuery::parse(format, given)).await
+}
+
+/// Answers with the rows of an app that the parameters ask for.
+pub(crate) async fn export(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    app_key: String,
+    request: Request,
+    parse: impl FnOnce(Vec<(&str, &str)>) -> Result<ExportQuery, ExportError>,
+) -> Result<Response, Problem> {
+    let app = state.policy.app_by_key(&app_key);
+    let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
+    let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
+    let mut parameters = parameters(&uri)?;
+    let chosen = ChosenId::take(&mut parameters)?;
+    let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let query = parse(pairs.collect())?;
+    query.check(app, &state.policy)?;
+    if request.version() < Version::HTTP_11 {
+        return Err(Problem::http_version());
+    }
+    let mut headers = headers(app, &query, (state.complete_until)());
+    // Only where a page ends has to be read for headers, and by `HEAD` as dearly as by `GET`.
+    if is_head && (query.limit.is_none() || query.report.is_some()) {
+        return Ok((headers, download::unread()).into_response());
+    }
+    let permits = state.start_download(&caller)?;
+    let next = |cursor: Option<Cursor>| {
+        let cursor = cursor.map(|cursor| cursor.to_string());
+        cursor.and_then(|cursor| next_page(&uri, &parameters, &cursor))
+    };
+    let asked = Asked::new(caller.name(), &app.key, &query);
+    let file_name = query.file_name(&app.key);
+    let scan = Scan {
+        permits,
+        reader: state.reader.clone(),
+        policy: Arc::clone(&state.policy),
+        pid: app.pid,
+        query,
+        metrics: Arc::clone(&state.metrics),
+        turns: state.turns.clone(),
+    };
+    if is_head {
+        headers.extend(next(download::page_end(scan).await?));
+        return Ok((headers, download::unread()).into_response());
+    }
+    let running = state.exports.start(
+        &state.metrics,
+        asked,
+        chosen,
+        uri.path_and_query().map_or("", |address| address.as_str()),
+        &file_name,
+    )?;
+    headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
+    headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
+    let Started { next: cursor, body } = download::start(scan, running).await?;
+    headers.extend(next(cursor));
+    Ok((headers, body).into_response())
+}
+
+pub(crate) async fn exported(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
+    no_parameters(&uri)?;
+    let is_seen = |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.sees(app.pid));
+    let export = state.exports.find(&id).filter(|export| is_seen(&export.app));
+    let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(export)).into_response())
+}
+
+fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTime>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let media_type = match query.format {
+        Format::Csv => "text/csv; charset=utf-8; header=present",
+        Format::Ndjson => "application/x-ndjson",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let file_name = query.file_name(&app.key);
+    // All of these are of safe characters, so each is a header's value.
+    let texts = [
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\"")),
+        (RANGE_FROM, in_utc(query.from)),
+        (RANGE_TO, in_utc(query.to)),
+    ];
+    headers.extend(
+        texts
+            .into_iter()
+            .chain(complete_until.map(|until| (COMPLETE_UNTIL, in_utc(until))))
+            .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))),
+    );
+    headers
+}

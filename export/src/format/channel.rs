@@ -1,0 +1,16 @@
+//! The name of a campaign's channel.
+
+use attribution::event::{Pid, SpreadId};
+use attribution::policy::Policy;
+
+/// The channel of a campaign that is not in the catalogue.
+pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
+
+/// The channel of a campaign, as every export shows it.
+pub(crate) fn channel_name(policy: &Policy, pid: Pid, spreadid: SpreadId) -> &str {
+    match policy.campaign(pid, spreadid) {
+        Some(campaign) => &campaign.channel,
+        None if spreadid.0 == 0 => "",
+        None => UNKNOWN_CHANNEL,
+    }
+}

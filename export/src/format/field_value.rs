@@ -1,0 +1,19 @@
+//! What a row has in a field.
+
+use attribution::policy::Policy;
+use store::codec::row::{RowView, TextCell};
+use store::key::RowKey;
+
+use super::field::Field;
+use crate::prop::prop;
+use crate::value::Value;
+
+impl<'a> Value<'a> {
+    pub fn of(field: &Field, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {
+        match field {
+            Field::Column(column) => Self::of_column(*column, key, row, policy),
+            Field::Prop(name) => Self::text(prop(row.text(TextCell::Props), name)),
+            Field::AppsFlyer(column) => column.cell.value(key, row, policy),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What handlers take out of a request, and the headers that say what it was understood as.
+
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use axum::http::{HeaderName, HeaderValue, Uri, header};
+
+use crate::ExportError;
+use crate::parameter::{self, AFTER};
+use crate::problem::Problem;
+
+pub(crate) const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
+
+pub(crate) const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
+
+pub(crate) type AppPath = Result<Path<String>, PathRejection>;
+
+/// Where the next page is: the same address, after another row.
+pub(crate) fn next_page(
+    uri: &Uri,
+    parameters: &[(String, String)],
+    cursor: &str,
+) -> Option<(HeaderName, HeaderValue)> {
+    let same = parameters.iter().filter(|(name, _)| name != AFTER);
+    let same = same.map(|(name, value)| (name.as_str(), value.as_str()));
+    let query = serde_urlencoded::to_string(same.chain([(AFTER, cursor)]).collect::<Vec<_>>());
+    let link = format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?);
+    Some((header::LINK, HeaderValue::try_from(link).ok()?))
+}
+
+/// Names and values of the query, decoded.
+///
+/// # Errors
+/// One is no text in UTF-8.
+pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+    parameter::decoded(uri.query().unwrap_or_default().as_bytes())
+        .map_err(|name| name.map_or_else(Problem::bad_query, |name| Problem::no_text(&name)))
+}
+
+/// # Errors
+/// There is one.
+pub(crate) fn no_parameters(uri: &Uri) -> Result<(), Problem> {
+    parameters(uri)?.into_iter().next().map_or(Ok(()), |(parameter, _)| {
+        Err(ExportError::UnknownParameter { parameter: parameter.into(), known: &[] }.into())
+    })
+}

@@ -1,0 +1,16 @@
+//! What is kept of a row with the decision that it shows.
+
+use attribution::ledger::record::RowPlace;
+use attribution::row::Row;
+
+use crate::count;
+
+/// What a home notes of its row.
+pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowPlace {
+    let (bytes, install_type) = (bytes as u32, row.install_type);
+    RowPlace { fan_bits, bytes, install_type, fact_hash: fact_hash(row) }
+}
+
+pub fn fact_hash(row: &Row) -> u64 {
+    count::fact_hash(&row.event_name, &row.currency, &row.revenue)
+}
