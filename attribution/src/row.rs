@@ -311,7 +311,7 @@ impl RejectReason {
     /// it is stored as none.
     ///
     /// A new rule is written down in `docs/contract.md` (section 4) and set in [`Fraud`], by
-    /// `config/src/fraud.rs` and `config/example.toml`. It decides in `candidate.rs` and in the
+    /// `config/src/sections/fraud.rs` and `config/example.toml`. It decides in `candidate.rs` and in the
     /// slow reference of `store/tests/support`, is told by `export/src/explain/text.rs` and
     /// `docs/explain.md`, and has its cases in `conformance/4-rejects`.
     ///

@@ -1,8 +1,10 @@
 //! What decodes settings, for a fuzzer and for the inputs that are kept: see `docs/fuzzing.md`.
 
-use crate::error::ConfigErrors;
-use crate::tree::{Table, Value};
-use crate::{PREFIX, layers, read, tree};
+use crate::PREFIX;
+use crate::parse::error::ConfigErrors;
+use crate::parse::layers;
+use crate::parse::tree::{self, Table, Value};
+use crate::read;
 
 #[cfg(test)]
 #[path = "../../fuzz/kept.rs"]

@@ -8,49 +8,30 @@
 //! This is not where settings act: nothing here connects, opens or listens. Start with
 //! `settings`; `example.toml` shows every key.
 
-mod address;
-mod catalogue;
-mod duration;
-mod error;
-mod formats;
-mod fraud;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
-mod hbase;
-mod kafka;
-mod known_ids;
-mod layers;
-mod librdkafka;
-mod registry;
-mod report;
-mod rules;
-mod secret;
-mod section;
 mod settings;
-mod size;
-mod store;
-mod tokens;
-mod tree;
 
+use parse::{error, layers, tree};
 use std::path::Path;
 
-pub use error::{ConfigError, ConfigErrors, Place};
-pub use formats::{Format, Formats};
-pub use hbase::{HBase, HBaseTls};
-pub use kafka::{Kafka, Topics};
-pub use layers::PREFIX;
-pub use librdkafka::ClientSetting;
-pub use registry::{Identity, Login, Registry};
-use report::Report;
-pub use secret::{Secret, TOKEN_PREFIX};
-use section::Section;
-pub use settings::{Config, Ingest};
-pub use store::{AppStore, Store};
-pub use tokens::{
+pub use parse::error::{ConfigError, ConfigErrors, Place};
+pub use parse::layers::PREFIX;
+use parse::report::Report;
+pub use parse::secret::{Secret, TOKEN_PREFIX};
+use parse::section::Section;
+use parse::tree::Table;
+pub use sections::formats::{Format, Formats};
+pub use sections::hbase::{HBase, HBaseTls};
+pub use sections::kafka::{Kafka, Topics};
+pub use sections::librdkafka::ClientSetting;
+pub use sections::registry::{Identity, Login, Registry};
+pub use sections::store::{AppStore, Store};
+pub use sections::tokens::{
     SECRET_CHARS, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id, token_id,
 };
-use tree::Table;
+pub use settings::{Config, Ingest};
 
 /// The file that is read where none is named, if it is there.
 pub const DEFAULT_FILE: &str = "adtrail.toml";
@@ -106,5 +87,7 @@ fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Report) {
     (if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(errors)) }, report)
 }
 
+mod parse;
+mod sections;
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use attribution::policy::Policy;
 use jiff::Timestamp;
 
-use crate::kafka::Kafka;
-use crate::registry::Registry;
-use crate::section::Section;
-use crate::store::Store;
-use crate::tokens::{self, KnownApps, Token};
-use crate::{address, catalogue, duration, kafka, registry, store};
+use crate::parse::section::Section;
+use crate::parse::{address, duration};
+use crate::sections::catalog;
+use crate::sections::kafka::{self, Kafka};
+use crate::sections::registry::{self, Registry};
+use crate::sections::store::{self, Store};
+use crate::sections::tokens::{self, KnownApps, Token};
 
 /// Everything that a user can set.
 #[derive(Debug, Clone)]
@@ -54,7 +55,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let ingest = root.table("ingest", read_ingest);
     let mut store = root.table("store", store::read);
     let registry = root.table("registry", |table| registry::read(table, &store.path));
-    let catalogue = catalogue::read(root, store.partitions);
+    let catalogue = catalog::read(root, store.partitions);
     store.apps = catalogue.stores;
     let apps = KnownApps { policy: &catalogue.policy, complete: catalogue.has_all_apps };
     let (tokens, has_all_tokens) = tokens::read(root, &apps, Timestamp::now());

@@ -4,9 +4,9 @@ use attribution::policy::{
     AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
 };
 
-use crate::duration::{self, parse_ms, parse_ms_or_off};
-use crate::error::Problem;
-use crate::section::Section;
+use crate::parse::duration::{self, parse_ms, parse_ms_or_off};
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
 
 const REATTRIBUTION_WINDOW: &str = "reattribution_window";
 const DUPLICATE_WITHIN: &str = "duplicate_within";

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::error::Problem;
-use crate::section::Section;
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
 
 /// A cluster, and the tables of one store in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use attribution::event::Pid;
 use attribution::policy::Windows;
 
-use crate::error::Problem;
-use crate::rules;
+use super::attribution_rules;
+use crate::parse::error::Problem;
 
 /// The channels by id, with the windows that each gives.
 pub(crate) struct Channels {
-    pub windows: BTreeMap<Box<str>, rules::WindowOverrides>,
+    pub windows: BTreeMap<Box<str>, attribution_rules::WindowOverrides>,
     pub complete: bool,
 }
 

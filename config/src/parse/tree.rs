@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{ConfigError, ConfigErrors, Place};
+use super::error::{ConfigError, ConfigErrors, Place};
 
 pub(crate) type Table = BTreeMap<String, Node>;
 

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use attribution::event::Pid;
 use attribution::policy::DAY_MS;
 
-use crate::duration;
-use crate::error::Problem;
-use crate::hbase::{self, HBase};
-use crate::section::Section;
-use crate::size;
+use super::hbase::{self, HBase};
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
+use crate::parse::{duration, size};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {

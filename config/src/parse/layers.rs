@@ -1,7 +1,7 @@
 //! The environment and the flags, laid over the file.
 
-use crate::error::Place;
-use crate::tree::{Node, Table, Value};
+use super::error::Place;
+use super::tree::{Node, Table, Value};
 
 /// What the names of variables that are settings begin with.
 pub const PREFIX: &str = "ADTRAIL__";

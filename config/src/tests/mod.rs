@@ -12,8 +12,8 @@ use attribution::policy::{AppPolicy, DAY_MS, Fraud, HOUR_MS, Origin, ReinstallEf
 
 use super::*;
 
-const EXAMPLE: &str = include_str!("../example.toml");
-const COMPOSE: &str = include_str!("../compose.toml");
+const EXAMPLE: &str = include_str!("../../example.toml");
+const COMPOSE: &str = include_str!("../../compose.toml");
 
 /// One app, one channel; what is added to it begins on line 7.
 const CATALOGUE: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n\n[[channels]]\nid = \"toutiao\"\n";

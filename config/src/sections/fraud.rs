@@ -3,11 +3,11 @@
 use attribution::ids::{self, DeviceId};
 use attribution::policy::Fraud;
 
-use crate::address;
-use crate::duration::parse_ms;
-use crate::error::Problem;
-use crate::known_ids::Channels;
-use crate::section::Section;
+use super::known_ids::Channels;
+use crate::parse::address;
+use crate::parse::duration::parse_ms;
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
 
 /// Writes what a `fraud` table gives over the rules; a list replaces the whole list.
 pub(crate) fn read_rules(table: &mut Section<'_>, fraud: &mut Fraud, channels: &Channels) {

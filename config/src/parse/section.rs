@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use crate::error::{ConfigError, Place, Problem, is_private};
-use crate::report::{Report, Unknown, without_indexes};
-use crate::secret::{self, Secret, TOKEN_PREFIX};
-use crate::tree::{Node, Table, Value};
+use super::error::{ConfigError, Place, Problem, is_private};
+use super::report::{Report, Unknown, without_indexes};
+use super::secret::{self, Secret, TOKEN_PREFIX};
+use super::tree::{Node, Table, Value};
 
 pub(crate) struct Section<'a> {
     /// Dotted; empty for the whole.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use attribution::policy::IpRange;
 
-use crate::error::Problem;
+use super::error::Problem;
 
 /// An IP address and a port to listen on.
 pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, Problem> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::duration;
-use crate::error::Problem;
-use crate::secret::Secret;
-use crate::section::Section;
+use crate::parse::duration;
+use crate::parse::error::Problem;
+use crate::parse::secret::Secret;
+use crate::parse::section::Section;
 
 /// A registry that speaks Confluent's API.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::{Place, is_private};
-use crate::secret::Secret;
-use crate::section::Section;
-use crate::tree::{Node, Table, Value};
+use crate::parse::error::{Place, is_private};
+use crate::parse::secret::Secret;
+use crate::parse::section::Section;
+use crate::parse::tree::{Node, Table, Value};
 
 /// The value of one of librdkafka's settings, which can be a secret.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::error::Problem;
-use crate::section::Section;
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Format {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use attribution::event::{Pid, SpreadId};
 use attribution::policy::{AppPolicy, Campaign, Origin, Policy};
 
-use crate::error::{Place, Problem};
-use crate::known_ids::{Apps, Channels};
-use crate::section::Section;
-use crate::store::{self, AppStore};
-use crate::{fraud, rules};
+use super::known_ids::{Apps, Channels};
+use super::store::{self, AppStore};
+use super::{attribution_rules, fraud};
+use crate::parse::error::{Place, Problem};
+use crate::parse::section::Section;
 
 pub(crate) struct Catalogue {
     pub policy: Policy,
@@ -22,7 +22,9 @@ pub(crate) struct Catalogue {
 pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let (ids, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
-    root.table("attribution", |table| rules::read_rules(table, &mut base, Origin::AllApps));
+    root.table("attribution", |table| {
+        attribution_rules::read_rules(table, &mut base, Origin::AllApps)
+    });
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
     let (read, apps) = read_apps(root, (&base, partitions), &channels);
     let campaigns = read_campaigns(root, &apps, &channels);
@@ -36,7 +38,7 @@ fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
     let mut taken = BTreeMap::new();
     let (channels, complete) = root.tables("channels", |channel| {
         let id = channel.text("id", parse_channel_id);
-        let windows = channel.table("attribution", rules::read_windows);
+        let windows = channel.table("attribution", attribution_rules::read_windows);
         channel.require("id", "the channel's id");
         let id = id?;
         channel.require_unique("id", &id, &mut taken);
@@ -70,7 +72,9 @@ fn read_app(
     let formerly = app.text("formerly", parse_app_key);
     let name = app.text("name", parse_name);
     let mut policy = base.clone();
-    app.table("attribution", |table| rules::read_rules(table, &mut policy, Origin::App));
+    app.table("attribution", |table| {
+        attribution_rules::read_rules(table, &mut policy, Origin::App)
+    });
     app.table("fraud", |table| fraud::read_rules(table, &mut policy.fraud, channels));
     let stored = app.table("store", |table| store::read_app(table, partitions));
     app.require("pid", "the app's number");
@@ -90,7 +94,7 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         let pid = campaign.integer("pid", 0..=u64::from(u32::MAX)).map(Pid);
         let channel = campaign.text("channel", |id| channels.parse(id));
         let name = campaign.text("name", parse_name);
-        let own = campaign.table("attribution", rules::read_windows);
+        let own = campaign.table("attribution", attribution_rules::read_windows);
         campaign.require("spreadid", "the campaign's number");
         campaign.require("pid", "the number of one of the [[apps]]");
         campaign.require("channel", "the id of one of the [[channels]]");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{ConfigError, Place};
+use super::error::{ConfigError, Place};
 
 /// What reading has found out.
 #[derive(Debug, Default)]

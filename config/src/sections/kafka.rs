@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::error::Problem;
-use crate::formats::Formats;
-use crate::librdkafka::ClientSetting;
-use crate::section::Section;
-use crate::{address, formats, librdkafka};
+use super::formats::{self, Formats};
+use super::librdkafka::{self, ClientSetting};
+use crate::parse::address;
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kafka {

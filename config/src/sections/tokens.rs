@@ -11,9 +11,9 @@ use jiff::{Timestamp, ToSpan};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::error::Problem;
-use crate::secret::TOKEN_PREFIX;
-use crate::section::Section;
+use crate::parse::error::Problem;
+use crate::parse::secret::TOKEN_PREFIX;
+use crate::parse::section::Section;
 
 /// Letters and digits of a secret: 190 bits.
 pub const SECRET_CHARS: usize = 32;

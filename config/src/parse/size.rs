@@ -1,6 +1,6 @@
 //! Sizes of memory as they are written: a whole number and a unit.
 
-use crate::error::Problem;
+use super::error::Problem;
 
 const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 

@@ -2,7 +2,7 @@
 
 use attribution::policy::DAY_MS;
 
-use crate::error::Problem;
+use super::error::Problem;
 
 const MAX_MS: u64 = 3650 * DAY_MS;
 const UNITS: [(&str, u64); 6] =

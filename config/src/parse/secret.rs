@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Read;
 
-use crate::error::Problem;
+use super::error::Problem;
 
 /// A password, a token, a key. It has to be asked for its text; shown it never says it.
 #[derive(Clone, PartialEq, Eq)]

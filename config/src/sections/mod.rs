@@ -1,0 +1,15 @@
+//! One module per table of the settings file.
+//!
+//! Start with `catalog`: apps, channels and campaigns, and the rules of each.
+
+pub(crate) mod attribution_rules;
+pub(crate) mod catalog;
+pub(crate) mod formats;
+pub(crate) mod fraud;
+pub(crate) mod hbase;
+pub(crate) mod kafka;
+pub(crate) mod known_ids;
+pub(crate) mod librdkafka;
+pub(crate) mod registry;
+pub(crate) mod store;
+pub(crate) mod tokens;
