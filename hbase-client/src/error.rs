@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::fault::{Fault, Remedy};
 use crate::names::{InvalidName, Server, TableName};
+use crate::remote_exception::{Fault, Remedy};
 use crate::wire::WireError;
 
 /// All errors of this crate. Cloned freely, since one failure may end many calls.

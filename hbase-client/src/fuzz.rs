@@ -13,15 +13,15 @@ use prost::Message;
 
 use crate::action::{Action, CheckAndMutate, Get, Mutation, Put};
 use crate::cluster::MetaRow;
-use crate::fault::Fault;
 use crate::location::Region;
 use crate::multi::{Group, Multi};
 use crate::names::Server;
-use crate::place::Place;
 use crate::proto::data::MultiResponse;
 use crate::proto::rpc::ExceptionResponse;
 use crate::proto::scan::ScanResponse;
+use crate::remote_exception::Fault;
 use crate::rows::{self, Row};
+use crate::scan::cursor::Place;
 use crate::wire::cell::{Cell, Kind, Parts};
 use crate::wire::compress::Compression;
 use crate::wire::frame::{Answer, Payload};

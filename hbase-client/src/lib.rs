@@ -28,15 +28,14 @@ mod cluster;
 mod config;
 mod connection;
 mod error;
-mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
 mod location;
 mod multi;
 mod names;
-mod place;
 pub mod proto;
+mod remote_exception;
 mod rows;
 mod scan;
 pub mod transport;
@@ -48,8 +47,8 @@ pub use backoff::Backoff;
 pub use client::{Client, Table};
 pub use config::{Config, Identity, Tls};
 pub use error::{Advice, Error};
-pub use fault::{Fault, Remedy};
 pub use names::{InvalidName, Server, TableName};
+pub use remote_exception::{Fault, Remedy};
 pub use rows::Row;
 pub use scan::{Rows, Scan};
 pub use wire::cell::{Cell, Kind};

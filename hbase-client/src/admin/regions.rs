@@ -9,7 +9,6 @@ use super::{Admin, nonces};
 use crate::cluster::MetaRow;
 use crate::connection::{Call, Service};
 use crate::error::Error;
-use crate::fault::Remedy;
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
     FlushRegionRequest, GetClusterStatusRequest, GetClusterStatusResponse, GetRegionLoadRequest,
@@ -18,6 +17,7 @@ use crate::proto::admin::{
 };
 use crate::proto::common::{RegionInfo, RegionSpecifier, ServerName};
 use crate::proto::rpc::Empty;
+use crate::remote_exception::Remedy;
 
 /// A region, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep};
 use super::{Cluster, lock};
 use crate::connection::{Call, Service};
 use crate::error::Error;
-use crate::fault::Remedy;
 use crate::location::Region;
 use crate::names::Server;
 use crate::proto::common::ServerName;
@@ -17,6 +16,7 @@ use crate::proto::rpc::{
     Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
     GetMetaRegionLocationsResponse,
 };
+use crate::remote_exception::Remedy;
 
 /// The only name that the region of `hbase:meta` ever has.
 const META_REGION: &[u8] = b"hbase:meta,,1";

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::Room;
 use crate::error::Error;
-use crate::fault::Fault;
 use crate::names::Server;
+use crate::remote_exception::Fault;
 use crate::wire::WireError;
 use crate::wire::frame::{Answer, Payload};
 

@@ -7,16 +7,16 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
+use super::cursor::Place;
 use super::{Answer, Scan};
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
 use crate::error::Error;
-use crate::fault::Remedy;
 use crate::location::Region;
 use crate::names::TableName;
-use crate::place::Place;
 use crate::proto::common::RegionSpecifier;
 use crate::proto::scan::{self as proto, ScanRequest, ScanResponse};
+use crate::remote_exception::Remedy;
 use crate::rows::{self, Row};
 use crate::wire::WireError;
 

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::connection::{Call, Connection, Service};
 use crate::error::Error;
-use crate::fault::Remedy;
 use crate::location::{Locations, Region};
 use crate::names::{Server, TableName};
+use crate::remote_exception::Remedy;
 use crate::transport::Transport;
 
 mod locate;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::action::{Action, Outcome};
-use crate::fault::Fault;
 use crate::location::Region;
 use crate::proto::data::{MultiResponse, RegionActionResult};
 use crate::proto::write::Written;
+use crate::remote_exception::Fault;
 use crate::rows::{self, Row};
 use crate::wire::WireError;
 

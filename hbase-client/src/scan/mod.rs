@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::names::TableName;
 use crate::rows::Row;
 
+pub(crate) mod cursor;
 mod reader;
 use reader::Reader;
 

@@ -19,8 +19,8 @@ use crate::multi::{Group, Multi};
 use crate::names::{Server, TableName};
 use crate::proto::data::MultiResponse;
 
-mod ledger;
-use ledger::{Ledger, Retry, Sent};
+mod tracker;
+use tracker::{Ledger, Retry, Sent};
 
 /// What was said of actions, by their places. Errors are large, and few.
 type Said = Vec<(u32, Result<Outcome, Box<Error>>)>;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::Said;
 use crate::action::{Action, Outcome};
 use crate::error::Error;
-use crate::fault::Remedy;
 use crate::names::Server;
+use crate::remote_exception::Remedy;
 
 /// Actions that are tried again.
 #[derive(Debug, PartialEq, Eq)]
@@ -188,8 +188,8 @@ fn note(errors: &mut Vec<Error>, error: &Error) {
 mod tests {
     use super::*;
     use crate::action::{CheckAndMutate, Mutation, Put};
-    use crate::fault::Fault;
     use crate::proto::rpc::ExceptionResponse;
+    use crate::remote_exception::Fault;
 
     fn server() -> Server {
         "h:1".parse().unwrap()

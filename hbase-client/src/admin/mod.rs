@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
 use crate::error::Error;
-use crate::fault::{Fault, Remedy};
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
     CreateTableRequest, GetProcedureResultRequest, GetProcedureResultResponse,
@@ -18,6 +17,7 @@ use crate::proto::admin::{
 };
 use crate::proto::common::TableState;
 use crate::proto::rpc::{Empty, ForeignException};
+use crate::remote_exception::{Fault, Remedy};
 
 mod regions;
 mod schema;
