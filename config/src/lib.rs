@@ -13,7 +13,6 @@
 pub mod fuzz;
 mod settings;
 
-use parse::{error, layers, tree};
 use std::path::Path;
 
 pub use parse::error::{ConfigError, ConfigErrors, Place};
@@ -21,7 +20,8 @@ pub use parse::layers::PREFIX;
 use parse::report::Report;
 pub use parse::secret::{Secret, TOKEN_PREFIX};
 use parse::section::Section;
-use parse::tree::Table;
+use parse::tree::{self, Table};
+use parse::{error, layers};
 pub use sections::formats::{Format, Formats};
 pub use sections::hbase::{HBase, HBaseTls};
 pub use sections::kafka::{Kafka, Topics};

@@ -6,18 +6,18 @@ use std::thread;
 use sha2::{Digest, Sha256};
 
 use super::adtrail::{Adtrail, sum};
-use super::crowd::{self, APPS, FROM, Record, TO};
 use super::rows;
 use super::site::{Site, Topics};
+use crate::traffic::{self, APPS, FROM, Record, TO};
 
 /// A CSV for each of [`APPS`].
 pub type Exports = [Vec<u8>; APPS.len()];
 
 /// What `adtrail replay` makes of the records in their own order.
 pub fn replayed(records: &[Record]) -> Exports {
-    let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), crowd::SETTINGS);
+    let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), traffic::SETTINGS);
     let file = site.path().join("events.ndjson");
-    std::fs::write(&file, crowd::file(records)).unwrap();
+    std::fs::write(&file, traffic::file(records)).unwrap();
     let file = file.to_str().unwrap();
     APPS.map(|app| {
         let output = site.run(&["replay", "--app", app, file]);

@@ -1,8 +1,13 @@
 //! A real HBase for the whole of adtrail: the one that the client's own tests start.
 
+use crate::child_guard;
+use crate::class_data;
+use crate::free_port;
 use crate::kafka::Kafka;
+use crate::maven;
+use crate::run_ok;
+use crate::shared;
 use crate::site::Site;
-use crate::{class_data, free_port, leash, maven, run_ok, shared};
 
 #[expect(dead_code, reason = "the rest of it this crate has itself")]
 #[path = "../../hbase-client/tests/support/bed.rs"]

@@ -24,21 +24,21 @@ use std::time::{Duration, Instant};
 
 pub mod adtrail;
 pub mod avro;
+mod child_guard;
 mod class_data;
-pub mod crowd;
 pub mod disk;
 pub mod exports;
 pub mod faults;
 pub mod hbase;
 pub mod http;
 pub mod kafka;
-mod leash;
 mod maven;
 pub mod prometheus;
 pub mod registry;
 pub mod rows;
 pub mod shared;
 pub mod site;
+pub mod traffic;
 
 /// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
 pub const DEADLINE: Duration = Duration::from_secs(120);

@@ -8,10 +8,9 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::http;
-use super::leash::Leash;
 use super::shared::note_start;
-use super::{eventually, free_port, run, run_ok};
+use super::{eventually, free_port, http, run, run_ok};
+use crate::child_guard::Leash;
 
 #[derive(Debug)]
 pub struct Prometheus {

@@ -6,17 +6,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, Record};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::{Cluster, Kafka, Producer};
 use testbed::length;
 use testbed::site::{Site, Topics};
+use testbed::traffic::{self, Record};
 
 const UNREACHABLE: &str = "kafka can not be reached";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(14, 2500), 14))
+    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(14, 2500), 14))
 }
 
 fn replayed() -> &'static Exports {
@@ -27,7 +27,7 @@ fn replayed() -> &'static Exports {
 fn site(kafka: &Kafka, name: &str) -> Site {
     // Many fetches of little each: there is always one that can be broken off.
     let settings =
-        format!("[kafka.librdkafka]\nfetch.message.max.bytes = 20000\n{}", crowd::SETTINGS);
+        format!("[kafka.librdkafka]\nfetch.message.max.bytes = 20000\n{}", traffic::SETTINGS);
     Site::new(kafka, name, 3, &settings)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "100")
@@ -133,7 +133,7 @@ fn outage() -> Duration {
 fn await_outage(kafka: &Kafka, adtrail: &Adtrail) {
     let since = Instant::now();
     adtrail.await_readiness(503, UNREACHABLE);
-    exports::by_http(adtrail, crowd::APPS[0]);
+    exports::by_http(adtrail, traffic::APPS[0]);
     thread::sleep(outage().saturating_sub(since.elapsed()));
     adtrail.await_readiness(503, UNREACHABLE);
     kafka.resume();

@@ -5,20 +5,20 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, Family, Record, TO};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, Family, Record, TO};
 use testbed::{eventually, rows, run_ok};
 
 /// Of which a third is read in time, and a third never.
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(13, 1500))
+    RECORDS.get_or_init(|| traffic::records(13, 1500))
 }
 
 fn site(kafka: &Kafka, name: &str) -> Site {
-    Site::new(kafka, name, 1, crowd::SETTINGS)
+    Site::new(kafka, name, 1, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "100")
 }

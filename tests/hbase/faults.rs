@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use hbase_client::{Client, RegionStatus};
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, Record, TO};
-use testbed::eventually;
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::faults::{Calls, ECONNRESET, Faults};
-use testbed::hbase;
 use testbed::hbase::processes::Processes;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::{eventually, hbase};
 use tokio::runtime::Runtime;
 
 const PARTITIONS: i32 = 6;
@@ -25,12 +24,12 @@ const TABLES: [&str; 4] = ["events", "touches", "activations", "effects"];
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(41, 1_500), 41))
+    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(41, 1_500), 41))
 }
 
 fn replayed() -> &'static Exports {
     static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(&crowd::records(41, 1_500)))
+    REPLAYED.get_or_init(|| exports::replayed(&traffic::records(41, 1_500)))
 }
 
 /// A cluster, and a way to ask it.
@@ -81,11 +80,11 @@ impl Bed {
     /// All that was produced is there once, whatever happened on the way.
     fn check(&mut self, name: &str, fault: Fault) {
         let servers = self.processes.addresses();
-        let site = hbase::on(&servers, name, PARTITIONS, crowd::SETTINGS)
+        let site = hbase::on(&servers, name, PARTITIONS, traffic::SETTINGS)
             .set("ingest.batch_records_max", "50");
         testbed::run_ok(&mut site.command(&["hbase", "init"]), b"");
         let (some, rest) = records().split_at(records().len() / 3);
-        crowd::produce(&site.topics, some);
+        traffic::produce(&site.topics, some);
         let faults = Faults::of(&site).with_ports(self.processes.ports());
         let first = faults.start_role(&site, "attribute");
         first.await_some_read();
@@ -95,7 +94,7 @@ impl Bed {
         thread::scope(|scope| {
             scope.spawn(|| {
                 rest.chunks(rest.len().div_ceil(6)).for_each(|some| {
-                    crowd::produce(&site.topics, some);
+                    traffic::produce(&site.topics, some);
                     thread::sleep(Duration::from_millis(500));
                 });
             });
@@ -176,7 +175,7 @@ fn all_servers_are_killed(bed: &mut Bed, _: &str, _: &Faults) {
 /// Nobody needs it, those who start meanwhile included.
 fn the_master_is_killed(bed: &mut Bed, name: &str, _: &Faults) {
     // Another group on topics of its own, over the same tables.
-    let more = Site::new(Kafka::shared(), &format!("{name}.more"), 1, crowd::SETTINGS);
+    let more = Site::new(Kafka::shared(), &format!("{name}.more"), 1, traffic::SETTINGS);
     let more = hbase::in_hbase(more, &bed.processes.addresses(), name)
         .set("store.partitions", "8")
         .set("store.retention", "off");

@@ -5,12 +5,11 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use testbed::crowd::{FROM, TO};
 use testbed::exports::check_same;
-use testbed::hbase;
-use testbed::http;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::ONE_CAMPAIGN;
+use testbed::traffic::{FROM, TO};
+use testbed::{hbase, http};
 
 use super::await_all_read;
 

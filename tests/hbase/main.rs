@@ -16,27 +16,26 @@ use std::sync::OnceLock;
 
 use hbase_client::Client;
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, Record, TO};
-use testbed::eventually;
 use testbed::exports::{self, Exports, check_equal, downloads};
-use testbed::hbase;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::{eventually, hbase};
 
 const PARTITIONS: i32 = 6;
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(31, 1_500), 31))
+    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(31, 1_500), 31))
 }
 
 fn replayed() -> &'static Exports {
     static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(&crowd::records(31, 1_500)))
+    REPLAYED.get_or_init(|| exports::replayed(&traffic::records(31, 1_500)))
 }
 
 fn site(name: &str) -> Site {
-    hbase::made(name, PARTITIONS, crowd::SETTINGS).set("ingest.batch_records_max", "200")
+    hbase::made(name, PARTITIONS, traffic::SETTINGS).set("ingest.batch_records_max", "200")
 }
 
 /// Until the group's positions are at the end of all partitions.
@@ -90,7 +89,7 @@ fn complete_until(exporter: &Adtrail) -> Option<String> {
 #[test]
 fn positions_set_back_to_the_beginning_change_nothing() {
     let site = site("hbase-again");
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let exporter = site.start_role("export");
     assert_eq!(complete_until(&exporter), None, "nobody has read anything yet");
     for round in 0..2 {
@@ -114,10 +113,10 @@ fn positions_set_back_to_the_beginning_change_nothing() {
 #[test]
 fn every_question_is_answered_as_by_an_embedded_store() {
     let many = site("hbase-routes");
-    let one = Site::on(many.topics.clone(), Kafka::shared().brokers(), crowd::SETTINGS)
+    let one = Site::on(many.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
         .set("store.partitions", "8")
         .set("store.retention", "off");
-    crowd::produce(&many.topics, records());
+    traffic::produce(&many.topics, records());
     let (one_process, other) = (one.start(), many.start_role("run"));
     one_process.await_caught_up();
     await_all_read(&many);

@@ -2,12 +2,11 @@
 
 use std::process::Output;
 
-use testbed::crowd::{self, APPS, FROM, TO};
 use testbed::exports::{check_equal, downloads};
-use testbed::hbase;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::{run, run_ok};
+use testbed::traffic::{self, APPS, FROM, TO};
+use testbed::{hbase, run, run_ok};
 
 use super::{PARTITIONS, await_all_read, await_no_members, records, remove, replayed};
 
@@ -21,10 +20,10 @@ fn copy(from: &Site, to: &Site) -> Output {
 fn a_store_is_moved_there_and_back() {
     let (some, rest) = records().split_at(records().len() / 2);
     // On one machine first.
-    let one = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, crowd::SETTINGS)
+    let one = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, traffic::SETTINGS)
         .set("store.partitions", "8")
         .set("store.retention", "off");
-    crowd::produce(&one.topics, some);
+    traffic::produce(&one.topics, some);
     let adtrail = one.start();
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
@@ -40,7 +39,7 @@ fn a_store_is_moved_there_and_back() {
         assert_eq!(many.download(app, FROM, TO, &[]), one.download(app, FROM, TO, &[]));
     }
     // It goes on from the same positions.
-    crowd::produce(&many.topics, rest);
+    traffic::produce(&many.topics, rest);
     let worker = many.start_role("attribute");
     worker.await_read_more_than(0);
     await_all_read(&many);

@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
-use testbed::crowd;
-use testbed::eventually;
 use testbed::site::Site;
+use testbed::{eventually, traffic};
 
 use super::{await_all_read, done, records, remove, run_on, site};
 
@@ -44,7 +43,7 @@ fn regions_their_skew_and_a_split_are_shown() {
     check_one_region_a_partition(&site);
     let exporter = site.start_role("export");
     await_metric(&exporter, "adtrail_store_regions", "", |count| count == 8.0);
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let worker = site.start_role("attribute");
     await_all_read(&site);
     // What servers count they tell a little later.
@@ -84,7 +83,7 @@ fn regions_their_skew_and_a_split_are_shown() {
         await_metric(&exporter, "adtrail_store_region_skew", by, |skew| skew >= 1.0);
     }
     // Others are written from now on: a rate is shown for them.
-    crowd::produce(&site.topics, &crowd::records(57, 2_000));
+    traffic::produce(&site.topics, &traffic::records(57, 2_000));
     let written = "adtrail_store_region_rows_written_per_second";
     await_metric(&exporter, written, largest, |rate| rate > 1.0);
     assert!(worker.terminate().0.success());

@@ -1,12 +1,9 @@
 //! An HBase that asks who may do what.
 
 use hbase_client::{Client, Put};
-use testbed::crowd;
-use testbed::eventually;
 use testbed::exports::{check_equal, downloads};
-use testbed::hbase;
 use testbed::hbase::cluster::HBase;
-use testbed::run_ok;
+use testbed::{eventually, hbase, run_ok, traffic};
 
 use super::{PARTITIONS, await_all_read, records, replayed, run_on};
 
@@ -38,7 +35,7 @@ fn no_process_needs_more_rights_than_is_said() {
             .set("hbase.coprocessor.region.classes", ACCESS)
             .set("hbase.coprocessor.regionserver.classes", ACCESS)
     });
-    let site = hbase::on(&cluster.servers(), NAME, PARTITIONS, crowd::SETTINGS);
+    let site = hbase::on(&cluster.servers(), NAME, PARTITIONS, traffic::SETTINGS);
     let site_of = |user: &str| site.beside().set("store.hbase.user", user);
     let check_denied = |user: &str, args: &[&str]| {
         let (code, shown, said) = run_on(&site_of(user), args);
@@ -66,7 +63,7 @@ fn no_process_needs_more_rights_than_is_said() {
     }
     check_denied("reader", &["attribute"]);
     let (of_worker, of_reader) = (site_of("worker"), site_of("reader"));
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let worker = of_worker.start_role("attribute");
     let log = worker.log();
     assert!(

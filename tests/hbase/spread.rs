@@ -1,8 +1,8 @@
 //! Apps that are spread over more and fewer partitions.
 
-use testbed::crowd::{self, APPS};
 use testbed::exports::{check_equal, downloads};
 use testbed::hbase;
+use testbed::traffic::{self, APPS};
 
 use super::{PARTITIONS, await_all_read, kill_while_it_reads, records, remove, replayed, run_on};
 
@@ -10,7 +10,7 @@ use super::{PARTITIONS, await_all_read, kill_while_it_reads, records, remove, re
 /// learns soon.
 fn settings(fan: u16) -> String {
     let app = format!("key = \"{}\"\n", APPS[0]);
-    let spread = crowd::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfan = {fan}\n"));
+    let spread = traffic::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfan = {fan}\n"));
     let kafka = "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n";
     format!("{spread}[kafka.librdkafka]\n{kafka}")
 }
@@ -20,9 +20,9 @@ fn an_app_is_spread_further_and_back_while_workers_are_killed() {
     let mut site =
         hbase::made("hbase-spread", PARTITIONS, &settings(1)).set("ingest.batch_records_max", "40");
     let fans = [1, 8, 2, 4];
-    for (fan, portion) in fans.into_iter().zip(crowd::portions(records(), fans.len())) {
+    for (fan, portion) in fans.into_iter().zip(traffic::portions(records(), fans.len())) {
         site.change(&settings(fan));
-        crowd::produce(&site.topics, portion);
+        traffic::produce(&site.topics, portion);
         kill_while_it_reads(&site);
     }
     let last = site.start_role("run");

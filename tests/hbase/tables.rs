@@ -1,10 +1,10 @@
 //! How tables are made, and what is told of those that are not as they should be.
 
 use hbase_client::{Family, Put, TableSpec};
-use testbed::crowd::{self, APPS, FROM, TO};
 use testbed::hbase;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, TO};
 
 use super::{done, remove, run_on};
 
@@ -13,7 +13,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
     let servers = hbase::cluster::HBase::shared().servers();
     let check = |servers: &[String], [to_init, to_others]: [&str; 2]| {
         let topics = testbed::site::Topics::of("hbase-wrong");
-        let site = Site::on(topics, Kafka::shared().brokers(), crowd::SETTINGS);
+        let site = Site::on(topics, Kafka::shared().brokers(), traffic::SETTINGS);
         let site = hbase::in_hbase(site, servers, "hbase-wrong");
         for (args, part) in [(&["hbase", "init"][..], to_init), (&["regions"], to_others)] {
             let (code, shown, said) = run_on(&site, args);
@@ -32,7 +32,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
     foreign("hbase-wrong_events");
     check(&servers, ["it has no column family d, but other", "adtrail hbase init makes it"]);
     // Where the rest of a store is there.
-    let site = hbase::made("hbase-replaced", 1, crowd::SETTINGS);
+    let site = hbase::made("hbase-replaced", 1, traffic::SETTINGS);
     done(async |client| {
         let admin = client.admin();
         admin.disable("hbase-replaced_effects").await.expect("it is disabled");
@@ -44,7 +44,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
     let (code, _, said) = run_on(&site, &["attribute"]);
     assert!(code == Some(1) && said.contains("it has no column family d"), "{said}");
     // One role alone, over an embedded store.
-    let site = Site::on(testbed::site::Topics::of("none"), "nowhere:1".into(), crowd::SETTINGS);
+    let site = Site::on(testbed::site::Topics::of("none"), "nowhere:1".into(), traffic::SETTINGS);
     for role in ["attribute", "export"] {
         let (code, _, said) = run_on(&site, &[role]);
         assert!(code == Some(2) && said.contains("store.kind = \"hbase\""), "{said}");
@@ -57,7 +57,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
 #[test]
 fn tables_are_made_once_and_looked_at() {
     let servers = hbase::cluster::HBase::shared().servers();
-    let site = hbase::on(&servers, "hbase-tables", 1, crowd::SETTINGS);
+    let site = hbase::on(&servers, "hbase-tables", 1, traffic::SETTINGS);
     let (code, shown, said) =
         run_on(&site, &["download", "--app", APPS[0], "--from", FROM, "--to", TO]);
     assert_eq!((code, &*shown), (Some(1), ""));
@@ -107,7 +107,8 @@ fn check_told(shown: &str, table: &str, what: &str, remedy: &str) {
 #[test]
 fn no_worker_starts_where_hbase_would_drop_what_is_needed() {
     let servers = hbase::cluster::HBase::shared().servers();
-    let site = hbase::on(&servers, "hbase-short", 1, crowd::SETTINGS).set("store.retention", "30d");
+    let site =
+        hbase::on(&servers, "hbase-short", 1, traffic::SETTINGS).set("store.retention", "30d");
     let (code, _, said) = run_on(&site, &["hbase", "init"]);
     assert_eq!(code, Some(0), "{said}");
     let worker = site.start_role("attribute");
@@ -144,7 +145,7 @@ fn no_worker_starts_where_hbase_would_drop_what_is_needed() {
 #[test]
 fn what_differs_is_told_with_what_takes_it_away() {
     let servers = hbase::cluster::HBase::shared().servers();
-    let site = hbase::on(&servers, "hbase-other", 1, crowd::SETTINGS);
+    let site = hbase::on(&servers, "hbase-other", 1, traffic::SETTINGS);
     let family = [
         ("BLOOMFILTER", "NONE"),
         ("VERSIONS", "1"),
@@ -202,7 +203,7 @@ fn what_differs_is_told_with_what_takes_it_away() {
 
 #[test]
 fn a_store_of_another_layout_is_left_alone() {
-    let site = hbase::made("hbase-layout", 1, crowd::SETTINGS);
+    let site = hbase::made("hbase-layout", 1, traffic::SETTINGS);
     done(async |client| {
         let table = client.table("hbase-layout_meta").expect("a name");
         let of_layout_9 = [0, 0, 0, 9, 0, 8];
@@ -221,7 +222,7 @@ fn a_store_of_another_layout_is_left_alone() {
 
 #[test]
 fn no_store_is_made_over_rows_of_another() {
-    let site = hbase::made("hbase-rest", 1, crowd::SETTINGS);
+    let site = hbase::made("hbase-rest", 1, traffic::SETTINGS);
     done(async |client| {
         let admin = client.admin();
         admin.disable("hbase-rest_meta").await.expect("it is disabled");

@@ -1,9 +1,9 @@
 //! What goes on while HBase does not do everything.
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, TO};
 use testbed::exports::{check_equal, downloads};
 use testbed::rows;
+use testbed::traffic::{self, APPS, FROM, TO};
 
 use super::{await_all_read, done, records, remove, replayed, run_on, site};
 
@@ -21,7 +21,7 @@ fn activation(exporter: &Adtrail) -> String {
 fn a_table_that_is_disabled_keeps_nobody_waiting_but_the_worker() {
     let site = site("hbase-disabled");
     let (some, rest) = records().split_at(records().len() / 2);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     let worker = site.start_role("attribute");
     await_all_read(&site);
     let exporter = site.start_role("export");
@@ -41,7 +41,7 @@ fn a_table_that_is_disabled_keeps_nobody_waiting_but_the_worker() {
     let (code, shown, told) = run_on(&site, &["explain", "--app", APPS[0], "--activation", &id]);
     assert_eq!((code, &*shown), (Some(1), ""), "{told}");
     assert!(told.contains(said), "{told}");
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     worker.await_readiness(503, "hbase does not do what a worker asks for");
     // One that starts now waits too.
     let other = site.start_role("export");

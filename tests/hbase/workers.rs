@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, Family, Record};
 use testbed::exports::{self, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, Family, Record};
 use testbed::{eventually, length};
 
 use super::{await_all_read, records, remove, replayed, site};
@@ -40,7 +40,7 @@ fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
     let site =
         attentive("hbase-still", SOON_MS).set("kafka.librdkafka.max.poll.interval.ms", SOON_MS);
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
-    for (round, portion) in crowd::portions(records(), length(2, 4)).enumerate() {
+    for (round, portion) in traffic::portions(records(), length(2, 4)).enumerate() {
         let still = &workers[round % 2];
         let read = still.metric("adtrail_ingest_read_total").unwrap_or_default() as u64;
         eventually("both have partitions", || match workers.iter().all(has_partitions) {
@@ -48,10 +48,10 @@ fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
             false => Err("one has none"),
         });
         let (some, rest) = portion.split_at(portion.len() / 2);
-        crowd::produce(&site.topics, some);
+        traffic::produce(&site.topics, some);
         still.await_read_more_than(read + [0, 50, 30, 40][round]);
         still.signal("STOP");
-        crowd::produce(&site.topics, rest);
+        traffic::produce(&site.topics, rest);
         eventually("it is given up", || match Kafka::shared().group_members(&site.group()) {
             1 => Ok(()),
             members => Err(members),
@@ -138,13 +138,13 @@ fn who_is_told_to_end_while_the_group_changes_leaves_little_to_be_read_again() {
 /// So that there is always something to read; gives how many events.
 fn keep_producing(site: &Site, records: &[Record], is_over: &AtomicBool) -> usize {
     let (events, bad) = records.split_at(records.len() - 2);
-    crowd::produce(&site.topics, bad);
+    traffic::produce(&site.topics, bad);
     let mut produced = 0;
     for portion in events.chunks(1_000) {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        crowd::produce(&site.topics, portion);
+        traffic::produce(&site.topics, portion);
         produced += portion.len();
         eventually("some is read", || {
             let lag = Kafka::shared().group_lag(&site.group(), &site.topics.all());

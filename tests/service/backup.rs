@@ -2,32 +2,31 @@
 //! and goes on from there.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::{fs, thread};
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, TO};
 use testbed::exports::check_equal;
 use testbed::kafka::Kafka;
 use testbed::site::{Site, Topics};
+use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{eventually, run, run_ok};
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 2, crowd::SETTINGS)
+    Site::new(Kafka::shared(), name, 2, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40")
 }
 
 /// One without Kafka, whose service runs and is never ready.
 fn alone(name: &str) -> Site {
-    Site::on(Topics::of(name), "127.0.0.1:1".into(), crowd::SETTINGS)
+    Site::on(Topics::of(name), "127.0.0.1:1".into(), traffic::SETTINGS)
 }
 
 fn exports(site: &Site) -> [Vec<u8>; 3] {
@@ -112,9 +111,9 @@ fn bytes_in(folder: &Path) -> u64 {
 fn taken_under_load_each_is_the_store_of_its_moment() {
     let site = site("backup.load");
     let dir = site.path().join("backups");
-    let records = crowd::redelivered(&crowd::records(5, 3000), 5);
+    let records = traffic::redelivered(&traffic::records(5, 3000), 5);
     let (before, during) = records.split_at(records.len() / 2);
-    crowd::produce(&site.topics, before);
+    traffic::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_some_read();
     let is_enough = AtomicBool::new(false);
@@ -124,7 +123,7 @@ fn taken_under_load_each_is_the_store_of_its_moment() {
             let mut written = before.len();
             while !is_enough.load(Ordering::Relaxed) {
                 let portion = portions.next().unwrap();
-                crowd::produce(&site.topics, portion);
+                traffic::produce(&site.topics, portion);
                 written += portion.len();
             }
             written as u64
@@ -190,9 +189,9 @@ fn taken_under_load_each_is_the_store_of_its_moment() {
 #[test]
 fn a_store_moves_as_a_copy_of_its_directory() {
     let site = site("backup.moved");
-    let records = crowd::redelivered(&crowd::records(6, 600), 6);
+    let records = traffic::redelivered(&traffic::records(6, 600), 6);
     let (before, after) = records.split_at(records.len() / 2);
-    crowd::produce(&site.topics, before);
+    traffic::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_read(before.len() as u64);
     let rows = exports(&site);
@@ -217,7 +216,7 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     assert_eq!(records_before(&alone), before.len() as i64);
     assert!(!killed.path().join("store/checkpoint").exists());
 
-    crowd::produce(&site.topics, after);
+    traffic::produce(&site.topics, after);
     let moved = [&stopped, &killed].map(|other| {
         let adtrail = other.start();
         adtrail.await_read(after.len() as u64);

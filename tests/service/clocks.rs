@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use testbed::crowd;
 use testbed::exports::{self, check_equal, check_same, downloads};
 use testbed::faults::Faults;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
-use testbed::{eventually, rows};
+use testbed::{eventually, rows, traffic};
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -245,12 +244,12 @@ fn a_store_of_a_clock_that_was_ahead_says_so() {
 /// While events come, and while none do: they are read on at once, and it stops when it is told to.
 #[test]
 fn a_clock_that_is_set_while_events_come_holds_nothing_up() {
-    let records = crowd::records(17, 1200);
+    let records = traffic::records(17, 1200);
     // Without topics for dead letters: brokers take what a clock stamps that is ahead in those that
     // adtrail makes.
     let topics = Topics::of("clocks.set");
     topics.all().iter().for_each(|topic| Kafka::shared().create_topic(topic, 3, &[]));
-    let site = Site::on(topics, Kafka::shared().brokers(), crowd::SETTINGS)
+    let site = Site::on(topics, Kafka::shared().brokers(), traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "50");
     let faults = Faults::of(&site);
@@ -259,9 +258,9 @@ fn a_clock_that_is_set_while_events_come_holds_nothing_up() {
     let mut read = 0;
     for (portion, ahead_ms) in records.chunks(records.len().div_ceil(steps.len())).zip(steps) {
         let (before, after) = portion.split_at(portion.len() / 2);
-        crowd::produce(&site.topics, before);
+        traffic::produce(&site.topics, before);
         faults.set_clock(ahead_ms);
-        crowd::produce(&site.topics, after);
+        traffic::produce(&site.topics, after);
         read += portion.len() as u64;
         adtrail.await_read(read);
         assert_eq!(adtrail.admin("/readyz").unwrap().status, 200, "{ahead_ms} ms ahead");

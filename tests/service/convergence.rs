@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use attribution::ledger::{Ledger as _, Position};
 use store::embedded::Embedded;
-use testbed::crowd::{self, APPS, FROM, Record, TO};
 use testbed::exports::{self, Exports, check_equal, check_same, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, Record, TO};
 use testbed::{eventually, rows, run_ok};
 
 /// A few hundred batches of a few dozen records: room to be interrupted in.
@@ -21,11 +21,11 @@ const BATCH_RECORDS: &str = "40";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(1, 3000))
+    RECORDS.get_or_init(|| traffic::records(1, 3000))
 }
 
 fn site(name: &str, partitions: i32) -> Site {
-    Site::new(Kafka::shared(), name, partitions, crowd::SETTINGS)
+    Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", BATCH_RECORDS)
 }
@@ -60,8 +60,8 @@ fn the_events_lead_to_every_kind_of_row() {
 #[test]
 fn one_partition_without_interruption() {
     let site = site("convergence.plain", 1);
-    let records = crowd::redelivered(records(), 1);
-    crowd::produce(&site.topics, &records);
+    let records = traffic::redelivered(records(), 1);
+    traffic::produce(&site.topics, &records);
     let adtrail = site.start();
     adtrail.await_read(records.len() as u64);
     check_equal(&downloads(&site, &adtrail), replayed());
@@ -88,9 +88,9 @@ fn killed_again_and_again() {
     let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
     // Each comes twice in the mean.
-    let some = crowd::records(seed, (kills as usize + 1) * LIFE_RECORDS / 2);
-    let records = crowd::redelivered(&some, seed);
-    let mut portions = crowd::portions(&records, kills as usize + 1);
+    let some = traffic::records(seed, (kills as usize + 1) * LIFE_RECORDS / 2);
+    let records = traffic::redelivered(&some, seed);
+    let mut portions = traffic::portions(&records, kills as usize + 1);
     let mut with_more_to_read = 0;
     for portion in portions.by_ref().take(kills as usize) {
         let is_up = AtomicBool::new(false);
@@ -98,7 +98,7 @@ fn killed_again_and_again() {
             // Beside it, so that it is killed while it reads: the first before it is up, the others from then on.
             scope.spawn(|| {
                 for some in portion.chunks(AT_A_TIME) {
-                    crowd::produce(&site.topics, some);
+                    traffic::produce(&site.topics, some);
                     eventually("it is up", || {
                         is_up.load(Ordering::Relaxed).then_some(()).ok_or("")
                     });
@@ -117,7 +117,7 @@ fn killed_again_and_again() {
     }
     println!("{kills} kills, {with_more_to_read} with records that were not committed");
     assert!(with_more_to_read * 3 >= kills, "{with_more_to_read} of {kills} kills came under load");
-    crowd::produce(&site.topics, portions.next().unwrap());
+    traffic::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     let read = adtrail.metric("adtrail_ingest_read_total").unwrap();

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use testbed::crowd::{self, Record};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, Record};
 use testbed::{length, run_ok};
 
 /// How often a point is passed before the process ends there, one life after the other. What a new store commits
@@ -24,7 +24,7 @@ const SIGABRT: i32 = 6;
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(8, 1500))
+    RECORDS.get_or_init(|| traffic::records(8, 1500))
 }
 
 fn replayed() -> &'static Exports {
@@ -34,11 +34,11 @@ fn replayed() -> &'static Exports {
 
 /// Its lives at a point, each until it ends there, or all is read.
 fn check(point: &str) {
-    let site = Site::new(Kafka::shared(), &format!("crash.{point}"), 3, crowd::SETTINGS)
+    let site = Site::new(Kafka::shared(), &format!("crash.{point}"), 3, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
     // Each once: what comes again would hide that it was lost.
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let passes = match point.split_once('-') {
         Some(("letters", _)) => PASSES_OF_LETTERS,
         Some(("offsets", _)) => PASSES_OF_A_SECOND,

@@ -3,18 +3,18 @@
 use std::sync::OnceLock;
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, Record};
 use testbed::disk::Disk;
 use testbed::eventually;
 use testbed::exports::{self, Exports, by_http, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, Record};
 
 const FULL: &str = "the disk of store.path is full";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(7, 24_000))
+    RECORDS.get_or_init(|| traffic::records(7, 24_000))
 }
 
 fn replayed() -> &'static Exports {
@@ -29,7 +29,7 @@ fn site(name: &str) -> (Site, Disk) {
 }
 
 fn site_of(name: &str, mib: u32) -> (Site, Disk) {
-    let site = Site::new(Kafka::shared(), name, 3, crowd::SETTINGS)
+    let site = Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("store.memory", "32MiB")
         .set("ingest.batch_records_max", "1000");
@@ -50,12 +50,12 @@ fn await_readiness(adtrail: &Adtrail, status: u16, part: &str) {
 /// A service that has read half of the events, and whose disk has been full for a while.
 fn stuck(site: &Site, disk: &Disk) -> (Adtrail, Exports) {
     let (some, rest) = records().split_at(records().len() / 2);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
     let before = APPS.map(|app| by_http(&adtrail, app));
     disk.fill();
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     await_readiness(&adtrail, 503, FULL);
     assert_eq!(adtrail.metric("adtrail_store_out_of_room"), Some(1.0));
     (adtrail, before)
@@ -101,7 +101,7 @@ fn with_no_file_left_to_make_it_ends_once_there_are() {
     let (site, disk) = site_of("disk_full.files", 1024);
     let site = site.impatient();
     let (some, rest) = records().split_at(records().len() / 2);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
     eventually("its engine makes no files", || {
@@ -114,7 +114,7 @@ fn with_no_file_left_to_make_it_ends_once_there_are() {
     // For the checkpoint's folder, but none for the log that begins with it.
     disk.leave_files(Some(1));
     assert!(!site.run(&["backup", "backups"]).status.success());
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     await_readiness(&adtrail, 503, FULL);
     disk.leave_files(None);
     let (status, log) = adtrail.wait();

@@ -21,14 +21,15 @@ use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::matching::fact_key;
 use attribution::row::EventType;
 use attribution::worker::{self, Worker};
-use cells::{Between, Model, Visitor, ledger};
 use config::Config;
 use ingest::{Health, IngestError, Shutdown};
-use testbed::crowd::{self, APPS, FROM, Record, TO};
 use testbed::exports::{self, Exports, check_equal};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, Record, TO};
 use testbed::{eventually, length};
+
+use cells::{Between, Model, Visitor, ledger};
 
 const PARTITIONS: i32 = 6;
 /// A member that asks for nothing for so long is given up; it is the least that librdkafka takes.
@@ -36,12 +37,12 @@ const GIVEN_UP_AFTER_MS: &str = "6000";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(21, 1200), 21))
+    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(21, 1200), 21))
 }
 
 fn replayed() -> &'static Exports {
     static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(&crowd::records(21, 1200)))
+    REPLAYED.get_or_init(|| exports::replayed(&traffic::records(21, 1200)))
 }
 
 /// Workers, and what they share.
@@ -62,7 +63,7 @@ struct Member {
 
 impl Bed {
     fn new(name: &str) -> Self {
-        let site = Site::new(Kafka::shared(), name, PARTITIONS, crowd::SETTINGS);
+        let site = Site::new(Kafka::shared(), name, PARTITIONS, traffic::SETTINGS);
         let flags = [
             ("store.retention", "off"),
             ("ingest.batch_records_max", "30"),

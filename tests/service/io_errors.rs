@@ -6,20 +6,19 @@ use std::sync::OnceLock;
 use std::thread;
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, Record, TO};
 use testbed::disk::Disk;
 use testbed::exports::{self, Exports, by_http, check_equal, downloads};
 use testbed::faults::{Calls, EIO, EROFS, Faults};
 use testbed::kafka::Kafka;
-use testbed::rows;
 use testbed::site::Site;
-use testbed::{length, run_ok};
+use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::{length, rows, run_ok};
 
 const NOT_COMMITTED: &str = "a batch could not be committed; its events will be read again";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(13, 6_000))
+    RECORDS.get_or_init(|| traffic::records(13, 6_000))
 }
 
 fn replayed() -> &'static Exports {
@@ -28,7 +27,7 @@ fn replayed() -> &'static Exports {
 }
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 3, crowd::SETTINGS)
+    Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("store.memory", "32MiB")
         .set("ingest.batch_records_max", "100")
@@ -66,7 +65,7 @@ fn lives(name: &str, lives: &[(u64, u64)], spoil: impl Fn(&Faults, u64, u64)) {
     let faults = Faults::of(&site);
     let mut portions = records().chunks(records().len().div_ceil(lives.len() + 2));
     // Of what is in files already something has to be read.
-    crowd::produce(&site.topics, portions.next().unwrap());
+    traffic::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
@@ -77,14 +76,16 @@ fn lives(name: &str, lives: &[(u64, u64)], spoil: impl Fn(&Faults, u64, u64)) {
         spoil(&faults, *well, *fail);
         thread::scope(|scope| {
             // Beside it, so that it fails while it reads.
-            scope.spawn(|| portion.chunks(300).for_each(|some| crowd::produce(&site.topics, some)));
+            scope.spawn(|| {
+                portion.chunks(300).for_each(|some| traffic::produce(&site.topics, some))
+            });
             check_ended(adtrail, &[NOT_COMMITTED, "Input/output error"]);
         });
         assert!(faults.failed() > failed, "no call has failed");
         faults.mend();
         check_once(&site);
     }
-    crowd::produce(&site.topics, portions.next().unwrap());
+    traffic::produce(&site.topics, portions.next().unwrap());
     check_all(&site);
 }
 
@@ -106,7 +107,7 @@ fn syncs_that_fail_end_it_and_lose_nothing() {
     let lives = length(&[0, 2][..], &[0, 2, 5]);
     let mut portions = records().chunks(records().len().div_ceil(2 * lives.len()));
     for &well in lives {
-        crowd::produce(&site.topics, portions.next().unwrap());
+        traffic::produce(&site.topics, portions.next().unwrap());
         let adtrail = faults.start(&site);
         adtrail.await_caught_up();
         let failed = faults.failed();
@@ -116,7 +117,7 @@ fn syncs_that_fail_end_it_and_lose_nothing() {
         assert!(faults.failed() > failed, "no call has failed");
         // What was read by then is shown yet.
         APPS.iter().for_each(|app| drop(by_http(&adtrail, app)));
-        crowd::produce(&site.topics, portions.next().unwrap());
+        traffic::produce(&site.topics, portions.next().unwrap());
         check_ended(adtrail, &[NOT_COMMITTED, "Input/output error"]);
         faults.mend();
         check_once(&site);
@@ -130,7 +131,7 @@ fn syncs_that_fail_end_it_and_lose_nothing() {
 #[test]
 fn a_download_whose_reads_fail_is_never_short_and_the_next_one_is_whole() {
     let site = site("io.downloads");
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let faults = Faults::of(&site);
     let adtrail = faults.start(&site);
     adtrail.await_caught_up();
@@ -178,13 +179,13 @@ fn a_disk_that_becomes_read_only_is_told_and_goes_on_once_it_is_not() {
     let disk = Disk::at(&folder, 256);
     let site = site.set("store.path", store.to_str().unwrap());
     let (some, rest) = records().split_at(records().len() / 2);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     let faults = Faults::on(&site, &store);
     let adtrail = faults.start(&site);
     adtrail.await_caught_up();
     let before = downloads(&site, &adtrail);
     faults.fail(Calls::Writes, EROFS, 0, u64::MAX >> 1);
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     check_ended(adtrail, &[NOT_COMMITTED, "Read-only file system"]);
     faults.mend();
     disk.set_read_only(true);
@@ -201,12 +202,12 @@ fn a_disk_that_becomes_read_only_is_told_and_goes_on_once_it_is_not() {
 #[test]
 fn a_limit_of_the_size_of_files_is_told_and_loses_nothing() {
     let site = site("io.limit");
-    crowd::produce(&site.topics, &records()[..100]);
+    traffic::produce(&site.topics, &records()[..100]);
     let adtrail = site.start();
     adtrail.await_caught_up();
     let pid = adtrail.pid().to_string();
     run_ok(Command::new("prlimit").args(["--fsize=262144", "--pid", &pid]), b"");
-    crowd::produce(&site.topics, &records()[100..]);
+    traffic::produce(&site.topics, &records()[100..]);
     check_ended(adtrail, &[NOT_COMMITTED, "File too large"]);
     check_all(&site);
 }

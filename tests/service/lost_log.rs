@@ -4,11 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use fastrand::Rng;
-use testbed::crowd;
 use testbed::exports::{self, check_equal, check_same, downloads};
 use testbed::kafka::{Kafka, Message};
-use testbed::length;
 use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{length, traffic};
 
 const LOST: &str = "the store is of an earlier moment than it was";
 
@@ -84,12 +83,12 @@ fn what_was_lost_is_told_and_read_again() {
 #[test]
 fn a_log_that_is_torn_at_a_kill_is_read_again() {
     let kills = length(2, 6);
-    let site = Site::new(Kafka::shared(), "lost_log.torn", 3, crowd::SETTINGS)
+    let site = Site::new(Kafka::shared(), "lost_log.torn", 3, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
-    let records = crowd::records(17, 3_000);
+    let records = traffic::records(17, 3_000);
     for (number, portion) in records.chunks(records.len().div_ceil(kills + 1)).enumerate() {
-        crowd::produce(&site.topics, portion);
+        traffic::produce(&site.topics, portion);
         let adtrail = site.start();
         adtrail.await_caught_up();
         // More than has come since.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use testbed::adtrail::{Adtrail, sum};
-use testbed::crowd::{self, APPS, FROM, Family, Record, TO};
 use testbed::kafka::{Kafka, Message};
 use testbed::prometheus::{Prometheus, check_metrics};
 use testbed::site::{Site, Topics};
+use testbed::traffic::{self, APPS, FROM, Family, Record, TO};
 use testbed::{eventually, rows};
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 2, crowd::SETTINGS).set("store.retention", "off")
+    Site::new(Kafka::shared(), name, 2, traffic::SETTINGS).set("store.retention", "off")
 }
 
 fn produce(kafka: &Kafka, topics: &Topics, records: &[Record]) {
@@ -57,7 +57,7 @@ const COUNTED: [&str; 4] = [
 fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     let site = site("operate.metrics");
     let kafka = Kafka::shared();
-    let mut records = crowd::redelivered(&crowd::records(2, 600), 2);
+    let mut records = traffic::redelivered(&traffic::records(2, 600), 2);
     produce(kafka, &site.topics, &records);
     let empty = Message { key: Some(b"app-x".to_vec()), ..Message::default() };
     kafka.produce(&site.topics.effects, vec![empty.clone(), Message::new("app-x", ""), empty]);
@@ -65,7 +65,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     let adtrail = site.start();
     let prometheus = Prometheus::start(&[&adtrail.admin]);
     // More, while it is watched.
-    let more = crowd::redelivered(&crowd::records(3, 300), 3);
+    let more = traffic::redelivered(&traffic::records(3, 300), 3);
     produce(kafka, &site.topics, &more);
     records.extend(more);
     adtrail.await_read(records.len() as u64 + 3);
@@ -160,7 +160,7 @@ fn await_readiness(adtrail: &Adtrail, status: u16, part: &str) {
 fn readiness_follows_the_broker() {
     let mut kafka = Kafka::start();
     let site =
-        Site::new(&kafka, "operate.readiness", 2, crowd::SETTINGS).set("store.retention", "off");
+        Site::new(&kafka, "operate.readiness", 2, traffic::SETTINGS).set("store.retention", "off");
     let activation = |id: &str| {
         let line = format!(r#"{{"app":"app-x","event_id":"{id}","time":"2025-03-10T12:00:00Z"}}"#);
         Message::new("app-x", line)

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, Record};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, Record};
 
 const MISPLACED: &str = "adtrail_ingest_misplaced_total";
 /// After all events of the crowd; the broker's times are ten seconds apart.
@@ -17,7 +17,7 @@ const APART_MS: i64 = 10_000;
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(16, 2000))
+    RECORDS.get_or_init(|| traffic::records(16, 2000))
 }
 
 fn replayed() -> &'static Exports {
@@ -26,7 +26,7 @@ fn replayed() -> &'static Exports {
 }
 
 fn site(name: &str, partitions: i32) -> Site {
-    Site::new(Kafka::shared(), name, partitions, crowd::SETTINGS).set("store.retention", "off")
+    Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS).set("store.retention", "off")
 }
 
 /// The record's place among all gives its time.

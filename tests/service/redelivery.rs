@@ -6,15 +6,15 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use testbed::crowd::{self, Record};
 use testbed::exports::{self, Exports, check_equal, check_same, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::run_ok;
 use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::traffic::{self, Record};
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(9, 2000))
+    RECORDS.get_or_init(|| traffic::records(9, 2000))
 }
 
 fn replayed() -> &'static Exports {
@@ -23,7 +23,7 @@ fn replayed() -> &'static Exports {
 }
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 3, crowd::SETTINGS)
+    Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "100")
 }
@@ -46,12 +46,12 @@ fn copy(from: &Path, to: &Path) {
 fn a_store_that_is_behind_reads_again_what_it_has_lost() {
     let site = site("redelivery.behind");
     let (store, kept) = (site.path().join("store"), site.path().join("kept"));
-    let all = crowd::redelivered(records(), 9);
+    let all = traffic::redelivered(records(), 9);
     let (some, rest) = all.split_at(all.len() / 4);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     read_all(&site);
     copy(&store, &kept);
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     assert_eq!(read_all(&site), rest.len() as f64);
     for _ in 0..2 {
         fs::remove_dir_all(&store).unwrap();
@@ -66,14 +66,14 @@ fn a_store_that_is_behind_reads_again_what_it_has_lost() {
 fn up_to_nine_times_and_without_a_group() {
     let site = site("redelivery.nine");
     // One to nine times each.
-    let all = crowd::redelivered(&crowd::redelivered(records(), 10), 11);
+    let all = traffic::redelivered(&traffic::redelivered(records(), 10), 11);
     let (some, rest) = all.split_at(all.len() / 2);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     assert_eq!(read_all(&site), some.len() as f64);
     // The store's positions count: no group is asked where to read on.
     let group = site.path().file_name().unwrap().to_str().unwrap();
     Kafka::shared().delete_group(group);
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     assert_eq!(read_all(&site), rest.len() as f64);
     let adtrail = site.start();
     check_equal(&downloads(&site, &adtrail), replayed());

@@ -3,17 +3,16 @@
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, APPS, FROM, TO};
 use testbed::exports::check_same;
 use testbed::kafka::Kafka;
-use testbed::rows;
-use testbed::run_ok;
 use testbed::site::Site;
+use testbed::traffic::{self, APPS, FROM, TO};
+use testbed::{rows, run_ok};
 
 /// The settings of the crowd, with app-x spread so far.
 fn settings(fan: u16) -> String {
     let app = "key = \"app-x\"\n";
-    crowd::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fan}\n"))
+    traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fan}\n"))
 }
 
 fn regions(site: &Site) -> Value {
@@ -32,16 +31,16 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
         .set("store.retention", "off")
         .set("store.region_bytes_max", "65536")
         .set("ingest.batch_records_max", "40");
-    let records = crowd::records(7, 2_000);
+    let records = traffic::records(7, 2_000);
     let file = site.path().join("events.ndjson");
-    std::fs::write(&file, crowd::file(&records)).unwrap();
+    std::fs::write(&file, traffic::file(&records)).unwrap();
     let fans = [1, 4, 32, 2, 16];
     let mut portions = records.chunks(records.len().div_ceil(fans.len()));
     let mut last: Option<Adtrail> = None;
     for fan in fans {
         last.into_iter().for_each(Adtrail::kill9);
         site.change(&settings(fan));
-        crowd::produce(&site.topics, portions.next().unwrap());
+        traffic::produce(&site.topics, portions.next().unwrap());
         let adtrail = site.start();
         adtrail.await_some_read();
         last = Some(adtrail);

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
-use testbed::crowd::{self, FROM, Record, TO};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::traffic::{self, FROM, Record, TO};
 use testbed::{eventually, run_ok};
 
 /// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
@@ -25,7 +25,7 @@ fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
     // Each comes twice in the mean: some 300 for every stop.
     let count = 2_500.max(number("ADTRAIL_STOPS", 0) as usize * 150);
-    RECORDS.get_or_init(|| crowd::redelivered(&crowd::records(15, count), 15))
+    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(15, count), 15))
 }
 
 fn replayed() -> &'static Exports {
@@ -34,7 +34,7 @@ fn replayed() -> &'static Exports {
 }
 
 fn site(kafka: &Kafka, name: &str, partitions: i32) -> Site {
-    Site::new(kafka, name, partitions, crowd::SETTINGS)
+    Site::new(kafka, name, partitions, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", &BATCH_RECORDS.to_string())
 }
@@ -80,14 +80,14 @@ fn at_random_moments() {
     let mut moments = fastrand::Rng::with_seed(seed);
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.random", 4);
-    let mut portions = crowd::portions(records(), stops as usize + 1);
+    let mut portions = traffic::portions(records(), stops as usize + 1);
     // Produced, and not seen to be committed.
     let mut left = 0;
     for portion in portions.by_ref().take(stops as usize) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for some in portion.chunks(20) {
-                    crowd::produce(&site.topics, some);
+                    traffic::produce(&site.topics, some);
                     thread::sleep(Duration::from_millis(20));
                 }
             });
@@ -113,7 +113,7 @@ fn at_random_moments() {
         }
     }
     let last = portions.next().unwrap();
-    crowd::produce(&site.topics, last);
+    traffic::produce(&site.topics, last);
     let (adtrail, read) = read_rest(&site);
     left += last.len() as u64;
     println!("{stops} stops, {read} read after the last, at most {left}");
@@ -129,7 +129,7 @@ fn at_random_moments() {
 #[test]
 fn repeated_sigterm_still_ends_it_cleanly() {
     let site = site(Kafka::shared(), "stops.twice", 2);
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let adtrail = site.start();
     adtrail.await_some_read();
     let before = committed(&adtrail);
@@ -143,7 +143,7 @@ fn repeated_sigterm_still_ends_it_cleanly() {
 fn before_the_partitions_are_found() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.early", 2);
-    crowd::produce_to(&kafka, &site.topics, records());
+    traffic::produce_to(&kafka, &site.topics, records());
     kafka.pause();
     for _ in 0..2 {
         let adtrail = site.spawn();
@@ -173,7 +173,8 @@ fn while_partitions_are_added() {
     for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {
         let adtrail = site.start();
         thread::scope(|scope| {
-            scope.spawn(|| portion.chunks(60).for_each(|some| crowd::produce(&site.topics, some)));
+            scope
+                .spawn(|| portion.chunks(60).for_each(|some| traffic::produce(&site.topics, some)));
             site.topics.all().iter().for_each(|topic| kafka.grow_topic(topic, partitions));
             // Once it is found running, else when it starts.
             if partitions == 2 {
@@ -189,7 +190,7 @@ fn while_partitions_are_added() {
         });
     }
     let last = portions.next().unwrap();
-    crowd::produce(&site.topics, last);
+    traffic::produce(&site.topics, last);
     let (adtrail, read) = read_rest(&site);
     assert!(read <= left + last.len() as u64, "{read} of {left} and {}", last.len());
     check_equal(&downloads(&site, &adtrail), replayed());
@@ -200,7 +201,7 @@ fn while_partitions_are_added() {
 fn while_the_broker_hangs() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.hangs", 2);
-    crowd::produce_to(&kafka, &site.topics, records());
+    traffic::produce_to(&kafka, &site.topics, records());
     let adtrail = site.start();
     adtrail.await_some_read();
     kafka.pause();

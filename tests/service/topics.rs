@@ -4,16 +4,16 @@
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use testbed::crowd::{self, Record};
 use testbed::exports::{self, Exports, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
+use testbed::traffic::{self, Record};
 
 const MADE_ANEW: &str = "a record that was read is another one now";
 
 fn records() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| crowd::records(12, 1200))
+    RECORDS.get_or_init(|| traffic::records(12, 1200))
 }
 
 fn replayed() -> &'static Exports {
@@ -22,7 +22,7 @@ fn replayed() -> &'static Exports {
 }
 
 fn site(name: &str, partitions: i32) -> Site {
-    Site::new(Kafka::shared(), name, partitions, crowd::SETTINGS)
+    Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "100")
         .impatient()
@@ -39,19 +39,19 @@ fn read_all(site: &Site) {
 fn partitions_that_are_added_are_read() {
     let site = site("topics.grown", 2);
     let (some, rest) = records().split_at(400);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
     // While it runs.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 5));
     let (some, rest) = rest.split_at(400);
-    crowd::produce(&site.topics, some);
+    traffic::produce(&site.topics, some);
     adtrail.await_read(800);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
     // And while it does not.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     let adtrail = site.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&site, &adtrail), replayed());
@@ -70,7 +70,7 @@ fn make_anew(site: &Site, topic: &str) {
 #[track_caller]
 fn check_meanwhile(name: &str, pause: Duration) {
     let site = site(name, 1);
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     let adtrail = site.start();
     adtrail.await_caught_up();
     std::thread::sleep(pause);
@@ -100,7 +100,7 @@ fn a_topic_that_is_made_anew_after_a_pause_ends_reading() {
 #[test]
 fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
     let site = site("topics.anew", 1);
-    crowd::produce(&site.topics, records());
+    traffic::produce(&site.topics, records());
     read_all(&site);
     // What is read again of an unchanged topic is what it was.
     read_all(&site);
@@ -110,7 +110,7 @@ fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
     assert!(log.contains("begin with a new store"), "{log}");
     // Nothing of it was taken.
     check_equal(
-        &crowd::APPS.map(|app| site.download(app, crowd::FROM, crowd::TO, &[])),
+        &traffic::APPS.map(|app| site.download(app, traffic::FROM, traffic::TO, &[])),
         replayed(),
     );
 }

@@ -2,18 +2,17 @@
 //! present, and leaves one of a later version alone, from which a backup of before leads back.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread;
 use std::time::{Duration, SystemTime};
+use std::{fs, thread};
 
 use rocksdb::{ColumnFamilyDescriptor, DB, Options};
 use serde_json::{Value, json};
-use testbed::crowd::{self, Record};
 use testbed::exports::{self, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{Site, Topics};
+use testbed::traffic::{self, Record};
 use testbed::{length, run_ok};
 
 /// One of 8 is on its way to the next.
@@ -266,17 +265,17 @@ fn check_refused(output: &Output, layout: u32) {
 }
 
 fn records() -> Vec<Record> {
-    crowd::records(16, 1_500)
+    traffic::records(16, 1_500)
 }
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 2, crowd::SETTINGS)
+    Site::new(Kafka::shared(), name, 2, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "100")
 }
 
 fn read(site: &Site, records: &[Record]) {
-    crowd::produce(&site.topics, records);
+    traffic::produce(&site.topics, records);
     let adtrail = site.start();
     adtrail.await_caught_up();
     Kafka::shared().await_told(&site.group(), &site.topics.all());
@@ -311,7 +310,7 @@ fn an_older_version_changes_no_byte_of_a_newer_store() {
     }
     // The newer one goes on as if nothing had been.
     set_layout(&store, |found| found - 1);
-    crowd::produce(&site.topics, rest);
+    traffic::produce(&site.topics, rest);
     let adtrail = site.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&site, &adtrail), &exports::replayed(&records));
@@ -334,7 +333,7 @@ fn a_backup_of_before_leads_back_to_the_older_version() {
     fs::rename(&store, site.path().join("store.newer")).unwrap();
     let restored = site.run(&["restore", "backups"]);
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
-    crowd::produce(&site.topics, portions.next().unwrap());
+    traffic::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&site, &adtrail), &exports::replayed(&records));

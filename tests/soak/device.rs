@@ -1,9 +1,9 @@
 //! One device of the traffic, from its first click to what it pays after it was installed again.
 
 use fastrand::Rng;
+use testbed::traffic::Family;
 
 use crate::traffic::{APPS, Becomes, GUESSING, HOUR_MS, MINUTE_MS, START_MS, Sent, Traffic, mixed};
-use testbed::crowd::Family;
 
 const ACTIVATES_MS: u64 = 10 * MINUTE_MS;
 const PAYS_MS: u64 = 20 * MINUTE_MS;

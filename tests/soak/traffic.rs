@@ -5,10 +5,10 @@
 //! that received them then, so that days pass in half an hour.
 
 use fastrand::Rng;
+use testbed::kafka::Message;
+use testbed::traffic::Family;
 
 use crate::device::{Device, STAGES, oaid};
-use testbed::crowd::Family;
-use testbed::kafka::Message;
 
 /// Of different size, the first one's half of all. With three partitions each has one of them at least.
 pub const APPS: [&str; 5] = ["app-0", "app-1", "app-2", "app-3", "app-4"];

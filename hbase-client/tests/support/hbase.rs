@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use hbase_client::{Client, Config, Error, Family, Table, TableSpec};
 use tempfile::TempDir;
 
+use super::child_guard::Leash;
 use super::class_data::Archive;
-use super::leash::Leash;
 use super::shared::{Service, note_start};
 use super::site::Site;
 use super::{eventually, free_port, maven};

@@ -10,12 +10,12 @@
 )]
 
 mod bed;
+#[path = "../../../testbed/src/child_guard.rs"]
+mod child_guard;
 #[path = "../../../testbed/src/class_data.rs"]
 mod class_data;
 pub mod fake;
 pub mod hbase;
-#[path = "../../../testbed/src/leash.rs"]
-mod leash;
 #[path = "../../../testbed/src/maven.rs"]
 pub mod maven;
 pub mod processes;

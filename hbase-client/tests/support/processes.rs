@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use hbase_client::{Client, Config};
 use tempfile::TempDir;
 
+use super::child_guard::Leash;
 use super::hbase::{archive, await_servers, configure, java, java_with_conf, site_file};
-use super::leash::Leash;
 use super::shared::note_start;
 use super::site::Site;
 use super::{eventually, free_port, run_ok};

@@ -1,13 +1,12 @@
 //! Scanning.
 
 mod response;
-pub use response::ScanResponse;
-
 use bytes::Bytes;
 use prost::Message;
 
 use super::common::{RegionSpecifier, TimeRange};
 use super::data::{Column, Filter};
+pub use response::ScanResponse;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Scan {

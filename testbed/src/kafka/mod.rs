@@ -2,21 +2,20 @@
 //! of them make a cluster.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tempfile::TempDir;
 
 use super::class_data::Archive;
-use super::leash::Leash;
 use super::shared::{Service, note_start};
 use super::{eventually, free_port, maven, run_ok};
+use crate::child_guard::Leash;
 
 mod client;
 mod cluster;
@@ -27,7 +26,7 @@ pub use client::{Message, Producer, Record};
 pub use cluster::Cluster;
 pub use secured::{PASSWORD, Secured, USER};
 
-const POM: &str = include_str!("kafka/pom.xml");
+const POM: &str = include_str!("pom.xml");
 
 /// Any 16 bytes in URL-safe base 64.
 const CLUSTER_ID: &str = "YWR0cmFpbC10ZXN0LWJlZA";

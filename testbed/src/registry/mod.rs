@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::class_data::Archive;
-use super::leash::Leash;
 use super::shared::{Service, note_start};
 use super::{eventually, free_port, http, maven};
+use crate::child_guard::Leash;
 
 mod guids;
 
-const POM: &str = include_str!("registry/pom.xml");
+const POM: &str = include_str!("pom.xml");
 const JAR: &str = "apicurio-registry-app-2.6.13.Final-runner.jar";
 
 /// Where Apicurio has Confluent's API.
