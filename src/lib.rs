@@ -14,14 +14,10 @@ macro_rules! crash_point {
 pub mod cli;
 pub mod commands;
 mod conformance;
-mod control;
-mod copying;
 pub mod demo;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
-mod leftovers;
-mod pipeline;
 mod service;
 pub mod telemetry;
 mod timing;

@@ -19,11 +19,11 @@ use store::backup::{Amount, Archive, Page};
 use store::embedded::checkpoint::{self, Moment};
 use store::embedded::{Embedded, open_for_reading};
 
-use super::{WrongUse, load, require_embedded};
+use super::temp_files::Leftover;
+use super::{WrongUse, copy_progress, load, require_embedded};
 use crate::cli::Backup;
-use crate::leftovers::Leftover;
+use crate::service::control_socket;
 use crate::timing::Timing;
-use crate::{control, copying};
 
 pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
@@ -36,7 +36,7 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     let taken = Taken::of(&config, timing)?;
     let plan = archive.plan(&taken.path)?;
     let moment = Moment::read(&config::Store { path: taken.path.clone(), ..config.store.clone() })?;
-    let (page, new) = archive.add(plan, &moment, time, &mut copying::Progress::new())?;
+    let (page, new) = archive.add(plan, &moment, time, &mut copy_progress::Progress::new())?;
     drop(taken);
     super::write_line(&taken_line(&page, new))?;
     let newest = options.keep.map_or(usize::MAX, |keep| keep as usize);
@@ -104,7 +104,7 @@ impl Taken {
         let store = &config.store.path;
         let started = Instant::now();
         loop {
-            if let Some(service) = control::request_checkpoint(store)? {
+            if let Some(service) = control_socket::request_checkpoint(store)? {
                 return Self::new(store, Some(service));
             }
             // Who writes would leave out what stands behind damage in the log: that is no backup.

@@ -5,10 +5,9 @@ use store::StoreError;
 use store::backup::{Archive, Page, Target};
 
 use super::backup::{line, require_elsewhere};
-use super::{WrongUse, counted, load, require_embedded, write_line};
+use super::temp_files::Leftover;
+use super::{WrongUse, copy_progress, counted, load, require_embedded, write_line};
 use crate::cli::Restore;
-use crate::copying;
-use crate::leftovers::Leftover;
 
 pub fn run(options: &Restore) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
@@ -36,7 +35,7 @@ pub fn run(options: &Restore) -> anyhow::Result<()> {
 fn restore(archive: &Archive, page: &Page, store: &config::Store) -> anyhow::Result<()> {
     let target = Target::new(&store.path)?;
     let _leftover = Leftover::new(&store.path).context("signals can not be listened for")?;
-    archive.restore(page, &target, &mut copying::Progress::new())?;
+    archive.restore(page, &target, &mut copy_progress::Progress::new())?;
     Ok(target.finish(|| page.check(store))?)
 }
 

@@ -4,7 +4,7 @@ use ingest::Shutdown;
 
 use super::{WrongUse, load_for_kafka, require_apps};
 use crate::cli::Settings;
-use crate::service::{self, Roles, deadline};
+use crate::service::{self, Roles, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
 
@@ -30,7 +30,7 @@ fn run_roles(settings: &Settings, roles: Roles, timing: Timing) -> anyhow::Resul
     }
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
-    deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
+    shutdown_deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
     let outcome = service::run_roles(&config, roles, timing, &shutdown, recorder);
     // Whatever is still to be said.
     shutdown.request();

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
+use super::builtin_engine::Own;
 use super::case::Case;
 use super::order::Order;
-use super::own::Own;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Engine {

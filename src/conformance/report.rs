@@ -6,9 +6,9 @@ use std::thread;
 
 use attribution::printable::printable;
 
+use super::assertions;
 use super::case::Case;
 use super::engine::Engine;
-use super::judge;
 use super::order::Order;
 
 /// What came of one case.
@@ -54,10 +54,10 @@ fn run(case: &Case, engine: &Engine) -> Outcome {
         let failure = match rows {
             Err(failure) => Some(failure),
             Ok(csv) => {
-                let differences = judge::differences(case, &csv);
+                let differences = assertions::differences(case, &csv);
                 let given: &Vec<u8> = given.get_or_insert_with(|| csv.clone());
                 if differences.is_empty() {
-                    judge::first_difference(given, &csv)
+                    assertions::first_difference(given, &csv)
                 } else {
                     Some(differences.join("; "))
                 }

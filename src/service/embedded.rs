@@ -16,11 +16,12 @@ use store::embedded::{Embedded, EngineMetrics, Room};
 use store::scan::Reader;
 use tokio::runtime::Runtime;
 
-use super::deadline::listen_for_signals;
+use super::attribution_thread::{self, PipelineMetrics};
 use super::listeners::Listeners;
-use super::{BATCHES_WAITING, SUPERVISION, Threads, readiness, tell_of_held, tell_of_the_end};
-use crate::control;
-use crate::pipeline::{self, PipelineMetrics};
+use super::shutdown_deadline::listen_for_signals;
+use super::{
+    BATCHES_WAITING, SUPERVISION, Threads, control_socket, readiness, tell_of_held, tell_of_the_end,
+};
 use crate::timing::Timing;
 
 /// As [`super::run`].
@@ -57,9 +58,14 @@ pub fn run(
         state,
         timing.ingest,
     )?;
-    let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
-    let control =
-        control::start(&config.store.path, checkpoints, timing.control_request_timeout, shutdown)?;
+    let attribution =
+        attribution_thread::start(worker, batches_in, committed, Arc::clone(&metrics))?;
+    let control = control_socket::start(
+        &config.store.path,
+        checkpoints,
+        timing.control_request_timeout,
+        shutdown,
+    )?;
 
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);

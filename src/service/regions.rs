@@ -10,7 +10,8 @@ use ingest::Shutdown;
 use store::hbase::{ClusterRegion, RegionLoad, Shared};
 use store::key::Key;
 
-use crate::pipeline::regions::{self as metrics, BYTES, Metric, READ, WRITTEN};
+use super::region_metrics as metrics;
+use super::region_metrics::{BYTES, Metric, READ, WRITTEN};
 
 /// Looks until the wish to stop.
 pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> anyhow::Result<()> {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::part::Part;
-use super::query::{Asked, beside};
+use super::partial_file::Part;
+use super::saved_query::{Asked, beside};
 
 /// What the export is.
 const EXPORT: &[u8] = b"event_type,event_time\nactivation,2026-03-10T12:00:00.000Z\neffect,\"\"\n";

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::part::Part;
-use super::query::Asked;
+use super::partial_file::Part;
+use super::saved_query::Asked;
 use crate::commands::WrongUse;
 
 pub enum Target {

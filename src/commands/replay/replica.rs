@@ -16,7 +16,7 @@ use store::scan::Reader;
 use tempfile::TempDir;
 
 use super::intake;
-use crate::leftovers::Leftover;
+use crate::commands::temp_files::Leftover;
 
 /// Batches that wait for the worker.
 const QUEUE_BATCHES: usize = 2;

@@ -6,11 +6,11 @@
 //!
 //! Start with [`report`]. The format of a case is in `docs/conformance.md`.
 
+mod assertions;
+mod builtin_engine;
 mod case;
 mod engine;
-mod judge;
 mod order;
-mod own;
 mod report;
 mod suite;
 

@@ -16,13 +16,13 @@ use store::StoreError;
 use store::hbase::Shared;
 use tokio::runtime::Runtime;
 
-use super::deadline::listen_for_signals;
+use super::attribution_thread::{self, PipelineMetrics};
+use super::heartbeat::{self, Seen};
 use super::listeners::Listeners;
-use super::watch::{self, Seen};
+use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCHES_WAITING, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held, tell_of_the_end,
 };
-use crate::pipeline::{self, PipelineMetrics};
 use crate::timing::Timing;
 
 pub fn run(
@@ -46,7 +46,7 @@ pub fn run(
     let names = TopicNames::new(&config.kafka.topics);
     let (watched, state, interval) =
         (Arc::clone(&store), Arc::clone(&health), timing.hbase_check_interval);
-    let seen = watch::start(watched, names, state, roles, interval, shutdown)?;
+    let seen = heartbeat::start(watched, names, state, roles, interval, shutdown)?;
     if roles.exports {
         regions::start(Arc::clone(&store), timing.region_check_interval, shutdown)?;
     }
@@ -113,7 +113,8 @@ fn attribute(
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(health));
     let intake = ingest::join_with_timing(config, batches, committed_in, stop, state, timing)?;
-    let attribution = pipeline::start(worker, batches_in, committed, Arc::clone(&metrics))?;
+    let attribution =
+        attribution_thread::start(worker, batches_in, committed, Arc::clone(&metrics))?;
     Ok((metrics, Threads { intake, attribution, others: Vec::new() }))
 }
 

@@ -27,9 +27,10 @@ use jiff::tz::TimeZone;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tempfile::TempDir;
 
-use crate::service::deadline;
+use crate::cli;
+use crate::service::{self, shutdown_deadline};
+use crate::telemetry;
 use crate::timing::Timing;
-use crate::{cli, service, telemetry};
 use broker::Broker;
 use figures::Figures;
 use progress::Progress;
@@ -64,7 +65,7 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
     broker.create_topics(&names)?;
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
-    deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
+    shutdown_deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
     let service = {
         let (config, shutdown, recorder) = (config.clone(), shutdown.clone(), recorder.clone());
         thread::Builder::new()

@@ -5,9 +5,9 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
-mod part;
+mod partial_file;
 mod progress;
-mod query;
+mod saved_query;
 mod target;
 
 use std::ops::ControlFlow;

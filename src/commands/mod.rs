@@ -4,6 +4,7 @@ pub mod backup;
 pub mod check_config;
 pub mod conformance;
 pub mod copy;
+pub(crate) mod copy_progress;
 pub mod download;
 pub mod explain;
 pub mod hbase;
@@ -13,6 +14,7 @@ pub mod replay;
 pub mod replay_dlq;
 pub mod restore;
 pub mod run;
+pub(crate) mod temp_files;
 pub mod token;
 pub mod verify;
 
@@ -28,7 +30,7 @@ use config::{Config, Sources};
 use tempfile::NamedTempFile;
 
 use crate::cli::Settings;
-use crate::leftovers::Leftover;
+use temp_files::Leftover;
 
 /// Settings or options that can not be: the command ends with 2.
 #[derive(Debug, thiserror::Error)]

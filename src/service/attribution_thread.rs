@@ -1,7 +1,5 @@
 //! The attribution worker's thread: batches in, committed positions out.
 
-pub mod regions;
-
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +19,8 @@ use store::embedded::{Embedded, StatusCounts};
 use store::hbase::cluster::Cluster;
 use store::hbase::ledger::SharedLedger;
 use store::region::Regions;
+
+use super::region_metrics;
 
 /// A ledger that counts its rows.
 pub trait Counting {
@@ -109,7 +109,7 @@ impl PipelineMetrics {
             "Rows replaced by a corrected one, by the status left and the one entered."
         );
         describe_histogram!(BATCH_SECONDS, "Time from a batch's arrival to its commit.");
-        regions::describe();
+        region_metrics::describe();
         describe_gauge!(ROWS, "Rows in the store, by event type and present status.");
         let topics = TopicNames::new(&config.kafka.topics);
         for topic in TopicKind::ALL {
@@ -132,7 +132,7 @@ impl PipelineMetrics {
     ) -> String {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.ingest.observe(health, Timestamp::now());
-        regions.into_iter().for_each(regions::observe);
+        regions.into_iter().for_each(region_metrics::observe);
         render()
     }
 

@@ -2,11 +2,10 @@
 //! then nothing is dropped. What is to be gone on with stays, and is told of.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::{fs, thread};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -16,9 +16,9 @@ use anyhow::{Context, anyhow};
 use export::Checksum;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::query::{Asked, beside, read_query, require_same, unwritable, write_query};
+use super::saved_query::{Asked, beside, read_query, require_same, unwritable, write_query};
 use crate::commands::WrongUse;
-use crate::leftovers::Kept;
+use crate::commands::temp_files::Kept;
 use crate::telemetry::tell;
 
 /// Of a file, at a time.

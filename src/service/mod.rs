@@ -1,12 +1,15 @@
 //! The service: reading Kafka and attributing, serving exports, or both, over the store of the settings.
 
-pub(crate) mod deadline;
+pub(crate) mod attribution_thread;
+pub(crate) mod control_socket;
 mod embedded;
+mod hbase;
+mod heartbeat;
 mod listeners;
 mod readiness;
+pub mod region_metrics;
 mod regions;
-mod shared;
-mod watch;
+pub(crate) mod shutdown_deadline;
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -60,7 +63,7 @@ pub(crate) fn run_roles(
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     match &config.store.hbase {
-        Some(hbase) => shared::run((config, hbase), roles, timing, shutdown, recorder),
+        Some(hbase) => hbase::run((config, hbase), roles, timing, shutdown, recorder),
         None => embedded::run(config, timing, shutdown, recorder),
     }
 }
