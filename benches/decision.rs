@@ -6,13 +6,13 @@
 mod support;
 
 // The binary's allocator is the library's: without a use of it, it would not be linked.
-use adtrail as _;
-
 use std::time::Instant;
 
+use adtrail as _;
 use attribution::worker::{Batch, Worker};
 use serde_json::{Value, json};
 use store::embedded::Embedded;
+
 use support::{START_MS, count, memory_mib};
 
 /// Every activation is an install of its own in the first app, so that it can be any touch's.
@@ -132,7 +132,7 @@ fn main() {
     let rounds = count("ADTRAIL_BENCH_DECISIONS", 2_000) as u64;
     let mut process = |events: Vec<Value>| {
         let facts = events.iter().map(|event| {
-            ingest::wire::decode(event.to_string().as_bytes(), None, &config.policy)
+            ingest::decode::decode(event.to_string().as_bytes(), None, &config.policy)
                 .expect("a good event")
         });
         let facts = facts.collect();

@@ -4,16 +4,15 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
 // The binary's allocator is the library's: without a use of it, it would not be linked.
-use adtrail as _;
-
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
+use adtrail as _;
 use attribution::event::{Fact, Pid};
 use attribution::policy::{AppPolicy, Policy};
 use ingest::TopicKind;
-use ingest::wire::{self, DecodeError, Schema};
+use ingest::decode::{self, DecodeError, Schema};
 use serde_json::Value;
 
 const SCHEMA: &str = include_str!("../schemas/avro/click.avsc");
@@ -42,12 +41,12 @@ impl Decoder {
         let (json, avro) = (black_box(self.json), black_box(&self.avro));
         let topic = Some(TopicKind::Clicks);
         match (format, to) {
-            ("JSON", "fields") => drop(black_box(wire::json::event(json).expect("a good event"))),
+            ("JSON", "fields") => drop(black_box(decode::json::event(json).expect("a good event"))),
             ("Avro", "fields") => {
-                drop(black_box(wire::avro::event(avro, &self.schema).expect("a good event")));
+                drop(black_box(decode::avro::event(avro, &self.schema).expect("a good event")));
             }
-            ("JSON", _) => fact(wire::decode(json, topic, &self.policy)),
-            _ => fact(wire::decode_avro(avro, &self.schema, topic, &self.policy)),
+            ("JSON", _) => fact(decode::decode(json, topic, &self.policy)),
+            _ => fact(decode::decode_avro(avro, &self.schema, topic, &self.policy)),
         }
     }
 }

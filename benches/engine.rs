@@ -6,9 +6,9 @@ mod support;
 
 // The binary's allocator is the library's: without a use of it, it would not be linked.
 use adtrail as _;
-
 use attribution::worker::{Batch, Worker};
 use store::memory::Memory;
+
 use support::{APP, Events, count, memory_mib};
 
 const BATCH: usize = 5_000;
@@ -27,7 +27,7 @@ fn main() {
             .by_ref()
             .take(BATCH)
             .map(|(_, json)| {
-                ingest::wire::decode(json.as_bytes(), None, &config.policy).expect("a good event")
+                ingest::decode::decode(json.as_bytes(), None, &config.policy).expect("a good event")
             })
             .collect();
         done += facts.len();

@@ -7,7 +7,7 @@ mod kept;
 use attribution::event::{Fact, Pid};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
 use attribution::policy::{AppPolicy, Policy};
-use ingest::wire;
+use ingest::decode;
 use store::codec::home;
 
 use crate::commands::download::fuzz::any as resume;
@@ -28,7 +28,7 @@ pub fn targets() -> impl Iterator<Item = Target> {
 /// An event as producers send it: read back from the store it is the same.
 fn stored(input: &[u8]) {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
-    let Ok(fact) = wire::decode(input, None, &policy) else { return };
+    let Ok(fact) = decode::decode(input, None, &policy) else { return };
     let (family, pid) = (fact.family(), fact.pid());
     let kept = match fact {
         Fact::Touch(touch) => Home::Touch(touch),

@@ -85,7 +85,7 @@ pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // A strange record, and not adtrail, is why; it is caught.
-        if ingest::headers::are_being_read() {
+        if ingest::kafka::headers::are_being_read() {
             return;
         }
         report(panic);

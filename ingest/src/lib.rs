@@ -21,64 +21,31 @@ macro_rules! crash_point {
     };
 }
 
-mod assignment;
-mod batch;
-mod callbacks;
-mod client;
-mod clock;
-mod commits;
-pub mod compressed;
-mod consumed;
 mod consumer;
-mod creation;
-mod dead_letter;
-mod decoder;
+pub mod dead_letters;
+pub mod decode;
 mod digest;
-mod error;
-pub mod file;
+pub mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
-pub mod headers;
-mod health;
-mod held;
-pub mod lateness;
-mod letter_topics;
-mod metrics;
-mod offsets;
-mod partitions;
+pub mod kafka;
+mod observability;
 pub mod peek;
-mod placement;
-pub mod positions;
-mod rebalance;
 pub mod registry;
-pub mod resend;
-mod retry;
-pub mod settings;
-mod shutdown;
-mod sorter;
-mod stall;
-mod statistics;
-mod sweep;
-mod timing;
-mod topic;
-mod transactions;
-mod watermarks;
-pub mod wire;
-mod witness;
-
 #[cfg(test)]
 mod tests;
+mod timing;
 
-pub use crate::watermarks::Extent;
-pub use batch::{Batch, Intake, TopicIntake};
+pub use consumer::batch::{Batch, Intake, TopicIntake};
+pub use consumer::shutdown::Shutdown;
 pub use consumer::{join, join_with_timing, start, start_with_timing};
-pub use dead_letter::SUFFIX as DEAD_LETTER_SUFFIX;
-pub use decoder::check as check_formats;
-pub use error::IngestError;
-pub use health::Health;
-pub use metrics::Metrics;
-pub use shutdown::Shutdown;
-pub use sweep::Extent as SweepExtent;
+pub use dead_letters::producer::SUFFIX as DEAD_LETTER_SUFFIX;
+pub use decode::decoder::check as check_formats;
+pub use kafka::error::IngestError;
+pub use kafka::topic_scan::Extent as SweepExtent;
+pub use kafka::topics::{PerTopic, TopicKind, TopicNames};
+pub use kafka::watermarks::Extent;
+pub use observability::health::Health;
+pub use observability::metrics::Metrics;
 pub use timing::Timing;
-pub use topic::{PerTopic, TopicKind, TopicNames};

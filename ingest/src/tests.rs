@@ -17,7 +17,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
 use super::*;
-use crate::wire::ErrorCode;
+use crate::dead_letters::producer;
+use crate::decode::ErrorCode;
 
 const CLICKS: &str = "adtrail.clicks";
 const EFFECTS: &str = "adtrail.effects";
@@ -557,8 +558,8 @@ fn a_small_batch_of_much_is_read_or_named() {
     running.stop().expect("a clean stop");
 }
 
-fn letters_to_clicks(count: usize) -> Vec<dead_letter::DeadLetter> {
-    (0..count).map(|_| dead_letter::DeadLetter::of_value(TopicKind::Clicks, b"bad")).collect()
+fn letters_to_clicks(count: usize) -> Vec<producer::DeadLetter> {
+    (0..count).map(|_| producer::DeadLetter::of_value(TopicKind::Clicks, b"bad")).collect()
 }
 
 /// The group takes partitions back while nobody acknowledges; what is under way then is reported later.
@@ -568,8 +569,8 @@ fn letters_of_a_delivery_that_was_broken_off_are_not_taken_for_others() {
     let broker = Broker::with_topics();
     let config = broker.config("");
     let names = TopicNames::new(&config.kafka.topics);
-    let letters_out = dead_letter::DeadLetters::new(&config.kafka, &names, Timing::default())
-        .expect("a producer");
+    let letters_out =
+        producer::DeadLetters::new(&config.kafka, &names, Timing::default()).expect("a producer");
     let deliver = |count, tries: usize| {
         let mut tries = 0..tries;
         letters_out.deliver(&letters_to_clicks(count), || Ok(tries.next().is_some()))

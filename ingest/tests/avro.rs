@@ -7,7 +7,7 @@ mod evolve;
 mod fastavro;
 
 use adtrail_ingest::TopicKind;
-use adtrail_ingest::wire::{self, DecodeError, ErrorCode, Schema};
+use adtrail_ingest::decode::{self, DecodeError, ErrorCode, Schema};
 use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value as Datum;
 use apache_avro::writer::datum::GenericDatumWriter;
@@ -39,17 +39,17 @@ fn encoded(schema: &Json, datum: Datum) -> Vec<u8> {
 /// Read from the topic of the family.
 fn decoded_on(family: usize, schema: &Json, datum: &[u8]) -> Result<Fact, DecodeError> {
     let schema = Schema::parse(&schema.to_string()).expect("a usable schema");
-    wire::decode_avro(datum, &schema, Some(TopicKind::ALL[family]), &policy())
+    decode::decode_avro(datum, &schema, Some(TopicKind::ALL[family]), &policy())
 }
 
 fn decoded(schema: &Json, datum: &[u8]) -> Result<Fact, DecodeError> {
     let schema = Schema::parse(&schema.to_string()).expect("a usable schema");
-    wire::decode_avro(datum, &schema, None, &policy())
+    decode::decode_avro(datum, &schema, None, &policy())
 }
 
 /// As the same event in JSON is read.
 fn from_json(event: &Json) -> Result<Fact, DecodeError> {
-    wire::decode(event.to_string().as_bytes(), None, &policy())
+    decode::decode(event.to_string().as_bytes(), None, &policy())
 }
 
 fn schemas() -> [Json; 3] {

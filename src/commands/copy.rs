@@ -22,7 +22,7 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
     let source = Source::open(&from.store)?;
     let positions = match source.positions()? {
         Some(positions) => positions,
-        None => ingest::positions::read(&from.kafka)?,
+        None => ingest::kafka::group_offsets::read(&from.kafka)?,
     };
     let mut target = Target::open(&to.store)?;
     let bar = telemetry::bar(None, PIECES);
@@ -31,7 +31,7 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
     let amounts = filled?;
     drop(source);
     if to.store.hbase.is_some() {
-        ingest::positions::write(&to.kafka, &positions)?;
+        ingest::kafka::group_offsets::write(&to.kafka, &positions)?;
     }
     target.finish(&positions, &to.policy)?;
     if to.store.hbase.is_none() {

@@ -52,7 +52,7 @@ fn load(settings: &Settings) -> Result<Config, WrongUse> {
 /// As [`load`], for a command that connects to Kafka: the client's settings are looked at too.
 fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
     let config = load(settings)?;
-    ingest::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
+    ingest::kafka::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
     ingest::check_formats(&config).map_err(|error| WrongUse(error.to_string()))?;
     Ok(config)
 }

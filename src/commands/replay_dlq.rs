@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use config::Kafka;
-use ingest::resend::{Report, Resend};
-use ingest::wire::ErrorCode;
+use ingest::dead_letters::replay::{Report, Resend};
+use ingest::decode::ErrorCode;
 use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
 
 use super::{WrongUse, load_for_kafka, print};
@@ -90,7 +90,7 @@ fn line(code: &str, topic: Option<(TopicKind, &TopicNames)>, parts: [u64; 5]) ->
 
 #[cfg(test)]
 mod tests {
-    use ingest::resend::{Counts, Obstacle};
+    use ingest::dead_letters::replay::{Counts, Obstacle};
 
     use super::*;
 

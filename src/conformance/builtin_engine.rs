@@ -9,7 +9,7 @@ use attribution::policy::AppPolicy;
 use attribution::worker::{Batch, Worker};
 use config::Config;
 use export::ExportQuery;
-use ingest::file::{Events, FileError};
+use ingest::files::ndjson::{Events, FileError};
 use store::embedded::Embedded;
 use store::scan::Reader;
 use tempfile::TempDir;

@@ -58,8 +58,7 @@ pub fn run(
         state,
         timing.ingest,
     )?;
-    let attribution =
-        attribution_thread::start(worker, batches_in, committed, Arc::clone(&metrics))?;
+    let attribution = attribution_thread::start(worker, batches_in, committed, metrics.clone())?;
     let control = control_socket::start(
         &config.store.path,
         checkpoints,
@@ -70,8 +69,7 @@ pub fn run(
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);
     let complete_until = Arc::new(move || intake_state.complete_until());
-    let export =
-        ExportState::new(reader.clone(), Arc::clone(&config.policy), access, complete_until);
+    let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until);
     let admin = admin((metrics, recorder), (engine, reader), (health, room.clone()));
     tracing::info!(
         export = %config.export_listen,

@@ -7,9 +7,9 @@ use attribution::event::Fact;
 use serde_json::Value as Json;
 
 use super::{BETWEEN, POLICY, check_error};
-use crate::topic::TopicKind;
-use crate::wire::event::EVENT_BYTES_MAX;
-use crate::wire::{self, DecodeError, ErrorCode, Schema};
+use crate::decode::event::EVENT_BYTES_MAX;
+use crate::decode::{self, DecodeError, ErrorCode, Schema};
+use crate::kafka::topics::TopicKind;
 
 const TEXTS: [&str; 3] = [
     include_str!("../../../schemas/avro/click.avsc"),
@@ -32,7 +32,7 @@ pub fn published(input: &[u8]) {
     let Some((choice, datum)) = input.split_first() else { return };
     let place = usize::from(*choice) % TEXTS.len();
     let (ours, theirs) = &SCHEMAS[place];
-    let found = wire::decode_avro(datum, ours, TopicKind::ALL.get(place).copied(), &POLICY);
+    let found = decode::decode_avro(datum, ours, TopicKind::ALL.get(place).copied(), &POLICY);
     if let Err(error) = &found {
         check_error(error, datum);
         if error.code == ErrorCode::NotAvro {
@@ -47,7 +47,7 @@ pub fn published(input: &[u8]) {
     assert!(json.is_ok(), "they can not read it: {json:?}");
     let json = json.unwrap_or_default();
     if json.len() <= EVENT_BYTES_MAX {
-        let expected = wire::decode(json.as_bytes(), TopicKind::ALL.get(place).copied(), &POLICY);
+        let expected = decode::decode(json.as_bytes(), TopicKind::ALL.get(place).copied(), &POLICY);
         assert_eq!(outline(found), outline(expected), "{json}");
     }
 }
@@ -66,6 +66,6 @@ pub fn any_schema(input: &[u8]) {
     else {
         return;
     };
-    let found = wire::decode_avro(datum, &schema, None, &POLICY);
-    assert_eq!(found, wire::decode_avro(datum, &schema, None, &POLICY));
+    let found = decode::decode_avro(datum, &schema, None, &POLICY);
+    assert_eq!(found, decode::decode_avro(datum, &schema, None, &POLICY));
 }

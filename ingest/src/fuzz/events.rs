@@ -6,17 +6,17 @@ use attribution::event::Fact;
 use serde::de::IgnoredAny;
 
 use super::{POLICY, check_error};
-use crate::compressed;
-use crate::file::{Events, FileError};
+use crate::decode::event::EVENT_BYTES_MAX;
+use crate::decode::{self, DecodeError, ErrorCode};
+use crate::files::compression;
+use crate::files::ndjson::{Events, FileError};
+use crate::kafka::topics::TopicKind;
 use crate::peek::event::Event;
-use crate::topic::TopicKind;
-use crate::wire::event::EVENT_BYTES_MAX;
-use crate::wire::{self, DecodeError, ErrorCode};
 
 /// What is shown of an event is the same event; what is none is told as one.
 pub fn json(input: &[u8]) {
     for topic in TopicKind::ALL.into_iter().map(Some).chain([None]) {
-        match wire::decode(input, topic, &POLICY) {
+        match decode::decode(input, topic, &POLICY) {
             Ok(fact) => check_fact(&fact, input),
             Err(error) => {
                 check_error(&error, input);
@@ -32,7 +32,7 @@ fn check_fact(fact: &Fact, input: &[u8]) {
     assert!(serde_json::from_slice::<IgnoredAny>(input).is_ok());
     let shown = serde_json::to_vec(&Event::new(fact, &POLICY)).unwrap_or_default();
     if shown.len() <= EVENT_BYTES_MAX {
-        let again = wire::decode(&shown, None, &POLICY);
+        let again = decode::decode(&shown, None, &POLICY);
         assert_eq!(again.as_ref(), Ok(fact), "{}", String::from_utf8_lossy(&shown));
     }
 }
@@ -41,9 +41,9 @@ type Outcome = Result<Fact, (u64, DecodeError)>;
 
 /// A file as `replay` reads it, through buffers of any size; plain text by its lines.
 pub fn lines(input: &[u8]) {
-    let whole = read(compressed::plain(input));
+    let whole = read(compression::plain(input));
     let in_pieces = read(Ok(BufReader::with_capacity(3, input)));
-    if compressed::is_plain(input) {
+    if compression::is_plain(input) {
         assert_eq!(whole.0, in_pieces.0);
         assert_eq!(whole.0, by_lines(input));
         assert!(whole.1 && in_pieces.1, "a text is read to its end");
@@ -79,7 +79,7 @@ fn by_lines(text: &[u8]) -> Vec<Outcome> {
     let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
     let decoded = lines.map(|(line, number)| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        wire::decode(line, None, &POLICY).map_err(|error| (number, error))
+        decode::decode(line, None, &POLICY).map_err(|error| (number, error))
     });
     decoded.collect()
 }

@@ -8,14 +8,14 @@ use rdkafka::message::Header;
 use serde_json::Value as Json;
 
 use super::{BETWEEN, check_error};
-use crate::dead_letter::header;
-use crate::decoder::Decoder;
+use crate::dead_letters::producer::header;
+use crate::dead_letters::replay::letter::Source;
+use crate::decode::decoder::Decoder;
+use crate::decode::framing::{Framed, HEADER, unframed};
+use crate::kafka::topics::TopicNames;
 use crate::peek::line::{Record, View, line};
 use crate::registry::SchemaKey;
-use crate::resend::letter::Source;
 use crate::timing::Timing;
-use crate::topic::TopicNames;
-use crate::wire::framing::{Framed, HEADER, unframed};
 
 /// The first byte says how long a header comes before the value. What is taken off is what was put on.
 pub fn framing(input: &[u8]) {

@@ -1,9 +1,9 @@
 //! What a registry answers.
 
 use super::BETWEEN;
-use crate::registry::answer::{Body, Failure, Verdict, judge};
-use crate::registry::inline::inline;
-use crate::wire::Schema;
+use crate::decode::Schema;
+use crate::registry::inline_references::inline;
+use crate::registry::response::{Body, Failure, Verdict, judge};
 
 /// A status of two bytes, whether the body is whole, and the body.
 pub fn answer(input: &[u8]) {

@@ -130,14 +130,14 @@ pub fn utc(ms: i64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire;
+    use crate::decode;
 
     /// What is shown is the same event when it is read again.
     #[track_caller]
     fn check(text: &str) {
         let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").expect("settings");
         let decode = |text: &str| {
-            wire::decode(text.as_bytes(), None, &config.policy).expect("it is an event")
+            decode::decode(text.as_bytes(), None, &config.policy).expect("it is an event")
         };
         let fact = decode(text);
         let shown = serde_json::to_string(&Event::new(&fact, &config.policy)).expect("JSON");

@@ -7,12 +7,11 @@ use rdkafka::message::Header;
 use serde::{Serialize, Serializer};
 
 use super::event::{self, Event};
-use crate::dead_letter::{SUFFIX, header};
-use crate::decoder::{self, Decoder};
-use crate::headers::Unreadable;
-use crate::lateness;
-use crate::topic::{TopicKind, TopicNames};
-use crate::wire::{DecodeError, ErrorCode, framing};
+use crate::dead_letters::producer::{SUFFIX, header};
+use crate::decode::decoder::{self, Decoder};
+use crate::decode::{DecodeError, ErrorCode, framing, lateness};
+use crate::kafka::headers::Unreadable;
+use crate::kafka::topics::{TopicKind, TopicNames};
 
 /// What there is of a record.
 pub struct Record<'a> {

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::key::SchemaKey;
+use super::schema_key::SchemaKey;
 use super::{Lookup, Unusable};
 
 /// How much is remembered. A record names any schema it likes, so none of these may grow by what

@@ -10,10 +10,10 @@ use reqwest::header::{ACCEPT, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Response, Url};
 
-use super::answer::{Body, Failure, Schema, Verdict, judge};
 use super::health::{Monitor, RegistryOutcome};
+use super::response::{Body, Failure, Schema, Verdict, judge};
 use super::tls;
-use crate::error::IngestError;
+use crate::kafka::error::IngestError;
 
 /// What a schema may have with all that it refers to.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;

@@ -10,8 +10,8 @@ use reqwest::Url;
 use tempfile::NamedTempFile;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::key::SchemaKey;
-use crate::retry::Throttle;
+use super::schema_key::SchemaKey;
+use crate::kafka::retry::Throttle;
 
 /// A file is this, a space, the hash of the text in 16 hexadecimal digits, a newline, the text.
 const MARK: &str = "adtrail schema 1";

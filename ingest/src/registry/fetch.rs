@@ -2,11 +2,11 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::answer::{Failure, JSON_SCHEMA, Reference};
 use super::client::{Client, SCHEMA_BYTES_MAX};
 use super::health::Monitor;
-use super::inline::inline;
-use super::key::SchemaKey;
+use super::inline_references::inline;
+use super::response::{Failure, JSON_SCHEMA, Reference};
+use super::schema_key::SchemaKey;
 
 /// Other schemas that one may use, directly or not. Schemas that refer to each other end too, as
 /// each is fetched once.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
-use super::answer::{Failure, Schema};
+use super::response::{Failure, Schema};
 
 const REQUESTS: &str = "adtrail_registry_requests_total";
 const WAITING: &str = "adtrail_registry_waiting_schemas";

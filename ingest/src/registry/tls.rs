@@ -4,7 +4,7 @@ use std::path::Path;
 
 use reqwest::{Certificate, ClientBuilder, Identity};
 
-use crate::error::IngestError;
+use crate::kafka::error::IngestError;
 
 pub fn apply(
     mut builder: ClientBuilder,

@@ -7,14 +7,14 @@ use std::time::Instant;
 use backon::{ExponentialBuilder, Retryable};
 use tokio::sync::mpsc::Receiver;
 
-use super::answer::Failure;
 use super::client::Client;
 use super::disk::Disk;
 use super::fetch::fetch;
-use super::gate::Gate;
-use super::key::SchemaKey;
+use super::rate_limit::Gate;
+use super::response::Failure;
+use super::schema_key::SchemaKey;
 use super::{Shared, Unusable, UnusableKind};
-use crate::retry::Throttle;
+use crate::kafka::retry::Throttle;
 use crate::timing::Timing;
 
 /// What a dead letter says of a schema that is none may be a parser's whole story.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use attribution::event::Fact;
 use attribution::policy::Policy;
-use ingest::compressed;
-use ingest::file::{Events, FileError};
-use ingest::wire::DecodeError;
+use ingest::decode::DecodeError;
+use ingest::files::compression;
+use ingest::files::ndjson::{Events, FileError};
 
 use super::progress::Progress;
 
@@ -79,7 +79,7 @@ impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
         } else {
             Box::new(File::open(path)?)
         };
-        compressed::plain(self.progress.counted(file))
+        compression::plain(self.progress.counted(file))
     }
 
     fn hand_on(&mut self) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::event::{Fact, Purpose, TouchKind};
 use config::Config;
-use ingest::wire;
+use ingest::decode;
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn facts() -> Vec<(Message, Fact)> {
     let config = settings();
     let good = Traffic::new(PLAN).filter(|message| !message.is_broken);
     good.map(|message| {
-        let fact = wire::decode(&message.value, Some(message.topic), &config.policy);
+        let fact = decode::decode(&message.value, Some(message.topic), &config.policy);
         let text = String::from_utf8_lossy(&message.value).into_owned();
         (message, fact.unwrap_or_else(|error| panic!("{error}: {text}")))
     })
@@ -56,7 +56,7 @@ fn good_messages_are_facts_and_broken_ones_are_not() {
     let config = settings();
     let mut codes = BTreeMap::new();
     for message in Traffic::new(PLAN) {
-        let outcome = wire::decode(&message.value, Some(message.topic), &config.policy);
+        let outcome = decode::decode(&message.value, Some(message.topic), &config.policy);
         assert_eq!(outcome.is_err(), message.is_broken, "{:?}", String::from_utf8(message.value));
         if let Err(error) = outcome {
             *codes.entry(error.code.name()).or_insert(0) += 1;

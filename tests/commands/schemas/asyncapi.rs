@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use ingest::wire::ErrorCode;
+use ingest::decode::ErrorCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::{cache_dir, run};

@@ -1,0 +1,279 @@
+//! Batches of facts, with the positions that they reach.
+//!
+//! Bounded in records, bytes and age. Time is an argument, so that nothing here waits.
+
+use std::time::{Duration, Instant};
+
+use attribution::event::{EventTime, Fact};
+use attribution::ledger::Progress;
+
+use crate::decode::ErrorCode;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
+
+/// What one commit covers.
+#[derive(Debug)]
+pub struct Batch {
+    /// In the order read.
+    pub facts: Vec<Fact>,
+    /// With the next offset of every partition that the batch holds records of, and of those where
+    /// reading begins.
+    pub progress: Progress,
+    pub intake: Intake,
+}
+
+/// What was read for a batch.
+pub type Intake = PerTopic<TopicIntake>;
+
+/// What was read of one topic. Records that are neither empty nor dead-lettered are facts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicIntake {
+    pub read: u64,
+    /// Of the values.
+    pub bytes: u64,
+    pub empty: u64,
+    /// Older by the broker's time than what was consumed already, by more than is allowed for.
+    pub disordered: u64,
+    /// Found to be on another partition than most of their app's; some were read before.
+    pub misplaced: u64,
+    /// By [`ErrorCode::ALL`].
+    dead_lettered: [u64; ErrorCode::ALL.len()],
+}
+
+/// Where a record stands, and how much it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    pub topic: TopicKind,
+    pub partition: i32,
+    pub offset: i64,
+    pub bytes: usize,
+}
+
+/// When a batch is full: at whichever comes first.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub records_max: usize,
+    pub bytes_max: usize,
+    pub age_max: Duration,
+}
+
+/// A batch under construction.
+#[derive(Debug)]
+pub struct Accumulator {
+    limits: Limits,
+    facts: Vec<Fact>,
+    offsets: Offsets,
+    intake: Intake,
+    records: usize,
+    bytes: usize,
+    /// When its first record came.
+    since: Option<Instant>,
+}
+
+impl Accumulator {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            facts: Vec::new(),
+            offsets: Offsets::default(),
+            intake: Intake::default(),
+            records: 0,
+            bytes: 0,
+            since: None,
+        }
+    }
+
+    pub fn add_fact(&mut self, source: Source, fact: Fact, now: Instant) {
+        self.count(source, now);
+        self.facts.push(fact);
+    }
+
+    /// Passes a record without content.
+    pub fn add_empty(&mut self, source: Source, now: Instant) {
+        self.count(source, now).empty += 1;
+    }
+
+    /// Passes a record that became a dead letter.
+    pub fn add_dead(&mut self, source: Source, code: ErrorCode, now: Instant) {
+        self.count(source, now).dead_lettered[code as usize] += 1;
+    }
+
+    /// Notes that the record taken last is out of order.
+    pub fn note_disorder(&mut self, topic: TopicKind) {
+        self.intake.of_mut(topic).disordered += 1;
+    }
+
+    /// Notes what was found to be misplaced.
+    pub fn note_misplaced(&mut self, count: &PerTopic<u64>) {
+        for topic in TopicKind::ALL {
+            self.intake.of_mut(topic).misplaced += count.of(topic);
+        }
+    }
+
+    /// Notes where a partition begins of which nothing is read yet.
+    pub fn begin(&mut self, (topic, partition): (TopicKind, i32), low: i64, now: Instant) {
+        self.since.get_or_insert(now);
+        self.offsets.put(topic, partition, low, [None; 2]);
+    }
+
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Whether a record was taken.
+    pub fn has_records(&self) -> bool {
+        self.records > 0
+    }
+
+    /// Whether another record would be one too many.
+    pub fn is_full(&self) -> bool {
+        self.records >= self.limits.records_max || self.bytes >= self.limits.bytes_max
+    }
+
+    /// How long the batch may still wait for more; `None` while it is empty.
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
+        let age = now.saturating_duration_since(self.since?);
+        Some(self.limits.age_max.saturating_sub(age))
+    }
+
+    /// What was taken so far, with which everything is consumed up to a time; the next batch begins
+    /// empty.
+    pub fn finish(&mut self, names: &TopicNames, consumed_until: Option<EventTime>) -> Batch {
+        let done = std::mem::replace(self, Self::new(self.limits));
+        self.facts.reserve(done.facts.len());
+        let progress = Progress { positions: done.offsets.positions(names), consumed_until };
+        Batch { progress, facts: done.facts, intake: done.intake }
+    }
+
+    fn count(&mut self, source: Source, now: Instant) -> &mut TopicIntake {
+        self.since.get_or_insert(now);
+        self.records += 1;
+        self.bytes += source.bytes;
+        self.offsets.put(source.topic, source.partition, source.offset + 1, [None; 2]);
+        let intake = self.intake.of_mut(source.topic);
+        intake.read += 1;
+        intake.bytes += source.bytes as u64;
+        intake
+    }
+}
+
+impl TopicIntake {
+    pub fn dead_lettered(&self, code: ErrorCode) -> u64 {
+        self.dead_lettered[code as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use attribution::event::{Activation, Device, Pid};
+    use attribution::ledger::Position;
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { records_max: 3, bytes_max: 100, age_max: Duration::from_millis(200) };
+
+    fn names() -> TopicNames {
+        TopicNames::from_fn(|topic| topic.setting().into())
+    }
+
+    fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
+        Source { topic, partition, offset, bytes }
+    }
+
+    fn fact(time_ms: i64) -> Fact {
+        Fact::Activation(Box::new(Activation {
+            pid: Pid(1),
+            id: "a".into(),
+            time: EventTime::from_millis(time_ms).expect("a time in range"),
+            install_begin_time: None,
+            click_id: "".into(),
+            ids: vec![],
+            device: Device::default(),
+            app_version: "".into(),
+            props: vec![],
+        }))
+    }
+
+    #[track_caller]
+    fn check_full(sizes_bytes: &[usize], expected: bool) {
+        let mut batch = Accumulator::new(LIMITS);
+        for (offset, bytes) in (0..).zip(sizes_bytes) {
+            batch.add_empty(source(TopicKind::Clicks, 0, offset, *bytes), Instant::now());
+        }
+        assert_eq!(batch.is_full(), expected, "{sizes_bytes:?}");
+    }
+
+    #[test]
+    fn full_by_records_or_bytes() {
+        check_full(&[], false);
+        check_full(&[1, 1], false);
+        check_full(&[1, 1, 1], true);
+        check_full(&[99], false);
+        check_full(&[100], true);
+        check_full(&[60, 40], true);
+    }
+
+    #[test]
+    fn the_first_record_starts_the_age() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let mut batch = Accumulator::new(LIMITS);
+        assert_eq!(batch.remaining(after(5_000)), None);
+        batch.add_empty(source(TopicKind::Clicks, 0, 0, 1), start);
+        batch.add_empty(source(TopicKind::Clicks, 0, 1, 1), after(150));
+        assert_eq!(batch.remaining(after(150)), Some(Duration::from_millis(50)));
+        assert_eq!(batch.remaining(after(200)), Some(Duration::ZERO));
+        assert_eq!(batch.remaining(after(900)), Some(Duration::ZERO));
+        batch.finish(&names(), None);
+        assert_eq!(batch.remaining(after(900)), None);
+    }
+
+    #[test]
+    fn where_partitions_begin_is_committed_without_a_record() {
+        let start = Instant::now();
+        let mut batch = Accumulator::new(LIMITS);
+        batch.begin((TopicKind::Clicks, 2), 5, start);
+        assert!(!batch.is_empty() && !batch.has_records() && !batch.is_full());
+        assert_eq!(batch.remaining(start + LIMITS.age_max), Some(Duration::ZERO));
+        batch.begin((TopicKind::Clicks, 3), 0, start);
+        batch.add_empty(source(TopicKind::Clicks, 2, 7, 0), start);
+        let positions = batch.finish(&names(), None).progress.positions;
+        let next = |at: &Position| (at.partition, at.next_offset);
+        assert_eq!(positions.iter().map(next).collect::<Vec<_>>(), [(2, 8), (3, 0)]);
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn positions_pass_every_record_read() {
+        let now = Instant::now();
+        let mut batch = Accumulator::new(LIMITS);
+        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), now);
+        batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
+        batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
+        let done = batch.finish(&names(), None);
+        let position = |topic: TopicKind, partition, next_offset| Position {
+            topic: topic.setting().into(),
+            partition,
+            next_offset,
+            mark: None,
+            last: None,
+        };
+        assert_eq!(
+            done.progress.positions,
+            vec![position(TopicKind::Clicks, 1, 9), position(TopicKind::Effects, 0, 4)]
+        );
+        assert_eq!(done.facts.len(), 1);
+        let clicks = done.intake.of(TopicKind::Clicks);
+        assert_eq!((clicks.read, clicks.bytes, clicks.empty), (2, 10, 1));
+        let effects = done.intake.of(TopicKind::Effects);
+        assert_eq!((effects.read, effects.bytes, effects.empty), (1, 20, 0));
+        for code in ErrorCode::ALL {
+            let expected = u64::from(code == ErrorCode::BadTime);
+            assert_eq!(effects.dead_lettered(code), expected, "{}", code.name());
+        }
+        assert!(batch.is_empty());
+        assert!(batch.finish(&names(), None).progress.positions.is_empty());
+    }
+}

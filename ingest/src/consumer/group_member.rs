@@ -1,0 +1,89 @@
+//! A member of the group: it reads the partitions that the group gives it, from the positions that
+//! the group has, and only while they are its own.
+//!
+//! What it had in hand when they are taken away is read again by whoever gets them; a batch that is
+//! already on its way is waited for, so that this is little.
+
+use rdkafka::consumer::Consumer as _;
+
+use super::Reader;
+use super::watermark::Consumed;
+use crate::kafka::assignment;
+use crate::kafka::error::IngestError;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::partitions::Partitions;
+use crate::kafka::rebalance::Change;
+use crate::kafka::retry::{Backoff, Throttle};
+use crate::kafka::topics::TopicKind;
+
+impl Reader {
+    pub fn join(&self) -> Result<(), IngestError> {
+        let topics = TopicKind::ALL.map(|topic| &**self.names.of(topic));
+        self.consumer.subscribe(&topics).map_err(IngestError::Client)
+    }
+
+    /// Does what the group has changed since.
+    pub fn follow(&mut self) -> Result<(), IngestError> {
+        while let Some(change) = self.consumer.context().take_change(&self.names) {
+            match change {
+                Change::Given(partitions) => self.take_given(partitions)?,
+                Change::Taken { is_lost } => self.give_back(is_lost)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_given(&mut self, partitions: Partitions) -> Result<(), IngestError> {
+        let Some(offsets) = self.find_positions(&partitions)? else { return Ok(()) };
+        self.offsets = offsets;
+        self.health.set_committed(&self.offsets);
+        self.take_up(partitions)?;
+        self.look_at_marks()?;
+        self.count_partitions();
+        self.assign()?;
+        let [clicks, activations, effects] =
+            TopicKind::ALL.map(|topic| self.partitions.count(topic));
+        tracing::info!(clicks, activations, effects, "the group has given partitions");
+        self.health.set_assigned(true);
+        Ok(())
+    }
+
+    /// Those of all members: where some are added the group gives partitions anew.
+    fn count_partitions(&self) {
+        match assignment::find_partitions(&self.consumer, &self.names) {
+            Ok(all) => {
+                for topic in TopicKind::ALL {
+                    self.health.set_partition_count(topic, all.count(topic));
+                }
+            }
+            Err(unfound) => tracing::debug!(?unfound, "partitions cannot be counted"),
+        }
+    }
+
+    /// The group's positions; `None` if asked to stop, or if the group changes, before they are known.
+    fn find_positions(&self, partitions: &Partitions) -> Result<Option<Offsets>, IngestError> {
+        let (mut backoff, unanswered) = (Backoff::new(self.timing), Throttle::default());
+        while !self.shutdown.is_requested() && !self.consumer.context().has_changed() {
+            match assignment::find_committed(&self.consumer, &self.names, partitions) {
+                Ok(offsets) => return Ok(Some(offsets)),
+                Err(error) => unanswered.warn(|| {
+                    tracing::warn!(%error, "the group's positions are not known yet, asking again");
+                }),
+            }
+            self.shutdown.sleep(backoff.next());
+        }
+        Ok(None)
+    }
+
+    fn give_back(&mut self, is_lost: bool) -> Result<(), IngestError> {
+        drop(self.sorter.finish());
+        *self.sorter.consumed() = Consumed::default();
+        self.commits.give_back(&self.consumer, is_lost);
+        self.held.clear();
+        self.offsets = Offsets::default();
+        self.partitions = Partitions::default();
+        self.health.forget_partitions();
+        tracing::info!(is_lost, "the group has taken all partitions back");
+        self.consumer.unassign().map_err(IngestError::Client)
+    }
+}

@@ -1,0 +1,164 @@
+//! Records into facts, empty ones and dead letters: one batch of them at a time.
+
+use std::time::Instant;
+
+use attribution::event::{EventTime, Fact};
+use jiff::Timestamp;
+use rdkafka::message::{BorrowedMessage, Message};
+
+use super::batch::{Accumulator, Batch, Limits, Source};
+use super::partition_affinity::{Key, Placement};
+use super::paused_partitions::{Breaker, Hold};
+use super::trusted_clock::Clock;
+use super::watermark::Consumed;
+use crate::dead_letters::producer::DeadLetter;
+use crate::decode::decoder::{Decoded, Decoder};
+use crate::decode::{DecodeError, framing, lateness};
+use crate::kafka::headers;
+use crate::kafka::partitions::Partitions;
+use crate::kafka::retry::Throttle;
+use crate::kafka::topics::{TopicKind, TopicNames};
+
+pub struct Sorter {
+    names: TopicNames,
+    decoder: Decoder,
+    breaker: Breaker,
+    batch: Accumulator,
+    consumed: Consumed,
+    clock: Clock,
+    placement: Placement,
+    misplaced_told: Throttle,
+    letters: Vec<DeadLetter>,
+}
+
+impl Sorter {
+    pub fn new(
+        names: TopicNames,
+        decoder: Decoder,
+        breaker: Breaker,
+        limits: Limits,
+        consumed: Consumed,
+    ) -> Self {
+        let batch = Accumulator::new(limits);
+        Self {
+            names,
+            decoder,
+            breaker,
+            batch,
+            consumed,
+            clock: Clock::default(),
+            placement: Placement::default(),
+            misplaced_told: Throttle::default(),
+            letters: Vec::new(),
+        }
+    }
+
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    pub fn batch(&self) -> &Accumulator {
+        &self.batch
+    }
+
+    /// How far every partition is consumed.
+    pub fn consumed(&mut self) -> &mut Consumed {
+        &mut self.consumed
+    }
+
+    /// These are read from now on.
+    pub fn set_partitions(&mut self, partitions: &Partitions) {
+        self.consumed.set_partitions(partitions);
+        self.placement.forget();
+    }
+
+    /// Nothing is read yet of a partition, which begins there: its position is committed like any other.
+    pub fn begin(&mut self, partition: (TopicKind, i32), low: i64) {
+        self.batch.begin(partition, low, Instant::now());
+    }
+
+    /// Takes one record, decoded from where librdkafka holds it; or says why its partition can not
+    /// be read on.
+    pub fn take(
+        &mut self,
+        message: &BorrowedMessage<'_>,
+        topic: TopicKind,
+        now: Instant,
+    ) -> Option<Hold> {
+        let bytes = message.payload().map_or(0, <[u8]>::len);
+        let source =
+            Source { topic, partition: message.partition(), offset: message.offset(), bytes };
+        let broker_ms = message.timestamp().to_millis();
+        let taken = match self.decode(message, source, broker_ms) {
+            Ok(taken) => taken,
+            Err(hold) => return Some(hold),
+        };
+        if broker_ms.is_some_and(|ms| self.consumed.take(topic, source.partition, ms)) {
+            self.batch.note_disorder(topic);
+        }
+        match taken {
+            None => self.batch.add_empty(source, now),
+            Some(Ok(fact)) => {
+                self.place(message, source, &fact);
+                self.batch.add_fact(source, fact, now);
+            }
+            Some(Err(error)) => {
+                let name = self.names.of(topic);
+                self.letters.push(DeadLetter::new(message, source, name, &error));
+                self.batch.add_dead(source, error.code, now);
+            }
+        }
+        None
+    }
+
+    /// `None` without a value.
+    fn decode(
+        &mut self,
+        message: &BorrowedMessage<'_>,
+        source: Source,
+        broker_ms: Option<i64>,
+    ) -> Result<Option<Result<Fact, DecodeError>>, Hold> {
+        let Some(value) = message.payload().filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        let header = headers::last(message, framing::HEADER);
+        let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
+            Decoded::Fact(fact) => self.in_time(fact, broker_ms),
+            Decoded::Bad(error) => Err(error),
+            Decoded::Waits(key) => return Err(Hold::Schema(key)),
+        };
+        let Source { topic, partition, offset, .. } = source;
+        if decoded.is_err() && !self.breaker.takes(topic, partition, offset) {
+            return Err(Hold::Bad);
+        }
+        Ok(Some(decoded))
+    }
+
+    fn in_time(&self, fact: Fact, broker_ms: Option<i64>) -> Result<Fact, DecodeError> {
+        if let (Some(broker_ms), Some(app)) = (broker_ms, self.decoder.policy().app(fact.pid())) {
+            lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)?;
+        }
+        Ok(fact)
+    }
+
+    /// Looks whether a fact's record is where others of its app are.
+    fn place(&mut self, message: &BorrowedMessage<'_>, source: Source, fact: &Fact) {
+        let Some(broker_ms) = message.timestamp().to_millis() else { return };
+        let (pid, place) = (fact.pid(), (source.topic, source.partition, broker_ms));
+        let app = || self.decoder.policy().app(pid).map_or("", |app| &*app.key);
+        let key = Key::of(message.key(), app());
+        let Some(misplaced) = self.placement.take(pid, place, key) else { return };
+        self.batch.note_misplaced(&misplaced.count);
+        self.misplaced_told.warn(|| misplaced.warn(app(), &self.names));
+    }
+
+    /// What was taken so far, and the dead letters that have to be acknowledged before it may be
+    /// handed on.
+    pub fn finish(&mut self) -> (Batch, Vec<DeadLetter>) {
+        let now = Timestamp::now().as_millisecond();
+        let now = EventTime::from_millis(now).unwrap_or_default();
+        let now = self.clock.take(now, Instant::now());
+        let consumed_until = self.consumed.finish_batch(now);
+        (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
+    }
+}

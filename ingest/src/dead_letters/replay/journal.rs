@@ -1,0 +1,75 @@
+//! What was sent before: a compacted topic beside the dead letters', with one record for each
+//! letter, written in the transaction that sends it.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use config::Kafka;
+use rdkafka::message::Message;
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::letter::Source;
+use crate::kafka::error::IngestError;
+use crate::kafka::topic_admin;
+use crate::kafka::topic_scan::{From, Step, Sweep, To};
+use crate::kafka::topics::TopicNames;
+use crate::timing::Timing;
+
+/// The end of a journal's name.
+pub const SUFFIX: &str = ".replayed";
+
+pub fn name(topic: &str) -> String {
+    format!("{topic}{SUFFIX}")
+}
+
+/// Makes the topic if there is none.
+pub fn create(kafka: &Kafka, topic: &str, timeout: Duration) -> Result<(), IngestError> {
+    let name = name(topic);
+    let new = topic_admin::topic(&name).set("cleanup.policy", "compact");
+    let refused = |error: String| IngestError::NotCreated { topic: name.clone(), error };
+    match topic_admin::create(kafka, &[new], timeout, || false)? {
+        Some(Ok(results)) => match results.into_iter().next() {
+            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => check(kafka, name, timeout),
+            Some(Err((_, error))) => Err(refused(error.to_string())),
+            Some(Ok(_)) | None => {
+                tracing::info!(topic = name, "topic created; it keeps which letters were sent");
+                Ok(())
+            }
+        },
+        Some(Err(error)) => Err(refused(error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// That a topic which somebody else has made keeps what is written to it.
+fn check(kafka: &Kafka, topic: String, timeout: Duration) -> Result<(), IngestError> {
+    let found = topic_admin::settings(kafka, &[&topic], ["cleanup.policy"], timeout)?;
+    let policy = found.into_iter().flatten().next().flatten();
+    match policy {
+        Some(policy) if policy != "compact" => Err(IngestError::NotCompacted { topic, policy }),
+        Some(_) => Ok(()),
+        None => {
+            tracing::warn!(topic, "kafka does not say whether it has cleanup.policy=compact");
+            Ok(())
+        }
+    }
+}
+
+/// The sources of all letters that were sent.
+pub fn read(
+    kafka: &Kafka,
+    topic: &str,
+    names: &TopicNames,
+    timing: Timing,
+) -> Result<HashSet<Source>, IngestError> {
+    let mut sent = HashSet::new();
+    let sweep = Sweep::start(kafka, &name(topic), From::Beginning, To::EndOfNow, timing)?;
+    sweep.run(|step, _| {
+        if let Step::Record(record) = step {
+            sent.extend(record.key().and_then(|key| Source::parse(key, names)));
+        }
+        Ok::<_, IngestError>(ControlFlow::Continue(()))
+    })?;
+    Ok(sent)
+}

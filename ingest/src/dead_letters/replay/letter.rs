@@ -1,0 +1,187 @@
+//! A dead letter as it is found: what it was, and whether it can be sent where it came from.
+
+use rdkafka::message::{BorrowedMessage, Header, Message, OwnedHeaders};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::dead_letters::producer::header;
+use crate::kafka::headers;
+use crate::kafka::topics::{TopicKind, TopicNames};
+
+/// The longest text that is taken for an error's code.
+const CODE_CHARS_MAX: usize = 64;
+
+/// Where a record stood, and what it was. The content tells it from one that stood in the same
+/// place of a topic by the same name that was made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Source {
+    pub topic: TopicKind,
+    pub partition: i32,
+    pub offset: i64,
+    /// Hash of key and value.
+    pub content: u64,
+}
+
+impl Source {
+    /// As the journal has it.
+    pub fn key(&self, names: &TopicNames) -> String {
+        let Self { topic, partition, offset, content } = self;
+        format!("{}/{partition}/{offset}/{content:016x}", names.of(*topic))
+    }
+
+    /// `None` for what is no key, or of a topic that is none of the three.
+    pub fn parse(key: &[u8], names: &TopicNames) -> Option<Self> {
+        let mut parts = std::str::from_utf8(key).ok()?.split('/');
+        let source = Self {
+            topic: names.kind(parts.next()?)?,
+            partition: parts.next()?.parse().ok()?,
+            offset: parts.next()?.parse().ok()?,
+            content: u64::from_str_radix(parts.next()?, 16).ok()?,
+        };
+        parts.next().is_none().then_some(source)
+    }
+}
+
+/// A dead letter that can be sent.
+pub struct Letter {
+    pub source: Source,
+    pub code: String,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    /// The record's own.
+    pub headers: OwnedHeaders,
+    /// Where the letter itself stands.
+    pub partition: i32,
+    pub offset: i64,
+}
+
+/// Why a letter stays where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstacle {
+    /// It has not the headers that adtrail gives one.
+    NoLetter,
+    /// It came from a topic that is none of the three.
+    OtherTopic,
+    /// A header's name is not UTF-8, so that it could not be sent as it came.
+    Headers,
+    /// The topic that it came from does not take anything as long any more.
+    TooLong,
+}
+
+impl Obstacle {
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoLetter => "it has not the headers of a dead letter",
+            Self::OtherTopic => "it came from a topic that is not configured",
+            Self::Headers => "a header's name is not UTF-8",
+            Self::TooLong => "it is longer than its topic takes",
+        }
+    }
+}
+
+impl Letter {
+    pub fn read(message: &BorrowedMessage<'_>, names: &TopicNames) -> Result<Self, Obstacle> {
+        let all = headers::all(message).map_err(|headers::Unreadable| Obstacle::Headers)?;
+        let (own, added) = split(all);
+        let [topic, partition, offset, .., code] = added.map(|value| {
+            value.and_then(|value| std::str::from_utf8(value).ok()).ok_or(Obstacle::NoLetter)
+        });
+        let (partition, offset) = (number(partition?)?, number(offset?)?);
+        let code = code?;
+        let is_code = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if code.is_empty() || code.len() > CODE_CHARS_MAX || !code.chars().all(is_code) {
+            return Err(Obstacle::NoLetter);
+        }
+        let topic = names.kind(topic?).ok_or(Obstacle::OtherTopic)?;
+        let content = content(message.key(), message.payload());
+        Ok(Self {
+            source: Source { topic, partition, offset, content },
+            code: code.to_owned(),
+            key: message.key().map(<[u8]>::to_vec),
+            value: message.payload().map(<[u8]>::to_vec),
+            headers: own.into_iter().fold(OwnedHeaders::new(), OwnedHeaders::insert),
+            partition: message.partition(),
+            offset: message.offset(),
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+        len(&self.key) + len(&self.value)
+    }
+}
+
+type Headers<'h> = Vec<Header<'h, &'h [u8]>>;
+
+/// The record's own headers, and the values of those that adtrail has added, in the order of
+/// [`header::ALL`]. Added was the last of each name: a record may have come with some of them.
+fn split(mut all: Headers<'_>) -> (Headers<'_>, [Option<&[u8]>; header::ALL.len()]) {
+    let added = header::ALL.map(|name| {
+        let last = all.iter().rposition(|header| header.key == name)?;
+        all.remove(last).value
+    });
+    (all, added)
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, Obstacle> {
+    text.parse().map_err(|_| Obstacle::NoLetter)
+}
+
+fn content(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
+    let mut hash = Xxh3Default::new();
+    for part in [key, value] {
+        // With the length before it, so that no byte can change sides.
+        hash.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
+        hash.update(part.unwrap_or_default());
+    }
+    hash.digest()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> TopicNames {
+        TopicNames::from_fn(|topic| topic.setting().into())
+    }
+
+    #[test]
+    fn a_source_is_read_as_it_was_written() {
+        let source =
+            Source { topic: TopicKind::Effects, partition: 3, offset: 1 << 40, content: 7 };
+        let key = source.key(&names());
+        assert_eq!(key, "kafka.effects/3/1099511627776/0000000000000007");
+        assert_eq!(Source::parse(key.as_bytes(), &names()), Some(source));
+        for other in ["", "kafka.effects/3/1", "other/3/1/7", "kafka.effects/3/1/7/8", "a/b/c/d"] {
+            assert_eq!(Source::parse(other.as_bytes(), &names()), None, "{other}");
+        }
+        assert_eq!(Source::parse(b"\xff", &names()), None);
+    }
+
+    #[test]
+    fn only_the_last_of_each_name_was_added() {
+        let header = |key, value: &'static [u8]| Header { key, value: Some(value) };
+        let mut all = vec![header(header::CODE, b"own"), header("trace", b"1")];
+        all.extend(header::ALL.map(|name| header(name, b"ours")));
+        all.push(header("later", b"2"));
+        let (own, added) = split(all);
+        let own: Vec<_> = own.iter().map(|header| (header.key, header.value)).collect();
+        let expected: [(&str, &[u8]); 3] =
+            [(header::CODE, b"own"), ("trace", b"1"), ("later", b"2")];
+        assert_eq!(own, expected.map(|(key, value)| (key, Some(value))));
+        assert_eq!(added, [Some(&b"ours"[..]); 7]);
+    }
+
+    #[test]
+    fn content_is_told_apart() {
+        let all = [
+            content(None, None),
+            content(Some(b""), None),
+            content(None, Some(b"")),
+            content(Some(b"a"), Some(b"b")),
+            content(Some(b"ab"), Some(b"")),
+            content(Some(b""), Some(b"ab")),
+        ];
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+}

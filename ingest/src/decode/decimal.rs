@@ -1,0 +1,58 @@
+//! Plain decimals, kept to the letter.
+
+use super::field_error::Fault;
+
+/// The longest decimal.
+const BYTES_MAX: usize = 64;
+
+/// What is allowed, in the words of an error message.
+pub const ALLOWED: &str = "a plain decimal such as 9.99, without exponent, of at most 64 \
+                                   characters";
+
+/// The text, if it is a decimal or empty.
+pub fn checked(text: &str) -> Result<Box<str>, Fault> {
+    if text.is_empty() || is_plain_decimal(text) {
+        Ok(text.into())
+    } else {
+        Err(Fault::bad_value("revenue", "no such decimal", ALLOWED))
+    }
+}
+
+/// Whether the text is an optional sign, digits, and optionally a point and more digits.
+fn is_plain_decimal(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.len() <= BYTES_MAX && digits(whole) && digits(fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: bool) {
+        assert_eq!(is_plain_decimal(text), expected, "{text}");
+    }
+
+    #[test]
+    fn plain_decimals() {
+        check("0", true);
+        check("9.99", true);
+        check("-0.10", true);
+        check("+007.50", true);
+        check(&"9".repeat(64), true);
+        check(&"9".repeat(65), false);
+        check("", false);
+        check("-", false);
+        check(".5", false);
+        check("5.", false);
+        check("1e3", false);
+        check("1,5", false);
+        check("1.2.3", false);
+        check("--1", false);
+        check("NaN", false);
+        check(" 1", false);
+        check("١", false);
+    }
+}

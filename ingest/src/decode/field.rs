@@ -1,0 +1,97 @@
+//! Values of the JSON as the parts of a fact: each reader says what it expects.
+
+use attribution::event::{self, EventTime, Pairs, Purpose, SpreadId};
+
+use super::field_error::{Fault, shown_name};
+use super::time::{self, TIME_ALLOWED};
+use super::value::Value;
+
+const STRING: &str = "a string";
+const MAP: &str = "an object whose values are strings";
+const SPREADID: &str = "a whole number from 1 to 4294967295";
+const MILLISECONDS: &str = "milliseconds as a whole number, not below 0";
+/// The longest that Avro can say, too.
+const LOOKBACK_READ_MAX_MS: u64 = i64::MAX as u64;
+const PURPOSE: &str = "\"ua\" or \"retargeting\"";
+
+/// A text; empty where there is none.
+pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
+    match value {
+        Value::Absent => Ok(Box::default()),
+        Value::Text(text) => Ok(text.into()),
+        Value::Resolved(text) => Ok(text),
+        other => Err(Fault::wrong_type(field, &other, STRING)),
+    }
+}
+
+/// A text that must be there and not be empty.
+pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
+    let text = text(value, field)?;
+    if text.is_empty() { Err(Fault::missing(field, STRING)) } else { Ok(text) }
+}
+
+/// Keyed texts, sorted.
+pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
+    let members = match value {
+        absent if absent.is_absent() => return Ok(Pairs::new()),
+        Value::Object(members) => members,
+        other => return Err(Fault::wrong_type(field, &other, MAP)),
+    };
+    if let Some((key, what)) = members.other {
+        let key = shown_name(&key);
+        let mut fault = Fault::bad_value(&format!("{field}.{key}"), what, STRING);
+        fault.code = super::ErrorCode::WrongType;
+        return Err(fault);
+    }
+    let mut pairs = members.texts;
+    event::sort_pairs(&mut pairs);
+    Ok(pairs)
+}
+
+pub fn required_time(value: &Value<'_>, field: &'static str) -> Result<EventTime, Fault> {
+    optional_time(value, field)?.ok_or_else(|| Fault::missing(field, TIME_ALLOWED))
+}
+
+pub fn optional_time(value: &Value<'_>, field: &'static str) -> Result<Option<EventTime>, Fault> {
+    if value.is_absent() {
+        return Ok(None);
+    }
+    time::read(value).map(Some).map_err(|(code, what)| {
+        let mut fault = Fault::bad_value(field, what, TIME_ALLOWED);
+        fault.code = code;
+        fault
+    })
+}
+
+pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, Fault> {
+    match value {
+        absent if absent.is_absent() => Err(Fault::missing("spreadid", SPREADID)),
+        Value::Unsigned(number) => u32::try_from(*number)
+            .ok()
+            .filter(|number| *number > 0)
+            .map(SpreadId)
+            .ok_or_else(|| Fault::bad_value("spreadid", "out of range", SPREADID)),
+        Value::Negative => Err(Fault::bad_value("spreadid", "out of range", SPREADID)),
+        other => Err(Fault::wrong_type("spreadid", other, SPREADID)),
+    }
+}
+
+pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, Fault> {
+    match value {
+        absent if absent.is_absent() => Ok(None),
+        // Longer than any that counts, and than the store keeps.
+        Value::Unsigned(number) => Ok(Some((*number).min(LOOKBACK_READ_MAX_MS))),
+        Value::Negative => Err(Fault::bad_value("lookback_ms", "out of range", MILLISECONDS)),
+        other => Err(Fault::wrong_type("lookback_ms", other, MILLISECONDS)),
+    }
+}
+
+pub fn purpose(value: &Value<'_>) -> Result<Purpose, Fault> {
+    match value.text() {
+        _ if value.is_absent() => Ok(Purpose::Ua),
+        Some("ua") => Ok(Purpose::Ua),
+        Some("retargeting") => Ok(Purpose::Retargeting),
+        Some(_) => Err(Fault::bad_value("purpose", "another string", PURPOSE)),
+        None => Err(Fault::wrong_type("purpose", value, PURPOSE)),
+    }
+}

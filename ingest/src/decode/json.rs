@@ -1,0 +1,68 @@
+//! JSON → the fields of an event, in one pass over the bytes.
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::event::{self, Event, Revenue};
+use super::field_error::{Fault, unreadable};
+use super::value::Value;
+use super::{DecodeError, ErrorCode, decimal};
+use crate::kafka::topics::TopicKind;
+
+/// Decodes one event; see [`super::decode`].
+pub fn decode(
+    record: &[u8],
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Fact, DecodeError> {
+    event::build(event(record)?, topic, policy).map_err(|fault| fault.placed(record))
+}
+
+/// The fields of an event, borrowed.
+pub fn event<'a>(record: &'a [u8]) -> Result<Event<'a, impl Revenue + use<'a>>, DecodeError> {
+    if record.trim_ascii_start().first() != Some(&b'{') {
+        return Err(not_an_object(record));
+    }
+    // Checked as a whole, for fields that nobody reads are text too.
+    let text = std::str::from_utf8(record).map_err(|error| not_utf8(&error))?;
+    let event: Event<'a, Option<&'a RawValue>> =
+        serde_json::from_str(text).map_err(|error| unreadable(record, &error))?;
+    Ok(event)
+}
+
+/// Unread, because a number's text counts and not its value.
+impl Revenue for Option<&RawValue> {
+    fn decimal(self) -> Result<Box<str>, Fault> {
+        let Some(raw) = self.map(RawValue::get) else { return Ok(Box::default()) };
+        let value: Value<'_> = serde_json::from_str(raw)
+            .map_err(|_| Fault::bad_value("revenue", "unreadable", decimal::ALLOWED))?;
+        match &value {
+            Value::Absent => Ok(Box::default()),
+            Value::Unsigned(_) | Value::Negative | Value::Float => decimal::checked(raw),
+            other => match other.text() {
+                Some(text) => decimal::checked(text),
+                None => Err(Fault::wrong_type("revenue", other, decimal::ALLOWED)),
+            },
+        }
+    }
+}
+
+fn not_utf8(error: &std::str::Utf8Error) -> DecodeError {
+    let message = format!("byte {} is not UTF-8; expected UTF-8 throughout", error.valid_up_to());
+    DecodeError { code: ErrorCode::NotJson, field: None, message }
+}
+
+fn not_an_object(record: &[u8]) -> DecodeError {
+    match serde_json::from_slice::<IgnoredAny>(record) {
+        Ok(_) => DecodeError {
+            code: ErrorCode::NotAnObject,
+            field: None,
+            message: "the event is JSON, but no object".to_owned(),
+        },
+        Err(error) => {
+            DecodeError { code: ErrorCode::NotJson, field: None, message: error.to_string() }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How late, and how early, a fact may be (the contract's section 7).
+//!
+//! A property of the message alone: the broker's timestamp against the fact's own time. So it
+//! depends on no order and on no clock of this machine.
+
+use attribution::event::EventTime;
+use attribution::policy::DAY_MS;
+
+use super::{DecodeError, ErrorCode};
+
+/// How far ahead of the broker a producer's clock may be.
+pub const AHEAD_MAX_MS: u64 = DAY_MS;
+
+/// Checks a fact's time against the broker's timestamp of its message. Both edges are allowed.
+/// `horizon_ms` is the app's `correction_horizon`; `None` lets every late fact pass.
+pub fn check(time: EventTime, broker_ms: i64, horizon_ms: Option<u64>) -> Result<(), DecodeError> {
+    let late_ms = i128::from(broker_ms) - i128::from(time.millis());
+    if late_ms < -i128::from(AHEAD_MAX_MS) {
+        return Err(error(
+            ErrorCode::BadTime,
+            format!(
+                "time is {} ms ahead of the broker's; allowed: at most {AHEAD_MAX_MS} ms",
+                -late_ms
+            ),
+        ));
+    }
+    match horizon_ms {
+        Some(horizon_ms) if late_ms > i128::from(horizon_ms) => Err(error(
+            ErrorCode::TooLate,
+            format!(
+                "time is {late_ms} ms before the broker's; \
+                 allowed: at most correction_horizon = {horizon_ms} ms"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn error(code: ErrorCode, message: String) -> DecodeError {
+    DecodeError { code, field: Some("time".to_owned()), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BROKER_MS: i64 = 1_773_144_000_000;
+
+    #[track_caller]
+    fn check_code(time_ms: i64, horizon_ms: Option<u64>, expected: Option<ErrorCode>) {
+        let time = EventTime::from_millis(time_ms).expect("a time in range");
+        let outcome = check(time, BROKER_MS, horizon_ms);
+        assert_eq!(outcome.err().map(|error| error.code), expected);
+    }
+
+    #[test]
+    fn both_edges_are_inclusive() {
+        let day_ms = i64::try_from(DAY_MS).expect("a day fits");
+        let week = Some(7 * DAY_MS);
+        check_code(BROKER_MS, week, None);
+        check_code(BROKER_MS - 7 * day_ms, week, None);
+        check_code(BROKER_MS - 7 * day_ms - 1, week, Some(ErrorCode::TooLate));
+        check_code(BROKER_MS + day_ms, week, None);
+        check_code(BROKER_MS + day_ms + 1, week, Some(ErrorCode::BadTime));
+        check_code(BROKER_MS - 1, Some(0), Some(ErrorCode::TooLate));
+        check_code(BROKER_MS, Some(0), None);
+    }
+
+    #[test]
+    fn without_a_horizon_only_the_future_is_bad() {
+        let day_ms = i64::try_from(DAY_MS).expect("a day fits");
+        check_code(0, None, None);
+        check_code(BROKER_MS + day_ms + 1, None, Some(ErrorCode::BadTime));
+    }
+
+    #[test]
+    fn strange_broker_times_do_not_overflow() {
+        let outcome = |broker_ms| check(EventTime::MAX, broker_ms, Some(u64::MAX));
+        assert!(outcome(i64::MIN).is_err());
+        assert!(outcome(i64::MAX).is_ok());
+    }
+}

@@ -1,0 +1,58 @@
+//! What producers send, decoded: bytes → facts.
+
+pub mod avro;
+mod decimal;
+mod error;
+pub(crate) mod event;
+mod field;
+mod field_error;
+pub mod framing;
+pub mod json;
+mod time;
+mod value;
+
+pub(crate) mod decoder;
+pub mod lateness;
+#[cfg(test)]
+mod published_schemas;
+#[cfg(test)]
+mod tests;
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+
+pub use self::avro::Schema;
+pub use self::error::{DecodeError, ErrorCode};
+use crate::kafka::topics::TopicKind;
+use event::EVENT_BYTES_MAX;
+
+/// Decodes one event and gives it its identity. `topic` says which types belong there and which
+/// one is meant where `type` is left out; a file of mixed events has none, so each says its own.
+pub fn decode(
+    value: &[u8],
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Fact, DecodeError> {
+    if value.len() > EVENT_BYTES_MAX {
+        return Err(too_large());
+    }
+    json::decode(value, topic, policy)
+}
+
+/// The same for an event in Avro, as its writer's schema has it.
+pub fn decode_avro(
+    datum: &[u8],
+    schema: &Schema,
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Fact, DecodeError> {
+    if datum.len() > EVENT_BYTES_MAX {
+        return Err(too_large());
+    }
+    avro::decode(datum, schema, topic, policy)
+}
+
+fn too_large() -> DecodeError {
+    let message = format!("the event is too long; allowed: at most {EVENT_BYTES_MAX} bytes");
+    DecodeError { code: ErrorCode::TooLarge, field: None, message }
+}

@@ -1,0 +1,72 @@
+//! The published schemas have the fields that the decoder looks at in an event of their family, and
+//! no others; and the AsyncAPI document has the headers of a dead letter.
+
+use std::collections::BTreeSet;
+
+use attribution::event::Pid;
+use attribution::policy::AppPolicy;
+use serde_json::{Value, json};
+
+use super::event::FIELDS;
+use super::*;
+use crate::dead_letters::producer::header;
+
+const ASYNCAPI: &str = include_str!("../../../schemas/asyncapi.yaml");
+
+/// The schemas of the JSON and of the Avro, in [`TopicKind`]'s order.
+const SCHEMAS: [[&str; 2]; 3] = [
+    [
+        include_str!("../../../schemas/json/click.schema.json"),
+        include_str!("../../../schemas/avro/click.avsc"),
+    ],
+    [
+        include_str!("../../../schemas/json/activation.schema.json"),
+        include_str!("../../../schemas/avro/activation.avsc"),
+    ],
+    [
+        include_str!("../../../schemas/json/effect.schema.json"),
+        include_str!("../../../schemas/avro/effect.avsc"),
+    ],
+];
+
+/// No field may be a boolean: one that may be, nobody looks at.
+fn looks_at(topic: TopicKind, field: &str) -> bool {
+    let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
+    let mut event = json!({"app": "app-x", "time": 1, "spreadid": 7, "click_id": "c", "name": "n"});
+    assert!(decode(event.to_string().as_bytes(), Some(topic), &policy).is_ok());
+    event[field] = json!(true);
+    match decode(event.to_string().as_bytes(), Some(topic), &policy) {
+        Ok(_) => false,
+        Err(error) => {
+            assert_eq!(error.field.as_deref(), Some(field), "{error}");
+            true
+        }
+    }
+}
+
+#[test]
+fn every_family_has_the_fields_that_are_read() {
+    for (topic, [json, avro]) in TopicKind::ALL.into_iter().zip(SCHEMAS) {
+        let read: BTreeSet<String> =
+            FIELDS.into_iter().filter(|field| looks_at(topic, field)).map(str::to_owned).collect();
+        let json: Value = serde_json::from_str(json).unwrap();
+        let properties = json["properties"].as_object().unwrap();
+        assert_eq!(properties.keys().cloned().collect::<BTreeSet<_>>(), read, "JSON, {topic:?}");
+        let avro: Value = serde_json::from_str(avro).unwrap();
+        let fields = avro["fields"].as_array().unwrap().iter();
+        let names = fields.map(|field| field["name"].as_str().unwrap().to_owned());
+        assert_eq!(names.collect::<BTreeSet<_>>(), read, "Avro, {topic:?}");
+    }
+}
+
+#[test]
+fn dead_letters_have_the_headers_that_are_told() {
+    let lines: Vec<&str> = ASYNCAPI.lines().map(str::trim).collect();
+    // Each is described, and required.
+    for name in header::ALL {
+        assert!(lines.contains(&&*format!("{name}:")), "{name} is not told");
+        assert!(lines.contains(&&*format!("- {name}")), "{name} is not required");
+    }
+    let told = lines.iter().filter(|line| line.starts_with("- __connect.errors.")).count();
+    assert_eq!(told + 1, header::ALL.len());
+}

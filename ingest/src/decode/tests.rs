@@ -1,0 +1,458 @@
+//! What is decoded, what is not, and what is said about it.
+
+use attribution::canonical;
+use attribution::event::{EventTime, Pid, Purpose, SpreadId, TouchKind};
+use attribution::policy::AppPolicy;
+use proptest::prelude::*;
+
+use super::*;
+
+const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-1","spreadid":7,
+ "time":1773144000000,"purpose":"retargeting","lookback_ms":604800000,
+ "ids":{"oaid":"1fe9a970","imei_md5":"ab"},"ip":"203.0.113.9","ua":"Mozilla \"5.0\"",
+ "device_model":"P60","os":"android","os_version":"14","site":"s","params":{"sub1":"x"}}"#;
+const ACTIVATION: &str = r#"{"type":"activation","app":"app-x","event_id":"a-1",
+ "time":1773150000000,"install_begin_time":1773149990000,"click_id":"c-1","ids":{"oaid":"o"},
+ "ip":"1.2.3.4","ua":"u","device_model":"m","os":"o","os_version":"v","app_version":"1.2",
+ "props":{"store":"huawei"}}"#;
+const EFFECT: &str = r#"{"type":"effect","app":"app-x","event_id":"e-1","name":"purchase",
+ "time":1773160000000,"ids":{"oaid":"o"},"ip":"1.2.3.4","ua":"u","device_model":"m","os":"o",
+ "os_version":"v","app_version":"1.2","revenue":"9.99","currency":"CNY","props":{"level":"3"}}"#;
+
+fn policy() -> Policy {
+    Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![])
+}
+
+fn decode_mixed(json: impl AsRef<[u8]>) -> Result<Fact, DecodeError> {
+    decode(json.as_ref(), None, &policy())
+}
+
+/// A record with everything that its family needs, except for what `fields` say.
+fn with(kind: &str, fields: &str) -> String {
+    let needed = match kind {
+        "click" => [r#""app":"app-x""#, r#""spreadid":7"#, r#""time":5"#, r#""click_id":"c""#],
+        "activation" => [r#""app":"app-x""#, r#""time":5"#, r#""x":1"#, r#""y":1"#],
+        _ => [r#""app":"app-x""#, r#""name":"n""#, r#""time":5"#, r#""x":1"#],
+    };
+    let name = |field: &str| field.split(':').next().unwrap_or_default().to_owned();
+    let given: Vec<&str> = needed.into_iter().filter(|f| !fields.contains(&name(f))).collect();
+    let comma = if fields.is_empty() { "" } else { "," };
+    format!("{{\"type\":\"{kind}\",{}{comma}{fields}}}", given.join(","))
+}
+
+#[track_caller]
+fn check(kind: &str, fields: &str, expected: Result<(), (ErrorCode, &str)>) {
+    let outcome = decode_mixed(with(kind, fields));
+    let found = match &outcome {
+        Ok(_) => Ok(()),
+        Err(error) => Err((error.code, error.field.as_deref().unwrap_or_default())),
+    };
+    assert_eq!(found, expected, "{fields}: {outcome:?}");
+}
+
+#[track_caller]
+fn check_raw(json: impl AsRef<[u8]>, expected: Option<ErrorCode>) {
+    let outcome = decode_mixed(json);
+    assert_eq!(outcome.as_ref().err().map(|error| error.code), expected, "{outcome:?}");
+}
+
+fn pair(key: &str, value: &str) -> (Box<str>, Box<str>) {
+    (key.into(), value.into())
+}
+
+#[test]
+fn a_whole_click() {
+    let Ok(Fact::Touch(touch)) = decode_mixed(CLICK) else { panic!("a click") };
+    assert_eq!((touch.pid, &*touch.id, &*touch.click_id), (Pid(1), "c-1", "c-1"));
+    assert_eq!((touch.kind, touch.purpose), (TouchKind::Click, Purpose::Retargeting));
+    assert_eq!((touch.spreadid, touch.time.millis()), (SpreadId(7), 1_773_144_000_000));
+    assert_eq!(touch.lookback_ms, Some(604_800_000));
+    assert_eq!(touch.ids, vec![pair("imei_md5", "ab"), pair("oaid", "1fe9a970")]);
+    assert_eq!((&*touch.device.ip, &*touch.device.ua), ("203.0.113.9", "Mozilla \"5.0\""));
+    assert_eq!((&*touch.device.model, &*touch.device.os), ("P60", "android"));
+    assert_eq!((&*touch.device.os_version, &*touch.site), ("14", "s"));
+    assert_eq!(touch.params, vec![pair("sub1", "x")]);
+}
+
+#[test]
+fn a_whole_activation() {
+    let Ok(Fact::Activation(activation)) = decode_mixed(ACTIVATION) else { panic!("activation") };
+    assert_eq!((&*activation.id, &*activation.click_id), ("a-1", "c-1"));
+    assert_eq!(activation.install_begin_time, EventTime::from_millis(1_773_149_990_000));
+    assert_eq!(&*activation.app_version, "1.2");
+    assert_eq!(activation.props, vec![pair("store", "huawei")]);
+}
+
+#[test]
+fn a_whole_effect() {
+    let Ok(Fact::Effect(effect)) = decode_mixed(EFFECT) else { panic!("an effect") };
+    assert_eq!((&*effect.id, &*effect.name), ("e-1", "purchase"));
+    assert_eq!((&*effect.revenue, &*effect.currency), ("9.99", "CNY"));
+    assert_eq!(effect.props, vec![pair("level", "3")]);
+}
+
+#[test]
+fn a_record_without_id_is_identified_by_content() {
+    let fact = decode_mixed(with("activation", "")).expect("valid");
+    assert!(fact.id().starts_with('#'), "{}", fact.id());
+    let mut again = fact.clone();
+    canonical::identify(&mut again, "app-x");
+    assert_eq!(fact, again);
+    let same = decode_mixed(with("activation", r#""ip":null,"ua":"","unknown":[1]"#));
+    assert_eq!(Ok(fact), same);
+}
+
+#[test]
+fn what_the_families_need() {
+    use ErrorCode::MissingField;
+    check("click", "", Ok(()));
+    check("click", r#""app":null"#, Err((MissingField, "app")));
+    check("click", r#""app":"""#, Err((MissingField, "app")));
+    check("click", r#""spreadid":null"#, Err((MissingField, "spreadid")));
+    check("click", r#""time":null"#, Err((MissingField, "time")));
+    check("click", r#""time":"""#, Err((MissingField, "time")));
+    check("click", r#""click_id":null"#, Err((MissingField, "click_id")));
+    check("click", r#""click_id":"","ids":{},"ip":"""#, Err((MissingField, "click_id")));
+    check("click", r#""click_id":"","ids":{"oaid":""}"#, Err((MissingField, "click_id")));
+    check("click", r#""click_id":"","ids":{"oaid":"o"}"#, Ok(()));
+    check("click", r#""click_id":null,"ip":"1.2.3.4""#, Ok(()));
+    check("activation", "", Ok(()));
+    check("activation", r#""time":null"#, Err((MissingField, "time")));
+    check("effect", "", Ok(()));
+    check("effect", r#""name":null"#, Err((MissingField, "name")));
+    check("effect", r#""name":"""#, Err((MissingField, "name")));
+    check("effect", r#""time":null"#, Err((MissingField, "time")));
+    check_raw(r#"{"app":"app-x","time":5}"#, Some(MissingField));
+    check_raw("{}", Some(MissingField));
+}
+
+#[test]
+fn wrong_types_name_the_field() {
+    let texts = ["ip", "ua", "device_model", "os", "os_version"];
+    let wrong = ["1", "1.5", "-1", "true", "[]", "{}"];
+    let check_all = |kind: &str, field: &str| {
+        for value in wrong {
+            let expected = Err((ErrorCode::WrongType, field));
+            check(kind, &format!("\"{field}\":{value}"), expected);
+        }
+    };
+    for kind in ["click", "activation", "effect"] {
+        texts.into_iter().chain(["app"]).for_each(|field| check_all(kind, field));
+    }
+    ["click_id", "site", "purpose"].into_iter().for_each(|field| check_all("click", field));
+    ["event_id", "click_id", "app_version"].into_iter().for_each(|f| check_all("activation", f));
+    ["event_id", "name", "app_version", "currency"]
+        .into_iter()
+        .for_each(|f| check_all("effect", f));
+    for value in ["1", "true", "[]", "\"text\""] {
+        for (kind, field) in [("click", "ids"), ("click", "params"), ("effect", "props")] {
+            let expected = Err((ErrorCode::WrongType, field));
+            check(kind, &format!("\"{field}\":{value}"), expected);
+        }
+    }
+    for value in ["\"7\"", "7.0", "7e0", "true", "[]", "{}"] {
+        check("click", &format!("\"spreadid\":{value}"), Err((ErrorCode::WrongType, "spreadid")));
+        check(
+            "click",
+            &format!("\"lookback_ms\":{value}"),
+            Err((ErrorCode::WrongType, "lookback_ms")),
+        );
+    }
+}
+
+#[test]
+fn members_that_are_no_texts_are_named() {
+    for value in ["1", "true", "[\"a\"]", "{\"b\":\"c\"}"] {
+        let expected = Err((ErrorCode::WrongType, "props.level"));
+        check("effect", &format!("\"props\":{{\"a\":\"b\",\"level\":{value}}}"), expected);
+    }
+    check("effect", r#""props":{"level":null}"#, Ok(()));
+    let long = with("effect", &format!("\"props\":{{\"{}\":1}}", "k".repeat(100_000)));
+    assert!(decode_mixed(long).expect_err("no text").message.len() < 200);
+    let effect = decode_mixed(with("effect", r#""props":{"b":"1","a":null,"b":"2","":""}"#));
+    let Ok(Fact::Effect(effect)) = effect else { panic!("an effect") };
+    assert_eq!(effect.props, vec![pair("", ""), pair("b", "2")]);
+}
+
+#[test]
+fn fields_of_other_families_are_ignored() {
+    check("click", r#""event_id":1,"name":1,"revenue":[],"props":1,"currency":1"#, Ok(()));
+    check("click", r#""install_begin_time":true,"app_version":[]"#, Ok(()));
+    check("activation", r#""spreadid":"x","purpose":1,"lookback_ms":{},"site":1"#, Ok(()));
+    check("activation", r#""params":1,"name":1,"revenue":"x","currency":1"#, Ok(()));
+    check("effect", r#""click_id":1,"spreadid":1.5,"install_begin_time":[]"#, Ok(()));
+}
+
+#[test]
+fn types_belong_to_topics() {
+    use TopicKind::{Activations, Clicks, Effects};
+    let code = |kind: Option<&str>, topic| {
+        let json = match kind {
+            Some(kind) => with("click", &format!("\"name\":\"n\",\"type\":\"{kind}\"")),
+            None => with("click", "\"name\":\"n\""),
+        };
+        // Of the two types only one may stay.
+        let json = json.replacen("\"type\":\"click\",", "", 1);
+        decode(json.as_bytes(), topic, &policy()).map(|fact| fact.family()).map_err(|e| e.code)
+    };
+    use attribution::event::Family;
+    let bad = Err(ErrorCode::BadValue);
+    assert_eq!(code(None, Some(Clicks)), Ok(Family::Touch));
+    assert_eq!(code(Some(""), Some(Clicks)), Ok(Family::Touch));
+    assert_eq!(code(Some("click"), Some(Clicks)), Ok(Family::Touch));
+    assert_eq!(code(Some("impression"), Some(Clicks)), Ok(Family::Touch));
+    assert_eq!(code(Some("effect"), Some(Clicks)), bad);
+    assert_eq!(code(Some("activation"), Some(Clicks)), bad);
+    assert_eq!(code(None, Some(Activations)), Ok(Family::Activation));
+    assert_eq!(code(Some("activation"), Some(Activations)), Ok(Family::Activation));
+    assert_eq!(code(Some("click"), Some(Activations)), bad);
+    assert_eq!(code(None, Some(Effects)), Ok(Family::Effect));
+    assert_eq!(code(Some("effect"), Some(Effects)), Ok(Family::Effect));
+    assert_eq!(code(Some("activation"), Some(Effects)), bad);
+    assert_eq!(code(Some("install"), None), bad);
+    assert_eq!(code(Some("Click"), None), bad);
+    assert_eq!(code(None, None), Err(ErrorCode::MissingField));
+}
+
+#[test]
+fn spreadids_and_lookbacks() {
+    let bad = Err((ErrorCode::BadValue, "spreadid"));
+    check("click", r#""spreadid":1"#, Ok(()));
+    check("click", r#""spreadid":4294967295"#, Ok(()));
+    check("click", r#""spreadid":0"#, bad);
+    check("click", r#""spreadid":-1"#, bad);
+    check("click", r#""spreadid":4294967296"#, bad);
+    check("click", r#""lookback_ms":0"#, Ok(()));
+    check("click", r#""lookback_ms":null"#, Ok(()));
+    check("click", r#""lookback_ms":-1"#, Err((ErrorCode::BadValue, "lookback_ms")));
+    check("click", r#""purpose":"ua""#, Ok(()));
+    check("click", r#""purpose":"""#, Ok(()));
+    check("click", r#""purpose":"UA""#, Err((ErrorCode::BadValue, "purpose")));
+}
+
+#[test]
+fn times() {
+    use ErrorCode::{BadTime, BadValue, WrongType};
+    for (kind, field) in
+        [("click", "time"), ("effect", "time"), ("activation", "install_begin_time")]
+    {
+        let check_time = |value: &str, expected: Option<ErrorCode>| {
+            let expected = expected.map_or(Ok(()), |code| Err((code, field)));
+            check(kind, &format!("\"{field}\":{value}"), expected);
+        };
+        check_time("0", None);
+        check_time("253402300799999", None);
+        check_time("253402300800000", Some(BadTime));
+        check_time("9007199254740993", Some(BadTime));
+        check_time("18446744073709551615", Some(BadTime));
+        check_time("18446744073709551616", Some(WrongType));
+        check_time("-1", Some(BadTime));
+        check_time("-9223372036854775808", Some(BadTime));
+        check_time("1e3", Some(WrongType));
+        check_time("1.0", Some(WrongType));
+        check_time("true", Some(WrongType));
+        check_time("[1]", Some(WrongType));
+        check_time("\"2026-03-10T12:00:00.0009Z\"", None);
+        check_time("\"1969-12-31T23:59:59Z\"", Some(BadTime));
+        check_time("\"1773144000000\"", Some(BadValue));
+        check_time("\"soon\"", Some(BadValue));
+        check_time("1e999", Some(BadValue));
+    }
+    let fact = decode_mixed(with("activation", r#""time":"2026-03-10T20:00:00.0009+08:00""#));
+    assert_eq!(fact.map(|fact| fact.time().millis()), Ok(1_773_144_000_000));
+}
+
+#[test]
+fn revenues_are_kept_to_the_letter() {
+    let kept = |json: &str| {
+        let Ok(Fact::Effect(effect)) = decode_mixed(with("effect", &format!("\"revenue\":{json}")))
+        else {
+            panic!("{json}")
+        };
+        effect.revenue
+    };
+    for (json, expected) in [
+        ("9.990", "9.990"),
+        ("\"9.990\"", "9.990"),
+        ("123456789012345678901234567890.123", "123456789012345678901234567890.123"),
+        ("-0", "-0"),
+        ("\"+1\"", "+1"),
+        ("\"\\u0031.5\"", "1.5"),
+        ("null", ""),
+        ("\"\"", ""),
+    ] {
+        assert_eq!(&*kept(json), expected);
+    }
+    let bad = Err((ErrorCode::BadValue, "revenue"));
+    let wrong = Err((ErrorCode::WrongType, "revenue"));
+    check("effect", r#""revenue":1e3"#, bad);
+    check("effect", r#""revenue":"1e3""#, bad);
+    check("effect", r#""revenue":"free""#, bad);
+    check("effect", r#""revenue":"\ud800""#, bad);
+    check("effect", &format!("\"revenue\":{}", "9".repeat(65)), bad);
+    check("effect", r#""revenue":true"#, wrong);
+    check("effect", r#""revenue":{"amount":1}"#, wrong);
+}
+
+#[test]
+fn records_that_are_no_objects() {
+    for json in ["null", "1", "\"x\"", "[]", r#"["click","app-x"]"#, " true "] {
+        check_raw(json, Some(ErrorCode::NotAnObject));
+    }
+    for json in [" ", "x", "nul", "[1", "{", "}", "NaN", "'{}'", "\u{feff}{}"] {
+        check_raw(json, Some(ErrorCode::NotJson));
+    }
+    check_raw(with("effect", r#""revenue":NaN"#), Some(ErrorCode::NotJson));
+    check_raw(with("click", r#""time":Infinity"#), Some(ErrorCode::NotJson));
+    check_raw(with("click", r#""time":01"#), Some(ErrorCode::NotJson));
+}
+
+#[test]
+fn only_white_space_may_follow() {
+    check_raw(format!("\n {CLICK}\r\n\t "), None);
+    check_raw(format!("{CLICK},"), Some(ErrorCode::NotJson));
+    check_raw(format!("{CLICK}{CLICK}"), Some(ErrorCode::NotJson));
+    check_raw(format!("{CLICK}\0"), Some(ErrorCode::NotJson));
+}
+
+#[test]
+fn a_record_cut_anywhere_is_no_json() {
+    for record in [CLICK, ACTIVATION, EFFECT] {
+        for end in 0..record.len() {
+            check_raw(&record.as_bytes()[..end], Some(ErrorCode::NotJson));
+        }
+    }
+}
+
+#[test]
+fn texts_that_cannot_be_held() {
+    for member in [r#""ip":"~""#, r#""nobody_reads_this":"~""#] {
+        let mut invalid = with("click", member).into_bytes();
+        for byte in invalid.iter_mut().filter(|byte| **byte == b'~') {
+            *byte = 0xff;
+        }
+        check_raw(&invalid, Some(ErrorCode::NotJson));
+    }
+    check("click", r#""ip":"\ud800""#, Err((ErrorCode::BadValue, "ip")));
+    check("click", r#""ids":{"oaid":"\udc00x"}"#, Err((ErrorCode::BadValue, "ids")));
+    check("click", r#""ip":"\ud83d\ude00""#, Ok(()));
+}
+
+#[test]
+fn a_repeated_field_is_named() {
+    check("click", r#""ip":"1","ip":"2""#, Err((ErrorCode::BadValue, "ip")));
+    check("click", r#""other":"1","other":"2""#, Ok(()));
+}
+
+#[test]
+fn deep_nesting_does_not_overflow_the_stack() {
+    let nested = |open: &str, close: &str, depth| open.repeat(depth) + "1" + &close.repeat(depth);
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        let deep = nested(open, close, 100_000);
+        check("click", &format!("\"unknown\":{deep}"), Ok(()));
+        check_raw(
+            with("click", &format!("\"unknown\":{}", open.repeat(100_000))),
+            Some(ErrorCode::NotJson),
+        );
+        for field in ["\"ip\"", "\"ids\"", "\"time\"", "\"spreadid\""] {
+            assert!(decode_mixed(with("click", &format!("{field}:{deep}"))).is_err());
+        }
+        assert!(decode_mixed(with("effect", &format!("\"revenue\":{deep}"))).is_err());
+        assert!(decode_mixed(&deep).is_err());
+    }
+}
+
+#[test]
+fn unknown_apps_are_named_briefly() {
+    check("click", r#""app":"app-y""#, Err((ErrorCode::UnknownApp, "app")));
+    let long = with("click", &format!("\"app\":\"{}\"", "y\\n".repeat(10_000)));
+    let error = decode_mixed(long).expect_err("no such app");
+    assert!(error.message.len() < 300, "{error}");
+    assert!(!error.message.contains('\n'), "{error}");
+}
+
+#[test]
+fn events_of_the_greatest_length_pass() {
+    let of_length = |bytes: usize| {
+        let click = with("click", "");
+        click.clone() + &" ".repeat(bytes - click.len())
+    };
+    check_raw(of_length(EVENT_BYTES_MAX), None);
+    check_raw(of_length(EVENT_BYTES_MAX + 1), Some(ErrorCode::TooLarge));
+    check_raw("x".repeat(10_000_000), Some(ErrorCode::TooLarge));
+}
+
+#[track_caller]
+fn check_message(kind: &str, fields: &str, expected: &str) {
+    let error = decode_mixed(with(kind, fields)).expect_err("it is wrong");
+    assert_eq!(error.message, expected);
+}
+
+#[test]
+fn messages_say_where_and_what_is_allowed() {
+    check_message(
+        "click",
+        r#""spreadid":"7""#,
+        "spreadid at byte 65 is a string; expected a whole number from 1 to 4294967295",
+    );
+    check_message(
+        "click",
+        r#""spreadid":null"#,
+        "spreadid at byte 65 is missing or empty; expected a whole number from 1 to 4294967295",
+    );
+    check_message(
+        "effect",
+        r#""props":{"level":3}"#,
+        "props.level at byte 74 is a number; expected a string",
+    );
+    check_message(
+        "activation",
+        r#""props":{"level":3}"#,
+        "props.level at byte 73 is a number; expected a string",
+    );
+    // An id of a device that stands where a name should.
+    check_message(
+        "activation",
+        r#""ids":{"867530900000001":3}"#,
+        "ids.(not shown) at byte 62 is a number; expected a string",
+    );
+    let error = decode_mixed(r#"{"type":"click","app":"867530900000001"}"#).expect_err("no app");
+    assert!(error.message.starts_with("app at byte 22 is unknown;"), "{}", error.message);
+    let error = decode_mixed("{\"app\":}").expect_err("no JSON");
+    assert_eq!(error.message, "expected value at line 1 column 8");
+    let error = decode_mixed(r#"{"type":"click","app":"app-x"}"#).expect_err("no spreadid");
+    assert!(error.message.starts_with("spreadid is missing or empty;"), "{error}");
+}
+
+#[test]
+fn messages_never_repeat_an_id() {
+    const ID: &str = "secret-device";
+    for fields in [
+        format!("\"ids\":{{\"oaid\":[\"{ID}\"]}}"),
+        format!("\"ids\":\"{ID}\""),
+        format!("\"ip\":{{\"{ID}\":\"{ID}\"}}"),
+        format!("\"time\":\"{ID}\""),
+        format!("\"purpose\":\"{ID}\""),
+        format!("\"ids\":{{\"oaid\":\"{ID}\\ud800\"}}"),
+        format!("\"ids\":{{\"oaid\":\"{ID}\"}}x"),
+    ] {
+        let error = decode_mixed(with("click", &fields)).expect_err("it is wrong");
+        assert!(!error.message.contains(ID), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode_mixed(bytes);
+    }
+
+    #[test]
+    fn a_changed_byte_is_answered(at in 0..CLICK.len(), byte in any::<u8>()) {
+        let mut record = CLICK.as_bytes().to_vec();
+        record[at] = byte;
+        if let Err(error) = decode_mixed(record) {
+            prop_assert!(!error.message.is_empty());
+        }
+    }
+}

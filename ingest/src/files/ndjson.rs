@@ -1,0 +1,162 @@
+//! Events from files: one JSON event a line, of any type.
+
+use std::io::{self, BufRead, Read};
+
+use attribution::event::Fact;
+use attribution::policy::Policy;
+
+use crate::decode::event::EVENT_BYTES_MAX;
+use crate::decode::{self, DecodeError};
+
+/// What some editors put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The facts of a file. There is no broker, so nothing is too late.
+pub struct Events<'p, R> {
+    reader: R,
+    policy: &'p Policy,
+    line: Vec<u8>,
+    /// Of the line read last, from 1.
+    line_number: u64,
+}
+
+/// What can go wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// One bad line; reading goes on.
+    #[error("line {line_number}: {error}")]
+    Line { line_number: u64, error: DecodeError },
+    /// The file cannot be read on.
+    #[error("cannot read after line {line_number}: {error}")]
+    Read { line_number: u64, error: io::Error },
+}
+
+impl<'p, R: BufRead> Events<'p, R> {
+    pub fn new(reader: R, policy: &'p Policy) -> Self {
+        Self { reader, policy, line: Vec::new(), line_number: 0 }
+    }
+
+    /// Reads the next line, without its end. A longer one than allowed is cut, one byte over.
+    fn read_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        // Room for the line's end, so that a line of the greatest length is read whole.
+        let limit = EVENT_BYTES_MAX as u64 + 2;
+        if self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(false);
+        }
+        self.line_number += 1;
+        if self.line.pop_if(|byte| *byte == b'\n').is_none() {
+            self.skip_line()?;
+        }
+        self.line.pop_if(|byte| *byte == b'\r');
+        if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(true)
+    }
+
+    fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let buffer = match self.reader.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let skipped = end.map_or(buffer.len(), |end| end + 1);
+            self.reader.consume(skipped);
+            if end.is_some() || skipped == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Events<'_, R> {
+    type Item = Result<Fact, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.read_line() {
+                Ok(true) if self.line.trim_ascii().is_empty() => {}
+                Ok(true) => break,
+                Ok(false) => return None,
+                Err(error) => {
+                    return Some(Err(FileError::Read { line_number: self.line_number, error }));
+                }
+            }
+        }
+        let line_number = self.line_number;
+        let fact = decode::decode(&self.line, None, self.policy);
+        Some(fact.map_err(|error| FileError::Line { line_number, error }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use attribution::event::Pid;
+    use attribution::policy::AppPolicy;
+
+    use super::*;
+    use crate::decode::ErrorCode;
+
+    const GOOD: &str = r#"{"type":"activation","app":"app-x","time":1}"#;
+
+    /// Each line's outcome: `None` for a fact, else its line and code.
+    fn read(text: &[u8]) -> Vec<Option<(u64, ErrorCode)>> {
+        let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
+        // Small, so that lines span buffers.
+        let reader = BufReader::with_capacity(7, text);
+        let outcome = |event: Result<Fact, FileError>| match event {
+            Ok(_) => None,
+            Err(FileError::Line { line_number, error }) => Some((line_number, error.code)),
+            Err(FileError::Read { error, .. }) => panic!("{error}"),
+        };
+        Events::new(reader, &policy).map(outcome).collect()
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[Option<(u64, ErrorCode)>]) {
+        assert_eq!(read(text.as_bytes()), expected);
+    }
+
+    #[test]
+    fn lines() {
+        check("", &[]);
+        check("\n\r\n  \n", &[]);
+        check(GOOD, &[None]);
+        check(&format!("{GOOD}\n{GOOD}\r\n\n{GOOD}"), &[None, None, None]);
+        check(&format!("\u{feff}{GOOD}\n{GOOD}"), &[None, None]);
+        check(&format!("{GOOD}\n\u{feff}{GOOD}"), &[None, Some((2, ErrorCode::NotJson))]);
+        check(&format!("\n{{}}\n{GOOD}\n"), &[Some((2, ErrorCode::MissingField)), None]);
+        check(
+            &format!("[]\n{GOOD}x"),
+            &[Some((1, ErrorCode::NotAnObject)), Some((2, ErrorCode::NotJson))],
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_set_aside_and_no_more() {
+        let padded = |bytes: usize| format!("{GOOD}{}", " ".repeat(bytes - GOOD.len()));
+        check(&format!("{}\n{GOOD}\n", padded(EVENT_BYTES_MAX)), &[None, None]);
+        check(&format!("{}\r\n{GOOD}\n", padded(EVENT_BYTES_MAX)), &[None, None]);
+        check(&padded(EVENT_BYTES_MAX), &[None]);
+        let too_large = Some((1, ErrorCode::TooLarge));
+        check(&format!("{}\n{GOOD}\n", padded(EVENT_BYTES_MAX + 1)), &[too_large, None]);
+        check(&format!("{}\r\n{GOOD}\n", padded(EVENT_BYTES_MAX + 1)), &[too_large, None]);
+        check(&format!("{}\n{GOOD}\n", padded(3 * EVENT_BYTES_MAX)), &[too_large, None]);
+        check(&padded(3 * EVENT_BYTES_MAX), &[too_large]);
+    }
+
+    #[test]
+    fn a_file_has_no_default_type() {
+        let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
+        let event = Events::new(&br#"{"app":"app-x","time":1}"#[..], &policy).next();
+        let Some(Err(FileError::Line { line_number: 1, error })) = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::MissingField, Some("type")));
+    }
+}

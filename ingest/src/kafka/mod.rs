@@ -1,0 +1,20 @@
+//! What this crate asks of librdkafka: clients, topics, offsets.
+//!
+//! Start with `clients`.
+
+pub(crate) mod assignment;
+pub(crate) mod callbacks;
+pub(crate) mod clients;
+pub(crate) mod error;
+pub mod group_offsets;
+pub mod headers;
+pub(crate) mod offsets;
+pub(crate) mod partitions;
+pub(crate) mod rebalance;
+pub(crate) mod retry;
+pub mod settings;
+pub(crate) mod statistics;
+pub(crate) mod topic_admin;
+pub(crate) mod topic_scan;
+pub(crate) mod topics;
+pub(crate) mod watermarks;

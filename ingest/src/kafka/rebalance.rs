@@ -1,0 +1,12 @@
+//! Changes of the partitions that a member of the group has.
+
+use super::partitions::Partitions;
+
+/// What the group has changed.
+#[derive(Debug)]
+pub enum Change {
+    /// These partitions are this member's now, and no others.
+    Given(Partitions),
+    /// It has none any more. Somebody else may read them already if they are lost.
+    Taken { is_lost: bool },
+}

@@ -1,0 +1,357 @@
+//! What the service shows of its intake while it runs: whether it reads, and how far behind.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use attribution::event::EventTime;
+use rdkafka::error::KafkaResult;
+
+use super::partition_progress::Partition;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::partitions::Extents;
+use crate::kafka::topics::{PerTopic, TopicKind};
+use crate::kafka::watermarks::Extent;
+
+/// A reading thread that says nothing for so long hangs.
+const SILENT_AFTER: Duration = Duration::from_secs(60);
+
+/// Written by the reading thread, read by probes and metrics.
+#[derive(Debug, Default)]
+pub struct Health {
+    connected: AtomicBool,
+    assigned: AtomicBool,
+    registry_down: AtomicBool,
+    letters_waiting: AtomicBool,
+    refusal: Mutex<Option<String>>,
+    /// Topics that may not be read, by name.
+    denied: Mutex<BTreeMap<TopicKind, String>>,
+    /// 0: none yet.
+    last_message_ms: AtomicU64,
+    /// When the reading thread last told how far all is, by a clock that nobody sets.
+    told: Mutex<Option<Instant>>,
+    partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
+    /// How many the topics have, of which a member of a group reads some; 0: not known yet.
+    counts: PerTopic<AtomicUsize>,
+}
+
+impl Health {
+    /// Whether the brokers answer.
+    pub fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Why it is not connected, where a broker was reached and would not talk.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.clone().filter(|_| !self.is_connected())
+    }
+
+    /// Whether the topics were found and are being read.
+    pub fn is_assigned(&self) -> bool {
+        self.assigned.load(Ordering::Relaxed)
+    }
+
+    /// Whether records wait for schemas of a registry that does not answer.
+    pub fn is_registry_down(&self) -> bool {
+        self.registry_down.load(Ordering::Relaxed)
+    }
+
+    /// Whether the reading thread has said nothing for a minute.
+    pub fn is_silent(&self) -> bool {
+        self.told().is_some_and(|told| told.elapsed() > SILENT_AFTER)
+    }
+
+    /// Whether all is read that there is to read.
+    pub fn is_ready(&self) -> bool {
+        self.is_connected()
+            && self.is_assigned()
+            && !self.is_registry_down()
+            && !self.is_silent()
+            && !self.are_letters_waiting()
+            && self.denied_topics().is_empty()
+    }
+
+    /// Whether reading waits for dead letters that are not acknowledged.
+    pub fn are_letters_waiting(&self) -> bool {
+        self.letters_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Topics that Kafka does not let us read.
+    pub fn denied(&self) -> Option<String> {
+        let denied = self.denied_topics();
+        let names: Vec<&str> = denied.values().map(String::as_str).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// When the last record came, in milliseconds since 1970.
+    pub fn last_message_ms(&self) -> Option<u64> {
+        Some(self.last_message_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
+    }
+
+    /// Records of the topic that are not committed yet.
+    pub fn lag_messages(&self, topic: TopicKind) -> u64 {
+        let partitions = self.partitions();
+        let of_topic = partitions.iter().filter(|((of, _), _)| *of == topic);
+        let known = of_topic.map(|(_, partition)| partition.lag_messages()).sum();
+        // What comes to a topic that may not be read is not known: it is not nothing.
+        if self.denied_topics().contains_key(&topic) { u64::max(known, 1) } else { known }
+    }
+
+    /// How long ago the broker had the next record of the topic's partition that is furthest
+    /// behind, at most; 0 while nothing is left.
+    pub fn lag_ms(&self, topic: TopicKind, now_ms: u64) -> u64 {
+        let is_denied = self.denied_topics().contains_key(&topic);
+        let mut partitions = self.partitions();
+        let of_topic = partitions.iter_mut().filter(|((of, _), _)| *of == topic);
+        of_topic.map(|(_, partition)| partition.lag_ms(now_ms, is_denied)).max().unwrap_or(0)
+    }
+
+    /// All that Kafka received before this is committed: the least over all partitions. `None`
+    /// while that is not known of one of them.
+    pub fn complete_until(&self) -> Option<EventTime> {
+        let partitions = self.partitions();
+        let least_ms = partitions.values().map(|partition| partition.complete_ms).min()?;
+        (least_ms > 0).then(|| EventTime::default().plus(least_ms))
+    }
+
+    /// The same of each partition that this process reads, as far as it is known.
+    pub fn complete(&self) -> Vec<(TopicKind, i32, EventTime)> {
+        let partitions = self.partitions();
+        let known = partitions.iter().filter(|(_, partition)| partition.complete_ms > 0);
+        let time = |partition: &Partition| EventTime::default().plus(partition.complete_ms);
+        known.map(|((topic, place), partition)| (*topic, *place, time(partition))).collect()
+    }
+
+    /// The partitions that a topic has, whoever reads them; `None` while that is not known.
+    pub fn partition_count(&self, topic: TopicKind) -> Option<usize> {
+        Some(self.counts.of(topic).load(Ordering::Relaxed)).filter(|count| *count > 0)
+    }
+
+    pub(crate) fn set_partition_count(&self, topic: TopicKind, count: usize) {
+        self.counts.of(topic).store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_refusal(&self, refusal: Option<String>) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+
+    pub(crate) fn set_registry_down(&self, is_down: bool) {
+        self.registry_down.store(is_down, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_letters_waiting(&self, are_waiting: bool) {
+        self.letters_waiting.store(are_waiting, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_denied(&self, topic: TopicKind) -> bool {
+        self.denied_topics().contains_key(&topic)
+    }
+
+    /// Whether a topic may be read; `true` if it was otherwise before.
+    pub(crate) fn set_denied(&self, topic: TopicKind, name: &str, is_denied: bool) -> bool {
+        let mut denied = self.denied_topics();
+        if is_denied {
+            denied.insert(topic, name.to_owned()).is_none()
+        } else {
+            denied.remove(&topic).is_some()
+        }
+    }
+
+    fn denied_topics(&self) -> MutexGuard<'_, BTreeMap<TopicKind, String>> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_assigned(&self, assigned: bool) {
+        self.assigned.store(assigned, Ordering::Relaxed);
+    }
+
+    pub(crate) fn saw_message(&self) {
+        self.last_message_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_told(&self) {
+        *self.told() = Some(Instant::now());
+    }
+
+    /// Up to which broker time partitions are read.
+    pub(crate) fn set_read_until(
+        &self,
+        until: impl Iterator<Item = ((TopicKind, i32), EventTime)>,
+    ) {
+        let mut partitions = self.partitions();
+        for (partition, until) in until {
+            let partition = partitions.entry(partition).or_default();
+            partition.until_ms = partition.until_ms.max(until.millis());
+        }
+    }
+
+    /// Once all before this offset is committed, all that came before this time is.
+    pub(crate) fn await_commit(
+        &self,
+        (topic, partition): (TopicKind, i32),
+        next_offset: i64,
+        until_ms: u64,
+    ) {
+        let mut partitions = self.partitions();
+        let partition = partitions.entry((topic, partition)).or_default();
+        partition.await_commit(next_offset, until_ms);
+    }
+
+    pub(crate) fn set_extent(&self, topic: TopicKind, partition: i32, extent: Extent) {
+        self.partitions().entry((topic, partition)).or_default().extent = Some(extent);
+    }
+
+    /// What the brokers say of every partition, or nothing if they do not: then fetching finds out.
+    pub(crate) fn take_extents(&self, find: impl FnOnce() -> KafkaResult<Extents>) -> Extents {
+        let asked_ms = now_ms();
+        match find() {
+            Ok(extents) => {
+                for ((topic, partition), extent) in &extents {
+                    self.set_extent(*topic, *partition, *extent);
+                    self.await_commit((*topic, *partition), extent.high, asked_ms);
+                }
+                self.has_told();
+                extents
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the brokers do not say what they have of each partition");
+                Extents::new()
+            }
+        }
+    }
+
+    pub(crate) fn set_committed(&self, offsets: &Offsets) {
+        let mut partitions = self.partitions();
+        for (topic, partition, next_offset) in offsets.iter() {
+            let partition = partitions.entry((topic, partition)).or_default();
+            partition.committed = Some(next_offset);
+            partition.complete();
+        }
+    }
+
+    /// Others read them now.
+    pub(crate) fn forget_partitions(&self) {
+        self.partitions().clear();
+    }
+
+    fn told(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
+    fn partitions(&self) -> MutexGuard<'_, HashMap<(TopicKind, i32), Partition>> {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_in_time_is_that_of_the_partition_furthest_behind() {
+        let health = Health::default();
+        let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
+        let at = |ms| EventTime::from_millis(ms).unwrap();
+        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 5 });
+        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 0 });
+        health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 9 });
+        assert_eq!(lag_ms(10_000), 0, "nothing is known");
+        assert_eq!(lag_ms(11_000), 1_000, "and nothing was read since");
+        let read = [((TopicKind::Clicks, 0), at(10_500)), ((TopicKind::Clicks, 1), at(7_000))];
+        health.set_read_until(read.into_iter());
+        assert_eq!(lag_ms(12_000), 1_500);
+        let mut committed = Offsets::default();
+        committed.put(TopicKind::Clicks, 0, 5, [None; 2]);
+        health.set_committed(&committed);
+        assert_eq!(lag_ms(13_000), 0);
+        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 1 });
+        assert_eq!(lag_ms(15_000), 2_000, "since there was nothing left");
+        assert_eq!(lag_ms(1_000), 0, "a clock that was set back");
+    }
+
+    #[test]
+    fn what_is_complete_is_committed() {
+        let health = Health::default();
+        let complete_ms = || health.complete_until().map(|until| until.millis());
+        assert_eq!(complete_ms(), None);
+        let commit = |next_offset| {
+            let mut committed = Offsets::default();
+            committed.put(TopicKind::Clicks, 0, next_offset, [None; 2]);
+            health.set_committed(&committed);
+        };
+        let [first, empty] = [(TopicKind::Clicks, 0), (TopicKind::Effects, 0)];
+        health.await_commit(first, 5, 1_000);
+        health.await_commit(empty, 0, 2_000);
+        assert_eq!(complete_ms(), None, "five records are left");
+        commit(4);
+        assert_eq!(complete_ms(), None);
+        commit(5);
+        assert_eq!(complete_ms(), Some(1_000));
+        health.await_commit(first, 5, 3_000);
+        assert_eq!(complete_ms(), Some(2_000), "the least of both");
+        // Far behind: what was asked first is reached first, however often one asks.
+        for asked in 0..100 {
+            health.await_commit(first, 100 + asked, 4_000 + u64::try_from(asked).unwrap());
+            health.await_commit(empty, 0, 9_000);
+        }
+        commit(99);
+        assert_eq!(complete_ms(), Some(3_000));
+        commit(100);
+        assert_eq!(complete_ms(), Some(4_000));
+        commit(1_000);
+        assert_eq!(complete_ms(), Some(4_099));
+    }
+
+    #[test]
+    fn a_thread_that_hangs_is_not_ready() {
+        let health = Health::default();
+        health.set_connected(true);
+        health.set_assigned(true);
+        assert!(health.is_ready());
+        health.has_told();
+        assert!(health.is_ready());
+        *health.told() = Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
+        assert!(!health.is_ready() && health.is_silent());
+    }
+
+    #[test]
+    fn a_topic_that_may_not_be_read_is_behind() {
+        let health = Health::default();
+        health.set_connected(true);
+        health.set_assigned(true);
+        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 0 });
+        let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
+        assert_eq!((lag_ms(10_000), health.lag_messages(TopicKind::Clicks)), (0, 0));
+        assert!(health.set_denied(TopicKind::Clicks, "c", true) && !health.is_ready());
+        assert_eq!((lag_ms(12_000), health.lag_messages(TopicKind::Clicks)), (2_000, 1));
+        assert_eq!(health.denied().as_deref(), Some("c"));
+        assert!(health.set_denied(TopicKind::Clicks, "c", false) && health.is_ready());
+        assert_eq!((lag_ms(12_000), health.lag_messages(TopicKind::Clicks)), (0, 0));
+    }
+
+    #[test]
+    fn lag_is_summed_by_topic() {
+        let health = Health::default();
+        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 5 });
+        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 7 });
+        health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 1 });
+        let mut committed = Offsets::default();
+        committed.put(TopicKind::Clicks, 1, 7, [None; 2]);
+        health.set_committed(&committed);
+        assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
+        assert_eq!(health.lag_messages(TopicKind::Effects), 1);
+        assert_eq!(health.lag_messages(TopicKind::Activations), 0);
+    }
+}

@@ -1,0 +1,254 @@
+//! The metrics of this crate. A batch is counted once it is committed, so that after a crash
+//! nothing was counted that is read again, and read = accepted + redelivered + dead-lettered +
+//! empty holds for every topic at every moment.
+
+use attribution::event::EventTime;
+use config::Config;
+use jiff::Timestamp;
+use metrics::{Counter, Gauge, counter, gauge};
+
+use super::health::Health;
+use crate::consumer::batch::Intake;
+use crate::decode::ErrorCode;
+use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
+
+/// Names with their help, which is the doc comment.
+macro_rules! describe {
+    ($($(#[doc = $help:literal])+ $kind:ident $constant:ident = $name:literal;)+) => {
+        $($(#[doc = $help])+ const $constant: &str = $name;)+
+
+        fn describe() {
+            $(metrics::$kind!($name, concat!($($help),+).trim_start());)+
+        }
+    };
+}
+
+describe! {
+    /// Records read from Kafka.
+    describe_counter READ = "adtrail_ingest_read_total";
+    /// Bytes of the values of records read from Kafka.
+    describe_counter BYTES = "adtrail_ingest_bytes_total";
+    /// Records read that have no value.
+    describe_counter EMPTY = "adtrail_ingest_empty_total";
+    /// Records whose broker timestamp is so far before what was consumed of every partition that
+    /// state which they need may have expired.
+    describe_counter DISORDERED = "adtrail_ingest_disordered_total";
+    /// Records on another partition than most of their app's, which is in use all the while.
+    describe_counter MISPLACED = "adtrail_ingest_misplaced_total";
+    /// Records that are no events and were produced to the topic's dead letters, by reason.
+    describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
+    /// Records in Kafka that are not committed yet.
+    describe_gauge LAG_MESSAGES = "adtrail_ingest_lag_messages";
+    /// Broker time that has passed since what was read last of the partition furthest behind, 0
+    /// while nothing is left to commit.
+    describe_gauge LAG_SECONDS = "adtrail_ingest_lag_seconds";
+    /// Broker time up to which every partition is consumed and committed: state expires by it.
+    describe_gauge CONSUMED_UNTIL = "adtrail_ingest_consumed_until_timestamp_seconds";
+    /// When a batch was last committed, or nothing was left to commit.
+    describe_gauge LAST_PROGRESS = "adtrail_ingest_last_progress_timestamp_seconds";
+}
+
+/// All metrics of the crate.
+pub struct Metrics {
+    topics: PerTopic<TopicMetrics>,
+    last_progress: Gauge,
+    consumed_until: Gauge,
+}
+
+struct TopicMetrics {
+    read: Counter,
+    bytes: Counter,
+    empty: Counter,
+    disordered: Counter,
+    misplaced: Counter,
+    /// By [`ErrorCode::ALL`].
+    dead_lettered: [Counter; ErrorCode::ALL.len()],
+    lag_messages: Gauge,
+    lag_seconds: Gauge,
+}
+
+impl Metrics {
+    /// Registers everything with the recorder that is installed, at 0.
+    pub fn new(config: &Config) -> Self {
+        describe();
+        let names = TopicNames::new(&config.kafka.topics);
+        let topics = PerTopic::from_fn(|topic| TopicMetrics::new(names.of(topic)));
+        let consumed_until = gauge!(CONSUMED_UNTIL);
+        consumed_until.set(0.0);
+        Self { topics, last_progress: gauge!(LAST_PROGRESS), consumed_until }
+    }
+
+    /// Counts a batch that was committed.
+    pub fn committed(&self, intake: &Intake, consumed_until: Option<EventTime>, now: Timestamp) {
+        for topic in TopicKind::ALL {
+            let (metrics, intake) = (self.topics.of(topic), intake.of(topic));
+            metrics.read.increment(intake.read);
+            metrics.bytes.increment(intake.bytes);
+            metrics.empty.increment(intake.empty);
+            metrics.disordered.increment(intake.disordered);
+            metrics.misplaced.increment(intake.misplaced);
+            for code in ErrorCode::ALL {
+                metrics.dead_lettered[code as usize].increment(intake.dead_lettered(code));
+            }
+        }
+        if let Some(until) = consumed_until {
+            self.consumed_until.set(until.millis() as f64 / 1e3);
+        }
+        self.last_progress.set(seconds(now));
+    }
+
+    /// Brings the gauges up to date: before each scrape, or every second.
+    pub fn observe(&self, health: &Health, now: Timestamp) {
+        let mut is_behind = !health.is_ready();
+        for topic in TopicKind::ALL {
+            let metrics = self.topics.of(topic);
+            let lag_messages = health.lag_messages(topic);
+            is_behind |= lag_messages > 0;
+            metrics.lag_messages.set(lag_messages as f64);
+            let now_ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
+            metrics.lag_seconds.set(health.lag_ms(topic, now_ms) as f64 / 1e3);
+        }
+        if !is_behind {
+            self.last_progress.set(seconds(now));
+        }
+    }
+}
+
+impl TopicMetrics {
+    fn new(topic: &str) -> Self {
+        let topic = topic.to_owned();
+        let metrics = Self {
+            read: counter!(READ, "topic" => topic.clone()),
+            bytes: counter!(BYTES, "topic" => topic.clone()),
+            empty: counter!(EMPTY, "topic" => topic.clone()),
+            disordered: counter!(DISORDERED, "topic" => topic.clone()),
+            misplaced: counter!(MISPLACED, "topic" => topic.clone()),
+            dead_lettered: ErrorCode::ALL.map(
+                |code| counter!(DEAD_LETTERED, "topic" => topic.clone(), "code" => code.name()),
+            ),
+            lag_messages: gauge!(LAG_MESSAGES, "topic" => topic.clone()),
+            lag_seconds: gauge!(LAG_SECONDS, "topic" => topic),
+        };
+        let Self { read, bytes, empty, disordered, misplaced, .. } = &metrics;
+        for counter in [read, bytes, empty, disordered, misplaced] {
+            counter.increment(0);
+        }
+        metrics.dead_lettered.iter().for_each(|counter| counter.increment(0));
+        metrics.lag_messages.set(0.0);
+        metrics.lag_seconds.set(0.0);
+        metrics
+    }
+}
+
+fn seconds(time: Timestamp) -> f64 {
+    time.as_millisecond() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use attribution::event::{Activation, Device, EventTime, Fact, Pid};
+    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+    use super::*;
+    use crate::consumer::batch::{Accumulator, Limits, Source};
+    use crate::kafka::watermarks::Extent;
+
+    const NOW_MS: i64 = 1_773_144_000_000;
+
+    fn recorded(act: impl FnOnce(&Metrics)) -> String {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle: PrometheusHandle = recorder.handle();
+        let config = config::parse("").expect("the defaults are valid");
+        metrics::with_local_recorder(&recorder, || act(&Metrics::new(&config)));
+        handle.render()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_millisecond(NOW_MS).expect("a time in range")
+    }
+
+    #[track_caller]
+    fn check(scrape: &str, series: &str, value: &str) {
+        let line = format!("{series} {value}");
+        assert!(scrape.lines().any(|found| found == line), "{line} is not in\n{scrape}");
+    }
+
+    /// An activation a minute ago, an empty record and a dead letter.
+    fn intake() -> Intake {
+        let limits =
+            Limits { records_max: 9, bytes_max: 999, age_max: std::time::Duration::from_secs(1) };
+        let source =
+            |offset| Source { topic: TopicKind::Activations, partition: 0, offset, bytes: 7 };
+        let fact = Fact::Activation(Box::new(Activation {
+            pid: Pid(1),
+            id: "a".into(),
+            time: EventTime::from_millis(NOW_MS - 60_000).expect("a time in range"),
+            install_begin_time: None,
+            click_id: "".into(),
+            ids: vec![],
+            device: Device::default(),
+            app_version: "".into(),
+            props: vec![],
+        }));
+        let mut batch = Accumulator::new(limits);
+        batch.add_fact(source(0), fact, Instant::now());
+        batch.add_empty(source(1), Instant::now());
+        batch.add_dead(source(2), ErrorCode::NotJson, Instant::now());
+        batch.finish(&TopicNames::from_fn(|topic| topic.setting().into()), None).intake
+    }
+
+    #[test]
+    fn every_series_is_there_from_the_start() {
+        let scrape = recorded(|_| {});
+        for topic in ["adtrail.clicks", "adtrail.activations", "adtrail.effects"] {
+            for name in [READ, BYTES, EMPTY, DISORDERED, MISPLACED, LAG_MESSAGES, LAG_SECONDS] {
+                check(&scrape, &format!("{name}{{topic=\"{topic}\"}}"), "0");
+            }
+            for code in ErrorCode::ALL {
+                let labels = format!("topic=\"{topic}\",code=\"{}\"", code.name());
+                check(&scrape, &format!("{DEAD_LETTERED}{{{labels}}}"), "0");
+            }
+        }
+        check(&scrape, LAST_PROGRESS, "0");
+        check(&scrape, "# HELP adtrail_ingest_read_total", "Records read from Kafka.");
+    }
+
+    #[test]
+    fn a_committed_batch_is_counted() {
+        let scrape = recorded(|metrics| metrics.committed(&intake(), None, now()));
+        let labels = "{topic=\"adtrail.activations\"}";
+        check(&scrape, &format!("{READ}{labels}"), "3");
+        check(&scrape, &format!("{BYTES}{labels}"), "21");
+        check(&scrape, &format!("{EMPTY}{labels}"), "1");
+        let labels = "{topic=\"adtrail.activations\",code=\"not_json\"}";
+        check(&scrape, &format!("{DEAD_LETTERED}{labels}"), "1");
+        check(&scrape, LAST_PROGRESS, "1773144000");
+    }
+
+    #[track_caller]
+    fn check_lag(high: i64, messages: &str, seconds: &str, progress: &str) {
+        let health = Health::default();
+        health.set_connected(true);
+        health.set_assigned(true);
+        health.set_extent(TopicKind::Activations, 0, Extent { low: 0, high });
+        let until = EventTime::from_millis(NOW_MS - 60_000).expect("a time in range");
+        health.set_read_until([((TopicKind::Activations, 0), until)].into_iter());
+        let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("a time in range");
+        let scrape = recorded(|metrics| {
+            metrics.committed(&intake(), None, now());
+            metrics.observe(&health, later);
+        });
+        let labels = "{topic=\"adtrail.activations\"}";
+        check(&scrape, &format!("{LAG_MESSAGES}{labels}"), messages);
+        check(&scrape, &format!("{LAG_SECONDS}{labels}"), seconds);
+        check(&scrape, LAST_PROGRESS, progress);
+    }
+
+    #[test]
+    fn lag_is_0_while_nothing_is_left() {
+        check_lag(5, "5", "61", "1773144000");
+        check_lag(0, "0", "0", "1773144001");
+    }
+}
