@@ -23,10 +23,11 @@ use adtrail as _;
 use config::Config;
 use export::{Access, ExportQuery, ExportState, Format};
 use store::embedded::Embedded;
-use store::scan::Reader;
+use store::reader::Reader;
+use tokio::net::TcpListener;
+
 use stored::fill;
 use support::{APP, APP_KEY, count, cpu_seconds};
-use tokio::net::TcpListener;
 
 const APPS: u32 = 10;
 const FIELDS: &str = "event_type,event_name,event_time,app,pid,event_id,status,install_type,\

@@ -8,7 +8,7 @@ use attribution::event::{Fact, Pid};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
 use attribution::policy::{AppPolicy, Policy};
 use ingest::decode;
-use store::codec::home;
+use store::layout::codec::fact_record;
 
 use crate::commands::download::fuzz::any as resume;
 
@@ -43,6 +43,6 @@ fn stored(input: &[u8]) {
         Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
     };
     let mut written = Vec::new();
-    home::encode(&kept, &mut written);
-    assert_eq!(home::decode(family, pid, &written).ok(), Some(kept));
+    fact_record::encode(&kept, &mut written);
+    assert_eq!(fact_record::decode(family, pid, &written).ok(), Some(kept));
 }

@@ -6,8 +6,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use store::StoreError;
-use store::key::RowKey;
-use store::scan::Rows;
+use store::layout::key::RowKey;
+use store::reader::Rows;
 
 use crate::ExportError;
 

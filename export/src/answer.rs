@@ -5,7 +5,7 @@ use std::sync::Arc;
 use attribution::policy::{AppPolicy, Policy};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use store::scan::Reader;
+use store::reader::Reader;
 
 use crate::ExportError;
 use crate::http::extract::AppPath;

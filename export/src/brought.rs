@@ -9,9 +9,9 @@ use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use store::brought::Brought;
-use store::codec::row::{RowView, TextCell};
-use store::key::RowKey;
+use store::layout::campaign_index::Brought;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
 
 use crate::ExportError;
 use crate::answer;

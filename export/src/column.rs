@@ -1,6 +1,6 @@
 //! The columns of the native CSV, and those that an app's own props are.
 
-use store::codec::row::TextCell;
+use store::layout::codec::row::TextCell;
 
 use crate::nearest::nearest;
 

@@ -4,8 +4,8 @@
 use attribution::event::Pid;
 use attribution::policy::Policy;
 use attribution::row::{Contributor, touch_kind_name};
-use store::codec::row::{RowView, TextCell};
-use store::key::RowKey;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
 
 use crate::campaigns::{AppCells, CampaignCells};
 use crate::cell::{write_bytes, write_commas, write_quoted, write_text};
@@ -198,7 +198,7 @@ mod tests {
     use attribution::policy::{AppPolicy, Campaign, Windows};
     use attribution::row::{EventType, MatchType, RejectReason, Row, Status};
     use proptest::prelude::*;
-    use store::codec;
+    use store::layout::codec;
 
     use super::*;
     use crate::query::Format;

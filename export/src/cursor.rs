@@ -5,7 +5,7 @@ use std::fmt;
 use attribution::event::{EventTime, Pid, SpreadId};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use store::key::RowKey;
+use store::layout::key::RowKey;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::ExportError;

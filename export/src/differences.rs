@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 
 use attribution::policy::{AppPolicy, Policy};
 use store::StoreError;
-use store::codec::row::{RowView, TextCell};
-use store::key::RowKey;
-use store::scan::Reader;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
+use store::reader::Reader;
 
 use crate::ExportError;
 use crate::column::Column;

@@ -19,7 +19,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use http_body::Frame;
-use store::scan::Reader;
+use store::reader::Reader;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};

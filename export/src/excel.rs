@@ -12,8 +12,8 @@ mod truth;
 use std::io::Write;
 
 use attribution::policy::Policy;
-use store::codec::row::RowView;
-use store::key::RowKey;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
 
 use crate::appsflyer::column::is_heading;
 use crate::cell::write_text;

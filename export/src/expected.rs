@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use attribution::event::EventTime;
 use attribution::policy::{AppPolicy, Policy};
-use store::count::{QUARTER_MS, quarter_start};
-use store::scan::Reader;
+use store::layout::summary_counts::{QUARTER_MS, quarter_start};
+use store::reader::Reader;
 
 use crate::ExportError;
 use crate::query::ExportQuery;

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use attribution::event::{Pid, SpreadId};
 use attribution::policy::Policy;
 use attribution::row::{EventType, InstallType, Status};
-use store::codec::row::{RowView, TextCell};
-use store::count::Counted;
-use store::key::RowKey;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
+use store::layout::summary_counts::Counted;
 
 use crate::ExportError;
 use crate::format::channel::UNKNOWN_CHANNEL;

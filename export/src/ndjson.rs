@@ -5,8 +5,8 @@
 use std::io::Write;
 
 use attribution::policy::Policy;
-use store::codec::row::RowView;
-use store::key::RowKey;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
 
 use crate::format::field::Field;
 use crate::query::ExportQuery;

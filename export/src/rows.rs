@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use attribution::policy::{AppPolicy, Policy};
-use store::codec::row::RowView;
-use store::key::RowKey;
-use store::scan::{Reader, View};
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
+use store::reader::{Reader, View};
 
 use crate::ExportError;
 use crate::ahead;

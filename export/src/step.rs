@@ -1,6 +1,6 @@
 //! The cells of a line, by how they are written.
 
-use store::codec::row::TextCell;
+use store::layout::codec::row::TextCell;
 
 use crate::appsflyer::column::Cell;
 use crate::cell::COMMAS_MAX;

@@ -17,9 +17,9 @@ use attribution::policy::{AppPolicy, Policy};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
-use store::codec::row::{RowView, TextCell};
-use store::count::{self, Count, Counted, QUARTER_MS, What};
-use store::scan::{Reader, View};
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::summary_counts::{self, Count, Counted, QUARTER_MS, What};
+use store::reader::{Reader, View};
 
 use crate::ExportError;
 use crate::answer;
@@ -203,7 +203,7 @@ fn summarise<'q>(
         groups: Groups::new(&query.by, policy),
     };
     let (from, to) = (query.rows.from, query.rows.to);
-    match count::whole_quarters((from, to)) {
+    match summary_counts::whole_quarters((from, to)) {
         None => summary.rows((from, to))?,
         Some((first, end)) => {
             summary.rows((from, first))?;

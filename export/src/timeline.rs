@@ -14,7 +14,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
-use store::scan::Reader;
+use store::reader::Reader;
 
 use crate::ExportError;
 use crate::answer;

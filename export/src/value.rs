@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use attribution::event::EventTime;
 use attribution::policy::Policy;
 use attribution::row::touch_kind_name;
-use store::codec::row::{RowView, TextCell};
-use store::key::RowKey;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
 
 use crate::column::{Column, ContributorPart};
 use crate::format::channel::channel_name;

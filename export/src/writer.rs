@@ -1,8 +1,8 @@
 //! Rows in the form that is asked for.
 
 use attribution::policy::Policy;
-use store::codec::row::RowView;
-use store::key::RowKey;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
 
 use crate::csv::CsvWriter;
 use crate::excel::ExcelWriter;

@@ -15,9 +15,9 @@ use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::StoreError;
-use store::backup::{Amount, Archive, Page};
 use store::embedded::checkpoint::{self, Moment};
 use store::embedded::{Embedded, open_for_reading};
+use store::maintenance::backup::{Amount, Archive, Page};
 
 use super::temp_files::Leftover;
 use super::{WrongUse, copy_progress, load, require_embedded};

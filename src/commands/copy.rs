@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use attribution::ledger::Position;
 use config::Config;
 use indicatif::HumanCount;
-use store::transfer::{Amounts, Source, Target};
-use store::verify::{Options, repair, verify};
+use store::maintenance::copy_store::{Amounts, Source, Target};
+use store::maintenance::verify::{Options, repair, verify};
 
 use super::{WrongUse, load_for_kafka, print, require_apps};
 use crate::cli::{Copy, Settings};

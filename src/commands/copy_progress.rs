@@ -1,7 +1,7 @@
 //! How far a copy is: a bar on a terminal's standard error, nothing elsewhere.
 
 use indicatif::ProgressBar;
-use store::backup::Watcher;
+use store::maintenance::backup::Watcher;
 
 use crate::telemetry;
 

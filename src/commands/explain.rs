@@ -13,8 +13,8 @@ use attribution::printable::printable;
 use attribution::row::EventType;
 use attribution::worker::explain;
 use store::StoreError;
-use store::codec::row::{RowView, TextCell};
-use store::scan::Reader;
+use store::layout::codec::row::{RowView, TextCell};
+use store::reader::Reader;
 
 use super::replay::Replica;
 use super::{known_app, load, print};

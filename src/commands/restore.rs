@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use store::StoreError;
-use store::backup::{Archive, Page, Target};
+use store::maintenance::backup::{Archive, Page, Target};
 
 use super::backup::{line, require_elsewhere};
 use super::temp_files::Leftover;

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use serde_json::{Value, json};
-use store::verify::{Check, Options, Problem, Progress, Remedy, Report, repair, verify};
+use store::maintenance::verify::{
+    Check, Options, Problem, Progress, Remedy, Report, repair, verify,
+};
 
 use super::{load, print, require_apps, require_embedded};
 use crate::cli::Verify;

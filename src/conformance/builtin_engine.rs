@@ -11,7 +11,7 @@ use config::Config;
 use export::ExportQuery;
 use ingest::files::ndjson::{Events, FileError};
 use store::embedded::Embedded;
-use store::scan::Reader;
+use store::reader::Reader;
 use tempfile::TempDir;
 
 pub struct Own {

@@ -18,7 +18,7 @@ use store::StoreError;
 use store::embedded::{Embedded, StatusCounts};
 use store::hbase::cluster::Cluster;
 use store::hbase::ledger::SharedLedger;
-use store::region::Regions;
+use store::layout::region::Regions;
 
 use super::region_metrics;
 

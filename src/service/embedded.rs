@@ -13,7 +13,7 @@ use export::{Access, ExportState};
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::embedded::{Embedded, EngineMetrics, Room};
-use store::scan::Reader;
+use store::reader::Reader;
 use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};

@@ -3,7 +3,7 @@
 use attribution::event::EventTime;
 use jiff::Timestamp;
 use metrics::{describe_gauge, gauge};
-use store::region::{Region, Regions, skew};
+use store::layout::region::{Region, Regions, skew};
 
 const REGIONS: &str = "adtrail_store_regions";
 const ROWS: Metric = Metric { name: "adtrail_store_region_rows", by: "rows" };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use ingest::Shutdown;
 use store::hbase::{ClusterRegion, RegionLoad, Shared};
-use store::key::Key;
+use store::layout::key::Key;
 
 use super::region_metrics as metrics;
 use super::region_metrics::{BYTES, Metric, READ, WRITTEN};
@@ -118,7 +118,7 @@ mod tests {
         for (place, told) in looks.iter().enumerate() {
             let loads = told.iter().map(|(start, writes)| {
                 let load = writes.map(|writes| RegionLoad { bytes: 0, writes, reads: 0 });
-                ([*start; store::key::KEY_BYTES], load)
+                ([*start; store::layout::key::KEY_BYTES], load)
             });
             let at = started + Duration::from_secs(10) * u32::try_from(place).unwrap();
             let before = last.map(|(looked, _)| looked);

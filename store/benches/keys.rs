@@ -353,7 +353,7 @@ fn look_up(db: &DB, index: &Index, from: u64, entries: u64) -> f64 {
     (thread_cpu() - start) * 1e6 / LOOKS as f64
 }
 
-/// As the store's: see `store/src/embedded/options.rs`.
+/// As the store's: see `store/src/embedded/open/options.rs`.
 fn options(block_bytes: usize, prefix: Option<usize>) -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(512 << 20));

@@ -14,15 +14,8 @@ macro_rules! crash_point {
     };
 }
 
-pub mod amount;
-pub mod app;
-pub mod backup;
-pub mod brought;
-pub mod cell;
+pub mod apps;
 mod clock;
-pub mod codec;
-mod copy_piece;
-pub mod count;
 pub mod embedded;
 mod error;
 mod expiry;
@@ -31,23 +24,16 @@ mod fs;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod hbase;
-mod held;
-pub mod key;
 pub mod layout;
+pub mod maintenance;
 pub mod memory;
-mod named;
-pub mod region;
-mod retention;
-pub mod scan;
+pub mod reader;
 mod timing;
-pub mod transfer;
-mod unfinished;
-pub mod verify;
 
 use attribution::policy::Policy;
 
 pub use error::StoreError;
-pub use held::HeldBack;
+pub use expiry::floor::HeldBack;
 pub use timing::Timing;
 
 /// The reading side of the store of the settings, beside the processes that write it.
@@ -57,7 +43,7 @@ pub use timing::Timing;
 pub fn open_for_reading(
     settings: &config::Store,
     policy: &Policy,
-) -> Result<scan::Reader, StoreError> {
+) -> Result<reader::Reader, StoreError> {
     let reader = match &settings.hbase {
         Some(hbase) => hbase::Shared::open(settings, hbase)?.reader(),
         None => embedded::open_for_reading(settings)?,

@@ -13,8 +13,8 @@ use attribution::row::Row;
 use foldhash::fast::FixedState;
 
 use crate::StoreError;
-use crate::codec;
 use crate::expiry::Expiry;
+use crate::layout::codec;
 
 /// Facts, decisions and rows of one process.
 #[derive(Debug, Clone, Default)]
@@ -149,12 +149,12 @@ impl Memory {
     /// Whether or not it has expired.
     fn kept_home(&self, key: &FactKey) -> Result<Option<Home>, StoreError> {
         let value = self.homes.get(key).and_then(|place| self.values.get(*place));
-        value.map(|value| codec::home::decode(key.family, key.pid, value)).transpose()
+        value.map(|value| codec::fact_record::decode(key.family, key.pid, value)).transpose()
     }
 
     fn put_home(&mut self, key: FactKey, home: &Home) {
         self.value.clear();
-        codec::home::encode(home, &mut self.value);
+        codec::fact_record::encode(home, &mut self.value);
         self.homes.insert(key, self.values.push(&self.value));
     }
 

@@ -13,9 +13,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adtrail_store::StoreError;
-use adtrail_store::codec::row::RowView;
 use adtrail_store::embedded::Embedded;
-use adtrail_store::verify::row::row;
+use adtrail_store::layout::codec::row::RowView;
+use adtrail_store::maintenance::verify::stored_row::row;
 use attribution::event::Family;
 use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::matching::fact_key;

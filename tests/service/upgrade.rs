@@ -227,15 +227,18 @@ fn a_store_of_each_past_layout_goes_on_under_the_service() {
 /// before.
 fn set_layout(store: &Path, change: impl Fn(u32) -> u32) -> u32 {
     let names = DB::list_cf(&Options::default(), store).unwrap();
-    let tables = names.iter().map(|name| {
-        let mut options = Options::default();
-        match name.as_str() {
-            "cells" => options.set_merge_operator_associative("add", store::cell::merge),
-            "counts" => options.set_merge_operator_associative("add", store::count::merge),
-            _ => {}
-        }
-        ColumnFamilyDescriptor::new(name, options)
-    });
+    let tables =
+        names.iter().map(|name| {
+            let mut options = Options::default();
+            match name.as_str() {
+                "cells" => options
+                    .set_merge_operator_associative("add", store::layout::hourly_counts::merge),
+                "counts" => options
+                    .set_merge_operator_associative("add", store::layout::summary_counts::merge),
+                _ => {}
+            }
+            ColumnFamilyDescriptor::new(name, options)
+        });
     let db =
         DB::open_cf_descriptors(&Options::default(), store, tables.collect::<Vec<_>>()).unwrap();
     let meta = db.cf_handle("meta").unwrap();

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use attribution::event::Purpose;
 use attribution::policy::{DAY_MS, HOUR_MS, Policy};
 use attribution::row::{EventType, InstallType, STORE_PROP, Status};
-use store::codec::row::{RowView, TextCell, purpose_name};
-use store::key::RowKey;
+use store::layout::codec::row::{RowView, TextCell, purpose_name};
+use store::layout::key::RowKey;
 
 use crate::column::{Column, ContributorPart};
 use crate::format::channel::channel_name;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use attribution::event::Pid;
 use attribution::policy::Policy;
 use attribution::row::{EventType, Status};
-use store::codec::row::RowView;
-use store::key::RowKey;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
 
 use super::column::{ORGANIC, event_name, is_brought_back, media_source};
 use crate::ExportError;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use attribution::event::EventTime;
 use attribution::policy::AppPolicy;
 use store::StoreError;
-use store::key::RowKey;
-use store::scan::{Rows, View};
+use store::layout::key::RowKey;
+use store::reader::{Rows, View};
 
 /// Goes through an app's rows a millisecond at a time. Only the rows of that one are held.
 pub struct Walk<'r> {

@@ -6,8 +6,8 @@ use std::io::Write;
 use attribution::event::{Pid, SpreadId};
 use attribution::policy::Policy;
 use attribution::row::EventType;
-use store::codec::row::RowView;
-use store::key::RowKey;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
 
 use super::ComparedApp;
 use crate::cell::write_text;

@@ -1,8 +1,8 @@
 //! What a row has in a field.
 
 use attribution::policy::Policy;
-use store::codec::row::{RowView, TextCell};
-use store::key::RowKey;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
 
 use super::field::Field;
 use crate::prop::prop;

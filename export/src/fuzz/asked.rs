@@ -3,19 +3,21 @@
 use attribution::event::{EventTime, Pid, SpreadId};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use jiff::Timestamp;
-use store::key::RowKey;
+use store::layout::key::RowKey;
 
 use super::CONFIG;
+use crate::Access;
+use crate::ExportError;
 use crate::access::session;
 use crate::appsflyer::pull;
 use crate::appsflyer::report::Kind;
+use crate::brought;
 use crate::cursor::Cursor;
 use crate::parameter::{FORMAT, decoded};
 use crate::query::{ExportQuery, Format, Preset};
 use crate::summary::SummaryQuery;
 use crate::timeline::TimelineQuery;
 use crate::timeline::cursor::PlaceCursor;
-use crate::{Access, ExportError, brought};
 
 type Parameters = Vec<(String, String)>;
 

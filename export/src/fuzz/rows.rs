@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::Value as Json;
-use store::amount::Amount;
-use store::codec::row::{RowView, TextCell};
-use store::key::{KEY_BYTES, RowKey};
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::decimal_sum::Amount;
+use store::layout::key::{KEY_BYTES, RowKey};
 
 use super::CONFIG;
 use crate::query::{ExportQuery, Format};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use attribution::event::EventTime;
 use attribution::policy::Policy;
-use store::scan::Reader;
+use store::reader::Reader;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ExportError;

@@ -3,7 +3,7 @@
 
 use attribution::event::EventTime;
 use attribution::policy::{AppPolicy, Policy};
-use store::scan::Reader;
+use store::reader::Reader;
 
 use super::preview::{Preview, preview};
 use crate::ExportError;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use attribution::policy::{AppPolicy, Policy};
 use serde::Serialize;
-use store::scan::Reader;
+use store::reader::Reader;
 
 use crate::ExportError;
 use crate::query::{Dialect, ExportQuery, Format};

@@ -2,7 +2,7 @@
 
 use attribution::event::EventTime;
 use attribution::policy::Policy;
-use store::count::{Counted, QUARTER_MS, quarter_start};
+use store::layout::summary_counts::{Counted, QUARTER_MS, quarter_start};
 
 use crate::ExportError;
 use crate::Zone;

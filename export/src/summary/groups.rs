@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use attribution::policy::Policy;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use store::amount::Amount;
-use store::count::{Count, Counted};
+use store::layout::decimal_sum::Amount;
+use store::layout::summary_counts::{Count, Counted};
 
 use super::DayCount;
 use super::dimension::{Dimension, Value};
@@ -13,8 +13,7 @@ use crate::ExportError;
 use crate::cell::write_text;
 use crate::parameter::{BY, bad};
 use crate::query::ExportQuery;
-use crate::zone::date_text;
-use crate::zone::in_utc;
+use crate::zone::{date_text, in_utc};
 
 /// All are in memory until the answer is sent.
 pub(super) const GROUPS_MAX: usize = 100_000;

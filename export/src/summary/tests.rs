@@ -8,8 +8,8 @@ use attribution::event::Fact;
 use attribution::policy::Policy;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use store::amount::Amount;
-use store::scan::Reader;
+use store::layout::decimal_sum::Amount;
+use store::reader::Reader;
 
 use super::*;
 use crate::tests::bed::{self, Bed, DAY, MINUTE, activation, click, effect};

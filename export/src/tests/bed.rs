@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use attribution::canonical;
-use attribution::event::Purpose;
 use attribution::event::{
-    Activation, Device, Effect, EventTime, Fact, Pid, SpreadId, Touch, TouchKind,
+    Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 use attribution::worker::{Batch, Worker};
 use config::Config;
 use store::embedded::Embedded;
-use store::scan::Reader;
+use store::reader::Reader;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::{Access, ExportState, serve};
+use crate::Access;
+use crate::ExportState;
+use crate::serve;
 
 /// 2026-03-10T00:00:00Z.
 pub const DAY: u64 = 1_773_100_800_000;

@@ -19,7 +19,7 @@ use anyhow::Context;
 use attribution::policy::AppPolicy;
 use config::Config;
 use export::{Checksum, Chunk, ExportQuery};
-use store::scan::Reader;
+use store::reader::Reader;
 
 use super::{WrongUse, counted, known_app, load, settled};
 use crate::cli::{self, Download};

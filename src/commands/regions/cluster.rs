@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use config::Config;
 use serde_json::{Value, json};
 use store::hbase::{ClusterRegion, RegionLoad, Shared};
-use store::region::skew;
+use store::layout::region::skew;
 
 use super::{Apps, SKEWS, human_bytes};
 

@@ -14,9 +14,9 @@ use attribution::policy::Policy;
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::app::App;
-use store::key::{Key, RowKey};
-use store::region::{Region, Regions as Table};
+use store::apps::spread::App;
+use store::layout::key::{Key, RowKey};
+use store::layout::region::{Region, Regions as Table};
 
 use super::{load, print};
 use crate::cli::Regions;

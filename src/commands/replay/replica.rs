@@ -12,7 +12,7 @@ use attribution::worker::{Batch, Worker};
 use config::Config;
 use store::StoreError;
 use store::embedded::Embedded;
-use store::scan::Reader;
+use store::reader::Reader;
 use tempfile::TempDir;
 
 use super::intake;

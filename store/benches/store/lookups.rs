@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use adtrail_store::embedded::Embedded;
-use adtrail_store::scan::Reader;
+use adtrail_store::reader::Reader;
 use attribution::event::{EventTime, Family, Pid};
 use attribution::ids::DeviceIds;
 use attribution::ledger::Facts;

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
-use adtrail_store::key::{self, Key, RowKey};
-use adtrail_store::{StoreError, codec};
+use adtrail_store::layout::codec;
+use adtrail_store::layout::key::{self, Key, RowKey};
 use attribution::event::{EventTime, Pid};
 use attribution::expiry::Expired;
 use attribution::facts::keys::{FactKey, MatchKey};
@@ -92,7 +93,7 @@ impl Timed {
             };
             let (mut row_value, mut home_value) = (Vec::new(), Vec::new());
             codec::row::encode(row, &mut row_value);
-            codec::home::encode(home, &mut home_value);
+            codec::fact_record::encode(home, &mut home_value);
             commit.rows.push((row_key.encode(), row_value));
             commit.facts[key.family as usize].push((key::home(key), home_value));
         }

@@ -12,10 +12,10 @@ use attribution::row::{EventType, Status};
 use rocksdb::checkpoint::Checkpoint;
 
 use super::Embedded;
-use super::meta::{self, Meta};
+use super::open::meta::{self, Meta};
 use super::tables::Tables;
 use crate::StoreError;
-use crate::backup::lock;
+use crate::maintenance::backup::lock;
 
 /// Makes checkpoints of an open store, beside whoever writes it.
 #[derive(Clone)]

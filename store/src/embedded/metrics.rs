@@ -2,7 +2,7 @@
 
 use metrics::{Counter, Gauge, counter, gauge};
 
-use super::figures::{Engine, Figures, TableFigures};
+use super::stats::{Engine, Figures, TableFigures};
 
 /// Names with their help, which is the doc comment.
 macro_rules! describe {

@@ -16,14 +16,15 @@ use attribution::matching;
 use attribution::row::{EventType, seq};
 use rocksdb::{ColumnFamily, WriteBatch};
 
+use super::open::{layout_version, meta};
 use super::tables::Tables;
-use super::{layout_version, meta, recount};
+use super::write::rebuild_aggregates;
 use crate::StoreError;
-use crate::app::{self, App, Apps};
-use crate::cell::Cell;
-use crate::codec::row::{RowView, TextCell};
-use crate::codec::{self, fact};
-use crate::key::{self, FactPlace, KEY_BYTES, Key, RowKey};
+use crate::apps::spread::{self, App, Apps};
+use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::codec::{self, fact};
+use crate::layout::hourly_counts::Cell;
+use crate::layout::key::{self, FactPlace, KEY_BYTES, Key, RowKey};
 
 /// Entries whose keys begin with these stand for one match, app and time.
 const GROUP_BYTES: usize = 18;
@@ -40,7 +41,7 @@ pub fn all(
     progress: &mut Progress<'_>,
 ) -> Result<Cell, StoreError> {
     Pass { tables, batch: WriteBatch::default(), changes: CHANGES, progress }.run(settings)?;
-    recount::all(tables, settings)
+    rebuild_aggregates::all(tables, settings)
 }
 
 struct Pass<'p, 'q> {
@@ -132,7 +133,7 @@ impl Pass<'_, '_> {
 
     /// A home that names others, by their present keys; those that are gone are more that may have been.
     fn with_causes(&self, pid: Pid, value: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut home = codec::home::decode(Family::Activation, pid, value)?;
+        let mut home = codec::fact_record::decode(Family::Activation, pid, value)?;
         let Home::Activation(activation) = &mut home else { return Ok(None) };
         let causes = &mut activation.changed_by;
         if causes.facts.is_empty() {
@@ -150,7 +151,7 @@ impl Pass<'_, '_> {
         }
         causes.facts = facts;
         let mut value = Vec::new();
-        codec::home::encode(&home, &mut value);
+        codec::fact_record::encode(&home, &mut value);
         Ok(Some(value))
     }
 
@@ -205,7 +206,7 @@ impl Pass<'_, '_> {
         let family = event_type.family();
         let home = key::home(&matching::fact_key(family, past.pid, id));
         if let Some(value) = self.tables.db.get_pinned_cf(self.tables.facts(family), home)? {
-            let present = match codec::home::decode(family, past.pid, &value)? {
+            let present = match codec::fact_record::decode(family, past.pid, &value)? {
                 Home::Activation(home) => home.present,
                 Home::Effect(home) => home.present,
                 Home::Touch(_) => None,
@@ -215,7 +216,7 @@ impl Pass<'_, '_> {
             }
         }
         let of = |bits: &u8| key::row_partition(app.base, past.seq, *bits, partitions);
-        let mut possible = 0..=app.fan_bits_max.min(app::bits_max(partitions));
+        let mut possible = 0..=app.fan_bits_max.min(spread::bits_max(partitions));
         possible
             .find(|bits| of(bits) == past.partition)
             .ok_or_else(|| StoreError::corrupt("a row's place"))
@@ -254,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::embedded::Embedded;
-    use crate::embedded::column_families::Limits;
+    use crate::embedded::open::column_families::Limits;
 
     /// The store that the first build of a layout wrote.
     fn kept(layout: u32) -> (TempDir, config::Store) {

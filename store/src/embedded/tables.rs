@@ -11,18 +11,17 @@ use rocksdb::{
     ColumnFamily, DB, DBRawIterator, DBRecoveryMode, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::budget::Budget;
-use super::column_families::{
+use super::open::column_families::{
     ACTIVATIONS, BROUGHT, CELLS, COUNTS, EFFECTS, EVENTS, Limits, META, OFFSETS, TABLES, TOUCHES,
     descriptors,
 };
-use super::opening::{failure, logs, refuse_foreign};
-use super::room::Room;
-use super::{endless, layout_version, options};
+use super::open::memory_budget::Budget;
+use super::open::preflight::{failure, logs, refuse_foreign};
+use super::open::{layout_version, manifest_check, options};
+use super::write::disk_full::Room;
 use crate::StoreError;
-use crate::codec;
-use crate::key;
-use crate::unfinished;
+use crate::layout::{codec, key};
+use crate::maintenance::incomplete_marker;
 
 /// What damage does not keep a store from opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +51,9 @@ pub struct Tables {
 
 impl Tables {
     pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
-        unfinished::refuse_half_restored(path)?;
+        incomplete_marker::refuse_half_restored(path)?;
         refuse_foreign(path)?;
-        endless::cut(path)?;
+        manifest_check::cut(path)?;
         layout_version::refuse_later(path)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
@@ -79,7 +78,7 @@ impl Tables {
         let budget = Budget::reading(memory_bytes);
         let cache = options::cache(&budget);
         let limits = Limits::none();
-        endless::refuse_logs(path)?;
+        manifest_check::refuse_logs(path)?;
         let tables = || descriptors(&budget, &cache, &limits);
         let engine = options::reading_engine();
         let mut attempts = 0;
@@ -112,12 +111,12 @@ impl Tables {
         memory_bytes: u64,
         lenience: Lenience,
     ) -> Result<Self, StoreError> {
-        unfinished::refuse(path)?;
+        incomplete_marker::refuse(path)?;
         refuse_foreign(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
-        endless::refuse_logs(path)?;
+        manifest_check::refuse_logs(path)?;
         let mut engine = options::reading_engine();
         engine.set_paranoid_checks(lenience != Lenience::Files);
         engine.set_wal_recovery_mode(match lenience {
@@ -135,7 +134,7 @@ impl Tables {
 
     /// For whoever repairs what is derived: nothing expires meanwhile.
     pub fn open_for_repair(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
-        unfinished::refuse(path)?;
+        incomplete_marker::refuse(path)?;
         if !path.join("CURRENT").exists() {
             return Err(StoreError::Missing { path: path.into() });
         }
@@ -210,7 +209,7 @@ impl Tables {
             };
             for ((place, fact), value) in wanted.into_iter().zip(values) {
                 if let Some(value) = value? {
-                    homes[*place] = Some(codec::home::decode(family, fact.pid, &value)?);
+                    homes[*place] = Some(codec::fact_record::decode(family, fact.pid, &value)?);
                 }
             }
         }

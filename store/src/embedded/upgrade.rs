@@ -22,14 +22,14 @@ use attribution::ledger::Progress;
 use attribution::policy::Policy;
 use attribution::worker::{Batch, Worker};
 
-use super::layout_version::LAYOUT_VERSION;
-use super::meta::{self, Meta};
+use super::open::layout_version::LAYOUT_VERSION;
+use super::open::meta::{self, Meta};
 use super::tables::Tables;
 use super::{Embedded, rekey};
 use crate::StoreError;
-use crate::cell::Cell;
-use crate::codec;
-use crate::key::{self, FactPlace};
+use crate::layout::codec;
+use crate::layout::hourly_counts::Cell;
+use crate::layout::key::{self, FactPlace};
 
 /// Before it, decisions were kept without what later ones go on from.
 const WALKS_SINCE: u32 = 3;

@@ -3,14 +3,14 @@
 
 use attribution::event::EventTime;
 
-use crate::amount::Amount;
-use crate::app::App;
-use crate::cell::Cell;
-use crate::count::Count;
-use crate::embedded::regions;
-use crate::held::Noted;
-use crate::key::Key;
-use crate::region::Regions;
+use crate::apps::spread::App;
+use crate::embedded::write::regions;
+use crate::expiry::floor::Noted;
+use crate::layout::decimal_sum::Amount;
+use crate::layout::hourly_counts::Cell;
+use crate::layout::key::Key;
+use crate::layout::region::Regions;
+use crate::layout::summary_counts::Count;
 
 /// A byte says how long the first of two values is.
 pub fn figures(input: &[u8]) {

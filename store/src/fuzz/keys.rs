@@ -3,10 +3,10 @@
 use attribution::event::Family;
 use attribution::facts::keys::{FactKey, MatchKey};
 
-use crate::brought::Brought;
-use crate::cell::{self, CellKey};
-use crate::count::Counted;
-use crate::key::{self, FactPlace, Key, RowKey};
+use crate::layout::campaign_index::Brought;
+use crate::layout::hourly_counts::{self, CellKey};
+use crate::layout::key::{self, FactPlace, Key, RowKey};
+use crate::layout::summary_counts::Counted;
 
 /// Bytes as every kind of key.
 pub fn key(input: &[u8]) {
@@ -26,10 +26,10 @@ pub fn key(input: &[u8]) {
     }
     if let Ok(cell) = CellKey::try_from(input) {
         // Where an hour is one of event times, its first row is in it.
-        let first = RowKey::decode(&cell::first_row(&cell));
-        if let Some(first) = first.filter(|first| cell::cell_key(first) == cell) {
-            assert_eq!(cell::pid(&cell), first.pid);
-            assert_eq!(cell::cell_at(&first.encode()), cell);
+        let first = RowKey::decode(&hourly_counts::first_row(&cell));
+        if let Some(first) = first.filter(|first| hourly_counts::cell_key(first) == cell) {
+            assert_eq!(hourly_counts::pid(&cell), first.pid);
+            assert_eq!(hourly_counts::cell_at(&first.encode()), cell);
         }
     }
     if let Some((value, key)) = input.split_first_chunk::<8>()
@@ -51,7 +51,7 @@ fn facts(key: &Key, value: &[u8]) {
             assert_eq!(key::home(&fact), *key);
         }
         Some(FactPlace::Index { pid, time, tag }) => {
-            let Ok((id, lookback_ms)) = crate::codec::index_value(value) else { return };
+            let Ok((id, lookback_ms)) = crate::layout::codec::index_value(value) else { return };
             let entry = key::decode_index(Family::Touch, key, id);
             let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };
             assert_eq!(entry.map(|entry| (entry.time, entry.fact)), Some((time, fact)));
@@ -59,7 +59,7 @@ fn facts(key: &Key, value: &[u8]) {
                 MatchKey(key.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte)));
             assert_eq!(key::index(found_by, &fact, time), *key);
             let mut again = Vec::new();
-            crate::codec::put_index_value(&mut again, id, lookback_ms);
+            crate::layout::codec::put_index_value(&mut again, id, lookback_ms);
             // Of days beyond the longest lookback less is kept, and more is never read.
             assert!(again == value || again.last() < value.last());
         }

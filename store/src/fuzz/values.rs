@@ -5,12 +5,12 @@ use attribution::event::{Fact, Family, Pid};
 use attribution::ledger::record::Home;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::backup::Piece;
-use crate::backup::page::{Page, PageName};
-use crate::codec::row::{RowView, TextCell};
-use crate::codec::{fact, home as code, row as row_code};
-use crate::key::{KEY_BYTES, RowKey};
-use crate::verify::row as whole;
+use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::codec::{fact, fact_record as code, row as row_code};
+use crate::layout::key::{KEY_BYTES, RowKey};
+use crate::maintenance::backup::Piece;
+use crate::maintenance::backup::manifest::{Page, PageName};
+use crate::maintenance::verify::stored_row as whole;
 
 /// A row's key and value.
 pub fn row(input: &[u8]) {

@@ -1,11 +1,10 @@
 //! The cells of a real HBase, over its client. Whoever calls waits; the client runs on threads of its own.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use bytes::{Bytes, BytesMut};
 use hbase_client::{
@@ -14,10 +13,11 @@ use hbase_client::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use super::cells::{Cells, Columns, Gone, Page, Put, PutWhere, Table, VALUE};
-use super::tables;
-use crate::key::Key;
-use crate::{StoreError, Timing};
+use super::ledger::cells::{Cells, Columns, Gone, Page, Put, PutWhere, Table, VALUE};
+use super::schema::tables;
+use crate::StoreError;
+use crate::Timing;
+use crate::layout::key::Key;
 
 /// The one family of every table.
 pub const FAMILY: &[u8] = b"d";

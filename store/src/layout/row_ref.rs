@@ -3,7 +3,7 @@
 use attribution::ledger::record::RowPlace;
 use attribution::row::Row;
 
-use crate::count;
+use super::summary_counts;
 
 /// What a home notes of its row.
 pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowPlace {
@@ -12,5 +12,5 @@ pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowPlace {
 }
 
 pub fn fact_hash(row: &Row) -> u64 {
-    count::fact_hash(&row.event_name, &row.currency, &row.revenue)
+    summary_counts::fact_hash(&row.event_name, &row.currency, &row.revenue)
 }

@@ -1,6 +1,6 @@
 //! A row as it is stored.
 
-use crate::key::RowKey;
+use super::key::RowKey;
 
 /// A row, as it is stored.
 pub type StoredRow = (RowKey, Vec<u8>);

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::support;
 use adtrail_store::HeldBack;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::transfer::{Source, Target};
-use adtrail_store::verify::{Options, Report, verify};
+use adtrail_store::maintenance::copy_store::{Source, Target};
+use adtrail_store::maintenance::verify::{Options, Report, verify};
 use attribution::event::{EventTime, Fact};
 use attribution::ledger::{Facts as _, Progress};
 use attribution::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy};
@@ -22,6 +21,8 @@ use support::run::{read, settings};
 use support::show::Shown;
 use support::traffic::{self, Message, until};
 use tempfile::TempDir;
+
+use crate::support;
 
 /// So long ago that all is over by now.
 fn day(day: i64) -> EventTime {

@@ -8,16 +8,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::support;
-use adtrail_store::codec::row::{RowView, TextCell, encode};
-use adtrail_store::hbase::cells::{Cells as _, Columns, Gone, Put, Table, VALUE};
 use adtrail_store::hbase::cluster::Cluster;
-use adtrail_store::hbase::home::decode;
 use adtrail_store::hbase::ledger::SharedLedger;
-use adtrail_store::hbase::rows::Rows;
-use adtrail_store::hbase::{Shared, init, tables};
-use adtrail_store::key::{self, RowKey};
-use adtrail_store::transfer::{Source, Target};
+use adtrail_store::hbase::ledger::cells::{Cells as _, Columns, Gone, Put, Table, VALUE};
+use adtrail_store::hbase::ledger::fact_record::decode;
+use adtrail_store::hbase::read::rows::Rows;
+use adtrail_store::hbase::schema::tables;
+use adtrail_store::hbase::{Shared, init};
+use adtrail_store::layout::codec::row::{RowView, TextCell, encode};
+use adtrail_store::layout::key::{self, RowKey};
+use adtrail_store::maintenance::copy_store::{Source, Target};
 use attribution::attribute::{Credit, Decision};
 use attribution::compose;
 use attribution::event::{EventTime, Fact, Family, Pid, SpreadId};
@@ -30,6 +30,8 @@ use support::facts::{DAY, Draft, activation, click, identified, millis};
 use support::hbase::{settings as hbase_settings, tables_of};
 use support::rules::{WIDE, X, rules, rules_with};
 use support::run::{ON_HBASE, read, settings};
+
+use crate::support;
 
 /// Of one millisecond, in more answers than a scan reads ahead.
 const EVENTS: u64 = 8_000;

@@ -5,17 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support;
 use adtrail_store::StoreError;
-use adtrail_store::backup::{Amount, Archive, Page, Piece, Target};
 use adtrail_store::embedded::checkpoint::{self, Moment};
 use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::maintenance::backup::{Amount, Archive, Page, Piece, Target};
 use attribution::ledger::{Ledger, Progress};
 use support::facts::{A, HOUR, a_and, activation, click, effect, identified};
 use support::rules::rules;
 use support::run::{fed, open, position, read, settings};
 use support::show::Shown;
 use tempfile::TempDir;
+
+use crate::support;
 
 /// A store and, beside it, places for backups and for what is restored.
 struct Bed {

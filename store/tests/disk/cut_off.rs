@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, thread};
 
-use crate::support;
 use adtrail_store::StoreError;
-use adtrail_store::backup::{Archive, Target};
 use adtrail_store::embedded::checkpoint::Moment;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::verify::{Options, verify};
+use adtrail_store::maintenance::backup::{Archive, Target};
+use adtrail_store::maintenance::verify::{Options, verify};
 use support::facts::{A, HOUR, a_and, activation, click, identified};
 use support::rules::rules;
 use support::run::{fed, open, read, settings};
 use support::show::Shown;
 use tempfile::TempDir;
 use testbed::faults;
+
+use crate::support;
 
 const SIGKILL: i32 = 9;
 /// What the child does, and where.

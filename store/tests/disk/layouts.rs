@@ -8,16 +8,15 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support;
 use adtrail_store::StoreError;
-use adtrail_store::brought::Brought;
-use adtrail_store::codec::row::{RowView, TextCell};
-use adtrail_store::count::{Count, Counted, What};
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::key::RowKey;
+use adtrail_store::layout::campaign_index::Brought;
+use adtrail_store::layout::codec::row::{RowView, TextCell};
+use adtrail_store::layout::key::RowKey;
+use adtrail_store::layout::summary_counts::{Count, Counted, What};
+use adtrail_store::maintenance::verify::{Options, verify};
 use adtrail_store::memory::Memory;
-use adtrail_store::scan::Reader;
-use adtrail_store::verify::{Options, verify};
+use adtrail_store::reader::Reader;
 use attribution::event::{EventTime, SpreadId};
 use attribution::ledger::{Facts, Ledger};
 use support::facts::{
@@ -27,6 +26,8 @@ use support::rules::{Y, apps, rules};
 use support::run::{Shelf, fed, give, open, position, read, settings};
 use support::show::Shown;
 use tempfile::TempDir;
+
+use crate::support;
 
 /// One of 8 is on its way to the next.
 const LAYOUTS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 9];

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adtrail_store::StoreError;
-use adtrail_store::codec::row::RowView;
-use adtrail_store::hbase::cells::{Cells, Columns, Gone, NOW, Page, Put, PutWhere, Table, VALUE};
-use adtrail_store::hbase::home;
-use adtrail_store::hbase::ledger::SharedLedger;
-use adtrail_store::hbase::settle::settle;
-use adtrail_store::key::{self, Key, RowKey};
+use adtrail_store::hbase::ledger::cells::{
+    Cells, Columns, Gone, NOW, Page, Put, PutWhere, Table, VALUE,
+};
+use adtrail_store::hbase::ledger::{SharedLedger, fact_record};
+use adtrail_store::hbase::read::latest_revision::settle;
+use adtrail_store::layout::codec::row::RowView;
+use adtrail_store::layout::key::{self, Key, RowKey};
 use adtrail_store::layout::stored_row::StoredRow;
 use attribution::event::Pid;
 use attribution::facts::keys::FactKey;
@@ -122,7 +123,7 @@ impl Model {
 
     pub fn home(&self, key: &FactKey) -> Option<Home> {
         let value = self.get(Table::Facts(key.family), &key::home(key))?;
-        Some(home::decode(key.family, key.pid, &value).expect("a home").0)
+        Some(fact_record::decode(key.family, key.pid, &value).expect("a home").0)
     }
 
     /// The rows that a reader is shown, in key order.
@@ -161,7 +162,7 @@ impl Model {
 fn decides(table: Table, put: &PutWhere) -> bool {
     let Table::Facts(family) = table else { return false };
     let revision = |value: &[u8]| {
-        let (home, _) = home::decode(family, Pid(0), value).expect("a home");
+        let (home, _) = fact_record::decode(family, Pid(0), value).expect("a home");
         home.present().map(|present| present.revision)
     };
     revision(&put.value) != put.expected.as_deref().and_then(revision)

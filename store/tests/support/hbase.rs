@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use adtrail_store::app::App;
+use adtrail_store::apps::spread::App;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
-use adtrail_store::hbase::rows::Rows;
-use adtrail_store::hbase::tables;
-use adtrail_store::key;
+use adtrail_store::hbase::read::rows::Rows;
+use adtrail_store::hbase::schema::tables;
+use adtrail_store::layout::key;
 use adtrail_store::layout::stored_row::StoredRow;
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::policy::Policy;

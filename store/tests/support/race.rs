@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use adtrail_store::StoreError;
-use adtrail_store::hbase::cells::Table as Rows;
+use adtrail_store::hbase::ledger::cells::Table as Rows;
 use attribution::event::{Fact, Family};
 use attribution::ledger::Progress;
 use attribution::policy::Policy;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use adtrail_store::StoreError;
-use adtrail_store::codec::row::{self, RowView};
 use adtrail_store::embedded::Embedded;
-use adtrail_store::key::RowKey;
+use adtrail_store::layout::codec::row::{self, RowView};
+use adtrail_store::layout::key::RowKey;
 use adtrail_store::memory::Memory;
-use adtrail_store::scan::{Reader, Rows};
+use adtrail_store::reader::{Reader, Rows};
 use attribution::event::{EventTime, Fact, Pid};
 use attribution::ledger::{Ledger, Position};
 use attribution::policy::{AppPolicy, Policy};

@@ -1,7 +1,7 @@
 //! Rows as text.
 
-use adtrail_store::codec::row::{RowView, TextCell};
-use adtrail_store::key::RowKey;
+use adtrail_store::layout::codec::row::{RowView, TextCell};
+use adtrail_store::layout::key::RowKey;
 use attribution::event::TouchKind;
 use attribution::row::Contributor;
 

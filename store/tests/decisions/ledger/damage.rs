@@ -1,8 +1,9 @@
 //! Bytes that are not what was written: an error, never a panic.
 
 use adtrail_store::StoreError;
-use adtrail_store::codec::{home, row::RowView};
-use adtrail_store::key;
+use adtrail_store::layout::codec::fact_record;
+use adtrail_store::layout::codec::row::RowView;
+use adtrail_store::layout::key;
 use attribution::event::{EventTime, Family};
 use attribution::ledger::{Facts, Ledger};
 use rocksdb::{DB, Options};
@@ -28,13 +29,15 @@ fn values() -> Vec<(Vec<u8>, Decode)> {
     let mut values: Vec<(Vec<u8>, Decode)> = Vec::new();
     for (key, found) in keys.iter().zip(worker.ledger_mut().homes(&keys).expect("homes")) {
         let mut value = Vec::new();
-        home::encode(&found.expect("a home"), &mut value);
+        fact_record::encode(&found.expect("a home"), &mut value);
         values.push((
             value,
             match key.family {
-                Family::Touch => |bytes| home::decode(Family::Touch, X, bytes).map(drop),
-                Family::Activation => |bytes| home::decode(Family::Activation, X, bytes).map(drop),
-                Family::Effect => |bytes| home::decode(Family::Effect, X, bytes).map(drop),
+                Family::Touch => |bytes| fact_record::decode(Family::Touch, X, bytes).map(drop),
+                Family::Activation => {
+                    |bytes| fact_record::decode(Family::Activation, X, bytes).map(drop)
+                }
+                Family::Effect => |bytes| fact_record::decode(Family::Effect, X, bytes).map(drop),
             },
         ));
     }

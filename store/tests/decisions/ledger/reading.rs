@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::scan::Reader;
+use adtrail_store::reader::Reader;
 use attribution::event::EventTime;
 use attribution::worker::Worker;
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ use super::support::run::{Shelf, give, on_disk, read, settings};
 /// The ids of app X's rows within the times.
 fn ids(reader: &Reader, from: EventTime, to: EventTime) -> Vec<u64> {
     let mut times = Vec::new();
-    let visit = |key: &adtrail_store::key::RowKey, _: &[u8]| {
+    let visit = |key: &adtrail_store::layout::key::RowKey, _: &[u8]| {
         times.push(key.event_time.millis());
         ControlFlow::Continue(())
     };
@@ -65,7 +65,7 @@ fn a_scan_sees_the_rows_of_the_moment_of_its_call() {
     let reader = worker.ledger().reader();
     let before = worker.ledger().shown();
     let mut seen = Vec::new();
-    let visit = |key: &adtrail_store::key::RowKey, _: &[u8]| {
+    let visit = |key: &adtrail_store::layout::key::RowKey, _: &[u8]| {
         seen.push((key.event_time, key.spreadid));
         if seen.len() == 1 {
             // All rows move to another campaign, and one more comes.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use adtrail_store::codec::row::{RowView, TextCell};
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::key::{Key, RowKey};
-use adtrail_store::region::Figures;
-use adtrail_store::scan::Reader;
+use adtrail_store::layout::codec::row::{RowView, TextCell};
+use adtrail_store::layout::key::{Key, RowKey};
+use adtrail_store::layout::region::Figures;
+use adtrail_store::reader::Reader;
 use attribution::event::EventTime;
 use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::policy::HOUR_MS;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use adtrail_store::brought::Brought;
-use adtrail_store::codec::row::{RowView, TextCell};
-use adtrail_store::count::{Count, Counted, QUARTER_MS, What};
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::key::RowKey;
-use adtrail_store::scan::Reader;
+use adtrail_store::layout::campaign_index::Brought;
+use adtrail_store::layout::codec::row::{RowView, TextCell};
+use adtrail_store::layout::key::RowKey;
+use adtrail_store::layout::summary_counts::{Count, Counted, QUARTER_MS, What};
+use adtrail_store::reader::Reader;
 use attribution::event::{EventTime, Pid, SpreadId};
 use attribution::ledger::record::Home;
 use attribution::ledger::{DecisionWrite, Facts, Ledger, Progress};

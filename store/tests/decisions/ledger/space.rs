@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use adtrail_store::embedded::Embedded;
-use adtrail_store::key::RowKey;
+use adtrail_store::layout::key::RowKey;
 use attribution::event::EventTime;
 use attribution::ledger::{Facts as _, Ledger as _, Progress};
 use attribution::policy::{DAY_MS, HOUR_MS};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::maintenance::verify::{Options, verify};
 use adtrail_store::memory::Memory;
-use adtrail_store::verify::{Options, verify};
 use attribution::event::Fact;
 use attribution::ledger::{Position, Progress};
 use attribution::worker::{Batch, Worker};

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use adtrail_store::codec::row::RowView;
+use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::memory::Memory;
 use attribution::canonical;
 use attribution::event::{EventTime, Fact, Family, Pid, SpreadId};

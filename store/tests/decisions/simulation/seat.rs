@@ -2,7 +2,7 @@
 //! anything can go wrong at each.
 
 use adtrail_store::StoreError;
-use adtrail_store::hbase::cells::Table as Rows;
+use adtrail_store::hbase::ledger::cells::Table as Rows;
 use attribution::event::Family;
 use attribution::ledger::Position;
 

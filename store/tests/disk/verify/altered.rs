@@ -1,9 +1,9 @@
 //! Facts that are altered or lost: nothing says what they were. The rows that were made from them
 //! show it, and stay.
 
-use adtrail_store::codec::home;
-use adtrail_store::key::{self, RowKey};
-use adtrail_store::verify::{Options, Problem, repair};
+use adtrail_store::layout::codec::fact_record;
+use adtrail_store::layout::key::{self, RowKey};
+use adtrail_store::maintenance::verify::{Options, Problem, repair};
 use attribution::event::{Family, Pid};
 use attribution::ledger::record::Home;
 use attribution::matching;
@@ -42,7 +42,7 @@ fn alter(raw: &Raw, (family, table): (Family, &str), is_newest: bool, change: fn
 
 fn put(raw: &Raw, table: &str, key: &[u8], home: &Home) {
     let mut value = Vec::new();
-    home::encode(home, &mut value);
+    fact_record::encode(home, &mut value);
     raw.put(table, key, &value);
 }
 
@@ -59,7 +59,8 @@ fn app_version(home: &mut Home) {
 /// By it the activation that is credited to the click would be another campaign's.
 fn alter_click(raw: &Raw, pid: Pid, id: &str) {
     let key = key::home(&matching::fact_key(Family::Touch, pid, id));
-    let mut home = home::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a click");
+    let mut home =
+        fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a click");
     let Home::Touch(touch) = &mut home else { panic!("no click") };
     touch.spreadid.0 += 1;
     put(raw, "touches", &key, &home);

@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use adtrail_store::cell;
-use adtrail_store::count;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::verify::{Check, Options, Problem, Report, repair, verify};
+use adtrail_store::layout::{hourly_counts, summary_counts};
+use adtrail_store::maintenance::verify::{Check, Options, Problem, Report, repair, verify};
 use attribution::event::EventTime;
 use attribution::ledger::{Ledger, Progress};
 use attribution::policy::Policy;
@@ -118,8 +117,8 @@ impl Raw {
         let tables = names.iter().map(|name| {
             let mut options = rocksdb::Options::default();
             match name.as_str() {
-                "cells" => options.set_merge_operator_associative("add", cell::merge),
-                "counts" => options.set_merge_operator_associative("add", count::merge),
+                "cells" => options.set_merge_operator_associative("add", hourly_counts::merge),
+                "counts" => options.set_merge_operator_associative("add", summary_counts::merge),
                 _ => {}
             }
             ColumnFamilyDescriptor::new(name, options)

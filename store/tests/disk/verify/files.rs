@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use adtrail_store::embedded::open_for_reading;
-use adtrail_store::verify::{Check, Problem};
+use adtrail_store::maintenance::verify::{Check, Problem};
 
 use super::bed::{Bed, Case, Raw};
 use super::support::run::read;
@@ -139,9 +139,12 @@ fn current_is_damaged_or_missing() {
     let bed = Bed::new();
     fs::write(bed.path().join("CURRENT"), "MANIFEST-999999\n").expect("a file");
     assert!(!bed.verify().is_whole());
-    let options = adtrail_store::verify::Options { examples_max: 1, have_settings_changed: false };
+    let options = adtrail_store::maintenance::verify::Options {
+        examples_max: 1,
+        have_settings_changed: false,
+    };
     fs::remove_file(bed.path().join("CURRENT")).expect("a file");
-    adtrail_store::verify::verify(&bed.settings, &bed.policy, &options, &mut |_| ())
+    adtrail_store::maintenance::verify::verify(&bed.settings, &bed.policy, &options, &mut |_| ())
         .expect_err("no store");
 }
 

@@ -2,8 +2,8 @@
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::key::RowKey;
-use adtrail_store::verify::Problem;
+use adtrail_store::layout::key::RowKey;
+use adtrail_store::maintenance::verify::Problem;
 use attribution::event::Pid;
 use attribution::ledger::Facts as _;
 

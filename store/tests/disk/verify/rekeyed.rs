@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use adtrail_store::app::App;
-use adtrail_store::codec::home;
-use adtrail_store::key::{self, FactPlace, Key, RowKey};
+use adtrail_store::apps::spread::App;
+use adtrail_store::layout::codec::fact_record;
+use adtrail_store::layout::key::{self, FactPlace, Key, RowKey};
 use attribution::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{Home, Present};
@@ -22,12 +22,12 @@ fn past(fact: FactKey) -> FactKey {
 }
 
 fn past_home(family: Family, pid: Pid, value: &[u8]) -> Vec<u8> {
-    let mut home = home::decode(family, pid, value).expect("a home");
+    let mut home = fact_record::decode(family, pid, value).expect("a home");
     if let Home::Activation(activation) = &mut home {
         activation.changed_by.facts.iter_mut().for_each(|cause| cause.fact = past(cause.fact));
     }
     let mut value = Vec::new();
-    home::encode(&home, &mut value);
+    fact_record::encode(&home, &mut value);
     value
 }
 
@@ -57,7 +57,7 @@ fn fans(raw: &Raw) -> BTreeMap<u64, u8> {
     for (family, table) in TABLES {
         for (key, value) in raw.entries(table) {
             let Some(FactPlace::Home { pid, .. }) = key::decode_fact(&key) else { continue };
-            let home = home::decode(family, pid, &value).expect("a home");
+            let home = fact_record::decode(family, pid, &value).expect("a home");
             let (event_type, present) = match &home {
                 Home::Touch(_) => continue,
                 Home::Activation(home) => (EventType::Activation, home.present),
@@ -116,7 +116,7 @@ fn contents(bed: &Bed) -> Vec<(&'static str, Vec<Entry>)> {
 /// Of a cause that is gone nobody knows the present key: it is left out on both sides.
 fn name_known(raw: &Raw, key: &[u8], value: &mut Box<[u8]>) {
     let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { return };
-    let mut home = home::decode(Family::Activation, pid, value).expect("a home");
+    let mut home = fact_record::decode(Family::Activation, pid, value).expect("a home");
     let Home::Activation(activation) = &mut home else { return };
     let causes = &mut activation.changed_by;
     causes.facts.retain(|cause| {
@@ -125,7 +125,7 @@ fn name_known(raw: &Raw, key: &[u8], value: &mut Box<[u8]>) {
     });
     causes.has_more = false;
     let mut known = Vec::new();
-    home::encode(&home, &mut known);
+    fact_record::encode(&home, &mut known);
     *value = known.into();
 }
 

@@ -1,11 +1,11 @@
 //! Damages within tables of what is derived: each is made right.
 
-use adtrail_store::amount::Amount;
-use adtrail_store::codec::home;
-use adtrail_store::codec::row::{RowView, TextCell};
-use adtrail_store::count::Count;
-use adtrail_store::key::{self, FactPlace, RowKey};
-use adtrail_store::verify::Problem;
+use adtrail_store::layout::codec::fact_record;
+use adtrail_store::layout::codec::row::{RowView, TextCell};
+use adtrail_store::layout::decimal_sum::Amount;
+use adtrail_store::layout::key::{self, FactPlace, RowKey};
+use adtrail_store::layout::summary_counts::Count;
+use adtrail_store::maintenance::verify::Problem;
 use attribution::event::{Family, SpreadId};
 use attribution::ledger::record::{ActivationHome, Home, RowPlace};
 use attribution::row::{EventType, Status};
@@ -38,7 +38,7 @@ fn is_credited(row: &RowView<'_>) -> bool {
 pub fn homes(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, Home)> {
     let of = |(key, value): Entry| match key::decode_fact(&key) {
         Some(FactPlace::Home { pid, .. }) => {
-            Some((key, home::decode(family, pid, &value).expect("a home")))
+            Some((key, fact_record::decode(family, pid, &value).expect("a home")))
         }
         _ => None,
     };
@@ -64,7 +64,7 @@ pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationHome) {
 
 fn put_home(raw: &Raw, key: &[u8], home: Home) {
     let mut value = Vec::new();
-    home::encode(&home, &mut value);
+    fact_record::encode(&home, &mut value);
     raw.put("activations", key, &value);
 }
 

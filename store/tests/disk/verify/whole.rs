@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use adtrail_store::verify::{Check, Options, Problem};
+use adtrail_store::maintenance::verify::{Check, Options, Problem};
 use attribution::ledger::Ledger as _;
 use attribution::policy::HOUR_MS;
 
@@ -45,7 +45,12 @@ fn while_it_runs() {
     assert!(store.positions().is_ok());
     assert!(bed.verify().is_whole());
     let options = Options { examples_max: 1, have_settings_changed: false };
-    let refused = adtrail_store::verify::repair(&bed.settings, &bed.policy, &options, &mut |_| ());
+    let refused = adtrail_store::maintenance::verify::repair(
+        &bed.settings,
+        &bed.policy,
+        &options,
+        &mut |_| (),
+    );
     let refused = refused.expect_err("another process writes").to_string();
     assert!(refused.contains("in use"), "{refused}");
 }

@@ -1,0 +1,147 @@
+//! Where the rows of each app are: the partition that they begin in, over how many they are
+//! spread, and how far they have gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use attribution::event::{EventTime, Pid};
+use attribution::policy::DAY_MS;
+
+use crate::layout::codec::Input;
+use crate::layout::key;
+
+/// How far this machine's clock may have been ahead when a time was kept.
+pub const CLOCK_OFF_MS: u64 = DAY_MS;
+
+/// What a store keeps of an app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct App {
+    /// By the key that it had when it was first seen.
+    pub base: u16,
+    /// Of rows that are written now, as a power of two.
+    pub fan_bits: u8,
+    /// The greatest that there ever was: scans look there.
+    pub fan_bits_max: u8,
+    /// Rows before this are gone.
+    pub oldest: EventTime,
+    /// The furthest that it ever was: where retention became longer since, rows before this may be
+    /// gone, and may be there.
+    pub reached: EventTime,
+}
+
+impl App {
+    pub fn new(base: u16) -> Self {
+        let oldest = EventTime::default();
+        Self { base, fan_bits: 0, fan_bits_max: 0, oldest, reached: oldest }
+    }
+
+    /// From now on rows before a time are gone, or fewer than before.
+    pub fn begin_at(&mut self, oldest: EventTime) {
+        self.oldest = oldest;
+        self.reached = self.reached.max(oldest);
+    }
+
+    /// From now on rows are spread so far.
+    pub fn spread(&mut self, fan_bits: u8) {
+        self.fan_bits = fan_bits;
+        self.fan_bits_max = self.fan_bits_max.max(fan_bits);
+    }
+
+    /// All partitions that may hold rows, each once.
+    pub fn partitions(&self, of: u16) -> impl Iterator<Item = u16> {
+        key::spread(self.base, self.fan_bits_max.min(bits_max(of)), of)
+    }
+
+    /// Whether a store of so many partitions can have kept this, by now at the latest.
+    pub fn is_possible(&self, partitions: u16, now: EventTime) -> bool {
+        self.base < partitions
+            && self.fan_bits <= self.fan_bits_max
+            && self.fan_bits_max <= bits_max(partitions)
+            && self.oldest <= now.plus(CLOCK_OFF_MS)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = self.base.to_be_bytes().to_vec();
+        value.extend([self.fan_bits, self.fan_bits_max]);
+        value.extend(self.oldest.millis().to_be_bytes());
+        value.extend(self.reached.millis().to_be_bytes());
+        value
+    }
+
+    /// `None` if it is none.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        let mut input = Input::new(value);
+        let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
+        let (fan_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
+        let time = |millis: u64| i64::try_from(millis).ok().and_then(EventTime::from_millis);
+        let oldest = time(input.u64().ok()?)?;
+        // Stores of before do not say; whoever counts them anew does.
+        let is_said = !input.rest().is_empty();
+        let reached = if is_said { time(input.u64().ok()?)? } else { oldest };
+        input.end().ok()?;
+        (fan_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
+            base,
+            fan_bits,
+            fan_bits_max,
+            oldest,
+            reached,
+        })
+    }
+}
+
+/// An app is spread over its partitions, and each holds a part of its own.
+pub fn bits_max(partitions: u16) -> u8 {
+    partitions.checked_ilog2().unwrap_or(0) as u8
+}
+
+/// The apps of an open store, shared by who writes and who reads.
+#[derive(Debug, Clone, Default)]
+pub struct Apps(Arc<RwLock<BTreeMap<Pid, App>>>);
+
+impl Apps {
+    pub fn of(&self, pid: Pid) -> Option<App> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
+    }
+
+    pub fn all(&self) -> BTreeMap<Pid, App> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn put(&self, pid: Pid, app: App) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(pid, app);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: EventTime = EventTime::MAX;
+
+    #[test]
+    fn no_partition_comes_twice() {
+        for partitions in [1, 2, 3, 7, 8, 100, 256, 1_000] {
+            for fan_bits_max in 0..16 {
+                let app = App { fan_bits_max, ..App::new(partitions - 1) };
+                let mut found: Vec<_> = app.partitions(partitions).collect();
+                let count = found.len();
+                found.sort_unstable();
+                found.dedup();
+                assert_eq!(found.len(), count, "2^{fan_bits_max} of {partitions}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_not_be() {
+        let app = App::new(7);
+        assert!(app.is_possible(8, NOW));
+        assert!(!app.is_possible(7, NOW));
+        assert!(App { fan_bits_max: 3, ..app }.is_possible(8, NOW));
+        assert!(!App { fan_bits_max: 4, ..app }.is_possible(15, NOW));
+        assert!(!App { fan_bits: 1, ..app }.is_possible(8, NOW));
+        let oldest = EventTime::default().plus(CLOCK_OFF_MS);
+        assert!(App { oldest, ..app }.is_possible(8, EventTime::default()));
+        assert!(!App { oldest: oldest.plus(1), ..app }.is_possible(8, EventTime::default()));
+    }
+}

@@ -1,0 +1,166 @@
+//! An embedded store that is moved, or that one is moved into.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use attribution::event::{EventTime, Family, Pid};
+use attribution::ledger::Position;
+use attribution::policy::Policy;
+use rocksdb::WriteBatch;
+
+use super::Embedded;
+use super::open::column_families::Limits;
+use super::open::{layout_version, meta};
+use super::tables::Tables;
+use super::write::expiry_floor;
+use crate::StoreError;
+use crate::apps::names::Names;
+use crate::apps::spread::App;
+use crate::expiry::floor::{Noted, NotedApps};
+use crate::layout::key::{self, RowKey};
+use crate::maintenance::copy_piece::Piece;
+
+/// A store in a directory, open for this process alone.
+pub struct Moved<'s> {
+    tables: Tables,
+    settings: &'s config::Store,
+    /// Where it is made, beside its place.
+    made_at: Option<PathBuf>,
+}
+
+impl<'s> Moved<'s> {
+    pub fn source(settings: &'s config::Store) -> Result<Self, StoreError> {
+        let path = &settings.path;
+        // It brings a store of a past layout up to date, and is its only user.
+        let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
+        let found = meta::Meta::load(&tables, path, settings.partitions)?;
+        if found.layout < layout_version::LAYOUT_VERSION {
+            return Err(layout_version::wrong_version(path, found.layout));
+        }
+        Ok(Self { tables, settings, made_at: None })
+    }
+
+    pub fn target(settings: &'s config::Store) -> Result<Self, StoreError> {
+        let path = &settings.path;
+        if path.read_dir().is_ok_and(|mut files| files.next().is_some()) {
+            return Err(StoreError::NotEmpty { path: path.clone() });
+        }
+        let aside = aside(path);
+        match std::fs::remove_dir_all(&aside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::file("removed", &aside)(error));
+            }
+            _ => {}
+        }
+        let tables = Tables::open(&aside, settings.memory_bytes, &Limits::none())?;
+        let mut batch = WriteBatch::default();
+        meta::put_partitions(&mut batch, &tables, settings.partitions);
+        // Until all is there it is one that is to be counted.
+        meta::put_layout(&mut batch, &tables, layout_version::UNFINISHED);
+        meta::put_rekeyed(&mut batch, &tables, (Family::ALL.len(), &[]));
+        tables.db.write(batch)?;
+        Ok(Self { tables, settings, made_at: Some(aside) })
+    }
+
+    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
+        Ok(meta::apps(&self.tables, self.settings.partitions)?.all())
+    }
+
+    pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
+        meta::positions(&self.tables)
+    }
+
+    pub fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.tables)
+    }
+
+    pub fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        meta::put_name(&mut batch, &self.tables, pid, key);
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        meta::put_app(&mut batch, &self.tables, pid, app);
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    /// What has expired here.
+    pub fn expired(&self) -> Result<NotedApps, StoreError> {
+        let until = meta::consumed_until(&self.tables)?;
+        expiry_floor::expired(
+            &self.tables,
+            Some(until).filter(|until| *until > EventTime::default()),
+        )
+    }
+
+    pub fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        expiry_floor::put(&mut batch, &self.tables, pid, noted);
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    /// Rows that are too old to be shown stay where they are.
+    pub fn each(
+        &self,
+        apps: &BTreeMap<Pid, App>,
+        mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            self.tables.each_entry(self.tables.facts(family), &[], |key, value| {
+                let key = key.try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
+                visit(Piece::Fact(family, key, value.to_vec()))
+            })?;
+        }
+        self.tables.each_entry(self.tables.events(), &[], |key, value| {
+            let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
+            let is_shown = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
+            if is_shown { visit(Piece::Row(key, value.to_vec())) } else { Ok(()) }
+        })
+    }
+
+    pub fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        for piece in pieces {
+            match piece {
+                Piece::Fact(family, key, value) => {
+                    batch.put_cf(self.tables.facts(family), key, value);
+                }
+                Piece::Column(..) => return Err(StoreError::corrupt("a piece that is for hbase")),
+                Piece::Row(key, value) => {
+                    batch.put_cf(self.tables.events(), key.encode(), value);
+                }
+            }
+        }
+        Ok(self.tables.db.write(batch)?)
+    }
+
+    /// Counts what is there, and moves it to its place.
+    pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
+        let Some(aside) = self.made_at else { return Ok(()) };
+        let mut batch = WriteBatch::default();
+        for position in positions {
+            let next_offset = position.next_offset.to_be_bytes();
+            batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+            meta::put_marks(&mut batch, &self.tables, position);
+        }
+        self.tables.db.write(batch)?;
+        drop(self.tables);
+        let place = self.settings.path.clone();
+        let embedded = Embedded::open(
+            &config::Store { path: aside.clone(), ..self.settings.clone() },
+            policy,
+        )?;
+        embedded.flush()?;
+        drop(embedded);
+        std::fs::rename(&aside, &place).map_err(StoreError::file("moved", &aside))
+    }
+}
+
+/// Beside its place, so that moving it there is one step.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push("-copying");
+    path.with_file_name(name)
+}

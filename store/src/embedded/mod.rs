@@ -1,0 +1,322 @@
+//! The store of one machine: one RocksDB in the process, a column family per table.
+//!
+//! Everything that a batch writes goes into one write batch, so after a crash either all of it
+//! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
+//! that were recorded and are not committed yet wait in `pending` and are part of every read.
+
+pub mod checkpoint;
+pub(crate) mod copy;
+mod metrics;
+pub(crate) mod open;
+pub(crate) mod read;
+mod rekey;
+mod stats;
+pub(crate) mod tables;
+mod upgrade;
+pub(crate) mod write;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use attribution::event::{EventTime, Pid};
+use attribution::expiry::Expired;
+use attribution::facts::keys::FactKey;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::{Home, Known};
+use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::policy::Policy;
+use attribution::row::{EventType, Status};
+use rocksdb::{WriteBatch, WriteOptions};
+
+use crate::StoreError;
+use crate::Timing;
+use crate::apps::names;
+use crate::clock::now;
+use crate::expiry::Expiry;
+use crate::expiry::floor::HeldBack;
+use crate::expiry::retention::{self, Retention};
+use crate::layout::region::Regions;
+use crate::layout::{codec, key};
+use crate::maintenance::incomplete_marker;
+use crate::reader;
+pub use metrics::EngineMetrics;
+use open::column_families::Limits;
+use open::layout_version;
+use open::meta::{self, Meta};
+use open::preflight::Making;
+use read::index;
+use read::snapshot::Reader;
+pub use stats::{Engine, Figures, TableFigures};
+use tables::Tables;
+pub use write::disk_full::Room;
+use write::expiry_floor;
+use write::pending::Pending;
+use write::regions::{self, SharedRegions};
+use write::rows::RowTable;
+
+/// The writing side of an embedded store; there is one per directory.
+pub struct Embedded {
+    tables: Tables,
+    partitions: u16,
+    rows: RowTable,
+    pending: Pending,
+    expiry: Expiry,
+}
+
+/// Rows by type and status.
+pub type StatusCounts = HashMap<(EventType, Status), u64>;
+
+impl Embedded {
+    /// Opens the store of the settings, creating it where there is none.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
+        Self::open_with_timing(settings, policy, Timing::default())
+    }
+
+    /// As [`Embedded::open`], with the given timing instead of the default.
+    ///
+    /// # Errors
+    /// As of [`Embedded::open`].
+    pub fn open_with_timing(
+        settings: &config::Store,
+        policy: &Policy,
+        timing: Timing,
+    ) -> Result<Self, StoreError> {
+        upgrade::finish(&settings.path)?;
+        let making = Making::begin(&settings.path)?;
+        let (mut tables, mut limits, mut meta) = Self::load(settings, policy)?;
+        names::require(&meta::names(&tables)?, policy)?;
+        if upgrade::is_to_be_made_anew(&meta) {
+            upgrade::anew(tables, settings, policy)?;
+            (tables, limits, meta) = Self::load(settings, policy)?;
+        }
+        tables.room = Room::new(timing);
+        if meta.layout < layout_version::LAYOUT_VERSION {
+            meta.totals = upgrade::in_place(&tables, settings, &meta)?;
+        }
+        let Limits { retention, expiry } = limits;
+        expiry_floor::note(&tables, &expiry, meta.consumed())?;
+        expiry.until().advance(meta.consumed_until);
+        let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
+        meta::put_names(&tables, policy)?;
+        making.map_or(Ok(()), Making::end)?;
+        let partitions = meta.partitions;
+        Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
+    }
+
+    fn load(
+        settings: &config::Store,
+        policy: &Policy,
+    ) -> Result<(Tables, Limits, Meta), StoreError> {
+        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
+        let limits = Limits { retention: Retention::default(), expiry };
+        let tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
+        let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
+        Ok((tables, limits, meta))
+    }
+
+    /// All that was committed is on disk, whatever happens to the machine.
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.tables.db.flush_wal(true)?)
+    }
+
+    /// A reading side, for any number of threads.
+    pub fn reader(&self) -> reader::Reader {
+        reader::Reader::Embedded(Reader {
+            tables: self.tables.clone(),
+            partitions: self.partitions,
+            apps: self.rows.apps(),
+            retention: self.rows.retention.clone(),
+            expiry: self.expiry.clone(),
+            regions: self.rows.regions.clone(),
+        })
+    }
+
+    /// What the engine says of itself, for any thread.
+    pub fn engine(&self) -> Engine {
+        Engine::new(self.tables.clone())
+    }
+
+    /// From now on commits wait for room where the disk is full, for whoever tells of it and ends
+    /// that; without it they fail.
+    pub fn wait_for_room(&self) -> Room {
+        self.tables.room.wait();
+        self.tables.room.clone()
+    }
+
+    /// Leaves out at once what has expired and what retention has passed, instead of whenever a
+    /// compaction comes by.
+    pub fn compact(&self) {
+        self.tables.compact();
+    }
+
+    /// State that expired by settings that are no longer, and by which it is not brought back.
+    pub fn held_back(&self, policy: &Policy) -> Vec<HeldBack> {
+        self.expiry.held_back(policy, self.expiry.until().get())
+    }
+
+    /// The rows that there are, by type and status.
+    pub fn status_counts(&self) -> StatusCounts {
+        let mut counts = StatusCounts::new();
+        for event_type in EventType::ALL {
+            for status in Status::ALL {
+                let count = self.rows.totals.count(event_type, status);
+                counts.insert((event_type, status), count.try_into().unwrap_or(0));
+            }
+        }
+        counts
+    }
+
+    /// Whether or not they have expired.
+    fn kept_homes(&self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let mut homes: Vec<Option<Home>> = Vec::with_capacity(keys.len());
+        let mut missing: Vec<(usize, FactKey)> = Vec::new();
+        for (place, fact) in keys.iter().enumerate() {
+            let known = self.pending.get(fact.family, &key::home(fact));
+            if known.is_none() {
+                missing.push((place, *fact));
+            }
+            homes.push(
+                known
+                    .map(|value| codec::fact_record::decode(fact.family, fact.pid, value))
+                    .transpose()?,
+            );
+        }
+        self.tables.homes(&missing, &mut homes)?;
+        Ok(homes)
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Embedded").field("path", &self.tables.db.path()).finish_non_exhaustive()
+    }
+}
+
+impl Facts for Embedded {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        let mut homes = self.kept_homes(keys)?;
+        for (fact, home) in keys.iter().zip(&mut homes) {
+            home.take_if(|home| self.expiry.has_expired(fact.pid, home));
+        }
+        Ok(homes)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        index::scan(&self.tables, &self.pending, scans)
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        self.expiry.until().get()
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        self.expiry.held(pid)
+    }
+}
+
+impl Ledger for Embedded {
+    fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        meta::positions(&self.tables)
+    }
+
+    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+        let homes = self.kept_homes(keys)?.into_iter();
+        Ok(keys.iter().zip(homes).map(|(key, home)| self.expiry.known(key.pid, home)).collect())
+    }
+
+    fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+        for write in &facts {
+            let family = write.key.family;
+            self.pending.put_home(&write.key, &write.home);
+            for (found_by, time) in &write.stale {
+                self.pending.delete(family, key::index(*found_by, &write.key, *time));
+            }
+            let lookback_ms = match &write.home {
+                Home::Touch(touch) => touch.lookback_ms,
+                _ => None,
+            };
+            for found_by in &write.index {
+                let key = key::index(*found_by, &write.key, write.home.time());
+                self.pending.put_index(family, key, write.key.id.0, lookback_ms);
+            }
+            for (found_by, IndexEntry { time, fact }) in &write.marks {
+                self.pending.put_index(family, key::index(*found_by, fact, *time), fact.id.0, None);
+            }
+        }
+        self.pending.sort();
+        Ok(Vec::new())
+    }
+
+    fn commit(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        progress: &Progress,
+    ) -> Result<Vec<FactKey>, StoreError> {
+        let mut batch = WriteBatch::default();
+        let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
+        self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
+        for mut write in decisions {
+            self.rows.put(&mut batch, &self.tables, &mut write)?;
+            self.pending.put_home(&write.key, &write.home);
+        }
+        self.pending.sort();
+        self.pending.drain_into(&mut batch, &self.tables);
+        for position in &progress.positions {
+            let next_offset = position.next_offset.to_be_bytes();
+            batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+            meta::put_marks(&mut batch, &self.tables, position);
+        }
+        self.rows.finish(&mut batch, &self.tables)?;
+        if let Some(until) = until {
+            meta::put_consumed_until(&mut batch, &self.tables, until);
+        }
+        crash_point!("commit-decided");
+        self.tables.write(batch, &write_options())?;
+        crash_point!("commit-written");
+        if let Some(until) = until {
+            self.expiry.until().advance(until);
+        }
+        self.rows.committed(&self.tables)?;
+        crash_point!("commit-ended");
+        Ok(Vec::new())
+    }
+}
+
+/// The log is written and not synced: what a power cut takes from its end takes its positions
+/// with it.
+fn write_options() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_memtable_insert_hint_per_batch(true);
+    options
+}
+
+/// Opens the store of a directory for reading beside the process that writes it.
+pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, StoreError> {
+    let path: &Path = &settings.path;
+    incomplete_marker::refuse(path)?;
+    let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
+    let meta = Meta::load(&tables, path, settings.partitions)?;
+    if meta.layout < layout_version::LAYOUT_VERSION {
+        return Err(layout_version::wrong_version(path, meta.layout));
+    }
+    let expiry = Expiry::default();
+    expiry.hold(&expiry_floor::expired(&tables, meta.consumed())?);
+    expiry.until().advance(meta.consumed_until);
+    let (apps, retention) = (meta::apps(&tables, meta.partitions)?, Retention::default());
+    let clock = retention::clock(now(), meta.consumed());
+    retention.start(apps.all().iter().map(|(pid, app)| {
+        let gone = retention::gone_before(settings.retention_of(*pid), clock);
+        (*pid, app.oldest.max(gone))
+    }));
+    let kept = regions::load(&tables)?;
+    let regions = Regions::of(meta.partitions, settings.region_bytes_max, kept)
+        .ok_or_else(|| StoreError::corrupt("the regions"))?;
+    let regions = SharedRegions::new(regions);
+    let partitions = meta.partitions;
+    Ok(reader::Reader::Embedded(Reader { tables, partitions, apps, retention, expiry, regions }))
+}

@@ -1,0 +1,67 @@
+//! The column families of RocksDB, and how each is opened.
+
+use attribution::event::Family;
+use attribution::policy::Policy;
+use rocksdb::ColumnFamilyDescriptor;
+
+use super::memory_budget::Budget;
+use super::options;
+use crate::expiry::Expiry;
+use crate::expiry::retention::Retention;
+
+/// The table of rows.
+pub(crate) const EVENTS: &str = "events";
+pub const TOUCHES: &str = "touches";
+
+pub const ACTIVATIONS: &str = "activations";
+
+pub const EFFECTS: &str = "effects";
+
+pub const OFFSETS: &str = "offsets";
+
+pub const CELLS: &str = "cells";
+
+pub const COUNTS: &str = "counts";
+
+pub const BROUGHT: &str = "brought";
+
+pub const META: &str = "meta";
+
+pub const TABLES: [&str; 9] =
+    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, BROUGHT, META];
+
+/// What compactions leave out.
+pub struct Limits {
+    pub retention: Retention,
+    pub expiry: Expiry,
+}
+
+impl Limits {
+    /// Nothing.
+    pub fn none() -> Self {
+        let expiry = Expiry::new(&Policy::default(), |_| None);
+        Self { retention: Retention::default(), expiry }
+    }
+}
+
+pub fn descriptors(
+    budget: &Budget,
+    cache: &rocksdb::Cache,
+    limits: &Limits,
+) -> Vec<ColumnFamilyDescriptor> {
+    let facts = |family| options::facts(budget, cache, family, &limits.expiry);
+    let table = |name: &str| {
+        let options = match name {
+            EVENTS => options::events(budget, cache, &limits.retention),
+            TOUCHES => facts(Family::Touch),
+            ACTIVATIONS => facts(Family::Activation),
+            EFFECTS => facts(Family::Effect),
+            CELLS => options::cells(),
+            COUNTS => options::counts(budget, cache, &limits.retention),
+            BROUGHT => options::brought(budget, cache, &limits.retention),
+            _ => options::small(),
+        };
+        ColumnFamilyDescriptor::new(name, options)
+    };
+    TABLES.iter().map(|name| table(name)).collect()
+}

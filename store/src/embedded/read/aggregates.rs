@@ -1,0 +1,92 @@
+//! What a view tells of rows without reading them all: their counts, and what campaigns brought.
+
+use std::ops::ControlFlow;
+
+use attribution::event::{EventTime, Pid, SpreadId};
+use rocksdb::ReadOptions;
+
+use super::snapshot::View;
+use crate::StoreError;
+use crate::layout::campaign_index::{self, BROUGHT_KEY_BYTES, Brought};
+use crate::layout::key::RowKey;
+use crate::layout::stored_row::StoredRow;
+use crate::layout::summary_counts::{self, Count, Counted};
+
+impl View<'_> {
+    /// Rows of an app before this are gone.
+    pub fn oldest(&self, pid: Pid) -> EventTime {
+        self.reader.retention.oldest(pid)
+    }
+
+    /// As [`crate::reader::View::counts`].
+    pub fn counts(
+        &self,
+        pid: Pid,
+        (from, to): (EventTime, EventTime),
+        mut visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(summary_counts::prefix(pid, to));
+        let table = self.reader.tables.counts();
+        let mut counts = self.snapshot.raw_iterator_cf_opt(table, options);
+        counts.seek(summary_counts::prefix(pid, from.max(self.oldest(pid))));
+        while let (Some(key), Some(value)) = (counts.key(), counts.value()) {
+            let damage = || StoreError::corrupt("a count of a quarter of an hour");
+            let counted = Counted::decode(key).ok_or_else(damage)?;
+            let count = Count::decode(value).ok_or_else(damage)?;
+            if !count.is_zero() && visit(&counted, &count).is_break() {
+                return Ok(());
+            }
+            counts.next();
+        }
+        Ok(counts.status()?)
+    }
+
+    /// As [`crate::reader::View::brought`].
+    pub fn brought(
+        &self,
+        pid: Pid,
+        spreadid: SpreadId,
+        (from, to): (EventTime, EventTime),
+        after: Option<Brought>,
+        limit: usize,
+    ) -> Result<Vec<StoredRow>, StoreError> {
+        let mut found = Vec::new();
+        let from = from.max(self.oldest(pid));
+        if to <= from {
+            return Ok(found);
+        }
+        let mut options = ReadOptions::default();
+        // What is older than the first millisecond of the range, or the next campaign's newest.
+        let end = match from.millis() {
+            0 => campaign_index::end(pid, spreadid),
+            _ => campaign_index::from(pid, spreadid, from.minus(1)).to_vec(),
+        };
+        options.set_iterate_upper_bound(end);
+        let mut entries = self.snapshot.raw_iterator_cf_opt(self.reader.tables.brought(), options);
+        let first = campaign_index::from(pid, spreadid, to.minus(1));
+        let after = after.map(|after| [&after.encode()[..], &[0]].concat());
+        entries.seek(after.filter(|after| after[..] > first[..]).unwrap_or(first.to_vec()));
+        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+            if found.len() == limit {
+                return Ok(found);
+            }
+            let row = decode(key, value).ok_or_else(|| StoreError::corrupt("a brought one"))?;
+            let events = self.reader.tables.events();
+            // One that has just gone by its age may be here a little longer.
+            if let Some(value) = self.snapshot.get_cf(events, row.encode())? {
+                found.push((row, value));
+            }
+            entries.next();
+        }
+        entries.status()?;
+        Ok(found)
+    }
+}
+
+/// Where the row of an entry is.
+pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<RowKey> {
+    let key: &[u8; BROUGHT_KEY_BYTES] = key.try_into().ok()?;
+    let partition = value.try_into().map(u16::from_be_bytes).ok()?;
+    Some(Brought::decode(key)?.row(partition))
+}

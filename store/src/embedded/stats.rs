@@ -1,0 +1,195 @@
+//! What the engine says of its own work, as plain numbers.
+
+use rocksdb::properties::{self, PropName};
+use rocksdb::statistics::Ticker;
+
+use super::open::column_families::TABLES;
+use super::tables::Tables;
+use crate::StoreError;
+
+/// A look into the engine of a store; cheap to clone, for any thread.
+#[derive(Clone)]
+pub struct Engine {
+    tables: Tables,
+}
+
+/// Sums are since the store was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Look-ups of blocks of any kind.
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    /// Blocks and write buffers.
+    pub cache_bytes: u64,
+    pub cache_capacity_bytes: u64,
+    /// Files that a bloom filter was asked about, and those of them that need not be read then.
+    pub filter_checks: u64,
+    pub filter_useful: u64,
+    /// Keys and values of committed batches.
+    pub written_bytes: u64,
+    pub wal_written_bytes: u64,
+    pub flush_written_bytes: u64,
+    pub compaction_read_bytes: u64,
+    pub compaction_written_bytes: u64,
+    pub compactions_running: u64,
+    pub flushes_running: u64,
+    /// Of the log files that there are.
+    pub wal_bytes: u64,
+    /// Whether a write would wait now until a flush or a compaction has ended.
+    pub is_stopped: bool,
+    /// Whether writes are slowed down now, so that flushes and compactions keep up.
+    pub is_delayed: bool,
+    /// Whether a write waits now for room on the disk.
+    pub is_out_of_room: bool,
+    /// What writes have waited for flushes and compactions.
+    pub stalled_micros: u64,
+    /// In the order of [`Engine::TABLES`].
+    pub tables: [TableFigures; TABLES.len()],
+}
+
+/// Of one table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableFigures {
+    /// Of write buffers, those that are being flushed included.
+    pub memtable_bytes: u64,
+    pub disk_bytes: u64,
+    pub files: u64,
+    /// About what compactions have to rewrite until all levels are within their bounds.
+    pub compaction_pending_bytes: u64,
+}
+
+impl Engine {
+    /// The names of the tables, in the order of their figures.
+    pub const TABLES: [&'static str; TABLES.len()] = TABLES;
+
+    pub(super) fn new(tables: Tables) -> Self {
+        Self { tables }
+    }
+
+    pub fn figures(&self) -> Result<Figures, StoreError> {
+        let ticker = |ticker| self.tables.options.get_ticker_count(ticker);
+        let mut tables = [TableFigures::default(); TABLES.len()];
+        for (name, figures) in TABLES.iter().zip(&mut tables) {
+            *figures = self.table(name)?;
+        }
+        // Look-ups by whole key and scans each have counters of their own.
+        let gets = ticker(Ticker::BloomFilterPrefixChecked);
+        let gets_useful = ticker(Ticker::BloomFilterPrefixUseful);
+        let seeks_useful =
+            ticker(Ticker::LastLevelSeekFiltered) + ticker(Ticker::NonLastLevelSeekFiltered);
+        let seeks = seeks_useful
+            + ticker(Ticker::LastLevelSeekFilterMatch)
+            + ticker(Ticker::NonLastLevelSeekFilterMatch);
+        Ok(Figures {
+            cache_hits: ticker(Ticker::BlockCacheHit),
+            cache_misses: ticker(Ticker::BlockCacheMiss),
+            cache_bytes: self.whole(properties::BLOCK_CACHE_USAGE)?,
+            cache_capacity_bytes: self.whole(properties::BLOCK_CACHE_CAPACITY)?,
+            filter_checks: gets + seeks,
+            filter_useful: gets_useful + seeks_useful,
+            written_bytes: ticker(Ticker::BytesWritten),
+            wal_written_bytes: ticker(Ticker::WalFileBytes),
+            flush_written_bytes: ticker(Ticker::FlushWriteBytes),
+            compaction_read_bytes: ticker(Ticker::CompactReadBytes),
+            compaction_written_bytes: ticker(Ticker::CompactWriteBytes),
+            compactions_running: self.whole(properties::NUM_RUNNING_COMPACTIONS)?,
+            flushes_running: self.whole(properties::NUM_RUNNING_FLUSHES)?,
+            wal_bytes: self.wal_bytes(),
+            is_stopped: self.whole(properties::IS_WRITE_STOPPED)? != 0,
+            is_delayed: self.whole(properties::ACTUAL_DELAYED_WRITE_RATE)? != 0,
+            is_out_of_room: self.tables.room.is_awaited(),
+            stalled_micros: ticker(Ticker::StallMicros),
+            tables,
+        })
+    }
+
+    fn table(&self, name: &str) -> Result<TableFigures, StoreError> {
+        let table = self.tables.table(name);
+        let property = |property: &PropName| -> Result<u64, StoreError> {
+            Ok(self.tables.db.property_int_value_cf(table, property)?.unwrap_or(0))
+        };
+        let files = self.tables.db.get_column_family_metadata_cf(&table);
+        Ok(TableFigures {
+            memtable_bytes: property(properties::CUR_SIZE_ALL_MEM_TABLES)?,
+            disk_bytes: files.size,
+            files: files.file_count as u64,
+            compaction_pending_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
+        })
+    }
+
+    /// What any of the large tables says of all of them.
+    fn whole(&self, property: &PropName) -> Result<u64, StoreError> {
+        let events = self.tables.events();
+        Ok(self.tables.db.property_int_value_cf(events, property)?.unwrap_or(0))
+    }
+
+    /// The engine has no figure for it. A log that goes meanwhile counts as gone.
+    fn wal_bytes(&self) -> u64 {
+        let Ok(files) = self.tables.db.path().read_dir() else { return 0 };
+        let logs =
+            files.flatten().filter(|file| file.path().extension().is_some_and(|end| end == "log"));
+        logs.filter_map(|log| log.metadata().ok()).map(|log| log.len()).sum()
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Engine").field("path", &self.tables.db.path()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::open::column_families::Limits;
+
+    const MIB: u64 = 1 << 20;
+
+    fn open(dir: &tempfile::TempDir) -> Tables {
+        Tables::open(&dir.path().join("store"), 64 * MIB, &Limits::none()).unwrap()
+    }
+
+    /// One more file in the level that is not sorted as a whole.
+    fn flush(tables: &Tables, key: &[u8]) {
+        tables.db.put_cf(tables.events(), key, "row").unwrap();
+        tables.db.flush_cf(tables.events()).unwrap();
+    }
+
+    #[test]
+    fn writes_that_wait_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = open(&dir);
+        let engine = Engine::new(tables.clone());
+        let state = || engine.figures().map(|figures| (figures.is_delayed, figures.is_stopped));
+        let set = |name, value| {
+            tables.db.set_options_cf(tables.events(), &[(name, value)]).unwrap();
+        };
+        set("level0_file_num_compaction_trigger", "100");
+        assert_eq!(state().unwrap(), (false, false));
+        set("level0_slowdown_writes_trigger", "1");
+        flush(&tables, b"a");
+        assert_eq!(state().unwrap(), (true, false));
+        assert_eq!(engine.figures().unwrap().tables[0].files, 1);
+        // What a delay is depends on the machine; that it comes does not.
+        let large = vec![0; MIB as usize];
+        while engine.figures().unwrap().stalled_micros == 0 {
+            tables.db.put_cf(tables.events(), "large", &large).unwrap();
+        }
+        set("level0_stop_writes_trigger", "1");
+        assert!(state().unwrap().1);
+        set("level0_stop_writes_trigger", "36");
+        set("level0_slowdown_writes_trigger", "20");
+        assert_eq!(state().unwrap(), (false, false));
+    }
+
+    #[test]
+    fn who_reads_beside_has_a_small_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = open(&dir);
+        flush(&tables, b"a");
+        let beside = Tables::open_for_reading(&dir.path().join("store"), 64 * MIB).unwrap();
+        let figures = Engine::new(beside).figures().unwrap();
+        assert_eq!(figures.cache_capacity_bytes, 32 * MIB);
+        assert_eq!(Engine::new(tables).figures().unwrap().cache_capacity_bytes, 64 * MIB);
+    }
+}

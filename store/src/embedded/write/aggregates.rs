@@ -1,0 +1,129 @@
+//! The tables that tell of rows without reading them, `counts` and `brought`: what each write batch
+//! adds to them, and takes away.
+
+use std::collections::HashMap;
+
+use attribution::event::{EventTime, Pid};
+use attribution::ledger::record::Present;
+use attribution::row::Row;
+use foldhash::fast::FixedState;
+use rocksdb::WriteBatch;
+
+use crate::StoreError;
+use crate::embedded::tables::Tables;
+use crate::layout::campaign_index::{BROUGHT_KEY_BYTES, Brought};
+use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::key::RowKey;
+use crate::layout::row_ref::fact_hash;
+use crate::layout::summary_counts::{self, Count, Counted, What};
+
+/// So much is written together where rows are counted again.
+pub const BATCH_BYTES: usize = 4 << 20;
+
+/// What a write batch adds to the counts, by key.
+#[derive(Default)]
+pub struct Views {
+    counts: HashMap<Vec<u8>, Count, FixedState>,
+}
+
+impl Views {
+    /// A row that is shown from now on.
+    pub fn add(&mut self, batch: &mut WriteBatch, tables: &Tables, key: &RowKey, row: &Row) {
+        self.count(&Counted::new(key, What::of(row)), &Count::row(&row.revenue));
+        if Brought::has(row.event_type, row.status) {
+            put_brought(batch, tables, key);
+        }
+    }
+
+    /// The row that was shown in its place so far.
+    pub fn take(
+        &mut self,
+        batch: &mut WriteBatch,
+        tables: &Tables,
+        (key, old): (&RowKey, &Present),
+        row: &Row,
+    ) -> Result<(), StoreError> {
+        if Brought::has(row.event_type, old.status) {
+            batch.delete_cf(tables.brought(), Brought::of(key).encode());
+        }
+        let what = What::of(row);
+        if old.place.fact_hash == fact_hash(row) {
+            let what = What { status: old.status, install_type: old.place.install_type, ..what };
+            self.count(&Counted::new(key, what), &Count::row(&row.revenue).negated());
+            return Ok(());
+        }
+        // Its fact was another one, or its home does not say: the row does.
+        if let Some(value) = tables.db.get_pinned_cf(tables.events(), key.encode())? {
+            let view = RowView::decode(&value)?;
+            let count = Count::row(view.text(TextCell::Revenue)).negated();
+            self.count(&Counted::new(key, What::of_view(&view)), &count);
+        }
+        Ok(())
+    }
+
+    /// A row that stands already.
+    pub fn add_stored(
+        &mut self,
+        batch: &mut WriteBatch,
+        tables: &Tables,
+        (key, view): (&RowKey, &RowView<'_>),
+    ) {
+        let count = Count::row(view.text(TextCell::Revenue));
+        self.count(&Counted::new(key, What::of_view(view)), &count);
+        if Brought::has(view.event_type, view.status) {
+            put_brought(batch, tables, key);
+        }
+    }
+
+    fn count(&mut self, counted: &Counted<'_>, count: &Count) {
+        self.counts.entry(counted.encode()).or_default().add(count);
+    }
+
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Adds all to the batch.
+    pub fn finish(&mut self, batch: &mut WriteBatch, tables: &Tables) {
+        let mut counts: Vec<_> =
+            self.counts.drain().filter(|(_, count)| !count.is_zero()).collect();
+        counts.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
+        for (key, count) in counts {
+            batch.merge_cf(tables.counts(), key, count.encode());
+        }
+    }
+}
+
+pub fn put_brought(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
+    batch.put_cf(tables.brought(), Brought::of(row).encode(), row.partition.to_be_bytes());
+}
+
+/// Empties both tables.
+pub fn clear(batch: &mut WriteBatch, tables: &Tables) {
+    // No app has counts of the last quarter of an hour that a key has room for.
+    let end = [0xff; BROUGHT_KEY_BYTES + 1];
+    for table in [tables.counts(), tables.brought()] {
+        batch.delete_range_cf(table, &[][..], &end[..]);
+    }
+}
+
+/// Takes away what is there of an app's rows before a time.
+pub fn clear_before(tables: &Tables, pid: Pid, time: EventTime) -> Result<(), StoreError> {
+    let mut batch = WriteBatch::default();
+    let counts = [EventTime::default(), time].map(|time| summary_counts::prefix(pid, time));
+    batch.delete_range_cf(tables.counts(), counts[0], counts[1]);
+    let mut entries = tables.db.raw_iterator_cf(tables.brought());
+    entries.seek(pid.0.to_be_bytes());
+    while let Some(key) = entries.key().filter(|key| key.starts_with(&pid.0.to_be_bytes())) {
+        if Brought::decode(key).is_some_and(|brought| brought.event_time < time) {
+            batch.delete_cf(tables.brought(), key);
+        }
+        if batch.size_in_bytes() > BATCH_BYTES {
+            tables.db.write(std::mem::take(&mut batch))?;
+        }
+        entries.next();
+    }
+    entries.status()?;
+    tables.db.write(batch)?;
+    Ok(())
+}

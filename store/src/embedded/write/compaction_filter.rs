@@ -1,0 +1,38 @@
+//! What a compaction may leave out of a table of facts.
+
+use attribution::event::{EventTime, Family};
+use attribution::matching::{MARK_MS, PlacedClass};
+use attribution::policy::LOOKBACK_MAX_MS;
+
+use crate::expiry::Expiry;
+use crate::layout::codec;
+use crate::layout::key::{self, FactPlace};
+
+/// Whether nobody will ask for the entry any more. What can not be read is kept, for whoever reads
+/// it to tell of.
+pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> bool {
+    let Some(place) = key::decode_fact(key) else { return false };
+    let pid = place.pid();
+    let oldest = |lookback_ms| expiry.oldest(pid, family, lookback_ms);
+    match place {
+        FactPlace::Home { .. } => codec::fact::times(family, value)
+            .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_home(pid, family, lookback_ms)),
+        FactPlace::Index { time, .. } if time >= oldest(None) => false,
+        FactPlace::Index { time, tag, .. } => match codec::index_value(value) {
+            Ok((0, _)) => is_mark_expired(family, time, tag, oldest),
+            Ok((_, lookback_ms)) => time < oldest(lookback_ms),
+            Err(_) => false,
+        },
+    }
+}
+
+/// A mark stands at the start of the day that it tells of.
+fn is_mark_expired(
+    family: Family,
+    time: EventTime,
+    tag: u64,
+    oldest: impl Fn(Option<u64>) -> EventTime,
+) -> bool {
+    let has_lookback = family == Family::Touch && PlacedClass::of_tag(tag).class.has_lookback;
+    time.plus(MARK_MS) < oldest(has_lookback.then_some(LOOKBACK_MAX_MS))
+}

@@ -1,0 +1,13 @@
+//! Committing a batch: rows, aggregates, regions and what expires.
+//!
+//! Start with `rows`.
+
+pub(crate) mod aggregates;
+pub(crate) mod compaction_filter;
+pub(crate) mod disk_full;
+pub(crate) mod expiry_floor;
+pub(crate) mod pending;
+pub(crate) mod rebuild_aggregates;
+pub(crate) mod reclaim_space;
+pub(crate) mod regions;
+pub(crate) mod rows;

@@ -1,0 +1,207 @@
+//! The regions of an open store, shared by who writes and who reads, and how they are kept.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use attribution::event::EventTime;
+use rocksdb::{WriteBatch, WriteOptions};
+
+use crate::StoreError;
+use crate::clock::now;
+use crate::embedded::open::meta::REGION;
+use crate::embedded::tables::Tables;
+use crate::layout::codec::Input;
+use crate::layout::hourly_counts::{self, Cell, CellKey, Changes};
+use crate::layout::key::Key;
+use crate::layout::region::{Figures, Flow, Region, Regions};
+
+/// Shared, and cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SharedRegions(Arc<Mutex<Regions>>);
+
+impl SharedRegions {
+    pub fn new(regions: Regions) -> Self {
+        Self(Arc::new(Mutex::new(regions)))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Regions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn count_reads(&self, key: &Key, rows: u64) {
+        let mut regions = self.lock();
+        let place = regions.place(key);
+        if let Some(region) = regions.at_mut(place) {
+            region.reads.add(rows, now());
+        }
+    }
+
+    /// Adds what a batch adds, and puts the regions that differ by it into the batch.
+    pub fn apply(&self, changes: &Changes, batch: &mut WriteBatch, tables: &Tables) -> Vec<Key> {
+        let mut regions = self.lock();
+        let mut touched: Vec<usize> = Vec::new();
+        let now = now();
+        for (key, change) in changes {
+            let place = regions.place(&hourly_counts::first_row(key));
+            if let Some(region) = regions.at_mut(place) {
+                region.figures.add(change.cell.rows(), change.cell.bytes);
+                region.writes.add(change.written, now);
+                touched.push(place);
+            }
+        }
+        // Cells come in order, and so do the regions that they are in.
+        touched.dedup();
+        let touched: Vec<&Region> = touched.iter().filter_map(|place| regions.at(*place)).collect();
+        touched.iter().for_each(|region| put(region, batch, tables));
+        touched.iter().map(|region| region.start).collect()
+    }
+
+    /// Puts the regions that were read since into the batch.
+    pub fn put_read(&self, since: EventTime, batch: &mut WriteBatch, tables: &Tables) {
+        let regions = self.lock();
+        let read = regions.iter().filter(|region| region.reads.as_of() >= since);
+        read.for_each(|region| put(region, batch, tables));
+    }
+
+    /// Splits what has grown too large among the regions of these starts, and merges what is
+    /// empty.
+    pub fn adjust(&self, touched: &[Key], tables: &Tables) -> Result<(), StoreError> {
+        for start in touched {
+            self.split_while_large(start, tables)?;
+        }
+        loop {
+            let mut batch = WriteBatch::default();
+            let mut regions = self.lock();
+            let Some(place) = regions.to_merge() else { return Ok(()) };
+            if let Some(gone) = regions.merge(place) {
+                batch.delete_cf(tables.meta(), named(&gone));
+            }
+            regions.at(place - 1).into_iter().for_each(|region| put(region, &mut batch, tables));
+            // Whoever reads need not wait with it.
+            drop(regions);
+            tables.write(batch, &WriteOptions::default())?;
+        }
+    }
+
+    fn split_while_large(&self, start: &Key, tables: &Tables) -> Result<(), StoreError> {
+        loop {
+            let (place, end) = {
+                let regions = self.lock();
+                let place = regions.place(start);
+                if !regions.is_too_large(place) {
+                    return Ok(());
+                }
+                (place, regions.end(place))
+            };
+            // Only the one who writes changes where regions begin: nobody waits for the cells.
+            let (first, end) =
+                (hourly_counts::cell_at(start), end.as_ref().map(hourly_counts::cell_at));
+            let cut = middle(&cells(tables, &first, end.as_ref())?);
+            let mut regions = self.lock();
+            let Some((at, left)) = cut else {
+                regions.leave_whole(place);
+                return Ok(());
+            };
+            regions.split(place, at, left);
+            let mut batch = WriteBatch::default();
+            for half in [place, place + 1] {
+                regions.at(half).into_iter().for_each(|region| put(region, &mut batch, tables));
+            }
+            drop(regions);
+            tables.write(batch, &WriteOptions::default())?;
+        }
+    }
+}
+
+/// The cells of a range.
+pub fn cells(
+    tables: &Tables,
+    first: &CellKey,
+    end: Option<&CellKey>,
+) -> Result<Vec<(CellKey, Cell)>, StoreError> {
+    let mut found = Vec::new();
+    let mut entries = tables.db.raw_iterator_cf(tables.cells());
+    entries.seek(first);
+    while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
+        let key = key.try_into().map_err(|_| StoreError::corrupt("the key of a count"))?;
+        if end.is_some_and(|end| key >= *end) {
+            break;
+        }
+        let cell = Cell::decode(value).ok_or_else(|| StoreError::corrupt("a count of rows"))?;
+        found.push((key, cell));
+        entries.next();
+    }
+    entries.status()?;
+    Ok(found)
+}
+
+/// The start of the cell that divides the bytes best, and what is before it; `None` where all
+/// rows are in one cell.
+fn middle(cells: &[(CellKey, Cell)]) -> Option<(Key, Figures)> {
+    let total = cells.iter().fold(0_i64, |sum, (_, cell)| sum.saturating_add(cell.bytes));
+    let mut before = Cell::default();
+    let mut best: Option<(i128, Key, Figures)> = None;
+    for (key, cell) in cells {
+        let off = (i128::from(total) - 2 * i128::from(before.bytes)).abs();
+        if before.rows() > 0 && best.as_ref().is_none_or(|(best, ..)| off < *best) {
+            let mut figures = Figures::default();
+            figures.add(before.rows(), before.bytes);
+            best = Some((off, hourly_counts::first_row(key), figures));
+        }
+        before.add(cell);
+    }
+    best.map(|(_, key, figures)| (key, figures))
+}
+
+/// All regions that are kept; none where there never were any.
+pub fn load(tables: &Tables) -> Result<Vec<Region>, StoreError> {
+    let mut regions = Vec::new();
+    for (name, value) in tables.named(REGION)? {
+        let damage = || StoreError::corrupt("a region");
+        let start = name.as_slice().try_into().map_err(|_| damage())?;
+        regions.push(decode(start, &value).ok_or_else(damage)?);
+    }
+    Ok(regions)
+}
+
+/// Writes all regions, in place of those that were kept.
+pub fn replace(
+    regions: &Regions,
+    batch: &mut WriteBatch,
+    tables: &Tables,
+) -> Result<(), StoreError> {
+    for (name, _) in tables.named(REGION)? {
+        batch.delete_cf(tables.meta(), [REGION, &name].concat());
+    }
+    regions.iter().for_each(|region| put(region, batch, tables));
+    Ok(())
+}
+
+fn put(region: &Region, batch: &mut WriteBatch, tables: &Tables) {
+    let mut value = Vec::with_capacity(64);
+    let Figures { rows, bytes } = region.figures;
+    value.extend([rows, bytes].iter().flat_map(|number| number.to_be_bytes()));
+    for flow in [&region.writes, &region.reads] {
+        let rate = flow.per_second(flow.as_of()).to_bits();
+        let numbers = [flow.total, rate, flow.as_of().millis()];
+        value.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+    }
+    batch.put_cf(tables.meta(), named(&region.start), value);
+}
+
+pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
+    let mut input = Input::new(value);
+    let mut number = || input.u64().ok();
+    let mut region = Region::new(start);
+    region.figures = Figures { rows: number()?, bytes: number()? };
+    for flow in [&mut region.writes, &mut region.reads] {
+        let (total, rate) = (number()?, f64::from_bits(number()?));
+        let as_of = i64::try_from(number()?).ok().and_then(EventTime::from_millis)?;
+        *flow = Flow::new(total, rate, as_of);
+    }
+    input.end().ok()?;
+    Some(region)
+}
+
+fn named(start: &Key) -> Vec<u8> {
+    [REGION, start].concat()
+}

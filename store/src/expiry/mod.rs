@@ -1,0 +1,149 @@
+//! Which facts nothing depends on any more.
+
+pub(crate) mod floor;
+pub(crate) mod retention;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use attribution::event::{EventTime, Family, Pid};
+use attribution::expiry::{Expired, Needed};
+use attribution::ledger::record::{Home, Known};
+use attribution::policy::Policy;
+use foldhash::fast::FixedState;
+
+use floor::{HeldBack, NotedApps};
+
+/// The broker time up to which everything is consumed. It only grows.
+#[derive(Debug, Clone, Default)]
+pub struct ConsumedUntil(Arc<AtomicU64>);
+
+impl ConsumedUntil {
+    pub fn get(&self) -> Option<EventTime> {
+        let millis = self.0.load(Ordering::Relaxed);
+        (millis > 0).then(|| EventTime::default().plus(millis))
+    }
+
+    pub fn advance(&self, until: EventTime) {
+        self.0.fetch_max(until.millis(), Ordering::Relaxed);
+    }
+}
+
+/// Per app, how long its facts are kept, by which time that is measured, and what has expired before.
+#[derive(Debug, Clone, Default)]
+pub struct Expiry {
+    apps: Arc<HashMap<Pid, Kept, FixedState>>,
+    until: ConsumedUntil,
+    held: Arc<OnceLock<HashMap<Pid, Expired, FixedState>>>,
+}
+
+/// How long the state of an app is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    pub needed: Needed,
+    /// How long rows are kept; `None`: for ever.
+    pub retention_ms: Option<u64>,
+}
+
+impl Kept {
+    /// What has expired once all is consumed up to a time.
+    pub fn expired(&self, until: EventTime) -> Expired {
+        self.needed.expired(until, self.retention_ms)
+    }
+}
+
+impl Expiry {
+    /// Where an app has no horizon its facts are kept as long as its rows are, and for ever where
+    /// `retention_ms` is none. So are those of apps that the policy does not know.
+    pub fn new(policy: &Policy, retention_ms: impl Fn(Pid) -> Option<u64>) -> Self {
+        let kept = policy.apps().filter_map(|app| {
+            let retention_ms = retention_ms(app.pid);
+            let late_ms = app.correction_horizon_ms.or(retention_ms)?;
+            let needed = Needed::new(policy, app, late_ms);
+            Some((app.pid, Kept { needed, retention_ms }))
+        });
+        Self { apps: Arc::new(kept.collect()), ..Self::default() }
+    }
+
+    /// Takes what is held of each app, once, and before anything expires by these settings.
+    pub fn hold(&self, noted: &NotedApps) {
+        let held = noted.iter().filter(|(_, noted)| noted.held != Expired::default());
+        // Called once, by who opens the store.
+        let _ = self.held.set(held.map(|(pid, noted)| (*pid, noted.held)).collect());
+    }
+
+    pub fn held(&self, pid: Pid) -> Expired {
+        self.held.get().and_then(|held| held.get(&pid)).copied().unwrap_or_default()
+    }
+
+    /// What is held of apps of the settings, and by which of these, once all is consumed up to a time.
+    pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<HeldBack> {
+        let Some(until) = until else { return Vec::new() };
+        let held = self.held.get().into_iter().flatten();
+        let known = held.filter(|(pid, _)| policy.app(**pid).is_some());
+        known.filter_map(|(pid, held)| HeldBack::of(*pid, held, self.kept(*pid), until)).collect()
+    }
+
+    /// The apps of which anything expires.
+    pub fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.apps.keys().copied()
+    }
+
+    pub fn kept(&self, pid: Pid) -> Option<Kept> {
+        self.apps.get(&pid).copied()
+    }
+
+    pub fn until(&self) -> &ConsumedUntil {
+        &self.until
+    }
+
+    /// The time before which facts of a family have expired.
+    pub fn oldest(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
+        let [own, held] = self.both(pid).map(|of| of.oldest(family, lookback_ms));
+        own.max(held)
+    }
+
+    /// The time before which homes of a family are gone.
+    pub fn oldest_home(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
+        let [own, held] = self.both(pid).map(|of| of.oldest_home(family, lookback_ms));
+        own.max(held)
+    }
+
+    /// The time of the oldest activation of which all is there that it was decided from.
+    pub fn changeable_from(&self, pid: Pid) -> EventTime {
+        let [own, held] = self.both(pid).map(|of| of.late);
+        own.max(held)
+    }
+
+    /// By the settings, and by those before them.
+    fn both(&self, pid: Pid) -> [Expired; 2] {
+        let own = self.until.get().zip(self.apps.get(&pid));
+        let own = own.map(|(until, app)| app.expired(until)).unwrap_or_default();
+        [own, self.held(pid)]
+    }
+
+    pub fn has_expired(&self, pid: Pid, home: &Home) -> bool {
+        let (family, lookback_ms) = kind(home);
+        home.time() < self.oldest(pid, family, lookback_ms)
+    }
+
+    /// What is known by the identity of a home.
+    pub fn known(&self, pid: Pid, home: Option<Home>) -> Known {
+        let Some(home) = home else { return Known::Nothing };
+        if !self.has_expired(pid, &home) {
+            return Known::Home(home);
+        }
+        let (family, lookback_ms) = kind(&home);
+        let is_gone = home.time() < self.oldest_home(pid, family, lookback_ms);
+        if is_gone { Known::Nothing } else { Known::Row }
+    }
+}
+
+fn kind(home: &Home) -> (Family, Option<u64>) {
+    match home {
+        Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
+        Home::Activation(_) => (Family::Activation, None),
+        Home::Effect(_) => (Family::Effect, None),
+    }
+}

@@ -1,0 +1,181 @@
+//! A store in HBase that is moved, or that one is moved into.
+
+use std::collections::BTreeMap;
+
+use attribution::event::{EventTime, Family, Pid};
+use hbase_client::{Row, Scan};
+
+use super::cluster::{Cluster, FAMILY};
+use super::ledger::cells::{Cells, Put as CellPut, Table, VALUE};
+use super::ledger::{fact_record, join, row_time, split};
+use super::read::rows::Rows;
+use super::schema::meta;
+use super::schema::tables::{self, LAG_MS};
+use super::store::Shared;
+use crate::StoreError;
+use crate::apps::names::Names;
+use crate::apps::spread::App;
+use crate::clock::now;
+use crate::expiry::floor::{Noted, NotedApps};
+use crate::layout::codec::row::RowView;
+use crate::layout::key::{FactPlace, KEY_BYTES, decode_fact};
+use crate::maintenance::copy_piece::{Form, Piece};
+
+/// The tables of a store. That no worker writes meanwhile is for the caller to see to.
+pub struct Moved<'s> {
+    cluster: Cluster,
+    settings: &'s config::Store,
+}
+
+impl<'s> Moved<'s> {
+    pub fn source(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
+        let cluster = Shared::open(settings, hbase)?.into_cluster();
+        Ok(Self { cluster, settings })
+    }
+
+    /// Of tables that are made, and in which nothing is, or what was begun to be moved there.
+    pub fn target(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
+        let cluster = Shared::open_for_copying(settings, hbase)?.into_cluster();
+        let moved = Self { cluster, settings };
+        if !meta::is_copying(&moved.cluster)? {
+            for name in tables::names(moved.cluster.prefix()) {
+                if moved.cluster.has_rows(&name)? {
+                    let reason = "it has rows already, and a store is moved into an empty one: truncate \
+                                  all tables of this prefix, or set another store.hbase.prefix";
+                    return Err(StoreError::Unusable { table: name, reason: reason.into() });
+                }
+            }
+            meta::begin_copying(&moved.cluster)?;
+        }
+        Ok(moved)
+    }
+
+    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
+        meta::apps(&self.cluster)
+    }
+
+    pub fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.cluster)
+    }
+
+    pub fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
+        meta::put_name(&self.cluster, pid, key)
+    }
+
+    pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
+        meta::put_app(&self.cluster, pid, app)
+    }
+
+    /// What has expired here, as far as that is not for the tables to say.
+    pub fn expired(&self) -> Result<NotedApps, StoreError> {
+        let until = Some(now().minus(LAG_MS));
+        let all = meta::noted(&self.cluster)?.into_iter();
+        Ok(all.map(|(pid, noted)| (pid, noted.moved(until))).collect())
+    }
+
+    pub fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+        meta::put_noted(&self.cluster, pid, noted)
+    }
+
+    pub fn each(
+        &self,
+        apps: &BTreeMap<Pid, App>,
+        form: Form,
+        mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            self.each_row(&tables::name(self.cluster.prefix(), Table::Facts(family)), |row| {
+                facts_of(family, row, form)?.into_iter().try_for_each(&mut visit)
+            })?;
+        }
+        let times = (EventTime::default(), EventTime::END);
+        for (pid, app) in apps {
+            let places = app.partitions(self.settings.partitions);
+            let mut rows = Rows::open(&self.cluster, *pid, places, times, None)?;
+            while let Some((key, value)) = rows.current()? {
+                visit(Piece::Row(key, value.to_vec()))?;
+                rows.advance();
+            }
+        }
+        Ok(())
+    }
+
+    pub fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+        let mut puts: BTreeMap<Table, Vec<CellPut>> = BTreeMap::new();
+        for piece in pieces {
+            let (table, put) = match piece {
+                Piece::Fact(family, key, value) => (Table::Facts(family), put_fact(&key, value)?),
+                Piece::Column(family, key, column, value) => {
+                    let row = key.to_vec();
+                    (Table::Facts(family), CellPut { row, column, value, time: None, ttl_ms: None })
+                }
+                Piece::Row(key, value) => {
+                    let time = Some(row_time(&key, RowView::decode(&value)?.revision));
+                    let (row, column) = (key.encode().to_vec(), VALUE.to_vec());
+                    (Table::Events, CellPut { row, column, value, time, ttl_ms: None })
+                }
+            };
+            puts.entry(table).or_default().push(put);
+        }
+        puts.into_iter().try_for_each(|(table, puts)| self.cluster.put(table, puts))
+    }
+
+    pub fn finish(self) -> Result<(), StoreError> {
+        meta::end_copying(&self.cluster)
+    }
+
+    fn each_row(
+        &self,
+        table: &str,
+        mut visit: impl FnMut(&Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let table = self.cluster.client().table(table)?;
+        let mut rows = self.cluster.wait(async { table.scan(Scan::all()) });
+        while let Some(batch) = self.cluster.wait(rows.next_batch()) {
+            batch?.iter().try_for_each(&mut visit)?;
+        }
+        Ok(())
+    }
+}
+
+/// A home, or the entries of a match key. Only as columns a home brings the rows that go, and the facts that were
+/// replaced: an embedded store has no place for them, and is made right afterwards.
+fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<Piece>, StoreError> {
+    if row.key().len() == KEY_BYTES {
+        let key = row.key().try_into().map_err(|_| StoreError::corrupt("a home's key"))?;
+        let column = |cell: &hbase_client::Cell| {
+            Piece::Column(family, key, cell.qualifier().to_vec(), cell.value().to_vec())
+        };
+        if form == Form::Columns {
+            return Ok(row.cells().iter().map(column).collect());
+        }
+        // What was replaced can be there for longer than what took its place.
+        let Some(value) = row.value(FAMILY, VALUE) else { return Ok(Vec::new()) };
+        return Ok(vec![Piece::Fact(family, key, fact_record::bare(value)?.to_vec())]);
+    }
+    let entry = |cell: &hbase_client::Cell| {
+        let key = join(row.key(), cell.qualifier())?;
+        Ok(Piece::Fact(family, key, cell.value().to_vec()))
+    };
+    row.cells().iter().map(entry).collect()
+}
+
+fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError> {
+    match decode_fact(key) {
+        Some(FactPlace::Home { .. }) => {
+            let (row, column) = (key.to_vec(), VALUE.to_vec());
+            Ok(CellPut {
+                row,
+                column,
+                value: fact_record::with_nothing_gone(&value),
+                time: None,
+                ttl_ms: None,
+            })
+        }
+        Some(FactPlace::Index { .. }) => {
+            let (row, column) = split(key);
+            Ok(CellPut { row, column, value, time: None, ttl_ms: None })
+        }
+        None => Err(StoreError::corrupt("a fact's key")),
+    }
+}

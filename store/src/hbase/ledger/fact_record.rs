@@ -1,0 +1,110 @@
+//! What stands in the row of a home.
+//!
+//! | column | value |
+//! |---|---|
+//! | `v` | how many rows go (u8), each with its key and its revision u32, and then the home, as embedded |
+//! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
+
+use attribution::classify::Walks;
+use attribution::event::{Fact, Family, Pid};
+use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::cells::VALUE;
+use crate::StoreError;
+use crate::layout::codec;
+use crate::layout::key::{KEY_BYTES, RowKey};
+
+const OUTGOING: u8 = b'o';
+
+/// A row that is shown no more, and may still be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone {
+    pub row: RowKey,
+    pub revision: u32,
+}
+
+/// Of all that go the last ones, where they are more than the count can say.
+pub fn encode(home: &Home, gone: &[Gone]) -> Vec<u8> {
+    let gone = &gone[gone.len().saturating_sub(usize::from(u8::MAX))..];
+    let mut value = Vec::with_capacity(384);
+    value.push(u8::try_from(gone.len()).unwrap_or(u8::MAX));
+    for Gone { row, revision } in gone {
+        value.extend(row.encode());
+        value.extend(revision.to_be_bytes());
+    }
+    codec::fact_record::encode(home, &mut value);
+    value
+}
+
+pub fn decode(family: Family, pid: Pid, value: &[u8]) -> Result<(Home, Vec<Gone>), StoreError> {
+    let (gone, home) = split(value).ok_or_else(|| StoreError::corrupt("a home"))?;
+    Ok((codec::fact_record::decode(family, pid, home)?, gone))
+}
+
+/// As an embedded store has it.
+pub fn bare(value: &[u8]) -> Result<&[u8], StoreError> {
+    split(value).map(|(_, home)| home).ok_or_else(|| StoreError::corrupt("a home"))
+}
+
+/// Of the home as an embedded store has it, where no row went.
+pub fn with_nothing_gone(home: &[u8]) -> Vec<u8> {
+    [&[0][..], home].concat()
+}
+
+fn split(value: &[u8]) -> Option<(Vec<Gone>, &[u8])> {
+    let (count, mut rest) = value.split_first()?;
+    let mut gone = Vec::new();
+    for _ in 0..*count {
+        let (row, after) = rest.split_at_checked(KEY_BYTES)?;
+        let (revision, after) = after.split_first_chunk()?;
+        gone.push(Gone { row: RowKey::decode(row)?, revision: u32::from_be_bytes(*revision) });
+        rest = after;
+    }
+    Some((gone, rest))
+}
+
+/// The column and value of a fact that another takes the place of.
+pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
+    let mut value = Vec::with_capacity(256);
+    codec::fact_record::encode(&undecided(fact.clone()), &mut value);
+    let column = [&[OUTGOING][..], &xxh3_64(&value).to_be_bytes()].concat();
+    (column, value)
+}
+
+/// Of the columns of a home's row: its value, and the facts that went.
+pub fn read(
+    family: Family,
+    pid: Pid,
+    columns: &[(Vec<u8>, Vec<u8>)],
+) -> Result<(Option<&[u8]>, Vec<Fact>), StoreError> {
+    let mut facts = Vec::new();
+    for (_, value) in columns.iter().filter(|(column, _)| column.first() == Some(&OUTGOING)) {
+        facts.push(into_fact(codec::fact_record::decode(family, pid, value)?));
+    }
+    let value = columns.iter().find(|(column, _)| column == VALUE);
+    Ok((value.map(|(_, value)| value.as_slice()), facts))
+}
+
+fn undecided(fact: Fact) -> Home {
+    match fact {
+        Fact::Touch(touch) => Home::Touch(touch),
+        Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
+            fact: *fact,
+            walks: Walks::default(),
+            decision: None,
+            previous: None,
+            changed_by: Causes::default(),
+            present: None,
+        })),
+        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+    }
+}
+
+pub fn into_fact(home: Home) -> Fact {
+    match home {
+        Home::Touch(touch) => Fact::Touch(touch),
+        Home::Activation(home) => Fact::Activation(Box::new(home.fact)),
+        Home::Effect(home) => Fact::Effect(Box::new(home.fact)),
+    }
+}

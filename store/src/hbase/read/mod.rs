@@ -1,0 +1,184 @@
+//! The reading side of a store in HBase: it knows no more than the tables say.
+
+pub mod latest_revision;
+pub mod newest_first;
+pub mod rows;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::expiry::Expired;
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
+
+use super::cluster::Cluster;
+use super::ledger::SharedLedger;
+use super::schema::meta;
+use super::schema::tables::LAG_MS;
+use crate::StoreError;
+use crate::apps::names::Names;
+use crate::apps::spread::App;
+use crate::clock::now;
+use crate::expiry::retention;
+use crate::layout::campaign_index::Brought;
+use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::key::RowKey;
+use crate::layout::stored_row::StoredRow;
+use crate::layout::summary_counts::{Count, Counted, What, quarter_start};
+use newest_first::Backwards;
+use rows::Rows;
+
+/// Cheap to clone, for any number of threads.
+#[derive(Clone)]
+pub struct Reader {
+    pub(super) cluster: Cluster,
+    pub(super) partitions: u16,
+    pub(super) settings: Arc<config::Store>,
+}
+
+impl Reader {
+    pub(crate) fn names(&self) -> Result<Names, StoreError> {
+        meta::names(&self.cluster)
+    }
+
+    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
+        meta::apps(&self.cluster)
+    }
+
+    /// As [`crate::reader::View::rows`].
+    pub fn rows(
+        &self,
+        pid: Pid,
+        (from, to): (EventTime, EventTime),
+        after: Option<RowKey>,
+    ) -> Result<Rows, StoreError> {
+        let range = (from.max(self.oldest(pid)), to);
+        Rows::open(&self.cluster, pid, self.places(pid)?.into_iter(), range, after)
+    }
+
+    /// As [`crate::reader::View::rows_newest_first`].
+    pub fn rows_newest_first(
+        &self,
+        pid: Pid,
+        (from, to): (EventTime, EventTime),
+    ) -> Result<Backwards, StoreError> {
+        let range = (from.max(self.oldest(pid)), to);
+        Ok(Backwards::new(&self.cluster, pid, self.places(pid)?, range))
+    }
+
+    /// The partitions that the app's rows are in. Asked anew for each scan: a worker notes that an app is
+    /// spread further before it writes a row there.
+    fn places(&self, pid: Pid) -> Result<Vec<u16>, StoreError> {
+        let app = meta::app(&self.cluster, pid)?;
+        Ok(app.map_or(Vec::new(), |app| app.partitions(self.partitions).collect()))
+    }
+
+    pub fn oldest(&self, pid: Pid) -> EventTime {
+        retention::gone_before(self.settings.retention_of(pid), now())
+    }
+
+    /// As [`crate::reader::View::counts`].
+    pub fn counts(
+        &self,
+        pid: Pid,
+        range: (EventTime, EventTime),
+        mut visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let mut rows = self.rows(pid, range, None)?;
+        let mut counts: BTreeMap<Vec<u8>, Count> = BTreeMap::new();
+        let mut quarter = None;
+        while let Some((key, value)) = rows.current()? {
+            let of = quarter_start(key.event_time);
+            if quarter.replace(of).is_some_and(|before| before != of)
+                && tell(&mut counts, &mut visit)?.is_break()
+            {
+                return Ok(());
+            }
+            let view = RowView::decode(value)?;
+            let counted = Counted::new(&key, What::of_view(&view)).encode();
+            let count = Count::row(view.text(TextCell::Revenue));
+            counts.entry(counted).or_default().add(&count);
+            rows.advance();
+        }
+        tell(&mut counts, &mut visit).map(drop)
+    }
+
+    /// As [`crate::reader::View::brought`].
+    pub fn brought(
+        &self,
+        pid: Pid,
+        spreadid: SpreadId,
+        (from, to): (EventTime, EventTime),
+        after: Option<Brought>,
+        limit: usize,
+    ) -> Result<Vec<StoredRow>, StoreError> {
+        // Those of the millisecond of the one before are told from it by their place.
+        let to = after.map_or(to, |after| to.min(after.event_time.plus(1)));
+        let mut rows = self.rows_newest_first(pid, (from, to))?;
+        let (mut found, mut moment): (Vec<StoredRow>, Vec<StoredRow>) = (Vec::new(), Vec::new());
+        loop {
+            let next = rows.current()?;
+            let time = next.as_ref().map(|(key, _)| key.event_time);
+            if moment.first().is_some_and(|(key, _)| Some(key.event_time) != time) {
+                moment.sort_unstable_by_key(|(key, _)| key.seq);
+                found.append(&mut moment);
+            }
+            let Some((key, value)) = next.filter(|_| found.len() < limit) else { break };
+            let view = RowView::decode(value)?;
+            let is_past =
+                after.is_none_or(|after| key.event_time < after.event_time || key.seq > after.seq);
+            if key.spreadid == spreadid && is_past && Brought::has(view.event_type, view.status) {
+                moment.push((key, value.to_vec()));
+            }
+            rows.advance();
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+}
+
+/// Tells what was counted, and begins anew.
+fn tell(
+    counts: &mut BTreeMap<Vec<u8>, Count>,
+    visit: &mut impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, StoreError> {
+    for (key, count) in std::mem::take(counts) {
+        let counted = Counted::decode(&key).ok_or_else(|| StoreError::corrupt("a row"))?;
+        if visit(&counted, &count).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+impl Facts for Reader {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        SharedLedger::new(self.cluster.clone(), [], self.partitions).homes(keys)
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        SharedLedger::new(self.cluster.clone(), [], self.partitions).scan(scans)
+    }
+
+    /// What the tables' times to live are made for: a worker that is no further behind finds all it needs.
+    fn consumed_until(&self) -> Option<EventTime> {
+        Some(now().minus(LAG_MS))
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        // Where HBase does not answer, what is read next tells of it.
+        meta::noted_of(&self.cluster, pid).unwrap_or_default().held
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Reader").field("prefix", &self.cluster.prefix()).finish_non_exhaustive()
+    }
+}

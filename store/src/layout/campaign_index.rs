@@ -1,0 +1,114 @@
+//! The activations that each campaign brought, newest first.
+//!
+//! An entry is the key of a row in another order: with it the row is one look-up.
+
+use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::row::{EventType, Status};
+
+use super::key::RowKey;
+
+/// Pid u32 · spreadid u32 · inverted time u48 · seq u64.
+pub const BROUGHT_KEY_BYTES: usize = 22;
+
+pub type BroughtKey = [u8; BROUGHT_KEY_BYTES];
+
+const U48_MAX: u64 = (1 << 48) - 1;
+
+/// An activation that is credited to a campaign. The partition of its row is the value, u16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Brought {
+    pub pid: Pid,
+    pub spreadid: SpreadId,
+    pub event_time: EventTime,
+    pub seq: u64,
+}
+
+impl Brought {
+    /// Of a row.
+    pub fn of(row: &RowKey) -> Self {
+        let RowKey { pid, event_time, spreadid, seq, .. } = *row;
+        Self { pid, spreadid, event_time, seq }
+    }
+
+    /// Whether rows of this type and status have an entry.
+    pub fn has(event_type: EventType, status: Status) -> bool {
+        event_type == EventType::Activation && status == Status::Attributed
+    }
+
+    pub fn encode(&self) -> BroughtKey {
+        let mut key = from(self.pid, self.spreadid, self.event_time);
+        key[14..].copy_from_slice(&self.seq.to_be_bytes());
+        key
+    }
+
+    /// `None` if the bytes are no such key.
+    pub fn decode(key: &[u8]) -> Option<Self> {
+        let key: &BroughtKey = key.try_into().ok()?;
+        let number = |at: usize, len: usize| {
+            key[at..at + len].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+        };
+        let millis = i64::try_from(U48_MAX - number(8, 6)).ok()?;
+        Some(Self {
+            pid: Pid(number(0, 4) as u32),
+            spreadid: SpreadId(number(4, 4) as u32),
+            event_time: EventTime::from_millis(millis)?,
+            seq: number(14, 8),
+        })
+    }
+
+    /// Where the row is.
+    pub fn row(&self, partition: u16) -> RowKey {
+        let Self { pid, spreadid, event_time, seq } = *self;
+        RowKey { partition, pid, event_time, spreadid, seq }
+    }
+}
+
+/// The first key of a campaign at or before a time.
+pub fn from(pid: Pid, spreadid: SpreadId, newest: EventTime) -> BroughtKey {
+    let mut key = [0; BROUGHT_KEY_BYTES];
+    key[..4].copy_from_slice(&pid.0.to_be_bytes());
+    key[4..8].copy_from_slice(&spreadid.0.to_be_bytes());
+    let [_, _, inverted @ ..] = (U48_MAX - newest.millis()).to_be_bytes();
+    key[8..14].copy_from_slice(&inverted);
+    key
+}
+
+/// What is after every key of a campaign.
+pub fn end(pid: Pid, spreadid: SpreadId) -> Vec<u8> {
+    let mut end = from(pid, spreadid, EventTime::MAX)[..8].to_vec();
+    end.resize(BROUGHT_KEY_BYTES + 1, 0xff);
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn brought(spreadid: u32, millis: i64, seq: u64) -> Brought {
+        let event_time = EventTime::from_millis(millis).unwrap();
+        Brought { pid: Pid(1), spreadid: SpreadId(spreadid), event_time, seq }
+    }
+
+    #[test]
+    fn keys_sort_by_campaign_newest_first() {
+        let sorted = [
+            brought(1, 9, u64::MAX),
+            brought(2, EventTime::MAX.millis() as i64, 0),
+            brought(2, 6, 0),
+            brought(2, 6, 1),
+            brought(2, 5, 0),
+            brought(2, 0, 0),
+            brought(3, 0, 0),
+        ];
+        assert!(sorted.windows(2).all(|pair| pair[0].encode() < pair[1].encode()));
+        for one in sorted {
+            assert_eq!(Brought::decode(&one.encode()), Some(one));
+            assert_eq!(Brought::of(&one.row(5)), one);
+        }
+        assert!(end(Pid(1), SpreadId(2))[..] > sorted[5].encode()[..]);
+        assert!(end(Pid(1), SpreadId(2))[..] < sorted[6].encode()[..]);
+        assert!(from(Pid(1), SpreadId(2), sorted[2].event_time) <= sorted[2].encode());
+        assert!(from(Pid(1), SpreadId(2), sorted[2].event_time) > sorted[1].encode());
+        assert_eq!(Brought::decode(&[0; 21]), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! How values are written: a layout version, then varints and length-prefixed text.
+//!
+//! Drawn in `docs/format.md`. Reading checks everything: damaged bytes are an error, never a
+//! panic and never a wrong value that could have been told.
+
+pub mod fact;
+pub mod fact_record;
+pub mod row;
+
+use attribution::event::{EventTime, Pairs, Purpose, TouchKind};
+use attribution::policy::{DAY_MS, LOOKBACK_MAX_MS};
+
+use crate::StoreError;
+
+/// Kinds of touch by their stored code.
+const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
+
+/// Purposes of touches by their stored code.
+const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
+
+/// Of a number of 64 bits.
+const VARINT_BYTES_MAX: usize = 10;
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_varint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &Pairs) {
+    put_varint(out, pairs.len() as u64);
+    for (key, value) in pairs {
+        put_text(out, key);
+        put_text(out, value);
+    }
+}
+
+/// 0 for none, else the time plus one.
+pub(crate) fn put_time(out: &mut Vec<u8>, time: Option<EventTime>) {
+    put_varint(out, time.map_or(0, |time| time.millis() + 1));
+}
+
+/// Reads what the functions above wrote.
+pub(crate) struct Input<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    #[inline]
+    pub fn byte(&mut self) -> Result<u8, StoreError> {
+        let [byte] = self.bytes()?;
+        Ok(byte)
+    }
+
+    /// As many bytes as are asked for.
+    #[inline]
+    pub fn bytes<const LEN: usize>(&mut self) -> Result<[u8; LEN], StoreError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, StoreError> {
+        // Most numbers are lengths, and short.
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, StoreError> {
+        let mut value = 0;
+        for (place, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if *byte < 0x80 {
+                // There is one way to write a number: what is longer, or beyond 64 bits, is damage.
+                if *byte == 0 || (place == VARINT_BYTES_MAX - 1 && *byte > 1) {
+                    return Err(StoreError::corrupt("a number that is not written so"));
+                }
+                self.rest = &self.rest[place + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() < VARINT_BYTES_MAX {
+            truncated()
+        } else {
+            StoreError::corrupt("a number of more than 64 bits")
+        })
+    }
+
+    /// Eight bytes, the greatest first.
+    pub fn u64(&mut self) -> Result<u64, StoreError> {
+        self.bytes().map(u64::from_be_bytes)
+    }
+
+    #[inline]
+    pub fn varint_u32(&mut self) -> Result<u32, StoreError> {
+        u32::try_from(self.varint()?)
+            .map_err(|_| StoreError::corrupt("a number of more than 32 bits"))
+    }
+
+    #[inline]
+    pub fn text(&mut self) -> Result<&'a str, StoreError> {
+        let len = self.len()?;
+        utf8(self.take(len)?)
+    }
+
+    #[inline]
+    pub fn len(&mut self) -> Result<usize, StoreError> {
+        usize::try_from(self.varint()?).map_err(|_| truncated())
+    }
+
+    #[inline]
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], StoreError> {
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(truncated)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// What has not been read.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub fn boxed(&mut self) -> Result<Box<str>, StoreError> {
+        self.text().map(Box::from)
+    }
+
+    pub fn pairs(&mut self) -> Result<Pairs, StoreError> {
+        let count = self.varint()?;
+        let mut pairs = Pairs::new();
+        for _ in 0..count {
+            pairs.push((self.boxed()?, self.boxed()?));
+        }
+        Ok(pairs)
+    }
+
+    #[inline]
+    pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
+        match self.varint()? {
+            0 => Ok(None),
+            plus_one => i64::try_from(plus_one - 1)
+                .ok()
+                .and_then(EventTime::from_millis)
+                .map(Some)
+                .ok_or_else(|| StoreError::corrupt("a time after the year 9999")),
+        }
+    }
+
+    pub fn some_time(&mut self) -> Result<EventTime, StoreError> {
+        self.time()?.ok_or_else(|| StoreError::corrupt("a missing time"))
+    }
+
+    /// All must have been read.
+    pub fn end(self) -> Result<(), StoreError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(StoreError::corrupt(format!("{} bytes after the value", self.rest.len())))
+        }
+    }
+}
+
+#[inline]
+fn utf8(bytes: &[u8]) -> Result<&str, StoreError> {
+    std::str::from_utf8(bytes).map_err(|_| StoreError::corrupt("text that is not UTF-8"))
+}
+
+/// Appends the value of an index entry: the hash under which its fact has its home and, of a touch
+/// with a lookback of its own, that in days, for as long it is kept.
+pub(crate) fn put_index_value(out: &mut Vec<u8>, id: u64, lookback_ms: Option<u64>) {
+    out.extend_from_slice(&id.to_be_bytes());
+    out.extend(lookback_ms.map(|ms| ms.min(LOOKBACK_MAX_MS).div_ceil(DAY_MS) as u8));
+}
+
+/// The hash and the lookback, at least as long as it is, of the value of an index entry.
+pub(crate) fn index_value(value: &[u8]) -> Result<(u64, Option<u64>), StoreError> {
+    let damage = || StoreError::corrupt("an index entry's value");
+    let (id, days) = value.split_first_chunk::<8>().ok_or_else(damage)?;
+    let lookback_ms = match days {
+        [] => None,
+        [days] => Some(u64::from(*days) * DAY_MS),
+        _ => return Err(damage()),
+    };
+    Ok((u64::from_be_bytes(*id), lookback_ms))
+}
+
+/// The hash alone.
+pub(crate) fn index_id(value: &[u8]) -> Result<u64, StoreError> {
+    index_value(value).map(|(id, _)| id)
+}
+
+/// The entry of a table of names at a stored number.
+#[inline]
+pub(crate) fn choose<T: Copy>(table: &[T], number: u8) -> Result<T, StoreError> {
+    table.get(usize::from(number)).copied().ok_or_else(|| unknown_code(number))
+}
+
+/// The number under which `choose` finds it; 0 stands for none.
+pub(crate) fn code<T: PartialEq>(table: &[T], value: Option<&T>) -> u8 {
+    let place = value.and_then(|value| table.iter().position(|entry| entry == value));
+    place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or(0)
+}
+
+/// What `code` wrote of a value that is never absent.
+pub(crate) fn chosen<T: Copy>(table: &[T], input: &mut Input<'_>) -> Result<T, StoreError> {
+    match input.byte()? {
+        0 => Err(StoreError::corrupt("a missing code")),
+        number => choose(table, number - 1),
+    }
+}
+
+#[inline]
+pub(crate) fn choose_option<T: Copy>(table: &[T], number: u8) -> Result<Option<T>, StoreError> {
+    match number {
+        0 => Ok(None),
+        number => choose(table, number - 1).map(Some),
+    }
+}
+
+#[cold]
+fn unknown_code(number: u8) -> StoreError {
+    StoreError::corrupt(format!("an unknown code: {number}"))
+}
+
+#[cold]
+fn truncated() -> StoreError {
+    StoreError::corrupt("a value that ends too early")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(bytes: &[u8], expected: Option<u64>) {
+        let mut input = Input::new(bytes);
+        assert_eq!(input.varint().ok(), expected, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn a_number_is_written_in_one_way() {
+        for number in [0, 1, 127, 128, 16_383, 16_384, 1 << 62, 1 << 63, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, number);
+            check(&bytes, Some(number));
+        }
+        check(&[0x80, 0], None);
+        check(&[0xff, 0x80, 0], None);
+        check(&[0xff; 9], None);
+        let beyond = [&[0xff; 9][..], &[2]].concat();
+        check(&beyond, None);
+        check(&[0xff; 10], None);
+    }
+}

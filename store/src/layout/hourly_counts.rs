@@ -1,0 +1,192 @@
+//! Counts of rows by partition, app and hour of event time.
+//!
+//! A cell is what the store knows exactly about a small range of rows without reading them: the
+//! figures of regions are sums of cells, a region is split between two of them, and what retention
+//! takes away is taken away by whole cells. Every write batch adds to the cells of its rows.
+
+use std::collections::BTreeMap;
+
+use attribution::event::{EventTime, Pid};
+use attribution::policy::HOUR_MS;
+use attribution::row::{EventType, Status};
+use rocksdb::MergeOperands;
+
+use super::key::{KEY_BYTES, Key, RowKey};
+
+/// Partition u16 · pid u32 · hour u32, since 1970.
+pub const CELL_KEY_BYTES: usize = 10;
+
+pub type CellKey = [u8; CELL_KEY_BYTES];
+
+const STATUSES: usize = Status::ALL.len();
+const COUNTS: usize = EventType::ALL.len() * STATUSES;
+
+/// What a cell holds, or what is added to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Of keys and values, before compression.
+    pub bytes: i64,
+    counts: [i64; COUNTS],
+}
+
+impl Cell {
+    /// One row more, or less.
+    pub fn row(event_type: EventType, status: Status, bytes: i64) -> Self {
+        let mut cell = Self { bytes, ..Self::default() };
+        cell.counts[event_type as usize * STATUSES + status as usize] = bytes.signum();
+        cell
+    }
+
+    pub fn rows(&self) -> i64 {
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
+    pub fn count(&self, event_type: EventType, status: Status) -> i64 {
+        self.counts[event_type as usize * STATUSES + status as usize]
+    }
+
+    /// RocksDB adds what is damaged too, and must not end for it: beyond 64 bits it goes round.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        for (count, other) in self.counts.iter_mut().zip(other.counts) {
+            *count = count.wrapping_add(other);
+        }
+    }
+
+    pub fn negated(&self) -> Self {
+        Self { bytes: self.bytes.wrapping_neg(), counts: self.counts.map(i64::wrapping_neg) }
+    }
+
+    /// Each number as a varint, zigzag: small ones of either sign take a byte.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        for number in std::iter::once(self.bytes).chain(self.counts) {
+            super::codec::put_varint(&mut out, ((number << 1) ^ (number >> 63)) as u64);
+        }
+        out
+    }
+
+    /// `None` if the bytes are no cell. Types and statuses are of the layout: one more is another.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut input = super::codec::Input::new(bytes);
+        let mut cell = Self::default();
+        let numbers = std::iter::once(&mut cell.bytes).chain(&mut cell.counts);
+        for number in numbers {
+            let zigzag = input.varint().ok()?;
+            *number = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        }
+        input.end().ok()?;
+        Some(cell)
+    }
+}
+
+/// The cell of a row's key.
+pub fn cell_key(row: &RowKey) -> CellKey {
+    cell_from(row.partition, row.pid, row.event_time)
+}
+
+/// The cell of an app in a partition that a time is in.
+pub fn cell_from(partition: u16, pid: Pid, time: EventTime) -> CellKey {
+    let mut key = [0; CELL_KEY_BYTES];
+    key[..2].copy_from_slice(&partition.to_be_bytes());
+    key[2..6].copy_from_slice(&pid.0.to_be_bytes());
+    key[6..].copy_from_slice(&hour(time).to_be_bytes());
+    key
+}
+
+/// The app of a cell.
+pub fn pid(cell: &CellKey) -> Pid {
+    Pid(u32::from_be_bytes([cell[2], cell[3], cell[4], cell[5]]))
+}
+
+/// The first cell that is not before a row's key, which is the start of a region.
+pub fn cell_at(start: &Key) -> CellKey {
+    RowKey::decode(start).map_or([0; CELL_KEY_BYTES], |start| cell_key(&start))
+}
+
+/// The first row's key that a cell can have.
+pub fn first_row(cell: &CellKey) -> Key {
+    let hour = u32::from_be_bytes([cell[6], cell[7], cell[8], cell[9]]);
+    let millis = (u64::from(hour) * HOUR_MS).to_be_bytes();
+    let mut key = [0; KEY_BYTES];
+    key[..6].copy_from_slice(&cell[..6]);
+    key[6..12].copy_from_slice(&millis[2..]);
+    key
+}
+
+/// The whole hour that a time is in.
+pub fn hour_start(time: EventTime) -> EventTime {
+    EventTime::default().plus(u64::from(hour(time)) * HOUR_MS)
+}
+
+/// Event times end before the year 10000, in hours well within 32 bits.
+fn hour(time: EventTime) -> u32 {
+    u32::try_from(time.millis() / HOUR_MS).unwrap_or(u32::MAX)
+}
+
+/// What a write batch adds to a cell.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Change {
+    pub cell: Cell,
+    /// Rows written, new ones and corrected ones.
+    pub written: u64,
+}
+
+/// What a write batch adds, by cell.
+pub type Changes = BTreeMap<CellKey, Change>;
+
+/// How RocksDB adds to a cell. Bytes that are no cell count as nothing, so that damage stops no
+/// compaction: checking the store finds it.
+pub fn merge(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let mut sum = existing.and_then(Cell::decode).unwrap_or_default();
+    for cell in operands.iter().filter_map(Cell::decode) {
+        sum.add(&cell);
+    }
+    Some(sum.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attribution::event::SpreadId;
+
+    #[test]
+    fn cells_come_back() {
+        let mut cell = Cell::row(EventType::Effect, Status::Orphan, 300);
+        cell.add(&Cell::row(EventType::Activation, Status::Organic, -70));
+        assert_eq!(Cell::decode(&cell.encode()), Some(cell));
+        assert_eq!((cell.rows(), cell.bytes), (0, 230));
+        assert_eq!(cell.count(EventType::Effect, Status::Orphan), 1);
+        assert_eq!(Cell::decode(&cell.encode()[..13]), None);
+        assert_eq!(Cell::decode(&[&cell.encode()[..], &[0]].concat()), None);
+        cell.add(&cell.negated());
+        assert_eq!(cell, Cell::default());
+    }
+
+    /// Or a compaction that comes by would end the process.
+    #[test]
+    fn damaged_figures_can_be_added() {
+        let mut cell = Cell { bytes: i64::MAX, counts: [i64::MAX; COUNTS] };
+        cell.add(&Cell { bytes: 1, counts: [1; COUNTS] });
+        assert_eq!((cell.bytes, cell.rows()), (i64::MIN, 0));
+        assert_eq!(cell.negated().bytes, i64::MIN);
+    }
+
+    #[test]
+    fn a_cell_is_an_hour_of_an_app_in_a_partition() {
+        let at = |millis| RowKey {
+            partition: 3,
+            pid: Pid(1),
+            event_time: EventTime::from_millis(millis).unwrap(),
+            spreadid: SpreadId(9),
+            seq: 9,
+        };
+        let hour = HOUR_MS as i64;
+        assert_eq!(cell_key(&at(hour)), cell_key(&at(2 * hour - 1)));
+        assert!(cell_key(&at(hour - 1)) < cell_key(&at(hour)));
+        assert!(first_row(&cell_key(&at(hour))) <= at(hour).encode());
+        assert!(first_row(&cell_key(&at(hour))) > at(hour - 1).encode());
+        assert_eq!(cell_at(&first_row(&cell_key(&at(hour)))), cell_key(&at(hour)));
+        assert_eq!(hour_start(at(2 * hour - 1).event_time), at(hour).event_time);
+    }
+}

@@ -1,0 +1,39 @@
+//! An activation or effect under verification.
+
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::{Home, Present};
+use attribution::worker::Afresh;
+
+use super::stored_row::digest_of;
+use crate::apps::spread::App;
+use crate::layout::key::RowKey;
+
+/// An activation or effect as it is kept.
+pub struct Event {
+    pub fact: FactKey,
+    pub home: Home,
+    pub app: App,
+    /// Where its row is; none if it can not be anywhere.
+    pub row: Option<RowKey>,
+    /// What would be decided now, if that is not final.
+    pub afresh: Option<Afresh>,
+}
+
+impl Event {
+    /// Whether another row would be decided now.
+    pub fn has_other_row(&self) -> bool {
+        self.afresh.as_ref().is_some_and(Afresh::is_other_row)
+    }
+}
+
+/// Whether what is kept of a decision agrees with itself.
+pub fn is_of_itself(home: &Home, present: &Present) -> bool {
+    if present.event_time != home.time() {
+        return false;
+    }
+    let Home::Activation(home) = home else { return true };
+    home.decision.as_ref().is_some_and(|decision| {
+        (decision.credit.spreadid, decision.credit.status) == (present.spreadid, present.status)
+            && digest_of(&home.fact, decision, present.form) == present.digest
+    })
+}

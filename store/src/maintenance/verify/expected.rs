@@ -1,0 +1,125 @@
+//! What is to stand of an event, where something else does.
+
+use attribution::compose;
+use attribution::event::Family;
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::{Home, Present};
+use attribution::row::Row;
+use attribution::worker::decide_afresh;
+use rocksdb::WriteBatch;
+
+use super::Checker;
+use super::event::{Event, is_of_itself};
+use super::row_digest::Witness;
+use super::snapshot_facts::Present as PresentFacts;
+use super::stored_row::{self, digest};
+use super::table_scan::Found;
+use crate::apps::spread::App;
+use crate::embedded::tables::Tables;
+use crate::expiry::Expiry;
+use crate::layout::codec;
+use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
+use crate::layout::row_ref::row_place;
+
+/// What is to stand of an event.
+pub struct Right {
+    pub fact: FactKey,
+    pub home: Home,
+    pub row: Row,
+    pub replaced: Option<RowKey>,
+    pub app: App,
+}
+
+impl Checker<'_> {
+    /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
+    pub fn right(&self, event: &Event, found: &Found) -> Option<Right> {
+        let present = event.home.present().copied()?;
+        let mut home = event.home.clone();
+        let row = match &mut home {
+            Home::Touch(_) => None,
+            Home::Activation(kept) => {
+                if !is_of_itself(&event.home, &present) {
+                    let witness = Witness::of(event, found)?;
+                    let original = witness.original.clone();
+                    kept.decision = stored_row::decision(witness.into_row(), original);
+                }
+                let row = kept.decision.as_ref().map(|of| compose::activation_row(&kept.fact, of));
+                let row = row.map(|row| row.in_form(present.form));
+                row.filter(|_| is_of_itself(&home, &present))
+            }
+            Home::Effect(_) => self.effect_row(event, &present),
+        };
+        let mut row = row?;
+        row.revision = present.revision;
+        Some(Right { fact: event.fact, home, row, replaced: event.row, app: event.app })
+    }
+
+    /// The row of an effect whose activations are kept still, if it is the one that was decided.
+    fn effect_row(&self, event: &Event, present: &Present) -> Option<Row> {
+        let afresh = match event.afresh.clone() {
+            Some(afresh) => Some(afresh),
+            None => {
+                // Also from what has expired and is still there; the digest tells whether it is all.
+                let expiry = Expiry::default();
+                let mut all = PresentFacts { tables: self.tables.clone(), expiry };
+                decide_afresh(&mut all, self.policy, &[event.fact])
+                    .ok()
+                    .and_then(|mut all| all.pop())
+            }
+        };
+        let row = afresh.map(|afresh| afresh.write.row);
+        row.filter(|row| digest(row, None) == present.digest)
+    }
+
+    /// As bytes. A row that is the same again stays where it was.
+    pub fn written(&self, right: &Right) -> Written {
+        let Right { fact, home, row, replaced, app } = right;
+        let is_same = replaced
+            .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
+        let fan_bits = home.present().map_or(0, |present| present.place.fan_bits);
+        let fan_bits =
+            if is_same && fan_bits <= app.fan_bits_max { fan_bits } else { app.fan_bits };
+        let new = RowKey {
+            partition: key::row_partition(app.base, row.seq, fan_bits, self.settings.partitions),
+            pid: row.pid,
+            event_time: row.event_time,
+            spreadid: row.spreadid,
+            seq: row.seq,
+        };
+        let mut value = Vec::with_capacity(384);
+        codec::row::encode(row, &mut value);
+        let mut home = home.clone();
+        if let Some(present) = home.present_mut() {
+            present.place = row_place(row, fan_bits, KEY_BYTES + value.len());
+        }
+        let mut home_value = Vec::with_capacity(512);
+        codec::fact_record::encode(&home, &mut home_value);
+        let is_shown = row.event_time >= app.oldest;
+        Written {
+            family: fact.family,
+            home: (key::home(fact), home_value),
+            row: is_shown.then(|| (new.encode(), value)),
+            gone: replaced.filter(|old| *old != new).map(|old| old.encode()),
+        }
+    }
+}
+
+/// A home and its row.
+pub struct Written {
+    family: Family,
+    home: (Key, Vec<u8>),
+    row: Option<(Key, Vec<u8>)>,
+    gone: Option<Key>,
+}
+
+impl Written {
+    pub fn put(&self, batch: &mut WriteBatch, tables: &Tables) {
+        if let Some(gone) = &self.gone {
+            batch.delete_cf(tables.events(), gone);
+        }
+        if let Some((key, value)) = &self.row {
+            batch.put_cf(tables.events(), key, value);
+        }
+        batch.put_cf(tables.facts(self.family), self.home.0, &self.home.1);
+    }
+}

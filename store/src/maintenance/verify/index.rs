@@ -1,0 +1,177 @@
+//! Every fact is found by each of its keys, and every index entry leads to its fact.
+
+use attribution::event::{EventTime, Family};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::Home;
+use attribution::matching::{self, MARK_MS};
+use attribution::policy::DAY_MS;
+
+use super::expected_entries::{Entries, entries, mark_value};
+use super::table_scan::{Entry, Found, LookedUp};
+use super::{Check, Checker, Problem, at};
+use crate::StoreError;
+use crate::embedded::tables::Tables;
+use crate::layout::codec;
+use crate::layout::key::{self, FactPlace, Key};
+
+impl Checker<'_> {
+    pub fn check_index(&mut self) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            let table = Tables::name_of(family);
+            if self.fixes.is_none() {
+                self.walk(Check::Index, table, |checker, chunk| {
+                    checker.check_entries(family, &chunk)?;
+                    checker.check_facts(family, &chunk)
+                })?;
+                continue;
+            }
+            // What is put must not be deleted again.
+            self.walk(Check::Index, table, |checker, chunk| checker.check_entries(family, &chunk))?;
+            self.walk(Check::Index, table, |checker, chunk| checker.check_facts(family, &chunk))?;
+        }
+        Ok(())
+    }
+
+    /// Facts decode, stand under their identities and are found by their keys.
+    fn check_facts(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
+        let table = Tables::name_of(family);
+        let mut expected: Vec<(FactKey, Home, Entries)> = Vec::new();
+        for (key, value) in chunk {
+            let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { continue };
+            self.report.looked(Check::Facts, 1);
+            let Ok(home) = codec::fact_record::decode(family, pid, value) else {
+                self.find(Problem::FactUnreadable, || at(table, key));
+                continue;
+            };
+            let fact = matching::fact_key(family, pid, home.id());
+            if key::home(&fact)[..] != **key {
+                self.find(Problem::FactMisplaced, || at(table, key));
+                continue;
+            }
+            if self.policy.app(pid).is_some() && !self.expiry.has_expired(pid, &home) {
+                let entries = entries(&fact, &home);
+                expected.push((fact, home, entries));
+            }
+        }
+        let wanted = expected.iter().flat_map(|(_, _, entries)| {
+            entries.by_id.iter().chain(&entries.by_place).chain(&entries.marks).copied()
+        });
+        let found = self.look_up(table, wanted.collect())?;
+        for (fact, home, entries) in expected {
+            self.check_found(&fact, &home, &entries, &found);
+        }
+        Ok(())
+    }
+
+    fn check_found(&mut self, fact: &FactKey, home: &Home, entries: &Entries, found: &LookedUp) {
+        let is = |key: &Key, value: &[u8]| match found.of(key) {
+            Found::Value(found) => **found == *value,
+            Found::Nothing => false,
+            // Told of with its file.
+            Found::Unreadable => true,
+        };
+        let mark = mark_value();
+        let mut missing: Vec<(Problem, Key, &[u8])> = Vec::new();
+        let by_id = entries.by_id.iter().filter(|key| !is(key, &entries.value));
+        missing.extend(by_id.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
+        self.report.looked(Check::Index, entries.by_id.len());
+        let is_placed = entries.by_place.iter().any(|key| is(key, &entries.value));
+        if is_placed {
+            let by_place = entries.by_place.iter().filter(|key| !is(key, &entries.value));
+            missing.extend(by_place.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
+            let marks = entries.marks.iter().filter(|key| !is(key, &mark));
+            missing.extend(marks.map(|key| (Problem::MarkMissing, *key, &*mark)));
+            self.report.looked(Check::Index, entries.by_place.len() + entries.marks.len());
+        } else if !entries.by_place.is_empty() {
+            let app = self.policy.app(fact.pid);
+            self.report.without_place += u64::from(app.is_some_and(|app| app.probabilistic));
+        }
+        for (problem, key, value) in missing {
+            let named = self.named(fact, home);
+            self.find_and(
+                problem,
+                || named,
+                |batch, tables| {
+                    batch.put_cf(tables.facts(fact.family), key, value);
+                },
+            );
+        }
+    }
+
+    /// Entries decode and lead to facts that have them.
+    fn check_entries(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
+        let table = Tables::name_of(family);
+        let mut leading: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
+        for (key, value) in chunk {
+            let place = key::decode_fact(key);
+            if let Some(FactPlace::Home { .. }) = place {
+                continue;
+            }
+            self.report.looked(Check::Index, 1);
+            match self.entry(family, key, value) {
+                Read::Leads(key, time, fact) => leading.push((key, value, time, fact)),
+                Read::Mark | Read::Expired => {}
+                Read::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
+            }
+        }
+        let homes = leading.iter().map(|(_, _, _, fact)| key::home(fact)).collect();
+        let homes = self.look_up(table, homes)?;
+        for (key, value, time, fact) in leading {
+            let home = match homes.of(&key::home(&fact)) {
+                Found::Nothing => {
+                    self.remove_entry(Problem::EntryToNowhere, family, &key);
+                    continue;
+                }
+                Found::Unreadable => {
+                    self.report.unchecked += 1;
+                    continue;
+                }
+                Found::Value(home) => codec::fact_record::decode(family, fact.pid, home),
+            };
+            // One that can not be read is told of itself.
+            let Ok(home) = home else { continue };
+            if home.time() != time {
+                self.report.stale += 1;
+                continue;
+            }
+            let entries = entries(&fact, &home);
+            let is_its = entries.by_id.contains(&key) || entries.by_place.contains(&key);
+            if !is_its || *entries.value != *value {
+                self.remove_entry(Problem::EntryOfAnother, family, &key);
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, family: Family, key: &[u8], value: &[u8]) -> Read {
+        let (Ok(key), Ok((id, lookback_ms))) = (Key::try_from(key), codec::index_value(value))
+        else {
+            return Read::Damaged;
+        };
+        let Some(entry) = key::decode_index(family, &key, id) else { return Read::Damaged };
+        if id == 0 {
+            let is_day = entry.time.millis() % MARK_MS == 0;
+            return if is_day { Read::Mark } else { Read::Damaged };
+        }
+        // The lookback is rounded up to days: the fact itself may have gone up to a day earlier.
+        let lookback_ms = lookback_ms.map(|ms| ms.saturating_sub(DAY_MS));
+        if entry.time < self.expiry.oldest(entry.fact.pid, family, lookback_ms) {
+            return Read::Expired;
+        }
+        Read::Leads(key, entry.time, entry.fact)
+    }
+
+    fn remove_entry(&mut self, problem: Problem, family: Family, key: &[u8]) {
+        let named = || at(Tables::name_of(family), key);
+        self.find_and(problem, named, |batch, tables| batch.delete_cf(tables.facts(family), key));
+    }
+}
+
+/// What an index entry is.
+enum Read {
+    Leads(Key, EventTime, FactKey),
+    Mark,
+    /// A compaction will leave it out.
+    Expired,
+    Damaged,
+}

@@ -1,0 +1,294 @@
+//! Whether a store is whole: that its files read, its facts are found, its decisions are those that
+//! a fresh look makes, its rows are those decisions, and its counts those of its rows.
+//!
+//! Tables are walked in key order and what belongs together is looked up a few thousand keys at a
+//! time, so memory does not grow with the store. [`verify`] changes nothing and may run beside the
+//! process that writes: it sees one moment. [`repair`] writes anew what is derived, and never
+//! changes a fact.
+
+mod aggregates;
+mod counts;
+mod decisions;
+mod event;
+mod expected;
+mod expected_entries;
+mod files;
+mod index;
+mod meta;
+mod report;
+mod row_digest;
+mod rows;
+mod snapshot_facts;
+pub mod stored_row;
+mod table_scan;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::Home;
+use attribution::policy::Policy;
+use rocksdb::WriteBatch;
+
+use crate::StoreError;
+use crate::apps::spread::App;
+use crate::embedded::open::column_families::{EVENTS, TABLES};
+use crate::embedded::open::meta::Meta;
+use crate::embedded::open::{layout_version, meta as kept_meta};
+use crate::embedded::tables::Tables;
+use crate::embedded::write::{expiry_floor, rebuild_aggregates};
+use crate::expiry::Expiry;
+use crate::expiry::floor::NotedApps;
+use crate::layout::key::Key;
+use files::Files;
+pub use report::{Check, Finding, Problem, Remedy, Report, Times};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Of each problem so many are named.
+    pub examples_max: usize,
+    /// Whether settings of attribution have changed since events were decided on: that a fresh
+    /// decision differs is then no damage.
+    pub have_settings_changed: bool,
+}
+
+/// How far a check is, in entries of tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub check: Check,
+    pub done: u64,
+    /// An estimate.
+    pub total: u64,
+}
+
+/// What is told while checking.
+pub type Watch<'a> = &'a mut dyn FnMut(Progress);
+
+/// Looks for damage in the store of the settings.
+///
+/// # Errors
+/// Where there is no such store, or one of other settings; damage is in the report.
+pub fn verify(
+    settings: &config::Store,
+    policy: &Policy,
+    options: &Options,
+    watch: Watch<'_>,
+) -> Result<Report, StoreError> {
+    let mut report = Report::new(options.examples_max);
+    let Some((tables, files)) = files::open(settings, &mut report)? else {
+        return Ok(report);
+    };
+    let mut checker = Checker::new(tables, (settings, policy, options), (report, files), watch);
+    match checker.load() {
+        Ok(()) => checker.check_all()?,
+        Err(failure) => checker.read_all(failure)?,
+    }
+    Ok(checker.finish())
+}
+
+/// Writes anew what is derived, where it is damaged. Where a file is damaged nothing is written.
+///
+/// # Errors
+/// As [`verify`], and where another process has the store open.
+pub fn repair(
+    settings: &config::Store,
+    policy: &Policy,
+    options: &Options,
+    watch: Watch<'_>,
+) -> Result<Report, StoreError> {
+    let mut report = Report::new(options.examples_max);
+    let mut before = files::open(settings, &mut report)?;
+    before.iter_mut().for_each(|(_, files)| files.note_failure(&mut report));
+    let is_log_alone = report.found.keys().all(|problem| *problem == Problem::LogDamaged);
+    if before.is_none() || !is_log_alone {
+        return Ok(report);
+    }
+    drop(before);
+    let tables = Tables::open_for_repair(&settings.path, settings.memory_bytes)?;
+    report.repaired_log();
+    let files = Files::of(&tables)?;
+    let parts = (settings, policy, options);
+    let mut checker = Checker::new(tables, parts, (report, files), watch);
+    checker.read_all(None)?;
+    if checker.report.wrong(Check::Files) > checker.report.repaired(Check::Files) {
+        return Ok(checker.finish());
+    }
+    checker.load()?;
+    checker.fixes = Some(WriteBatch::default());
+    checker.check_all()?;
+    if checker.must_recount {
+        rebuild_aggregates::all(&checker.tables, settings)?;
+    }
+    checker.tables.db.flush_wal(true)?;
+    Ok(checker.finish())
+}
+
+/// One look at a store.
+struct Checker<'a> {
+    tables: Tables,
+    settings: &'a config::Store,
+    policy: &'a Policy,
+    options: &'a Options,
+    apps: BTreeMap<Pid, App>,
+    expiry: Expiry,
+    files: Files,
+    report: Report,
+    /// What makes right what was found; `None` if nothing is to be written.
+    fixes: Option<WriteBatch>,
+    /// Rows that are not what they should be and were told of with their events.
+    told_rows: BTreeSet<Key>,
+    /// Events that were told of before their turn.
+    told_events: BTreeSet<FactKey>,
+    must_recount: bool,
+    done: u64,
+    total: u64,
+    watch: Watch<'a>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(
+        tables: Tables,
+        (settings, policy, options): (&'a config::Store, &'a Policy, &'a Options),
+        (report, files): (Report, Files),
+        watch: Watch<'a>,
+    ) -> Self {
+        Self {
+            tables,
+            settings,
+            policy,
+            options,
+            apps: BTreeMap::new(),
+            expiry: Expiry::new(policy, |pid| settings.retention_of(pid)),
+            files,
+            report,
+            fixes: None,
+            told_rows: BTreeSet::new(),
+            told_events: BTreeSet::new(),
+            must_recount: false,
+            done: 0,
+            total: 0,
+            watch,
+        }
+    }
+
+    /// Takes what the store says of itself.
+    fn load(&mut self) -> Result<(), StoreError> {
+        let Self { tables, settings, .. } = self;
+        let meta = Meta::load_uncounted(tables, &settings.path, settings.partitions)?;
+        if meta.layout < layout_version::LAYOUT_VERSION {
+            return Err(layout_version::wrong_version(&settings.path, meta.layout));
+        }
+        let until = match kept_meta::consumed_until(&self.tables) {
+            // Told of with the rest of meta.
+            Err(StoreError::Corrupt { .. } | StoreError::AheadOfClock { .. }) => {
+                self.derive_consumed_until()?
+            }
+            until => until?,
+        };
+        // What can not be read is told of with the rest of meta, too.
+        let noted = match expiry_floor::noted(&self.tables) {
+            Err(StoreError::Corrupt { .. }) => NotedApps::new(),
+            noted => noted?,
+        };
+        let until = Some(until).filter(|until| *until > EventTime::default());
+        self.expiry.hold(&crate::expiry::floor::under(&noted, &self.expiry, until));
+        self.expiry.until().advance(until.unwrap_or_default());
+        self.total = self.work()?;
+        Ok(())
+    }
+
+    /// Only reads: where it is not known how to look further, because of a damaged file.
+    fn read_all(&mut self, failure: impl Into<Option<StoreError>>) -> Result<(), StoreError> {
+        match failure.into() {
+            Some(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
+            Some(failure) => return Err(failure),
+            None => {}
+        }
+        TABLES.into_iter().try_for_each(|table| self.walk(Check::Files, table, |_, _| Ok(())))
+    }
+
+    fn check_all(&mut self) -> Result<(), StoreError> {
+        self.check_meta()?;
+        self.check_index()?;
+        self.check_events()?;
+        self.check_rows()?;
+        self.check_counts()
+    }
+
+    fn finish(mut self) -> Report {
+        self.files.note_failure(&mut self.report);
+        self.report.looked(Check::Files, self.files.count());
+        self.report
+    }
+
+    /// Entries that all checks together go through, about.
+    fn work(&self) -> Result<u64, StoreError> {
+        let mut total = 0;
+        for family in Family::ALL {
+            let times = if family == Family::Touch { 1 } else { 2 };
+            total += times * self.estimate(Tables::name_of(family))?;
+        }
+        Ok(total + 2 * self.estimate(EVENTS)?)
+    }
+
+    fn estimate(&self, table: &str) -> Result<u64, StoreError> {
+        let property = rocksdb::properties::ESTIMATE_NUM_KEYS;
+        Ok(self.tables.db.property_int_value_cf(self.tables.table(table), property)?.unwrap_or(0))
+    }
+
+    /// Something is wrong that stays so.
+    fn find(&mut self, problem: Problem, at: impl FnOnce() -> String) {
+        self.report.find(problem, false, at);
+    }
+
+    /// Something is wrong that `fix` makes right, if that is asked for.
+    fn find_and(
+        &mut self,
+        problem: Problem,
+        at: impl FnOnce() -> String,
+        fix: impl FnOnce(&mut WriteBatch, &Tables),
+    ) {
+        self.report.find(problem, self.fixes.is_some(), at);
+        if let Some(batch) = &mut self.fixes {
+            fix(batch, &self.tables);
+        }
+    }
+
+    /// Writes what makes right what was found so far.
+    fn write_fixes(&mut self) -> Result<(), StoreError> {
+        if let Some(batch) = self.fixes.as_mut().filter(|batch| !batch.is_empty()) {
+            self.tables.db.write(std::mem::take(batch))?;
+        }
+        Ok(())
+    }
+
+    /// The app's key and, of an event that has a row, its id. A touch is named by its key: its id
+    /// may be a click's.
+    fn named(&self, fact: &FactKey, home: &Home) -> String {
+        let key = crate::layout::key::home(fact);
+        match home {
+            Home::Touch(_) => at(Tables::name_of(fact.family), &key),
+            Home::Activation(_) => format!("{} activation {}", self.app_name(fact.pid), id(home)),
+            Home::Effect(_) => format!("{} effect {}", self.app_name(fact.pid), id(home)),
+        }
+    }
+
+    fn app_name(&self, pid: Pid) -> String {
+        self.policy.app(pid).map_or(format!("pid {}", pid.0), |app| app.key.to_string())
+    }
+}
+
+fn id(home: &Home) -> String {
+    attribution::printable::printable(home.id()).to_string()
+}
+
+/// A table and a key.
+fn at(table: &str, key: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("{table} ");
+    for byte in key {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,78 @@
+//! A row that is as it was decided, byte for byte by the digest that its event's home has. Where
+//! something else comes out now, the row is right: what it is made from was altered or is lost, or
+//! settings have changed.
+
+use attribution::attribute::Credit;
+use attribution::compose;
+use attribution::inherit::Inheritance;
+use attribution::ledger::record::Home;
+use attribution::row::Row;
+
+use super::event::Event;
+use super::stored_row::{self, digest};
+use super::table_scan::Found;
+use crate::layout::codec::row::RowView;
+
+pub struct Witness {
+    row: Row,
+    /// Of an activation: the id of the install that it follows, which the row does not show.
+    pub original: Option<Box<str>>,
+}
+
+impl Witness {
+    /// `None` where the row is missing or is not what was decided.
+    pub fn of(event: &Event, found: &Found) -> Option<Self> {
+        let (Found::Value(value), Some(key)) = (found, event.row) else { return None };
+        let row = stored_row::row(&key, &RowView::decode(value).ok()?)?;
+        let present = event.home.present()?;
+        let afresh = event.afresh.as_ref().map(|afresh| &afresh.write.home);
+        let homes = [Some(&event.home), afresh].into_iter().flatten();
+        let mut originals = std::iter::once(None).chain(homes.flat_map(originals));
+        let is_its = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
+        let original = originals.find(is_its)?;
+        Some(Self { row, original })
+    }
+
+    /// Whether what the row shows of the event itself is what its fact says.
+    pub fn is_of(&self, home: &Home) -> bool {
+        let Self { row, original } = self;
+        let of_fact = match home {
+            Home::Touch(_) => None,
+            Home::Activation(home) => stored_row::decision(row.clone(), original.clone())
+                .map(|decision| compose::activation_row(&home.fact, &decision)),
+            Home::Effect(home) => {
+                let credit = credit(row);
+                let inheritance = Inheritance { activation: None, credit, credit_of: None };
+                let of_fact = compose::effect_row(&home.fact, inheritance);
+                let (install_type, activation) = (row.install_type, row.activation.clone());
+                Some(Row { install_type, activation, ..of_fact })
+            }
+        };
+        let form = home.present().map(|present| present.form).unwrap_or_default();
+        let of_fact = of_fact.map(|of_fact| of_fact.in_form(form));
+        of_fact.is_some_and(|of_fact| of_fact == Row { revision: 0, ..row.clone() })
+    }
+
+    /// The row as it was read.
+    pub fn into_row(self) -> Row {
+        self.row
+    }
+}
+
+/// The installs that an activation may follow.
+fn originals(home: &Home) -> Vec<Option<Box<str>>> {
+    let Home::Activation(home) = home else { return Vec::new() };
+    let of_decision = home.decision.as_ref().and_then(|decision| decision.original.clone());
+    let installs = home.walks.walks.iter().map(|walk| walk.install.id.clone());
+    of_decision.into_iter().chain(installs).map(Some).collect()
+}
+
+fn credit(row: &Row) -> Credit {
+    Credit {
+        status: row.status,
+        spreadid: row.spreadid,
+        reject_reason: row.reject_reason,
+        touch: row.touch.clone(),
+        contributors: row.contributors.clone(),
+    }
+}

@@ -1,0 +1,178 @@
+//! Every row is the present row of an event, and the only one.
+
+use std::collections::BTreeSet;
+
+use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::record::{Home, Present};
+use attribution::matching;
+use attribution::row::{EventType, seq};
+
+use super::table_scan::{Entry, Found};
+use super::{Check, Checker, Problem, at};
+use crate::StoreError;
+use crate::apps::spread::App;
+use crate::embedded::open::column_families::EVENTS;
+use crate::embedded::tables::Tables;
+use crate::layout::codec;
+use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::key::{self, Key, RowKey};
+
+/// A row, and what it says of itself.
+struct Row<'c> {
+    key: RowKey,
+    bytes: &'c [u8],
+    fact: FactKey,
+    event_id: &'c str,
+}
+
+/// Events of one app and millisecond whose facts have expired, to see a second row of one.
+type Homeless = (Pid, EventTime, BTreeSet<u64>);
+
+impl Checker<'_> {
+    pub fn check_rows(&mut self) -> Result<(), StoreError> {
+        let mut homeless: Homeless = (Pid(0), EventTime::default(), BTreeSet::new());
+        self.walk(Check::Rows, EVENTS, |checker, chunk| {
+            let rows = checker.readable(&chunk);
+            let mut homes = Vec::new();
+            for family in [Family::Activation, Family::Effect] {
+                let of_family = rows.iter().filter(|row| row.fact.family == family);
+                let keys = of_family.map(|row| key::home(&row.fact)).collect();
+                homes.push(checker.look_up(Tables::name_of(family), keys)?);
+            }
+            for row in rows {
+                let homes = &homes[usize::from(row.fact.family == Family::Effect)];
+                match homes.of(&key::home(&row.fact)) {
+                    Found::Unreadable => checker.report.unchecked += 1,
+                    Found::Nothing => checker.check_homeless(&row, &mut homeless),
+                    Found::Value(home) => {
+                        let home = codec::fact_record::decode(row.fact.family, row.fact.pid, home);
+                        // One that can not be read is told of itself.
+                        home.into_iter().for_each(|home| checker.check_row(&row, &home));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The rows that can be read and have not gone by their age.
+    fn readable<'c>(&mut self, chunk: &'c [Entry]) -> Vec<Row<'c>> {
+        let mut rows = Vec::with_capacity(chunk.len());
+        for (bytes, value) in chunk {
+            self.report.looked(Check::Rows, 1);
+            let Some(key) = RowKey::decode(bytes) else {
+                let named = || at(EVENTS, bytes);
+                self.find_and(Problem::RowKeyUnreadable, named, |batch, tables| {
+                    batch.delete_cf(tables.events(), bytes);
+                });
+                continue;
+            };
+            if self.app(key.pid).is_some_and(|app| key.event_time < app.oldest) {
+                continue;
+            }
+            let Ok(view) = RowView::decode(value) else {
+                self.find_row(Problem::RowUnreadable, bytes);
+                continue;
+            };
+            let family = match view.event_type {
+                EventType::Activation => Family::Activation,
+                EventType::Effect => Family::Effect,
+            };
+            let event_id = view.text(TextCell::EventId);
+            if seq(view.event_type, event_id) != key.seq {
+                self.find_row(Problem::RowDiffers, bytes);
+                continue;
+            }
+            let fact = matching::fact_key(family, key.pid, event_id);
+            rows.push(Row { key, bytes, fact, event_id });
+        }
+        rows
+    }
+
+    /// Unless it was told of with its event.
+    fn find_row(&mut self, problem: Problem, bytes: &[u8]) {
+        if !Key::try_from(bytes).is_ok_and(|key| self.told_rows.contains(&key)) {
+            self.find(problem, || at(EVENTS, bytes));
+        }
+    }
+
+    fn check_row(&mut self, row: &Row<'_>, home: &Home) {
+        let Some(app) = self.app(row.key.pid) else { return };
+        let partitions = self.settings.partitions;
+        let is_possible = (0..=app.fan_bits_max)
+            .any(|bits| self.partition(&app, row.key.seq, bits) == row.key.partition);
+        let expected = home
+            .present()
+            .map(|present| row_key(&app, (row.key.pid, row.key.seq), present, partitions));
+        let (problem, is_kept) = match expected {
+            // Told of with its fact.
+            None => return,
+            Some(key) if key == Some(row.key) => return,
+            Some(_) if !is_possible => (Problem::RowMisplaced, false),
+            Some(expected) => (Problem::SecondRow, expected.is_none()),
+        };
+        let named = self.row_name(row);
+        if is_kept {
+            return self.find(problem, || named);
+        }
+        self.find_and(
+            problem,
+            || named,
+            |batch, tables| {
+                batch.delete_cf(tables.events(), row.bytes);
+            },
+        );
+    }
+
+    /// Facts of events are kept as long as rows are, or longer.
+    fn check_homeless(&mut self, row: &Row<'_>, homeless: &mut Homeless) {
+        let (pid, time) = (row.key.pid, row.key.event_time);
+        let is_expired = time < self.expiry.oldest_home(pid, row.fact.family, None);
+        if !is_expired {
+            let named = self.row_name(row);
+            return self.find(Problem::RowWithoutFact, || named);
+        }
+        if (homeless.0, homeless.1) != (pid, time) {
+            *homeless = (pid, time, BTreeSet::new());
+        }
+        if !homeless.2.insert(row.key.seq) {
+            let named = self.row_name(row);
+            self.find(Problem::SecondRow, || named);
+        }
+    }
+
+    fn row_name(&self, row: &Row<'_>) -> String {
+        let of = match row.fact.family {
+            Family::Effect => "effect",
+            _ => "activation",
+        };
+        let id = attribution::printable::printable(row.event_id);
+        format!("{} {of} {id}, {}", self.app_name(row.key.pid), at(EVENTS, row.bytes))
+    }
+
+    pub fn app(&self, pid: Pid) -> Option<App> {
+        self.apps.get(&pid).copied()
+    }
+
+    fn partition(&self, app: &App, seq: u64, fan_bits: u8) -> u16 {
+        key::row_partition(app.base, seq, fan_bits, self.settings.partitions)
+    }
+}
+
+/// Where the present row of an event stands; `None` if it can not be there.
+pub fn row_key(
+    app: &App,
+    (pid, seq): (Pid, u64),
+    present: &Present,
+    partitions: u16,
+) -> Option<RowKey> {
+    let fan_bits = present.place.fan_bits;
+    (fan_bits <= app.fan_bits_max).then(|| RowKey {
+        partition: key::row_partition(app.base, seq, fan_bits, partitions),
+        pid,
+        event_time: present.event_time,
+        spreadid: present.spreadid,
+        seq,
+    })
+}

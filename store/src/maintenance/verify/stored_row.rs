@@ -1,0 +1,132 @@
+//! A stored row as it was when it was decided on, to hold it against what was.
+
+use attribution::attribute::{Credit, Decision};
+use attribution::compose;
+use attribution::event::{Activation, Device, Pairs};
+use attribution::row::{
+    ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, RowForm, TouchDetails,
+};
+
+use crate::layout::codec::row::{RowView, TextCell, encode};
+use crate::layout::key::RowKey;
+
+/// The row of a key and value; `None` where the props are none.
+pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
+    let text = |cell| Box::<str>::from(view.text(cell));
+    let touch = view.touch_kind.zip(view.touch_time).zip(view.match_type);
+    let contributors = (0..).map_while(|place| view.contributor(place).cloned());
+    Some(Row {
+        pid: key.pid,
+        event_time: key.event_time,
+        spreadid: key.spreadid,
+        seq: key.seq,
+        revision: view.revision,
+        event_type: view.event_type,
+        event_name: text(TextCell::EventName),
+        event_id: text(TextCell::EventId),
+        status: view.status,
+        install_type: view.install_type,
+        touch: touch.map(|((kind, time), match_type)| CreditedTouch {
+            kind,
+            time,
+            click_id: text(TextCell::ClickId),
+            match_type,
+            details: touch_details(view),
+        }),
+        activation: view.activation_time.map(|time| ActivationRef {
+            id: text(TextCell::ActivationId),
+            time,
+            details: ActivationDetails {
+                install_begin_time: view.install_begin_time(),
+                store: text(TextCell::InstallStore),
+                credit_of: text(TextCell::CreditOf),
+            },
+        }),
+        reject_reason: view.reject_reason,
+        contributors: contributors.collect(),
+        ids: [
+            text(TextCell::Oaid),
+            text(TextCell::Gaid),
+            text(TextCell::Idfa),
+            text(TextCell::Caid),
+            text(TextCell::Idfv),
+            text(TextCell::Imei),
+            text(TextCell::AndroidId),
+            text(TextCell::Mac),
+        ],
+        device: Device {
+            ip: text(TextCell::Ip),
+            ua: text(TextCell::Ua),
+            model: text(TextCell::DeviceModel),
+            os: text(TextCell::Os),
+            os_version: text(TextCell::OsVersion),
+        },
+        app_version: text(TextCell::AppVersion),
+        revenue: text(TextCell::Revenue),
+        currency: text(TextCell::Currency),
+        props: props(view.text(TextCell::Props))?,
+    })
+}
+
+fn touch_details(view: &RowView<'_>) -> Option<Box<TouchDetails>> {
+    const SUBS: [TextCell; 5] = [
+        TextCell::TouchSub1,
+        TextCell::TouchSub2,
+        TextCell::TouchSub3,
+        TextCell::TouchSub4,
+        TextCell::TouchSub5,
+    ];
+    Some(Box::new(TouchDetails {
+        purpose: view.touch_purpose()?,
+        lookback_ms: view.touch_lookback_ms()?,
+        site: view.text(TextCell::TouchSite).into(),
+        subs: SUBS.map(|cell| view.text(cell).into()),
+    }))
+}
+
+fn props(json: &str) -> Option<Pairs> {
+    if json.is_empty() {
+        return Some(Pairs::new());
+    }
+    let serde_json::Value::Object(object) = serde_json::from_str(json).ok()? else { return None };
+    let pair = |(key, value): (String, serde_json::Value)| match value {
+        serde_json::Value::String(value) => Some((key.into(), value.into())),
+        _ => None,
+    };
+    object.into_iter().map(pair).collect()
+}
+
+/// The digest that the home of a row's event has, if the row is the one that was decided.
+pub fn digest(row: &Row, original: Option<&str>) -> u64 {
+    let row = Row { revision: 0, ..row.clone() };
+    match row.event_type {
+        EventType::Activation => compose::digest(&(&row, &original.map(Box::<str>::from))),
+        EventType::Effect => compose::digest(&row),
+    }
+}
+
+/// The digest of a decision on an activation, as a row of this form tells it.
+pub fn digest_of(activation: &Activation, decision: &Decision, form: RowForm) -> u64 {
+    let row = compose::activation_row(activation, decision).in_form(form);
+    compose::digest(&(&row, &decision.original))
+}
+
+/// What was decided, as the row of the activation shows it.
+pub fn decision(row: Row, original: Option<Box<str>>) -> Option<Decision> {
+    let credit = Credit {
+        status: row.status,
+        spreadid: row.spreadid,
+        reject_reason: row.reject_reason,
+        touch: row.touch,
+        contributors: row.contributors,
+    };
+    Some(Decision { install_type: row.install_type?, original, credit })
+}
+
+/// Whether the value is how the row is written, by this layout: what only a reader of CSV needs is
+/// in no digest.
+pub fn is_written_so(row: &Row, value: &[u8]) -> bool {
+    let mut written = Vec::with_capacity(value.len());
+    encode(row, &mut written);
+    written.first() != value.first() || written == value
+}

@@ -1,0 +1,236 @@
+//! Reads an app's rows between two times, in key order, and what is told of them, from either store.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::expiry::Expired;
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Home;
+use attribution::policy::{AppPolicy, Policy};
+
+use crate::StoreError;
+use crate::apps::names;
+use crate::apps::spread::App;
+use crate::embedded::read::snapshot as embedded;
+use crate::hbase::read as shared;
+use crate::hbase::read::newest_first::Backwards;
+use crate::hbase::read::rows::Rows as SharedRows;
+use crate::layout::campaign_index::Brought;
+use crate::layout::key::RowKey;
+use crate::layout::region::Regions;
+use crate::layout::stored_row::StoredRow;
+use crate::layout::summary_counts::{Count, Counted};
+
+/// The reading side of a store; cheap to clone, for any number of threads.
+#[derive(Debug, Clone)]
+pub enum Reader {
+    Embedded(embedded::Reader),
+    Shared(shared::Reader),
+}
+
+impl Reader {
+    /// The rows from now on. Of an embedded store they are all of this moment, whatever is written meanwhile;
+    /// of a shared one each millisecond is of the moment when it is read.
+    pub fn view(&self) -> View<'_> {
+        match self {
+            Self::Embedded(reader) => View::Embedded(reader.view()),
+            Self::Shared(reader) => View::Shared(reader),
+        }
+    }
+
+    /// As they are now; a cluster keeps its own.
+    pub fn regions(&self) -> Option<Regions> {
+        match self {
+            Self::Embedded(reader) => Some(reader.regions()),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// That the store's apps are those of the settings, by their pids.
+    ///
+    /// # Errors
+    /// Where an app would be shown another's rows, or HBase does not answer in its time.
+    pub fn require_apps(&self, policy: &Policy) -> Result<(), StoreError> {
+        let names = match self {
+            Self::Embedded(reader) => reader.names()?,
+            Self::Shared(reader) => reader.names()?,
+        };
+        names::require(&names, policy).map(drop)
+    }
+
+    /// All apps that the store knows.
+    ///
+    /// # Errors
+    /// Where HBase does not answer in its time.
+    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
+        match self {
+            Self::Embedded(reader) => Ok(reader.apps()),
+            Self::Shared(reader) => reader.apps(),
+        }
+    }
+
+    /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order, as of
+    /// [`Reader::view`]. `visit` may break off.
+    pub fn scan_rows(
+        &self,
+        app: &AppPolicy,
+        from: EventTime,
+        to: EventTime,
+        mut visit: impl FnMut(&RowKey, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let view = self.view();
+        let mut rows = view.rows(app, (from, to), None)?;
+        while let Some((key, value)) = rows.current()? {
+            if visit(&key, value).is_break() {
+                return Ok(());
+            }
+            rows.advance();
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a reader from a moment on.
+pub enum View<'r> {
+    Embedded(embedded::View<'r>),
+    Shared(&'r shared::Reader),
+}
+
+impl View<'_> {
+    /// The rows of an app, `from <= event_time < to`, in key order. Those up to `after`, whatever its
+    /// partition, are left out.
+    pub fn rows(
+        &self,
+        app: &AppPolicy,
+        range: (EventTime, EventTime),
+        after: Option<RowKey>,
+    ) -> Result<Rows<'_>, StoreError> {
+        Ok(match self {
+            Self::Embedded(view) => Rows::Embedded(view.rows(app, range, after)?),
+            Self::Shared(reader) => Rows::Shared(Box::new(reader.rows(app.pid, range, after)?)),
+        })
+    }
+
+    /// The same rows, the last in key order first: newest first, and those of one millisecond in the
+    /// reverse of the order that their keys give them.
+    pub fn rows_newest_first(
+        &self,
+        app: &AppPolicy,
+        range: (EventTime, EventTime),
+    ) -> Result<Rows<'_>, StoreError> {
+        Ok(match self {
+            Self::Embedded(view) => Rows::Embedded(view.rows_newest_first(app, range)?),
+            Self::Shared(reader) => {
+                Rows::Backwards(Box::new(reader.rows_newest_first(app.pid, range)?))
+            }
+        })
+    }
+
+    /// Rows of an app before this are gone.
+    pub fn oldest(&self, pid: Pid) -> EventTime {
+        match self {
+            Self::Embedded(view) => view.oldest(pid),
+            Self::Shared(reader) => reader.oldest(pid),
+        }
+    }
+
+    /// Calls `visit` with the counts of an app's rows between two times, which are those of
+    /// [`crate::layout::summary_counts::whole_quarters`], in order of time. `visit` may break off. A shared store reads the
+    /// rows for it.
+    pub fn counts(
+        &self,
+        pid: Pid,
+        range: (EventTime, EventTime),
+        visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Embedded(view) => view.counts(pid, range, visit),
+            Self::Shared(reader) => reader.counts(pid, range, visit),
+        }
+    }
+
+    /// Whether [`View::counts`] takes no longer for many rows than for few.
+    pub fn has_counts(&self) -> bool {
+        matches!(self, Self::Embedded(_))
+    }
+
+    /// The rows of at most so many activations that a campaign brought, `from <= event_time < to`,
+    /// newest first; those after another one, in this order, where there is one.
+    pub fn brought(
+        &self,
+        pid: Pid,
+        spreadid: SpreadId,
+        range: (EventTime, EventTime),
+        after: Option<Brought>,
+        limit: usize,
+    ) -> Result<Vec<StoredRow>, StoreError> {
+        match self {
+            Self::Embedded(view) => view.brought(pid, spreadid, range, after, limit),
+            Self::Shared(reader) => reader.brought(pid, spreadid, range, after, limit),
+        }
+    }
+}
+
+/// A place among the rows of an app.
+pub enum Rows<'v> {
+    Embedded(embedded::Rows<'v>),
+    Shared(Box<SharedRows>),
+    Backwards(Box<Backwards>),
+}
+
+impl Rows<'_> {
+    /// The row at this place; `None` after the last.
+    #[inline]
+    pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
+        match self {
+            Self::Embedded(rows) => rows.current(),
+            Self::Shared(rows) => rows.current(),
+            Self::Backwards(rows) => rows.current(),
+        }
+    }
+
+    /// To the next row.
+    #[inline]
+    pub fn advance(&mut self) {
+        match self {
+            Self::Embedded(rows) => rows.advance(),
+            Self::Shared(rows) => rows.advance(),
+            Self::Backwards(rows) => rows.advance(),
+        }
+    }
+}
+
+impl Facts for Reader {
+    type Error = StoreError;
+
+    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+        match self {
+            Self::Embedded(reader) => reader.homes(keys),
+            Self::Shared(reader) => reader.homes(keys),
+        }
+    }
+
+    fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        match self {
+            Self::Embedded(reader) => reader.scan(scans),
+            Self::Shared(reader) => reader.scan(scans),
+        }
+    }
+
+    fn consumed_until(&self) -> Option<EventTime> {
+        match self {
+            Self::Embedded(reader) => reader.consumed_until(),
+            Self::Shared(reader) => reader.consumed_until(),
+        }
+    }
+
+    fn held(&self, pid: Pid) -> Expired {
+        match self {
+            Self::Embedded(reader) => reader.held(pid),
+            Self::Shared(reader) => reader.held(pid),
+        }
+    }
+}
