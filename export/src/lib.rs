@@ -11,55 +11,22 @@
 //! Start with `routes`; what a request may say is in `query`, what a row looks like in `column`
 //! and `csv`. The operators' listener is [`admin`].
 
-mod access;
-pub mod admin;
-mod ahead;
-mod answer;
 mod appsflyer;
-mod audit;
-mod brought;
-mod campaigns;
-mod catalogue;
-mod cell;
-mod checksum;
-mod column;
-mod csv;
-mod cursor;
 mod differences;
-mod download;
 mod error;
-mod excel;
-mod expected;
 pub mod explain;
-mod exports;
-mod filter;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
-mod http;
+pub mod http;
 mod metrics;
-mod moment;
-mod ndjson;
-mod nearest;
 mod openapi;
 mod page;
-mod parameter;
-mod problem;
-mod prop;
 mod query;
-mod routes;
-mod rows;
-mod same_zone;
-mod serve;
-mod step;
-mod summary;
-mod timeline;
-mod turns;
-mod value;
-mod writer;
-mod zone;
 
+mod api;
+mod download;
 #[cfg(test)]
 mod tests;
 
@@ -69,20 +36,21 @@ use std::io;
 use tokio::net::TcpListener;
 
 pub use crate::http::state::{CompleteUntil, ExportState};
-pub use access::Access;
-pub use checksum::Checksum;
-pub use column::{Column, ContributorPart};
-pub use csv::CsvWriter;
 pub use differences::totals::{Counts, Totals, TotalsLine};
 pub use differences::{Compared, ComparedApp, write_differences};
+pub use download::checksum::Checksum;
 pub use error::ExportError;
-pub use expected::expected_rows;
+pub use format::column::{Column, ContributorPart};
+pub use format::csv::CsvWriter;
+pub use format::time_zone::Zone;
+pub use format::write_rows::{Chunk, write_rows};
+pub use format::zone_equality::is_same_zone;
+pub use http::access::Access;
+pub use http::router::router;
+use http::server;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
+pub use query::estimate::expected_rows;
 pub use query::{Dialect, ExportQuery, Format, Preset};
-pub use routes::router;
-pub use rows::{Chunk, write_rows};
-pub use same_zone::is_same_zone;
-pub use zone::Zone;
 
 /// Serves users until `shutdown`, then until the downloads that are under way have ended: how
 /// long that may take is the caller's to say.
@@ -94,5 +62,5 @@ pub async fn serve(
     state: ExportState,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    serve::serve(listener, router(state), shutdown).await
+    server::serve(listener, router(state), shutdown).await
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::worker::Worker;
 use config::Config;
-use export::admin::Admin;
+use export::http::admin::Admin;
 use export::{Access, ExportState};
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use attribution::worker::Worker;
 use config::Config;
-use export::admin::Admin;
+use export::http::admin::Admin;
 use export::{Access, ExportState};
 use ingest::{Health, Shutdown, TopicNames};
 use metrics_exporter_prometheus::PrometheusHandle;

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use config::Config;
 use export::ExportState;
-use export::admin::Admin;
+use export::http::admin::Admin;
 use ingest::Shutdown;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -35,7 +35,7 @@ impl Listeners {
         admin: Admin,
         shutdown: Shutdown,
     ) -> std::io::Result<()> {
-        let admin = export::admin::serve(self.admin, admin, requested(shutdown.clone()));
+        let admin = export::http::admin::serve(self.admin, admin, requested(shutdown.clone()));
         let Some((listener, state)) = self.export.zip(state) else { return admin.await };
         let export = export::serve(listener, state, requested(shutdown));
         tokio::try_join!(export, admin).map(|_| ())

@@ -8,10 +8,10 @@ use attribution::row::{EventType, InstallType, STORE_PROP, Status};
 use store::layout::codec::row::{RowView, TextCell, purpose_name};
 use store::layout::key::RowKey;
 
-use crate::column::{Column, ContributorPart};
 use crate::format::channel::channel_name;
-use crate::prop::prop;
-use crate::value::Value;
+use crate::format::column::{Column, ContributorPart};
+use crate::format::prop::prop;
+use crate::format::value::Value;
 
 /// A column by its heading.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use store::layout::key::RowKey;
 use super::column::{ORGANIC, event_name, is_brought_back, media_source};
 use crate::ExportError;
 use crate::format::channel::UNKNOWN_CHANNEL;
-use crate::nearest::nearest;
-use crate::parameter::{EVENT_NAME, MEDIA_SOURCE, bad};
+use crate::query::nearest::nearest;
+use crate::query::parameter::{EVENT_NAME, MEDIA_SOURCE, bad};
 
 /// A report, by its name in addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

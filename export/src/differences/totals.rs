@@ -10,7 +10,7 @@ use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 
 use super::ComparedApp;
-use crate::cell::write_text;
+use crate::format::cell::write_text;
 use crate::format::channel::channel_name;
 
 const HEADER: &str = "app,spreadid,campaign,channel,old_activations,new_activations,old_effects,\

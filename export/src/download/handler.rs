@@ -10,18 +10,17 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, heade
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
-use super::{Scan, Started};
+use super::audit::Asked;
+use super::registry::ChosenId;
+use super::stream::{self, Scan, Started};
 use crate::ExportError;
-use crate::access::Caller;
-use crate::audit::Asked;
-use crate::cursor::Cursor;
-use crate::download;
-use crate::exports::ChosenId;
+use crate::format::time_zone::in_utc;
+use crate::http::access::Caller;
 use crate::http::extract::{AppPath, RANGE_FROM, RANGE_TO, next_page, no_parameters, parameters};
+use crate::http::problem::Problem;
 use crate::http::state::ExportState;
-use crate::problem::Problem;
+use crate::query::cursor::Cursor;
 use crate::query::{ExportQuery, Format};
-use crate::zone::in_utc;
 
 const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
 
@@ -78,7 +77,7 @@ pub(crate) async fn export(
     let mut headers = headers(app, &query, (state.complete_until)());
     // Only where a page ends has to be read for headers, and by `HEAD` as dearly as by `GET`.
     if is_head && (query.limit.is_none() || query.report.is_some()) {
-        return Ok((headers, download::unread()).into_response());
+        return Ok((headers, stream::unread()).into_response());
     }
     let permits = state.start_download(&caller)?;
     let next = |cursor: Option<Cursor>| {
@@ -97,8 +96,8 @@ pub(crate) async fn export(
         turns: state.turns.clone(),
     };
     if is_head {
-        headers.extend(next(download::page_end(scan).await?));
-        return Ok((headers, download::unread()).into_response());
+        headers.extend(next(stream::page_end(scan).await?));
+        return Ok((headers, stream::unread()).into_response());
     }
     let running = state.exports.start(
         &state.metrics,
@@ -109,7 +108,7 @@ pub(crate) async fn export(
     )?;
     headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
     headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
-    let Started { next: cursor, body } = download::start(scan, running).await?;
+    let Started { next: cursor, body } = stream::start(scan, running).await?;
     headers.extend(next(cursor));
     Ok((headers, body).into_response())
 }

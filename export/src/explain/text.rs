@@ -8,7 +8,7 @@ use attribution::policy::{AppPolicy, Policy};
 use attribution::printable::printable;
 use attribution::row::{RejectReason, Status, touch_kind_name};
 
-use super::change::came_in;
+use super::causes::came_in;
 use super::words::{age, because_text, class_name, origin, span, tier};
 use super::{Catalogue, time, verdict_name, version};
 

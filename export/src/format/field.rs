@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::column::Column;
 use crate::appsflyer::column::Headed;
-use crate::column::Column;
 
 /// Before the name of a prop.
 pub const PROPS: &str = "props.";

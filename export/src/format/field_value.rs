@@ -5,8 +5,8 @@ use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
 use super::field::Field;
-use crate::prop::prop;
-use crate::value::Value;
+use super::prop::prop;
+use super::value::Value;
 
 impl<'a> Value<'a> {
     pub fn of(field: &Field, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {

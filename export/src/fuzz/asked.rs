@@ -8,16 +8,16 @@ use store::layout::key::RowKey;
 use super::CONFIG;
 use crate::Access;
 use crate::ExportError;
-use crate::access::session;
-use crate::appsflyer::pull;
+use crate::api::campaign_devices;
+use crate::api::summary::SummaryQuery;
+use crate::api::timeline::TimelineQuery;
+use crate::api::timeline::cursor::PlaceCursor;
+use crate::appsflyer::pull_api;
 use crate::appsflyer::report::Kind;
-use crate::brought;
-use crate::cursor::Cursor;
-use crate::parameter::{FORMAT, decoded};
+use crate::http::access::session;
+use crate::query::cursor::Cursor;
+use crate::query::parameter::{FORMAT, decoded};
 use crate::query::{ExportQuery, Format, Preset};
-use crate::summary::SummaryQuery;
-use crate::timeline::TimelineQuery;
-use crate::timeline::cursor::PlaceCursor;
 
 type Parameters = Vec<(String, String)>;
 
@@ -95,7 +95,7 @@ pub fn short_answers(input: &[u8]) {
     let error = match choice % 3 {
         0 => SummaryQuery::parse(pairs(&given)).err(),
         1 => TimelineQuery::parse(pairs(&given)).err(),
-        _ => brought::parse(pairs(&given), SpreadId(7)).err(),
+        _ => campaign_devices::parse(pairs(&given), SpreadId(7)).err(),
     };
     if let Some(error) = error {
         check_error(&error);
@@ -108,7 +108,7 @@ pub fn appsflyer(input: &[u8]) {
     let names = Kind::names();
     let Ok(kind) = Kind::parse(names[usize::from(*choice) % names.len()]) else { return };
     let Some(given) = parameters(query) else { return };
-    match pull::parse(kind, pairs(&given)) {
+    match pull_api::parse(kind, pairs(&given)) {
         Ok(query) => check(&query),
         Err(error) => check_error(&error),
     }

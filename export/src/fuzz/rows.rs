@@ -9,8 +9,8 @@ use store::layout::decimal_sum::Amount;
 use store::layout::key::{KEY_BYTES, RowKey};
 
 use super::CONFIG;
+use crate::format::row_writer::RowWriter;
 use crate::query::{ExportQuery, Format};
-use crate::writer::RowWriter;
 
 static QUERIES: LazyLock<Vec<ExportQuery>> = LazyLock::new(|| {
     let day = [("from", "2026-03-10"), ("to", "2026-03-10")];

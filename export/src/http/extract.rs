@@ -4,9 +4,9 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderName, HeaderValue, Uri, header};
 
+use super::problem::Problem;
 use crate::ExportError;
-use crate::parameter::{self, AFTER};
-use crate::problem::Problem;
+use crate::query::parameter::{self, AFTER};
 
 pub(crate) const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
 

@@ -7,13 +7,13 @@ use attribution::policy::Policy;
 use store::reader::Reader;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::access::{Access, Caller, Gate};
+use super::problem::Problem;
 use crate::ExportError;
-use crate::access::{Access, Caller, Gate};
-use crate::exports::Exports;
+use crate::download::cpu_slots::Turns;
+use crate::download::registry::Exports;
 use crate::metrics::Metrics;
-use crate::page::lookups::Lookups;
-use crate::problem::Problem;
-use crate::turns::Turns;
+use crate::page::recent_lookups::Lookups;
 
 /// Scans at one time, each with a thread of its own; far below the number of threads that the
 /// runtime has for them.

@@ -3,10 +3,10 @@
 use super::parameters::Of;
 use super::pull::BEGINNING;
 use super::responses::Answer;
-use crate::appsflyer::pull;
+use crate::api::summary::SummaryQuery;
+use crate::api::{campaign_devices, timeline};
+use crate::appsflyer::pull_api;
 use crate::query::ExportQuery;
-use crate::summary::SummaryQuery;
-use crate::{brought, timeline};
 
 /// A path that is read with `GET` and `HEAD`.
 pub(super) struct Operation {
@@ -139,7 +139,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "campaign_devices",
         summary: "The activations that a campaign brought, newest first",
         description: "",
-        query: brought::PARAMETERS,
+        query: campaign_devices::PARAMETERS,
         of: Of::Page,
         answer: Answer::PagedRange("Brought"),
         is_open: false,
@@ -169,7 +169,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "raw_data",
         summary: "AppsFlyer's Pull API: a report as CSV with its columns",
         description: "The rows of the report, newest first.",
-        query: pull::PARAMETERS,
+        query: pull_api::PARAMETERS,
         of: Of::Pull,
         answer: Answer::Report,
         is_open: false,

@@ -5,15 +5,15 @@ use attribution::row::{InstallType, Status};
 use serde_json::{Value, json};
 
 use super::pull;
+use crate::api::summary::Dimension;
 use crate::appsflyer::report::Kind;
-use crate::column::Column;
+use crate::format::column::Column;
 use crate::openapi::parts::{ITEM, TIME, additional_fields, list, names};
-use crate::parameter::{
+use crate::query::parameter::{
     ADDITIONAL_FIELDS, AFTER, BY, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FROM,
     INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE,
 };
 use crate::query::{DIALECTS, PAGE_LIMIT, PAGE_LIMIT_MAX, PRESETS, TYPES};
-use crate::summary::Dimension;
 
 /// Where a parameter is, as some differ.
 #[derive(Clone, Copy, PartialEq, Eq)]

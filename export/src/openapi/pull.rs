@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::parts::{ITEM, TIME, additional_fields, names};
-use crate::appsflyer::pull::CURRENCIES;
-use crate::parameter::{ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, MAXIMUM_ROWS, MEDIA_SOURCE, TO};
+use crate::appsflyer::pull_api::CURRENCIES;
+use crate::query::parameter::{
+    ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, MAXIMUM_ROWS, MEDIA_SOURCE, TO,
+};
 
 /// What addresses of it begin with.
 pub(super) const BEGINNING: &str = "/api/";

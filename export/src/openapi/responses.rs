@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::pull;
-use crate::problem::RETRY_AFTER_SECONDS;
+use crate::http::problem::RETRY_AFTER_SECONDS;
 
 /// The forms of what a path gives.
 pub(super) enum Answer {

@@ -4,12 +4,12 @@ use attribution::ids::IdKind;
 use serde_json::{Map, Value, json};
 
 use super::{explanation, pull};
-use crate::column::Column;
+use crate::api::summary::Dimension;
 use crate::download::state::State;
+use crate::format::column::Column;
 use crate::openapi::types::{
     install_type, instant, object, or_null, spreadid, status, text, touch_type,
 };
-use crate::summary::Dimension;
 
 /// The components.
 pub(super) fn all() -> Value {

@@ -6,7 +6,7 @@ use attribution::event::Fact;
 
 use super::parameters::Of;
 use super::*;
-use crate::routes::{OPEN_ROUTES, ROUTES};
+use crate::http::router::{OPEN_ROUTES, ROUTES};
 use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// Where they are.
 #[derive(Debug, Serialize)]

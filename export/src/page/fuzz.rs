@@ -3,9 +3,9 @@
 use attribution::event::EventTime;
 use attribution::policy::AppPolicy;
 
-use super::choice::Choice;
-use super::list::names;
-use crate::parameter::{decoded, quoted};
+use super::export_form::name_list::names;
+use super::export_form::state::Choice;
+use crate::query::parameter::{decoded, quoted};
 
 /// What is chosen stands in the page's address, and is chosen again by it. Also a list as people
 /// write it: as it is written for them it is the same.

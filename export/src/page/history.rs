@@ -5,15 +5,15 @@ use axum::response::Response;
 use minijinja::context;
 use serde::Serialize;
 
-use super::answer::{self, value};
-use super::asked::Asked;
-use super::choice::Choice;
-use super::form::told;
-use super::words;
+use super::export_form::state::Choice;
+use super::export_form::view::told;
+use super::format;
+use super::request::Asked;
+use super::respond::{self, value};
+use crate::download::registry::{Export, id_text};
 use crate::download::state::State as Fate;
-use crate::exports::{Export, id_text};
-use crate::parameter::{EXPORT_ID, FROM, TIMEZONE, TO};
-use crate::problem::Problem;
+use crate::http::problem::Problem;
+use crate::query::parameter::{EXPORT_ID, FROM, TIMEZONE, TO};
 
 /// The last ones.
 const SHOWN_MAX: usize = 100;
@@ -48,7 +48,7 @@ pub(crate) async fn exports(asked: Asked) -> Result<Response, Problem> {
     let found = state.exports.latest(SHOWN_MAX, of_caller);
     let lines: Vec<Line> = found.iter().map(line).collect();
     let shell = asked.shell("History", "/exports");
-    answer::page(StatusCode::OK, "history.html", &shell, context! { lines, max => SHOWN_MAX })
+    respond::page(StatusCode::OK, "history.html", &shell, context! { lines, max => SHOWN_MAX })
 }
 
 fn line(export: &Export) -> Line {
@@ -67,7 +67,7 @@ fn line(export: &Export) -> Line {
         file: export.file.to_string(),
         state: export.state.name(),
         outcome: outcome(export),
-        size: words::size(export.bytes),
+        size: format::size(export.bytes),
         sha256: export.sha256.clone(),
         // To the second; the rest is in the API.
         started: export.started.get(..19).unwrap_or_default().replace('T', " "),
@@ -91,7 +91,7 @@ fn told_of_request(path: &str, given: &[(String, String)]) -> Vec<String> {
 }
 
 fn outcome(export: &Export) -> String {
-    let rows = words::rows(export.rows);
+    let rows = format::rows(export.rows);
     match export.state {
         Fate::Running => format!("Running, {rows} so far"),
         Fate::Complete => format!("Complete, {rows}"),

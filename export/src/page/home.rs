@@ -9,23 +9,23 @@ use jiff::Timestamp;
 use minijinja::context;
 use serde::Serialize;
 
-use super::answer::{self, see};
-use super::asked::Asked;
-use super::chart::{Chart, chart};
-use super::choice::{Choice, Wish};
-use super::command::curl;
-use super::form::{Form, told};
-use super::look::{Look, look};
+use super::export_form::curl_command::curl;
+use super::export_form::state::{Choice, Wish};
+use super::export_form::view::{Form, told};
+use super::format;
 use super::preview::Preview;
-use super::words;
-use crate::answer::read;
-use crate::audit::{self, Ended};
+use super::preview::chart::{Chart, chart};
+use super::preview::estimate::{Look, look};
+use super::request::Asked;
+use super::respond::{self, see};
+use crate::download::audit::{self, Ended};
 use crate::download::state::State as Fate;
 use crate::explain::span;
-use crate::parameter::EXPORT_ID;
-use crate::problem::Problem;
+use crate::format::time_zone::TimeWriter;
+use crate::http::problem::Problem;
+use crate::http::respond::read;
 use crate::query::Format;
-use crate::zone::TimeWriter;
+use crate::query::parameter::EXPORT_ID;
 
 const TITLE: &str = "Export";
 
@@ -64,7 +64,7 @@ pub(crate) async fn home(asked: Asked) -> Result<Response, Problem> {
     let (apps, policy, now) = (asked.apps(), &asked.state.policy, now());
     let shell = asked.shell(TITLE, "/");
     if apps.is_empty() {
-        return answer::page(StatusCode::OK, "export.html", &shell, context! { form => () });
+        return respond::page(StatusCode::OK, "export.html", &shell, context! { form => () });
     }
     let (expected, wrong) = match choice.wish(&apps, policy, now) {
         Ok(wish) => (Some(expect(&asked, &choice, wish).await?), vec![]),
@@ -72,7 +72,7 @@ pub(crate) async fn home(asked: Asked) -> Result<Response, Problem> {
     };
     let status = if wrong.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
     let form = Form::new(&choice, (&apps, policy), wrong, now);
-    answer::page(status, "export.html", &shell, context! { form, expected })
+    respond::page(status, "export.html", &shell, context! { form, expected })
 }
 
 /// The button: to the file that the form asks for, or back to what is wrong with it.
@@ -88,7 +88,7 @@ pub(crate) async fn download(asked: Asked) -> Result<Response, Problem> {
         Err(wrong) if !apps.is_empty() => {
             let form = Form::new(&choice, (&apps, policy), wrong, now);
             let shell = asked.shell(TITLE, "/");
-            answer::page(StatusCode::BAD_REQUEST, "export.html", &shell, context! { form })
+            respond::page(StatusCode::BAD_REQUEST, "export.html", &shell, context! { form })
         }
         Err(_) => see("/"),
     }
@@ -145,15 +145,15 @@ async fn expect(asked: &Asked, choice: &Choice, wish: Wish<'_>) -> Result<Expect
     let has_token = !state.access.is_open();
     Ok(Expected {
         app: app.name.to_string(),
-        days: words::days(words::day(days.0), words::day(days.1)),
+        days: format::days(format::day(days.0), format::day(days.1)),
         zone: query.zone.name().into(),
         told: told(choice),
         rows: seen.rows,
-        rows_text: words::rows(seen.rows),
-        size: words::size(bytes),
+        rows_text: format::rows(seen.rows),
+        size: format::size(bytes),
         is_size_exact,
         complete: until.map(|until| Complete {
-            until: words::moment(until, &query.zone),
+            until: format::moment(until, &query.zone),
             is_before_end: until < query.to,
             horizon: app.correction_horizon_ms.map(span),
         }),

@@ -6,12 +6,12 @@ use axum::middleware::Next;
 use axum::response::Response;
 use minijinja::context;
 
-use super::answer::page;
-use super::shell::Shell;
+use super::layout::Shell;
+use super::respond::page;
 use super::sign_in;
-use crate::access::session;
+use crate::http::access::session;
+use crate::http::problem::Problem;
 use crate::http::state::ExportState;
-use crate::problem::Problem;
 
 /// Problems as pages for those who read pages: browsers, when an address is opened in them.
 pub(crate) async fn tell(

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use minijinja::context;
 
 use super::PATHS;
-use super::answer::{self, see, value};
-use super::shell::Shell;
-use crate::access::session;
+use super::layout::Shell;
+use super::respond::{self, see, value};
+use crate::http::access::session;
 use crate::http::extract::parameters;
+use crate::http::problem::Problem;
 use crate::http::state::ExportState;
-use crate::parameter::EXPORT_ID;
-use crate::problem::Problem;
+use crate::query::parameter::EXPORT_ID;
 
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
@@ -49,7 +49,7 @@ pub(super) fn asked(
 ) -> Result<Response, Problem> {
     let is_plain = session::scheme(headers) == "http";
     let page = context! { message, next => here(next), is_plain };
-    answer::page(status, "sign-in.html", &Shell::bare("Sign in"), page)
+    respond::page(status, "sign-in.html", &Shell::bare("Sign in"), page)
 }
 
 pub(crate) async fn page(headers: HeaderMap) -> Result<Response, Problem> {
@@ -61,7 +61,7 @@ pub(crate) async fn sign_in(
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
-    let given = answer::form(request).await?;
+    let given = respond::form(request).await?;
     let next = here(value(&given, NEXT));
     if state.access.is_open() {
         return see(next);
@@ -85,7 +85,7 @@ pub(crate) async fn sign_in(
 
 pub(crate) async fn sign_out(request: Request) -> Result<Response, Problem> {
     let headers = request.headers().clone();
-    answer::form(request).await?;
+    respond::form(request).await?;
     with_cookie(see("/")?, session::end(&headers))
 }
 

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use super::words;
-use crate::problem::Problem;
+use super::format;
+use crate::http::problem::Problem;
 
 const SOURCES: [(&str, &str); 8] = [
     ("base.html", include_str!("templates/base.html")),
@@ -25,7 +25,7 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, String>> = LazyLock::new
     templates.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     templates.set_trim_blocks(true);
     templates.set_lstrip_blocks(true);
-    templates.add_filter("number", words::number);
+    templates.add_filter("number", format::number);
     for (name, source) in SOURCES {
         templates.add_template(name, source).map_err(|error| format!("{error:#}"))?;
     }

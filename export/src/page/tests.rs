@@ -5,7 +5,7 @@ use attribution::policy::{AppPolicy, Campaign, Policy, Windows};
 use config::{SECRET_CHARS, Token, TokenApps, TokenDigest};
 use jiff::civil::date;
 
-use super::choice::{Choice, Wrong, dates};
+use super::export_form::state::{Choice, Wrong, dates};
 use crate::tests::bed::{
     self, Answer, Bed, DAY, MINUTE, activation, at, click, effect, many_activations,
 };
@@ -124,7 +124,7 @@ fn rows_and_bytes_are_told_before() {
     for form in ["excel", "csv", "ndjson"] {
         let answer = page(&bed, &format!("/?{DAYS}&form={form}"));
         let file = bed.get(&link(&answer)).body.len() as u64;
-        has(&answer, &["50 rows", &format!("<span>{}</span>", super::words::size(file))]);
+        has(&answer, &["50 rows", &format!("<span>{}</span>", super::format::size(file))]);
         has(&answer, &["All 50 rows", "10 Mar 2026", "a-49"]);
     }
     let answer =

@@ -21,7 +21,6 @@ use tokio::sync::oneshot;
 
 use crate::Access;
 use crate::ExportState;
-use crate::serve;
 
 /// 2026-03-10T00:00:00Z.
 pub const DAY: u64 = 1_773_100_800_000;
@@ -173,7 +172,7 @@ impl Bed {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { drop(stopped.await) };
-        let served = runtime.spawn(serve(listener, state.clone(), shutdown));
+        let served = runtime.spawn(crate::serve(listener, state.clone(), shutdown));
         Self {
             address,
             state,

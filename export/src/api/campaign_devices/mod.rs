@@ -1,0 +1,155 @@
+//! The activations that a campaign brought, newest first.
+
+use attribution::event::{Pid, SpreadId};
+use attribution::ids::IdKind;
+use attribution::policy::Policy;
+use attribution::row::{EventType, Status};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::HeaderValue;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use store::layout::campaign_index::Brought;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
+
+use crate::ExportError;
+use crate::format::channel::channel_name;
+use crate::format::time_zone::{TimeWriter, in_utc};
+use crate::http::extract::{RANGE_FROM, RANGE_TO, next_page, parameters};
+use crate::http::problem::Problem;
+use crate::http::respond;
+use crate::http::state::ExportState;
+use crate::query::cursor::Cursor;
+use crate::query::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO};
+use crate::query::{ExportQuery, Format, parse_page_limit};
+
+pub(crate) const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
+
+/// By [`IdKind::ALL`].
+const ID_CELLS: [TextCell; IdKind::ALL.len()] = [
+    TextCell::Oaid,
+    TextCell::Gaid,
+    TextCell::Idfa,
+    TextCell::Caid,
+    TextCell::Idfv,
+    TextCell::Imei,
+    TextCell::AndroidId,
+    TextCell::Mac,
+];
+
+type CampaignPath = Result<Path<(String, String)>, PathRejection>;
+
+pub(crate) async fn devices(
+    State(state): State<ExportState>,
+    path: CampaignPath,
+    request: Request,
+) -> Result<Response, Problem> {
+    let uri = request.uri().clone();
+    let not_found = || Problem::path_not_found(uri.path());
+    let Path((app_key, spreadid)) = path.map_err(|_| not_found())?;
+    let app = respond::app_by_key(&state, app_key)?;
+    let is_number = spreadid.bytes().all(|byte| byte.is_ascii_digit());
+    let spreadid = spreadid.parse().ok().filter(|_| is_number).map(SpreadId);
+    let spreadid = spreadid.ok_or_else(not_found)?;
+    let given = parameters(&uri)?;
+    let pairs = given.iter().map(|(name, value)| (&**name, &**value));
+    let (query, limit) = parse(pairs, spreadid)?;
+    query.check(app, &state.policy)?;
+    let ranges = [(RANGE_FROM, in_utc(query.from)), (RANGE_TO, in_utc(query.to))];
+    let ranges = ranges
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
+    let (pid, asked) = (app.pid, query.clone());
+    let read = respond::read(&state, app, move |reader, policy| {
+        let after = asked.after.map(|cursor| Brought::of(&cursor.row(pid)));
+        let range = (asked.from, asked.to);
+        let rows = reader.view().brought(pid, spreadid, range, after, limit + 1)?;
+        let mut written = Writer { policy, times: TimeWriter::new(&asked.zone) };
+        let shown = rows.iter().take(limit);
+        let shown = shown.map(|(key, value)| written.row(key, &RowView::decode(value)?));
+        let shown = shown.collect::<Result<Vec<Value>, ExportError>>()?;
+        let last = (rows.len() > limit).then(|| rows.get(limit.saturating_sub(1)));
+        let last = last.flatten().map(|(key, _)| *key);
+        Ok((written.document(pid, spreadid, shown), last))
+    });
+    let (document, last) = read.await?;
+    let mut response = respond::json(&document);
+    let next = last.map(|key| Cursor::after(&key, &query).to_string());
+    response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
+    response.headers_mut().extend(ranges);
+    Ok(response)
+}
+
+/// As that of an export of the campaign's activations, with a cursor of its own.
+pub(crate) fn parse<'a>(
+    parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    spreadid: SpreadId,
+) -> Result<(ExportQuery, usize), ExportError> {
+    let mut of_rows = Vec::new();
+    let mut limit = None;
+    for (name, value) in parameters {
+        match name {
+            LIMIT if limit.replace(value).is_some() => {
+                return Err(ExportError::RepeatedParameter { parameter: LIMIT });
+            }
+            LIMIT => {}
+            _ if PARAMETERS.contains(&name) => of_rows.push((name, value)),
+            _ => {
+                let (parameter, known) = (name.into(), PARAMETERS);
+                return Err(ExportError::UnknownParameter { parameter, known });
+            }
+        }
+    }
+    let mut query = ExportQuery::parse(Format::Ndjson, of_rows)?;
+    query.filter.event_type = Some(EventType::Activation);
+    query.filter.statuses = Some(vec![Status::Attributed]);
+    query.filter.spreadids = Some([spreadid].into());
+    Ok((query, parse_page_limit(limit)?))
+}
+
+struct Writer<'a> {
+    policy: &'a Policy,
+    times: TimeWriter,
+}
+
+impl Writer<'_> {
+    fn document(&self, pid: Pid, spreadid: SpreadId, activations: Vec<Value>) -> Value {
+        let campaign = self.policy.campaign(pid, spreadid);
+        json!({
+            "app": self.policy.app(pid).map_or("", |app| &app.key),
+            "spreadid": spreadid.0,
+            "campaign": campaign.map(|campaign| &*campaign.name),
+            "channel": channel_name(self.policy, pid, spreadid),
+            "activations": activations,
+        })
+    }
+
+    fn row(&mut self, key: &RowKey, row: &RowView<'_>) -> Result<Value, ExportError> {
+        let ids = IdKind::ALL.iter().zip(ID_CELLS).map(|(kind, cell)| (kind, row.text(cell)));
+        let ids: Map<String, Value> = ids
+            .filter(|(_, id)| !id.is_empty())
+            .map(|(kind, id)| (kind.name().into(), id.into()))
+            .collect();
+        let click_id = row.text(TextCell::ClickId);
+        Ok(json!({
+            "event_id": row.text(TextCell::EventId),
+            "event_time": self.time(key.event_time),
+            "install_type": row.install_type.map(|kind| kind.name()),
+            "ids": ids,
+            "match_type": row.match_type.map(|kind| kind.name()),
+            "touch_type": row.touch_kind.map(attribution::row::touch_kind_name),
+            "touch_time": row.touch_time.map(|time| self.time(time)),
+            "click_id": (!click_id.is_empty()).then_some(click_id),
+        }))
+    }
+
+    fn time(&mut self, time: attribution::event::EventTime) -> String {
+        let mut text = Vec::with_capacity(32);
+        self.times.write(time, &mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

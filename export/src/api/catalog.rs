@@ -1,0 +1,42 @@
+//! What the settings have of an app.
+
+use attribution::policy::Campaign;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use serde::Serialize;
+
+use crate::http::extract::{AppPath, no_parameters};
+use crate::http::problem::Problem;
+use crate::http::respond;
+use crate::http::state::ExportState;
+
+/// A campaign as listed.
+#[derive(Serialize)]
+struct CampaignEntry<'a> {
+    spreadid: u32,
+    name: &'a str,
+    channel: &'a str,
+}
+
+/// The campaigns of an app, by their number.
+pub(crate) async fn campaigns(
+    State(state): State<ExportState>,
+    app: AppPath,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let app = respond::app(&state, app, &uri)?;
+    no_parameters(&uri)?;
+    let of_app = state.policy.campaigns().filter(|campaign| campaign.pid == app.pid);
+    let mut campaigns: Vec<&Campaign> = of_app.collect();
+    campaigns.sort_by_key(|campaign| campaign.spreadid);
+    let entries: Vec<CampaignEntry<'_>> = campaigns
+        .iter()
+        .map(|campaign| CampaignEntry {
+            spreadid: campaign.spreadid.0,
+            name: &campaign.name,
+            channel: &campaign.channel,
+        })
+        .collect();
+    Ok(respond::json(&entries))
+}

@@ -1,0 +1,49 @@
+//! Explanations over HTTP: the same JSON as the command's.
+
+use attribution::explain::Explanation;
+use attribution::policy::{AppPolicy, Policy};
+use attribution::worker;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::ExportError;
+use crate::explain::json;
+use crate::http::extract::no_parameters;
+use crate::http::problem::Problem;
+use crate::http::respond;
+use crate::http::state::ExportState;
+
+type ActivationPath = Result<Path<(String, String)>, PathRejection>;
+
+pub(crate) async fn activation(
+    State(state): State<ExportState>,
+    path: ActivationPath,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let Path((app_key, id)) = path.map_err(|_| Problem::path_not_found(uri.path()))?;
+    let app = respond::app_by_key(&state, app_key)?;
+    no_parameters(&uri)?;
+    let document = explained(&state, app, &id, json).await?;
+    let document = document.ok_or(ExportError::UnknownActivation(id.into()))?;
+    Ok(respond::json(&document))
+}
+
+/// What is told of an activation of the app; `None` if there is none with this id.
+///
+/// # Errors
+/// Too many are looking; what the reading says.
+pub(crate) async fn explained<T: Send + 'static>(
+    state: &ExportState,
+    app: &AppPolicy,
+    id: &str,
+    tell: impl FnOnce(&Explanation, &Policy) -> T + Send + 'static,
+) -> Result<Option<T>, ExportError> {
+    let (pid, id) = (app.pid, id.to_owned());
+    respond::read(state, app, move |reader, policy| {
+        let explanation = worker::explain(&mut reader.clone(), policy, pid, &id)?;
+        Ok(explanation.map(|explanation| tell(&explanation, policy)))
+    })
+    .await
+}

@@ -1,0 +1,148 @@
+//! What a summary tells rows apart by.
+
+use attribution::event::EventTime;
+use attribution::policy::Policy;
+use store::layout::summary_counts::{Counted, QUARTER_MS, quarter_start};
+
+use crate::ExportError;
+use crate::Zone;
+use crate::format::channel::channel_name;
+use crate::format::time_zone::TimeWriter;
+use crate::query::nearest::nearest;
+use crate::query::parameter::{BY, bad};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dimension {
+    /// The date of the event's time in the zone.
+    Day,
+    EventType,
+    EventName,
+    Status,
+    InstallType,
+    SpreadId,
+    Campaign,
+    Channel,
+}
+
+/// What a group has of a dimension; within one all are of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Value {
+    /// Counted from 1970.
+    Day(i64),
+    Number(u32),
+    Name(&'static str),
+    /// Empty where there is nothing.
+    Text(Box<str>),
+}
+
+const NAMES: [(&str, Dimension); 8] = [
+    ("day", Dimension::Day),
+    ("event_type", Dimension::EventType),
+    ("event_name", Dimension::EventName),
+    ("status", Dimension::Status),
+    ("install_type", Dimension::InstallType),
+    ("spreadid", Dimension::SpreadId),
+    ("campaign", Dimension::Campaign),
+    ("channel", Dimension::Channel),
+];
+
+impl Dimension {
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name)
+    }
+
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+
+    /// # Errors
+    /// The nearest name, where none is this one.
+    pub fn parse(name: &str) -> Result<Self, ExportError> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, dimension)| *dimension).ok_or_else(|| {
+            let nearest = nearest(name, Self::names()).unwrap_or_default();
+            let problem = format!("nothing is told apart by this, the nearest is {nearest:?}");
+            bad(BY, problem, name, Self::names().collect())
+        })
+    }
+
+    pub fn of(self, day: i64, counted: &Counted<'_>, policy: &Policy) -> Value {
+        let Counted { pid, spreadid, what, .. } = counted;
+        match self {
+            Self::Day => Value::Day(day),
+            Self::EventType => Value::Name(what.event_type.name()),
+            Self::EventName => Value::Text(what.event_name.into()),
+            Self::Status => Value::Name(what.status.name()),
+            Self::InstallType => Value::Name(what.install_type.map_or("", |kind| kind.name())),
+            Self::SpreadId => Value::Number(spreadid.0),
+            Self::Campaign => {
+                let campaign = policy.campaign(*pid, *spreadid);
+                Value::Text(campaign.map_or("", |found| &found.name).into())
+            }
+            Self::Channel => Value::Text(channel_name(policy, *pid, *spreadid).into()),
+        }
+    }
+}
+
+/// The days of a zone, by the dates with which an export writes times.
+pub(super) struct Days {
+    times: TimeWriter,
+    /// Counts of one quarter of an hour follow each other.
+    last: Option<(EventTime, Option<i64>)>,
+}
+
+impl Days {
+    pub fn new(zone: &Zone) -> Self {
+        Self { times: TimeWriter::new(zone), last: None }
+    }
+
+    pub fn of(&mut self, time: EventTime) -> i64 {
+        self.times.day(time).0
+    }
+
+    /// The day of all times of a quarter of an hour; `None` where they are of two, or where the
+    /// offset changes among them.
+    pub fn of_quarter(&mut self, time: EventTime) -> Option<i64> {
+        let start = quarter_start(time);
+        if let Some((_, day)) = self.last.filter(|(last, _)| *last == start) {
+            return day;
+        }
+        let first = self.times.day(start);
+        let last = self.times.day(start.plus(QUARTER_MS - 1));
+        let day = (first == last).then_some(first.0);
+        self.last = Some((start, day));
+        day
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> EventTime {
+        let time: jiff::Timestamp = text.parse().unwrap();
+        EventTime::from_millis(time.as_millisecond()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(zone: &str, time: &str, expected: Option<&str>) {
+        let mut days = Days::new(&Zone::parse(zone).unwrap());
+        let expected = expected.map(|date| at(&format!("{date}T00:00:00Z")).millis() / 86_400_000);
+        assert_eq!(days.of_quarter(at(time)), expected.map(u64::cast_signed), "{zone} {time}");
+    }
+
+    #[test]
+    fn a_quarter_of_an_hour_is_of_one_day_or_of_two() {
+        check("UTC", "2026-03-10T23:45:00Z", Some("2026-03-10"));
+        check("Asia/Shanghai", "2026-03-10T16:00:00Z", Some("2026-03-11"));
+        check("Asia/Kathmandu", "2026-03-10T18:00:00Z", Some("2026-03-10"));
+        check("Asia/Kathmandu", "2026-03-10T18:15:00Z", Some("2026-03-11"));
+        check("Europe/Berlin", "2026-10-25T01:00:00Z", Some("2026-10-25"));
+        // 44 minutes behind, until 1972.
+        check("Africa/Monrovia", "1971-01-01T00:30:00Z", None);
+        // Clocks went back at a minute past midnight.
+        check("America/St_Johns", "2010-11-07T02:30:00Z", None);
+        check("America/St_Johns", "2010-11-07T02:45:00Z", Some("2010-11-06"));
+        check("America/St_Johns", "2010-11-07T03:30:00Z", Some("2010-11-07"));
+    }
+}

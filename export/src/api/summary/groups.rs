@@ -1,0 +1,213 @@
+//! The groups of a summary, and how they are written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use attribution::policy::Policy;
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use store::layout::decimal_sum::Amount;
+use store::layout::summary_counts::{Count, Counted};
+
+use super::DayCount;
+use super::dimension::{Dimension, Value};
+use crate::ExportError;
+use crate::format::cell::write_text;
+use crate::format::time_zone::{date_text, in_utc};
+use crate::query::ExportQuery;
+use crate::query::parameter::{BY, bad};
+
+/// All are in memory until the answer is sent.
+pub(super) const GROUPS_MAX: usize = 100_000;
+
+/// Rows by what they are told apart by.
+pub(super) struct Groups<'q> {
+    by: &'q [Dimension],
+    policy: &'q Policy,
+    groups: HashMap<Vec<Value>, Group>,
+    /// Groups and their currencies.
+    len: usize,
+}
+
+/// By currency.
+type Group = BTreeMap<Box<str>, Count>;
+
+impl<'q> Groups<'q> {
+    pub fn new(by: &'q [Dimension], policy: &'q Policy) -> Self {
+        // Of what is not told apart there is one group, of nothing at the worst.
+        let mut groups = HashMap::new();
+        if by.is_empty() {
+            groups.insert(Vec::new(), Group::new());
+        }
+        Self { by, policy, groups, len: 0 }
+    }
+
+    /// # Errors
+    /// There are too many.
+    pub fn add(
+        &mut self,
+        day: i64,
+        counted: &Counted<'_>,
+        count: &Count,
+    ) -> Result<(), ExportError> {
+        let values = self.by.iter().map(|by| by.of(day, counted, self.policy)).collect();
+        let group = self.groups.entry(values).or_default();
+        match group.get_mut(counted.what.currency) {
+            Some(sum) => sum.add(count),
+            None => {
+                group.insert(counted.what.currency.into(), *count);
+                self.len += 1;
+            }
+        }
+        if self.len <= GROUPS_MAX {
+            return Ok(());
+        }
+        let names: Vec<_> = self.by.iter().map(|by| by.name()).collect();
+        let problem = format!(
+            "there would be more than {GROUPS_MAX} groups, ask for a shorter range, or by less"
+        );
+        Err(bad(BY, problem, &names.join(","), Dimension::names().collect()))
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> u64 {
+        let counts = self.groups.values().flat_map(BTreeMap::values);
+        counts.map(|count| count.rows.max(0).unsigned_abs()).sum()
+    }
+
+    /// Rows told apart by the day and by one text, in no order.
+    pub fn by_day_and_text(&self) -> Vec<DayCount> {
+        let count = |(values, group): (&Vec<Value>, &Group)| match &values[..] {
+            [Value::Day(day), Value::Text(text)] => {
+                let rows = group.values().map(|count| count.rows.max(0).unsigned_abs()).sum();
+                Some(DayCount { day: *day, channel: text.clone(), rows })
+            }
+            _ => None,
+        };
+        self.groups.iter().filter_map(count).collect()
+    }
+
+    fn sorted(&self) -> Vec<(&Vec<Value>, &Group)> {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_unstable_by_key(|(values, _)| *values);
+        groups
+    }
+
+    /// A line for each group and currency: what it is told apart by, currency, rows, revenue.
+    pub fn write_csv(&self, out: &mut Vec<u8>) {
+        for by in self.by {
+            out.extend_from_slice(by.name().as_bytes());
+            out.push(b',');
+        }
+        out.extend_from_slice(b"currency,count,revenue\n");
+        for (values, group) in self.sorted() {
+            let nothing = (Box::default(), Count::default());
+            let is_empty = group.is_empty();
+            let empty = is_empty.then_some((&nothing.0, &nothing.1));
+            for (currency, count) in group.iter().chain(empty) {
+                for value in values {
+                    value.write(out);
+                    out.push(b',');
+                }
+                write_text(currency, out);
+                let figures = format!(",{},{}\n", count.rows, count.revenue);
+                out.extend_from_slice(figures.as_bytes());
+            }
+        }
+    }
+
+    /// One document: what was asked for, then the groups.
+    pub fn write_json(&self, app_key: &str, query: &ExportQuery, out: &mut Vec<u8>) {
+        let document = Document {
+            app: app_key,
+            from: in_utc(query.from),
+            to: in_utc(query.to),
+            timezone: query.zone.name(),
+            by: self.by.iter().map(|by| by.name()).collect(),
+            groups: Sorted(self),
+        };
+        // Keys are texts and writing to memory can not fail.
+        let _ = serde_json::to_writer(out, &document);
+    }
+}
+
+impl Value {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Day(day) => out.extend_from_slice(&date_text(*day)),
+            Self::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Self::Name(name) => out.extend_from_slice(name.as_bytes()),
+            Self::Text(text) => write_text(text, out),
+        }
+    }
+}
+
+impl Serialize for Value {
+    /// Nothing is `null`.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Day(day) => to.serialize_str(&String::from_utf8_lossy(&date_text(*day))),
+            Self::Number(number) => to.serialize_u32(*number),
+            Self::Name("") => to.serialize_none(),
+            Self::Name(name) => to.serialize_str(name),
+            Self::Text(text) if text.is_empty() => to.serialize_none(),
+            Self::Text(text) => to.serialize_str(text),
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Document<'a> {
+    app: &'a str,
+    from: String,
+    to: String,
+    timezone: &'a str,
+    by: Vec<&'static str>,
+    groups: Sorted<'a>,
+}
+
+struct Sorted<'a>(&'a Groups<'a>);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let groups = self.0.sorted();
+        let mut written = to.serialize_seq(Some(groups.len()))?;
+        for (values, group) in groups {
+            written.serialize_element(&Line { by: self.0.by, values, group })?;
+        }
+        written.end()
+    }
+}
+
+/// A group as an object: what it is told apart by, then its rows and revenue.
+struct Line<'a> {
+    by: &'a [Dimension],
+    values: &'a [Value],
+    group: &'a Group,
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut line = to.serialize_map(None)?;
+        for (by, value) in self.by.iter().zip(self.values) {
+            line.serialize_entry(by.name(), value)?;
+        }
+        line.serialize_entry("count", &self.group.values().map(|count| count.rows).sum::<i64>())?;
+        line.serialize_entry("revenue", &Revenue(self.group))?;
+        line.end()
+    }
+}
+
+/// Amounts by currency, as texts, so that no reader rounds them.
+struct Revenue<'a>(&'a Group);
+
+impl Serialize for Revenue<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut sums = to.serialize_map(None)?;
+        for (currency, count) in self.0 {
+            // Of what has neither there is nothing to tell.
+            if !currency.is_empty() || count.revenue != Amount::default() {
+                sums.serialize_entry(currency, &count.revenue.to_string())?;
+            }
+        }
+        sums.end()
+    }
+}

@@ -1,0 +1,262 @@
+//! A device's timeline: what the store still knows of it, newest first.
+//!
+//! The id of the device is in the request alone: in no answer's rows, log or error.
+
+pub(crate) mod cursor;
+
+use attribution::event::{EventTime, Family, Purpose, SpreadId};
+use attribution::ids::{DeviceIds, IdKind};
+use attribution::ledger::record::Home;
+use attribution::policy::{AppPolicy, Policy};
+use attribution::row::{Status, touch_kind_name};
+use attribution::timeline::{CompleteSince, Timeline, complete_since, timeline};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use serde_json::{Value, json};
+use store::reader::Reader;
+
+use crate::ExportError;
+use crate::format::channel::channel_name;
+use crate::format::time_zone::{TimeWriter, Zone};
+use crate::http::extract::{next_page, parameters};
+use crate::http::problem::Problem;
+use crate::http::respond;
+use crate::http::state::ExportState;
+use crate::query::parameter::{AFTER, LIMIT, TIMEZONE, bad};
+use crate::query::{parse_page_limit, parse_zone};
+use cursor::PlaceCursor;
+
+pub(crate) const KIND: &str = "kind";
+pub(crate) const VALUE: &str = "value";
+pub(crate) const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
+
+/// What a request asks for, beside the device.
+pub(crate) struct TimelineQuery {
+    zone: Zone,
+    limit: usize,
+    after: Option<PlaceCursor>,
+}
+
+type DevicePath = Result<Path<(String, String, String)>, PathRejection>;
+
+pub(crate) async fn device(
+    State(state): State<ExportState>,
+    path: DevicePath,
+    request: Request,
+) -> Result<Response, Problem> {
+    let uri = request.uri().clone();
+    let Path((app_key, kind, value)) = path.map_err(|_| Problem::path_not_found("a device's"))?;
+    let app = respond::app_by_key(&state, app_key)?;
+    let ids = device_ids(&kind, &value)?;
+    let given = parameters(&uri)?;
+    let query = TimelineQuery::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
+    query.check(app, &ids)?;
+    let (document, next) = look(&state, app, ids, query).await?;
+    let mut response = respond::json(&document);
+    response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
+    Ok(response)
+}
+
+/// A page of a device's timeline, and where the next one begins, if there is one.
+///
+/// # Errors
+/// Too many are looking; what the reading says.
+pub(crate) async fn look(
+    state: &ExportState,
+    app: &AppPolicy,
+    ids: DeviceIds,
+    query: TimelineQuery,
+) -> Result<(Value, Option<String>), ExportError> {
+    let (pid, key) = (app.pid, app.key.clone());
+    let TimelineQuery { zone, limit, after } = query;
+    let after = after.map(|after| after.place(pid));
+    respond::read(state, app, move |reader, policy| {
+        let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
+        let mut facts = reader.clone();
+        let found = timeline(&mut facts, (policy, app), &ids, after, limit)?;
+        let since = since(reader, policy, app);
+        let last = found.found.last().filter(|_| found.has_more).map(|last| last.place);
+        let next = last.map(|place| PlaceCursor::after(place, pid, &ids).to_string());
+        Ok((document(&found, since, app, policy, &zone), next))
+    })
+    .await
+}
+
+impl TimelineQuery {
+    /// # Errors
+    /// Its cursor is of another device.
+    pub fn check(&self, app: &AppPolicy, ids: &DeviceIds) -> Result<(), ExportError> {
+        self.after.as_ref().map_or(Ok(()), |after| after.check(app.pid, ids))
+    }
+
+    /// # Errors
+    /// The first parameter that is wrong.
+    pub fn parse<'a>(
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ExportError> {
+        let (mut zone, mut limit, mut after) = (None, None, None);
+        for (name, value) in parameters {
+            let (parameter, place) = match name {
+                TIMEZONE => (TIMEZONE, &mut zone),
+                LIMIT => (LIMIT, &mut limit),
+                AFTER => (AFTER, &mut after),
+                _ => {
+                    let (parameter, known) = (name.into(), PARAMETERS);
+                    return Err(ExportError::UnknownParameter { parameter, known });
+                }
+            };
+            if place.replace(value).is_some() {
+                return Err(ExportError::RepeatedParameter { parameter });
+            }
+        }
+        Ok(Self {
+            zone: zone.map_or(Ok(Zone::utc()), parse_zone)?,
+            limit: parse_page_limit(limit)?,
+            after: after.map(PlaceCursor::parse).transpose()?,
+        })
+    }
+}
+
+/// The id as events carry it: plain, or as its MD5, under either name; by all values by which an
+/// event can match it.
+///
+/// # Errors
+/// There is no such kind, or the value is no id of it; it is not in the error.
+pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportError> {
+    let plain = kind.strip_suffix("_md5").unwrap_or(kind);
+    if !IdKind::ALL.iter().any(|known| known.name() == plain) {
+        let allowed = IdKind::ALL.map(IdKind::name).to_vec();
+        let problem = format!("expected {}", allowed.join(", or "));
+        return Err(bad(KIND, problem, kind, allowed));
+    }
+    // A row shows the MD5 under the plain name where it knows no more.
+    let md5 = format!("{plain}_md5");
+    let names = if plain == kind { vec![plain, &md5] } else { vec![&*md5] };
+    let received = names.into_iter().map(|name| (name.into(), value.into())).collect();
+    let ids = DeviceIds::new(&received);
+    if ids.is_empty() {
+        let allowed = "an id of the kind, or its MD5 in 32 hexadecimal digits";
+        let problem = format!("expected {allowed}, which identifies a device");
+        return Err(bad(VALUE, problem, "", vec![allowed]));
+    }
+    Ok(ids)
+}
+
+fn since(reader: &Reader, policy: &Policy, app: &AppPolicy) -> CompleteSince {
+    use attribution::ledger::Facts;
+    let expired = (reader.consumed_until(), &reader.held(app.pid));
+    complete_since(policy, app, expired, reader.view().oldest(app.pid))
+}
+
+fn document(
+    timeline: &Timeline,
+    since: CompleteSince,
+    app: &AppPolicy,
+    policy: &Policy,
+    zone: &Zone,
+) -> Value {
+    let mut writer = Writer { app, policy, times: TimeWriter::new(zone) };
+    let mut since_of = |family: Family| {
+        let time = since[family as usize];
+        (time > EventTime::default()).then(|| writer.time(time))
+    };
+    let complete_since = json!({
+        "touches": since_of(Family::Touch),
+        "activations": since_of(Family::Activation),
+        "effects": since_of(Family::Effect),
+    });
+    let events: Vec<Value> = timeline.found.iter().map(|found| writer.event(&found.home)).collect();
+    json!({ "app": &*app.key, "complete_since": complete_since, "events": events })
+}
+
+/// Writes events, with names of the present catalogue.
+struct Writer<'a> {
+    app: &'a AppPolicy,
+    policy: &'a Policy,
+    times: TimeWriter,
+}
+
+impl Writer<'_> {
+    fn event(&mut self, home: &Home) -> Value {
+        match home {
+            Home::Touch(touch) => json!({
+                "type": touch_kind_name(touch.kind),
+                "time": self.time(touch.time),
+                "click_id": text(&touch.click_id),
+                "purpose": match touch.purpose {
+                    Purpose::Ua => "ua",
+                    Purpose::Retargeting => "retargeting",
+                },
+                "spreadid": touch.spreadid.0,
+                "campaign": self.campaign(touch.spreadid),
+                "channel": self.channel(touch.spreadid),
+                "site": text(&touch.site),
+            }),
+            Home::Activation(home) => {
+                let decision = home.decision.as_ref();
+                let touch = decision.and_then(|decision| decision.credit.touch.as_ref());
+                let (status, spreadid) = present(home.present.as_ref());
+                json!({
+                    "type": "activation",
+                    "time": self.time(home.fact.time),
+                    "event_id": &*home.fact.id,
+                    "status": status,
+                    "install_type": decision.map(|decision| decision.install_type.name()),
+                    "spreadid": spreadid.0,
+                    "campaign": self.campaign(spreadid),
+                    "channel": self.channel(spreadid),
+                    "match_type": touch.map(|touch| touch.match_type.name()),
+                    "touch_time": touch.map(|touch| self.time(touch.time)),
+                    "click_id": touch.and_then(|touch| text(&touch.click_id)),
+                })
+            }
+            Home::Effect(home) => {
+                let (status, spreadid) = present(home.present.as_ref());
+                json!({
+                    "type": "effect",
+                    "time": self.time(home.fact.time),
+                    "event_id": &*home.fact.id,
+                    "event_name": &*home.fact.name,
+                    "status": status,
+                    "spreadid": spreadid.0,
+                    "campaign": self.campaign(spreadid),
+                    "channel": self.channel(spreadid),
+                    "revenue": text(&home.fact.revenue),
+                    "currency": text(&home.fact.currency),
+                })
+            }
+        }
+    }
+
+    fn time(&mut self, time: EventTime) -> String {
+        let mut text = Vec::with_capacity(32);
+        self.times.write(time, &mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+
+    fn campaign(&self, spreadid: SpreadId) -> Option<&str> {
+        self.policy.campaign(self.app.pid, spreadid).and_then(|campaign| text(&campaign.name))
+    }
+
+    fn channel(&self, spreadid: SpreadId) -> Option<&str> {
+        text(channel_name(self.policy, self.app.pid, spreadid))
+    }
+}
+
+/// Status and campaign of a row; none before the first decision.
+fn present(
+    present: Option<&attribution::ledger::record::Present>,
+) -> (Option<&'static str>, SpreadId) {
+    present.map_or((None, SpreadId::default()), |present| {
+        (Some(Status::name(present.status)), present.spreadid)
+    })
+}
+
+/// Nothing is `null`.
+fn text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! What two stores show differently of the same events, side by side.
+//!
+//! A row's key has the campaign in it, so the rows of one event may stand at different places;
+//! they share the millisecond and the seq. So both stores are walked in step, a millisecond at a
+//! time, and the rows of one are paired by seq.
+
+mod merge_rows;
+pub mod totals;
+
+use std::ops::ControlFlow;
+
+use attribution::policy::{AppPolicy, Policy};
+use store::StoreError;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
+use store::reader::Reader;
+
+use crate::ExportError;
+use crate::format::column::Column;
+use crate::format::csv::CsvWriter;
+use crate::format::write_rows::{Chunk, Chunks};
+use merge_rows::Walk;
+use totals::{Side, Totals};
+
+/// What is the event's own, and therefore equal: before the decisions, and after them.
+const EVENT: [Column; 5] = [
+    Column::App,
+    Column::EventType,
+    Column::Text(TextCell::EventName),
+    Column::EventTime,
+    Column::Text(TextCell::EventId),
+];
+const VALUE: [Column; 2] = [Column::Text(TextCell::Revenue), Column::Text(TextCell::Currency)];
+/// What is decided. A row is different if one of these is.
+const DECIDED: [Column; 10] = [
+    Column::Status,
+    Column::InstallType,
+    Column::SpreadId,
+    Column::Campaign,
+    Column::Channel,
+    Column::MatchType,
+    Column::TouchType,
+    Column::TouchTime,
+    Column::Text(TextCell::ClickId),
+    Column::RejectReason,
+];
+
+/// One of the two: its rows, and the settings that they were decided by.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared<'a> {
+    pub reader: &'a Reader,
+    pub policy: &'a Policy,
+}
+
+/// An app, on each side that has it.
+#[derive(Debug, Clone)]
+pub struct ComparedApp {
+    pub old: Option<AppPolicy>,
+    pub new: Option<AppPolicy>,
+}
+
+/// Writes the line of names, then the rows that differ, app by app, in order of event time. An
+/// event that only one side has leaves the other side's cells empty. `sink` is as that of
+/// [`crate::write_rows`].
+///
+/// # Errors
+/// The stores'; the chunks so far are then the beginning of a comparison, not one.
+pub fn write_differences(
+    old: Compared<'_>,
+    new: Compared<'_>,
+    apps: &[ComparedApp],
+    sink: impl FnMut(Chunk) -> ControlFlow<()>,
+) -> Result<Totals, ExportError> {
+    let mut chunks = Chunks::new(sink);
+    let mut lines = Lines {
+        old: CsvWriter::of_cells(old.policy),
+        new: CsvWriter::of_cells(new.policy),
+        cell: Vec::new(),
+    };
+    header(&mut chunks.chunk);
+    let mut totals = Totals::default();
+    for app in apps {
+        let (old_view, new_view) = (old.reader.view(), new.reader.view());
+        let mut old_walk = Walk::over(&old_view, app.old.as_ref())?;
+        let mut new_walk = Walk::over(&new_view, app.new.as_ref())?;
+        while let Some(time) = earliest(old_walk.time()?, new_walk.time()?) {
+            old_walk.gather(time)?;
+            new_walk.gather(time)?;
+            for pair in merge_rows::pairs(&old_walk, &new_walk) {
+                let old_row = pair.old.map(decode).transpose()?;
+                let new_row = pair.new.map(decode).transpose()?;
+                old_row.iter().for_each(|row| totals.count(app, Side::Old, row.0, &row.1));
+                new_row.iter().for_each(|row| totals.count(app, Side::New, row.0, &row.1));
+                let differs = lines.write(old_row.as_ref(), new_row.as_ref(), &mut chunks.chunk);
+                totals.compared(differs);
+                chunks.rows += u64::from(differs);
+                if chunks.scanned().is_break() {
+                    return Ok(totals);
+                }
+            }
+        }
+    }
+    // Nobody is left to hear of a break.
+    let _ = chunks.hand_on();
+    Ok(totals)
+}
+
+type DecodedRow<'a> = (&'a RowKey, RowView<'a>);
+
+fn decode<'a>((key, value): (&'a RowKey, &'a [u8])) -> Result<DecodedRow<'a>, StoreError> {
+    Ok((key, RowView::decode(value)?))
+}
+
+fn earliest<T: Ord>(old: Option<T>, new: Option<T>) -> Option<T> {
+    old.into_iter().chain(new).min()
+}
+
+fn header(out: &mut Vec<u8>) {
+    let decided = DECIDED.iter().flat_map(|column| ["old", "new"].map(|side| (side, column)));
+    let names = EVENT.iter().map(|column| column.name().to_owned());
+    let names = names.chain(decided.map(|(side, column)| format!("{side}_{}", column.name())));
+    let names = names.chain(VALUE.iter().map(|column| column.name().to_owned()));
+    out.extend_from_slice(names.collect::<Vec<_>>().join(",").as_bytes());
+    out.push(b'\n');
+}
+
+/// Writes an event's line: names of campaigns and channels are those of each side's settings.
+struct Lines<'a> {
+    old: CsvWriter<'a>,
+    new: CsvWriter<'a>,
+    /// Room for one cell.
+    cell: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// Appends the line if the rows differ; says whether they do.
+    fn write(
+        &mut self,
+        old: Option<&DecodedRow<'_>>,
+        new: Option<&DecodedRow<'_>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
+        self.event(&EVENT, old, new, out);
+        let mut differs = old.is_none() || new.is_none();
+        for column in DECIDED {
+            out.push(b',');
+            let cell = out.len();
+            old.into_iter().for_each(|(key, row)| self.old.cell(column, key, row, out));
+            self.cell.clear();
+            new.into_iter().for_each(|(key, row)| {
+                self.new.cell(column, key, row, &mut self.cell);
+            });
+            differs |= out[cell..] != self.cell[..];
+            out.push(b',');
+            out.extend_from_slice(&self.cell);
+        }
+        if !differs {
+            out.truncate(start);
+            return false;
+        }
+        out.push(b',');
+        self.event(&VALUE, old, new, out);
+        out.push(b'\n');
+        true
+    }
+
+    /// Cells that both sides have alike, from the one that there is.
+    fn event(
+        &mut self,
+        columns: &[Column],
+        old: Option<&DecodedRow<'_>>,
+        new: Option<&DecodedRow<'_>>,
+        out: &mut Vec<u8>,
+    ) {
+        for (place, column) in columns.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            match (old, new) {
+                (Some((key, row)), _) => self.old.cell(*column, key, row, out),
+                (None, Some((key, row))) => self.new.cell(*column, key, row, out),
+                (None, None) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Streaming exports: from a checked request to the last byte.
+//!
+//! Start with `handler`; `stream` runs the scan, `registry` remembers what became of each export.
+
+pub(crate) mod audit;
+pub(crate) mod checksum;
+pub(crate) mod cpu_slots;
+pub(crate) mod handler;
+pub(crate) mod registry;
+pub(crate) mod state;
+pub(crate) mod stream;

@@ -1,0 +1,250 @@
+//! The exports that were asked for over HTTP: what became of each.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use attribution::event::EventTime;
+use serde::{Serialize, Serializer};
+
+use super::audit::{self, Asked, Ended};
+use super::checksum::Checksum;
+use crate::ExportError;
+use crate::download::state::State;
+use crate::format::write_rows::Chunk;
+use crate::metrics::{Active, Metrics};
+use crate::query::parameter::{EXPORT_ID, bad};
+
+/// Ended ones are forgotten then, the oldest first.
+const KEPT_MAX: usize = 10_000;
+
+/// The last exports of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    kept: Mutex<Kept>,
+    /// The greatest so far of those that are given here.
+    last: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_id: HashMap<u64, Export>,
+    /// All of them, the first that was started before the others.
+    ids: VecDeque<u64>,
+}
+
+/// An id that a client has chosen, to ask for the export before it knows the answer's headers: far
+/// above those that are given here, which count microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChosenId(u64);
+
+/// What became of an export. Bytes and checksum are of the file before any compression.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Export {
+    #[serde(serialize_with = "serialize_id")]
+    pub id: u64,
+    /// Whose it is: the id of the token, or `none`.
+    #[serde(skip)]
+    pub token: Box<str>,
+    pub app: Box<str>,
+    /// The address that it was asked for with.
+    pub request: Box<str>,
+    pub file: Box<str>,
+    pub started: String,
+    pub ended: Option<String>,
+    pub state: State,
+    /// Handed to the client so far.
+    pub rows: u64,
+    pub bytes: u64,
+    /// Of a complete one.
+    pub sha256: Option<String>,
+}
+
+/// An export that is under way; one that is dropped has been aborted.
+pub(crate) struct Running {
+    exports: Arc<Exports>,
+    active: Option<Active>,
+    asked: Asked,
+    since: Instant,
+    export: Export,
+    checksum: Checksum,
+}
+
+/// What a client checks a complete file by.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub rows: u64,
+    pub sha256: String,
+}
+
+impl ChosenId {
+    const ALLOWED: &str = "16 hexadecimal digits in lower case, the first of them not 0";
+
+    /// Takes it out of a request's parameters.
+    ///
+    /// # Errors
+    /// It is of another form, or given twice.
+    pub fn take(parameters: &mut Vec<(String, String)>) -> Result<Option<Self>, ExportError> {
+        let is_id = |(name, _): &mut (String, String)| name == EXPORT_ID;
+        let mut given = parameters.extract_if(.., is_id);
+        let Some((_, text)) = given.next() else { return Ok(None) };
+        if given.next().is_some() {
+            return Err(ExportError::RepeatedParameter { parameter: EXPORT_ID });
+        }
+        let id = parse_id(&text).filter(|_| text.len() == 16);
+        id.map(|id| Some(Self(id))).ok_or_else(|| {
+            bad(EXPORT_ID, format!("expected {}", Self::ALLOWED), &text, vec![Self::ALLOWED])
+        })
+    }
+}
+
+impl Exports {
+    /// # Errors
+    /// Another export has the id that was chosen.
+    pub fn start(
+        self: &Arc<Self>,
+        metrics: &Arc<Metrics>,
+        asked: Asked,
+        chosen: Option<ChosenId>,
+        request: &str,
+        file: &str,
+    ) -> Result<Running, ExportError> {
+        let id = chosen.map_or_else(|| self.next_id(), |chosen| chosen.0);
+        let export = Export {
+            id,
+            token: asked.token.clone(),
+            app: asked.app.clone(),
+            request: request.into(),
+            file: file.into(),
+            started: now_text(),
+            ended: None,
+            state: State::Running,
+            rows: 0,
+            bytes: 0,
+            sha256: None,
+        };
+        if !self.kept().begin(export.clone()) {
+            const ALLOWED: &str = "an id that no export has";
+            return Err(bad(EXPORT_ID, "another export has this id", &id_text(id), vec![ALLOWED]));
+        }
+        let active = Some(metrics.download_started());
+        let (exports, since) = (Arc::clone(self), Instant::now());
+        Ok(Running { exports, active, asked, since, export, checksum: Checksum::default() })
+    }
+
+    /// The one with this id, as it was told to the client.
+    pub fn find(&self, id: &str) -> Option<Export> {
+        self.kept().by_id.get(&parse_id(id)?).cloned()
+    }
+
+    /// Those that are wanted, the last that was started before the others.
+    pub fn latest(&self, max: usize, is_wanted: impl Fn(&Export) -> bool) -> Vec<Export> {
+        let kept = self.kept();
+        let exports = kept.ids.iter().rev().filter_map(|id| kept.by_id.get(id));
+        exports.filter(|export| is_wanted(export)).take(max).cloned().collect()
+    }
+
+    /// Ids ascend, also from one process to the next.
+    fn next_id(&self) -> u64 {
+        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let now_us = u64::try_from(now_us).unwrap_or_default();
+        let next = |last: u64| Some(now_us.max(last + 1));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        last.map_or(now_us, |last| now_us.max(last + 1))
+    }
+
+    /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Whether its id was free.
+    fn begin(&mut self, export: Export) -> bool {
+        let id = export.id;
+        if self.by_id.contains_key(&id) {
+            return false;
+        }
+        self.by_id.insert(id, export);
+        self.ids.push_back(id);
+        if self.ids.len() > KEPT_MAX {
+            let is_running =
+                |id| self.by_id.get(id).is_some_and(|kept| kept.state == State::Running);
+            let ended = self.ids.iter().position(|id| !is_running(id));
+            let ended = ended.and_then(|place| self.ids.remove(place));
+            ended.map(|id| self.by_id.remove(&id));
+        }
+        true
+    }
+}
+
+impl Running {
+    pub fn id(&self) -> String {
+        id_text(self.export.id)
+    }
+
+    /// The client takes a chunk.
+    pub fn sent(&mut self, chunk: &Chunk) {
+        self.checksum.add(&chunk.bytes);
+        self.export.rows += chunk.rows;
+        self.export.bytes += chunk.bytes.len() as u64;
+        if let Some(active) = &self.active {
+            active.sent(chunk.bytes.len());
+        }
+        if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
+            (kept.rows, kept.bytes) = (self.export.rows, self.export.bytes);
+        }
+    }
+
+    pub fn complete(mut self) -> Sums {
+        self.active.take().into_iter().for_each(Active::complete);
+        let sha256 = std::mem::take(&mut self.checksum).text();
+        self.export.sha256 = Some(sha256.clone());
+        self.export.state = State::Complete;
+        Sums { rows: self.export.rows, sha256 }
+    }
+
+    pub fn fail(mut self) {
+        self.export.state = State::Failed;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.export.state == State::Running {
+            self.export.state = State::Aborted;
+        }
+        self.export.ended = Some(now_text());
+        let Export { rows, bytes, state, .. } = self.export;
+        audit::write(&Ended {
+            asked: &self.asked,
+            rows,
+            bytes,
+            state,
+            duration: self.since.elapsed(),
+        });
+        if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
+            kept.clone_from(&self.export);
+        }
+    }
+}
+
+fn now_text() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(now.as_millis()).unwrap_or_default();
+    crate::format::time_zone::in_utc(EventTime::default().plus(millis))
+}
+
+pub(crate) fn id_text(id: u64) -> String {
+    format!("{id:x}")
+}
+
+fn parse_id(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok().filter(|id| id_text(*id) == text)
+}
+
+fn serialize_id<S: Serializer>(id: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&id_text(*id))
+}

@@ -1,0 +1,206 @@
+//! Explanations, as text for people and as JSON for programs.
+
+mod causes;
+mod reasons;
+#[cfg(test)]
+mod tests;
+mod text;
+pub(crate) mod view;
+mod words;
+
+use attribution::attribute::Decision;
+use attribution::candidate::Tier;
+use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::explain::{Because, Considered, Explanation, Found, Verdict};
+use attribution::policy::{Campaign, Origin, Policy};
+use attribution::row::{RejectReason, touch_kind_name};
+use serde_json::{Value, json};
+
+use crate::Zone;
+use crate::format::channel::UNKNOWN_CHANNEL;
+use crate::format::time_zone::TimeWriter;
+pub use text::text;
+pub(crate) use words::span;
+
+/// An explanation with the values and, where there is one, the name of a column of the export.
+pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
+    let Explanation { activation, decision, before, .. } = explanation;
+    let catalogue = Catalogue { policy, pid: activation.pid };
+    let member = |member: &attribution::classify::Member| json!({ "event_id": &*member.id, "event_time": time(member.time) });
+    let touches = explanation.considered.iter();
+    json!({
+        "app": catalogue.app_key(),
+        "event_id": &*activation.id,
+        "event_time": time(activation.time),
+        "decision": catalogue.decision(decision),
+        "decision_with_these_settings": explanation.anew.as_ref().map(|new| catalogue.decision(new)),
+        "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
+        "changed_by": explanation.changed_by.iter().map(causes::json).collect::<Vec<_>>(),
+        "changed_by_more": explanation.changed_by_more,
+        "revision": explanation.revision,
+        "last_install": before.as_ref().map(|walk| member(&walk.install)),
+        "last_not_duplicate": before.as_ref().map(|walk| member(&walk.real)),
+        "touches": touches.map(|one| catalogue.touch(one, activation.time)).collect::<Vec<_>>(),
+        "touches_unlisted": explanation.unlisted,
+        "has_uncounted_touches": explanation.has_more,
+        "has_unread_runner_up": explanation.is_second_unread,
+        "touches_expired_before": explanation.expired_before.map(time),
+        "settings_version": version(policy),
+    })
+}
+
+/// Names of one app.
+#[derive(Clone, Copy)]
+struct Catalogue<'a> {
+    policy: &'a Policy,
+    pid: Pid,
+}
+
+impl<'a> Catalogue<'a> {
+    fn app_key(self) -> &'a str {
+        self.policy.app(self.pid).map_or("", |app| &app.key)
+    }
+
+    fn campaign(self, spreadid: SpreadId) -> Option<&'a Campaign> {
+        self.policy.campaign(self.pid, spreadid)
+    }
+
+    /// As the export's column shows it.
+    fn channel(self, spreadid: SpreadId) -> &'a str {
+        match self.campaign(spreadid) {
+            Some(campaign) => &campaign.channel,
+            None if spreadid == SpreadId::default() => "",
+            None => UNKNOWN_CHANNEL,
+        }
+    }
+
+    fn decision(self, Decision { install_type, credit, .. }: &Decision) -> Value {
+        let touch = credit.touch.as_ref();
+        json!({
+            "status": credit.status.name(),
+            "install_type": install_type.name(),
+            "spreadid": credit.spreadid.0,
+            "campaign": self.campaign(credit.spreadid).map_or("", |campaign| &campaign.name),
+            "channel": self.channel(credit.spreadid),
+            "match_type": touch.map(|touch| touch.match_type.name()),
+            "touch_type": touch.map(|touch| touch_kind_name(touch.kind)),
+            "touch_time": touch.map(|touch| time(touch.time)),
+            "click_id": touch.map(|touch| &*touch.click_id),
+            "reject_reason": credit.reject_reason.map(RejectReason::name),
+        })
+    }
+
+    fn touch(self, Considered { touch, verdict, found }: &Considered, at: EventTime) -> Value {
+        let window = found.map(|found| found.window);
+        json!({
+            "verdict": verdict_name(*verdict),
+            "reason": reason_name(*verdict),
+            "touch_type": touch_kind_name(touch.kind),
+            "click_id": &*touch.id,
+            "touch_time": time(touch.time),
+            "age_ms": i128::from(at.millis()) - i128::from(touch.time.millis()),
+            "spreadid": touch.spreadid.0,
+            "channel": self.channel(touch.spreadid),
+            "match_type": found.map(|found| found.match_type.name()),
+            "tier": found.map(tier_number),
+            "window_ms": window.map(|window| window.ms),
+            "window_from": window.map(|window| origin_name(window.origin)),
+        })
+    }
+}
+
+fn version(policy: &Policy) -> String {
+    format!("{:016x}", policy.version())
+}
+
+fn time(time: EventTime) -> String {
+    let mut text = Vec::with_capacity(24);
+    TimeWriter::new(&Zone::utc()).write(time, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// The reasons beside those of [`RejectReason`].
+const BECAUSES: [Because; 5] = [
+    Because::NotBefore,
+    Because::TooOld,
+    Because::NotRetargeting,
+    Because::OtherDevice,
+    Because::NoMatch,
+];
+
+/// What may become of a touch.
+pub(crate) fn verdict_names() -> [&'static str; 5] {
+    [
+        Verdict::Won,
+        Verdict::Contributor,
+        Verdict::Accepted,
+        Verdict::Rejected(RejectReason::Blocked),
+        Verdict::NoCandidate(Because::NoMatch),
+    ]
+    .map(verdict_name)
+}
+
+/// Why it may.
+pub(crate) fn reason_names() -> Vec<&'static str> {
+    let rejected = RejectReason::ALL.map(Verdict::Rejected);
+    let none = BECAUSES.map(Verdict::NoCandidate);
+    rejected.into_iter().chain(none).filter_map(reason_name).collect()
+}
+
+/// Where a window may come from.
+pub(crate) fn origin_names() -> [&'static str; 6] {
+    [
+        None,
+        Some(Origin::Default),
+        Some(Origin::AllApps),
+        Some(Origin::App),
+        Some(Origin::Channel),
+        Some(Origin::Campaign),
+    ]
+    .map(origin_name)
+}
+
+fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Won => "won",
+        Verdict::Contributor => "contributor",
+        Verdict::Accepted => "accepted",
+        Verdict::Rejected(_) => "rejected",
+        Verdict::NoCandidate(_) => "no_candidate",
+    }
+}
+
+fn reason_name(verdict: Verdict) -> Option<&'static str> {
+    match verdict {
+        Verdict::Rejected(reason) => Some(reason.name()),
+        Verdict::NoCandidate(because) => Some(match because {
+            Because::NotBefore => "not_before",
+            Because::TooOld => "too_old",
+            Because::NotRetargeting => "not_retargeting",
+            Because::OtherDevice => "other_device",
+            Because::NoMatch => "no_match",
+        }),
+        Verdict::Won | Verdict::Contributor | Verdict::Accepted => None,
+    }
+}
+
+/// As the contract numbers them.
+fn tier_number(found: Found) -> u8 {
+    match found.tier {
+        Tier::ImpressionProbabilistic => 1,
+        Tier::ImpressionById => 2,
+        Tier::ClickProbabilistic => 3,
+        Tier::ClickById => 4,
+    }
+}
+
+fn origin_name(origin: Option<Origin>) -> &'static str {
+    match origin {
+        None => "touch",
+        Some(Origin::Default) => "default",
+        Some(Origin::AllApps) => "settings",
+        Some(Origin::App) => "app",
+        Some(Origin::Channel) => "channel",
+        Some(Origin::Campaign) => "campaign",
+    }
+}

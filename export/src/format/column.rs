@@ -1,0 +1,197 @@
+//! The columns of the native CSV, and those that an app's own props are.
+
+use store::layout::codec::row::TextCell;
+
+use crate::query::nearest::nearest;
+
+/// One column: where its cells come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// A text of the stored row.
+    Text(TextCell),
+    EventType,
+    EventTime,
+    App,
+    Pid,
+    Status,
+    InstallType,
+    SpreadId,
+    Campaign,
+    Channel,
+    MatchType,
+    TouchType,
+    TouchTime,
+    ActivationTime,
+    InstallBeginTime,
+    RejectReason,
+    /// Of the contributor at this place, the newest being at 0.
+    Contributor(usize, ContributorPart),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContributorPart {
+    SpreadId,
+    Channel,
+    TouchType,
+    TouchTime,
+    MatchType,
+}
+
+impl ContributorPart {
+    /// All, in order.
+    pub const ALL: [Self; 5] =
+        [Self::SpreadId, Self::Channel, Self::TouchType, Self::TouchTime, Self::MatchType];
+}
+
+/// All columns by name, in the order in which a row has them.
+const NATIVE: [(&str, Column); 50] = [
+    ("event_type", Column::EventType),
+    ("event_name", Column::Text(TextCell::EventName)),
+    ("event_time", Column::EventTime),
+    ("app", Column::App),
+    ("pid", Column::Pid),
+    ("event_id", Column::Text(TextCell::EventId)),
+    ("status", Column::Status),
+    ("install_type", Column::InstallType),
+    ("spreadid", Column::SpreadId),
+    ("campaign", Column::Campaign),
+    ("channel", Column::Channel),
+    ("match_type", Column::MatchType),
+    ("touch_type", Column::TouchType),
+    ("touch_time", Column::TouchTime),
+    ("click_id", Column::Text(TextCell::ClickId)),
+    ("activation_id", Column::Text(TextCell::ActivationId)),
+    ("activation_time", Column::ActivationTime),
+    ("reject_reason", Column::RejectReason),
+    ("contributor1_spreadid", Column::Contributor(0, ContributorPart::SpreadId)),
+    ("contributor1_channel", Column::Contributor(0, ContributorPart::Channel)),
+    ("contributor1_touch_type", Column::Contributor(0, ContributorPart::TouchType)),
+    ("contributor1_touch_time", Column::Contributor(0, ContributorPart::TouchTime)),
+    ("contributor1_match_type", Column::Contributor(0, ContributorPart::MatchType)),
+    ("contributor2_spreadid", Column::Contributor(1, ContributorPart::SpreadId)),
+    ("contributor2_channel", Column::Contributor(1, ContributorPart::Channel)),
+    ("contributor2_touch_type", Column::Contributor(1, ContributorPart::TouchType)),
+    ("contributor2_touch_time", Column::Contributor(1, ContributorPart::TouchTime)),
+    ("contributor2_match_type", Column::Contributor(1, ContributorPart::MatchType)),
+    ("contributor3_spreadid", Column::Contributor(2, ContributorPart::SpreadId)),
+    ("contributor3_channel", Column::Contributor(2, ContributorPart::Channel)),
+    ("contributor3_touch_type", Column::Contributor(2, ContributorPart::TouchType)),
+    ("contributor3_touch_time", Column::Contributor(2, ContributorPart::TouchTime)),
+    ("contributor3_match_type", Column::Contributor(2, ContributorPart::MatchType)),
+    ("oaid", Column::Text(TextCell::Oaid)),
+    ("gaid", Column::Text(TextCell::Gaid)),
+    ("idfa", Column::Text(TextCell::Idfa)),
+    ("idfv", Column::Text(TextCell::Idfv)),
+    ("caid", Column::Text(TextCell::Caid)),
+    ("imei", Column::Text(TextCell::Imei)),
+    ("android_id", Column::Text(TextCell::AndroidId)),
+    ("mac", Column::Text(TextCell::Mac)),
+    ("ip", Column::Text(TextCell::Ip)),
+    ("ua", Column::Text(TextCell::Ua)),
+    ("device_model", Column::Text(TextCell::DeviceModel)),
+    ("os", Column::Text(TextCell::Os)),
+    ("os_version", Column::Text(TextCell::OsVersion)),
+    ("app_version", Column::Text(TextCell::AppVersion)),
+    ("revenue", Column::Text(TextCell::Revenue)),
+    ("currency", Column::Text(TextCell::Currency)),
+    ("props", Column::Text(TextCell::Props)),
+];
+
+/// Columns that a file has only where they are asked for.
+const MORE: [(&str, Column); 11] = [
+    ("touch_purpose", Column::Text(TextCell::TouchPurpose)),
+    ("touch_lookback_ms", Column::Text(TextCell::TouchLookback)),
+    ("touch_site", Column::Text(TextCell::TouchSite)),
+    ("touch_sub1", Column::Text(TextCell::TouchSub1)),
+    ("touch_sub2", Column::Text(TextCell::TouchSub2)),
+    ("touch_sub3", Column::Text(TextCell::TouchSub3)),
+    ("touch_sub4", Column::Text(TextCell::TouchSub4)),
+    ("touch_sub5", Column::Text(TextCell::TouchSub5)),
+    ("install_begin_time", Column::InstallBeginTime),
+    ("install_store", Column::Text(TextCell::InstallStore)),
+    ("credit_activation_id", Column::Text(TextCell::CreditOf)),
+];
+
+impl Column {
+    /// All that a file has without being asked, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        NATIVE.iter().map(|(_, column)| *column)
+    }
+
+    /// The names of these, in order.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NATIVE.iter().map(|(name, _)| *name)
+    }
+
+    /// The names of all that may be asked for.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        Self::table().map(|(name, _)| *name)
+    }
+
+    fn table() -> impl Iterator<Item = &'static (&'static str, Self)> {
+        NATIVE.iter().chain(&MORE)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::table().find(|(_, column)| *column == self).map_or("", |(name, _)| name)
+    }
+
+    /// # Errors
+    /// The nearest name, where no column has this one.
+    pub fn parse(name: &str) -> Result<Self, &'static str> {
+        let found = Self::table().find(|(known, _)| *known == name);
+        found
+            .map(|(_, column)| *column)
+            .ok_or_else(|| nearest(name, Self::known()).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::field::Field;
+
+    const BEFORE_CONTRIBUTORS: &str = "event_type,event_name,event_time,app,pid,event_id,status,\
+        install_type,spreadid,campaign,channel,match_type,touch_type,touch_time,click_id,\
+        activation_id,activation_time,reject_reason";
+    const AFTER_CONTRIBUTORS: &str = "oaid,gaid,idfa,idfv,caid,imei,android_id,mac,ip,ua,\
+        device_model,os,os_version,app_version,revenue,currency,props";
+
+    #[test]
+    fn the_order_is_what_others_rely_on() {
+        let contributor = |place: u8| {
+            ["spreadid", "channel", "touch_type", "touch_time", "match_type"]
+                .map(|part| format!("contributor{place}_{part}"))
+                .join(",")
+        };
+        let contributors = [1, 2, 3].map(contributor).join(",");
+        let expected = [BEFORE_CONTRIBUTORS, &contributors, AFTER_CONTRIBUTORS].join(",");
+        assert_eq!(Column::names().collect::<Vec<_>>().join(","), expected);
+    }
+
+    #[test]
+    fn every_column_is_found_by_its_name() {
+        for column in Column::all().chain(MORE.map(|(_, column)| column)) {
+            assert_eq!(Field::parse(column.name()), Ok(Field::Column(column)));
+        }
+        let names: std::collections::BTreeSet<_> = Column::known().collect();
+        assert_eq!(names.len(), NATIVE.len() + MORE.len());
+    }
+
+    #[test]
+    fn a_prop_has_any_name() {
+        for name in ["level", "a.b", "Größe", " ", "props.x"] {
+            let field = Field::parse(&format!("props.{name}")).unwrap();
+            assert_eq!(field, Field::Prop(name.into()));
+            assert_eq!(field.name(), format!("props.{name}"));
+        }
+        assert_eq!(Field::parse("props."), Err("props"));
+    }
+
+    #[test]
+    fn an_unknown_name_gives_the_nearest() {
+        assert_eq!(Column::parse("contributer2_chanel"), Err("contributor2_channel"));
+        assert_eq!(Column::parse("Event_Time"), Err("event_time"));
+        assert_eq!(Column::parse(""), Err("ip"));
+    }
+}

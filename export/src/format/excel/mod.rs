@@ -1,0 +1,127 @@
+//! Rows as CSV for Excel and LibreOffice: a byte order mark, lines that end with CRLF, times that
+//! they read as times, and texts that stay the texts that they are.
+//!
+//! What a spreadsheet opens it reads cell by cell as a person's typing: `=…` becomes a formula,
+//! `00123` 123, 20 digits lose their last five, `1-2` a date. A text that would begin a formula gets
+//! an apostrophe before it, and one that could become a number or a date is written as `="…"`,
+//! which gives just this text: see [`guard`].
+
+mod guard;
+mod truth;
+
+use std::io::Write;
+
+use attribution::policy::Policy;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
+
+use super::cell::write_text;
+use super::time_zone::{TimeForm, TimeWriter};
+use super::value::Value;
+use crate::appsflyer::column::is_heading;
+use crate::format::field::Field;
+use crate::query::ExportQuery;
+use guard::guarded;
+
+#[derive(Debug)]
+pub(crate) struct ExcelWriter<'a> {
+    fields: &'a [Field],
+    times: TimeWriter,
+    policy: &'a Policy,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+impl<'a> ExcelWriter<'a> {
+    pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
+        let times = TimeWriter::in_form(&query.zone, TimeForm::Plain);
+        Self { fields: &query.fields, times, policy }
+    }
+
+    pub fn header(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(BYTE_ORDER_MARK);
+        for (place, field) in self.fields.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            match field {
+                // Ours, and no number in any language.
+                Field::Column(column) => write_text(column.name(), out),
+                Field::AppsFlyer(column) if is_heading(&column.heading) => {
+                    write_text(&column.heading, out);
+                }
+                Field::AppsFlyer(_) | Field::Prop(_) => write_guarded(&field.name(), out),
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        for (place, field) in self.fields.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            match Value::of(field, key, row, self.policy) {
+                Value::Empty => {}
+                Value::Name(text) => out.extend_from_slice(text.as_bytes()),
+                Value::Number(number) => {
+                    // Writing to memory can not fail.
+                    let _ = write!(out, "{number}");
+                }
+                Value::Time(time) => self.times.write(time, out),
+                Value::Decimal(text) => write_decimal(text, out),
+                Value::Text(text) => write_guarded(&text, out),
+                Value::Json(text) => write_guarded(text, out),
+            }
+        }
+        // One empty cell alone: readers would skip an empty line.
+        if out.len() == start {
+            out.extend_from_slice(b"\"\"");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A number, whatever somebody has sent.
+fn write_decimal(text: &str, out: &mut Vec<u8>) {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        write_text(text, out);
+    } else {
+        write_guarded(text, out);
+    }
+}
+
+fn write_guarded(text: &str, out: &mut Vec<u8>) {
+    write_text(&guarded(text), out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_guarded_is_a_cell_of_csv() {
+        let check = |text, expected: &str| {
+            let mut out = Vec::new();
+            write_guarded(text, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check("00123", "\"=\"\"00123\"\"\"");
+        check("6.1\"", "\"=\"\"6.1\"\"\"\"\"\"\"");
+        check("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
+        check("a,b", "\"a,b\"");
+    }
+
+    #[test]
+    fn only_amounts_are_numbers() {
+        let check = |text, expected: &str| {
+            let mut out = Vec::new();
+            write_decimal(text, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check("-9.99", "-9.99");
+        check("-9.99+1", "'-9.99+1");
+        check("1e3", "\"=\"\"1e3\"\"\"");
+    }
+}

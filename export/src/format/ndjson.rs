@@ -1,0 +1,64 @@
+//! Rows as JSON lines: an object a row, its members the columns in the order asked for. Numbers of
+//! apps and campaigns are numbers, props are an object, what is empty is null, all else is text: amounts
+//! too, so that no reader rounds them.
+
+use std::io::Write;
+
+use attribution::policy::Policy;
+use store::layout::codec::row::RowView;
+use store::layout::key::RowKey;
+
+use super::time_zone::TimeWriter;
+use super::value::Value;
+use crate::format::field::Field;
+use crate::query::ExportQuery;
+
+#[derive(Debug)]
+pub(crate) struct NdjsonWriter<'a> {
+    fields: &'a [Field],
+    /// What stands before each value: a comma or what begins the object, the name, a colon.
+    names: Vec<Vec<u8>>,
+    times: TimeWriter,
+    policy: &'a Policy,
+}
+
+impl<'a> NdjsonWriter<'a> {
+    pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
+        let names = query.fields.iter().enumerate().map(|(place, field)| {
+            let mut name = vec![if place == 0 { b'{' } else { b',' }];
+            write_text(&field.name(), &mut name);
+            name.push(b':');
+            name
+        });
+        let times = TimeWriter::new(&query.zone);
+        Self { fields: &query.fields, names: names.collect(), times, policy }
+    }
+
+    pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
+        for (field, name) in self.fields.iter().zip(&self.names) {
+            out.extend_from_slice(name);
+            match Value::of(field, key, row, self.policy) {
+                Value::Empty => out.extend_from_slice(b"null"),
+                Value::Name(name) => write_text(name, out),
+                Value::Number(number) => {
+                    // Writing to memory can not fail.
+                    let _ = write!(out, "{number}");
+                }
+                Value::Time(time) => {
+                    out.push(b'"');
+                    self.times.write(time, out);
+                    out.push(b'"');
+                }
+                Value::Decimal(text) => write_text(text, out),
+                Value::Text(text) => write_text(&text, out),
+                Value::Json(json) => out.extend_from_slice(json.as_bytes()),
+            }
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    // Writing to memory can not fail.
+    let _ = serde_json::to_writer(out, text);
+}

@@ -1,0 +1,85 @@
+//! What a row has in a column, before it is written in one form or another.
+
+use std::borrow::Cow;
+
+use attribution::event::EventTime;
+use attribution::policy::Policy;
+use attribution::row::touch_kind_name;
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
+
+use super::column::{Column, ContributorPart};
+use crate::format::channel::channel_name;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    Empty,
+    /// One of ours.
+    Name(&'static str),
+    Number(u32),
+    Time(EventTime),
+    /// An amount, in decimal digits.
+    Decimal(&'a str),
+    /// A text of somebody else's.
+    Text(Cow<'a, str>),
+    /// An object of texts.
+    Json(&'a str),
+}
+
+impl<'a> Value<'a> {
+    pub fn of_column(column: Column, key: &RowKey, row: &RowView<'a>, policy: &'a Policy) -> Self {
+        let campaign = || policy.campaign(key.pid, key.spreadid);
+        match column {
+            Column::Text(cell) => Self::stored(cell, row.text(cell)),
+            Column::EventType => Self::Name(row.event_type.name()),
+            Column::EventTime => Self::Time(key.event_time),
+            Column::App => Self::text(policy.app(key.pid).map_or("", |app| &app.key).into()),
+            Column::Pid => Self::Number(key.pid.0),
+            Column::Status => Self::Name(row.status.name()),
+            Column::InstallType => Self::name(row.install_type.map(|kind| kind.name())),
+            Column::SpreadId => Self::Number(key.spreadid.0),
+            Column::Campaign => Self::text(campaign().map_or("", |found| &found.name).into()),
+            Column::Channel => Self::text(channel_name(policy, key.pid, key.spreadid).into()),
+            Column::MatchType => Self::name(row.match_type.map(|kind| kind.name())),
+            Column::TouchType => Self::name(row.touch_kind.map(touch_kind_name)),
+            Column::TouchTime => Self::time(row.touch_time),
+            Column::ActivationTime => Self::time(row.activation_time),
+            Column::InstallBeginTime => Self::time(row.install_begin_time()),
+            Column::RejectReason => Self::name(row.reject_reason.map(|reason| reason.name())),
+            Column::Contributor(place, part) => {
+                let Some(contributor) = row.contributor(place) else { return Self::Empty };
+                let spreadid = contributor.spreadid;
+                match part {
+                    ContributorPart::SpreadId => Self::Number(spreadid.0),
+                    ContributorPart::Channel => {
+                        Self::text(channel_name(policy, key.pid, spreadid).into())
+                    }
+                    ContributorPart::TouchType => Self::Name(touch_kind_name(contributor.kind)),
+                    ContributorPart::TouchTime => Self::Time(contributor.time),
+                    ContributorPart::MatchType => Self::Name(contributor.match_type.name()),
+                }
+            }
+        }
+    }
+
+    fn stored(cell: TextCell, text: &'a str) -> Self {
+        match (cell, text) {
+            (_, "") => Self::Empty,
+            (TextCell::Revenue | TextCell::TouchLookback, _) => Self::Decimal(text),
+            (TextCell::Props, _) => Self::Json(text),
+            _ => Self::Text(text.into()),
+        }
+    }
+
+    pub fn text(text: Cow<'a, str>) -> Self {
+        if text.is_empty() { Self::Empty } else { Self::Text(text) }
+    }
+
+    pub fn name(name: Option<&'static str>) -> Self {
+        name.map_or(Self::Empty, Self::Name)
+    }
+
+    fn time(time: Option<EventTime>) -> Self {
+        time.map_or(Self::Empty, Self::Time)
+    }
+}

@@ -1,0 +1,420 @@
+//! Who gets in, seen from the other end of the wire.
+
+use std::io::Read;
+
+use attribution::event::{Fact, Pid};
+use config::SECRET_CHARS;
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::http::router::{PAGES, ROUTES};
+use crate::tests::bed::{
+    self, Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations,
+};
+
+/// A token by its id; the secret is of one letter.
+fn token(id: &str) -> String {
+    format!("adt_{id}_{}", "x".repeat(SECRET_CHARS))
+}
+
+fn entry(id: &str, apps: TokenApps, expires: Option<Timestamp>) -> Token {
+    Token { id: id.into(), digest: TokenDigest::of(&token(id)), apps, expires }
+}
+
+fn of_pid(pid: u32) -> TokenApps {
+    TokenApps::These([Pid(pid)].into())
+}
+
+/// In seconds from now.
+fn soon(seconds: i64) -> Timestamp {
+    Timestamp::now() + SignedDuration::from_secs(seconds)
+}
+
+/// Tokens for `app-x`, for `app y`, for both, and two that have or had an end.
+fn closed(facts: Vec<Fact>, downloads_per_token_max: usize) -> Bed {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = bed::settings(dir.path());
+    config.tokens = vec![
+        entry("x", of_pid(1), None),
+        entry("y", of_pid(2), None),
+        entry("all", TokenApps::All, None),
+        entry("lasting", of_pid(1), Some(soon(86_400))),
+        entry("expired", of_pid(1), Some("2026-01-31T10:00:00Z".parse().unwrap())),
+    ];
+    config.downloads_per_token_max = downloads_per_token_max;
+    let reader = bed::fill(&config, facts);
+    Bed::over(dir, config, reader)
+}
+
+fn get_with(bed: &Bed, target: &str, headers: &[&str]) -> Answer {
+    let headers: String = headers.iter().map(|header| format!("\r\n{header}")).collect();
+    bed.send(&format!("GET {target} HTTP/1.1{headers}"))
+}
+
+fn get_by(bed: &Bed, target: &str, id: &str) -> Answer {
+    get_with(bed, target, &[&format!("Authorization: Bearer {}", token(id))])
+}
+
+const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+
+#[track_caller]
+fn check_problem(answer: &Answer, status: u16, kind: &str, detail: &str) {
+    let problem = answer.json();
+    assert_eq!((answer.status, &problem["type"]), (status, &json!(format!("/problems/{kind}"))));
+    assert_eq!(problem["detail"], detail);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(answer.header("www-authenticate"), (status == 401).then_some("Bearer"));
+    assert!(!answer.text().contains("xxxx"), "{}", answer.text());
+}
+
+/// A browser may send an old cookie of another path or domain beside the present one.
+#[test]
+fn of_several_cookies_the_right_one_counts() {
+    let bed = closed(vec![], 16);
+    let status = |cookies: &[&str]| get_with(&bed, "/v1/apps", cookies).status;
+    let cookie = |tokens: &[&str]| {
+        let pairs: Vec<_> = tokens.iter().map(|token| format!("adtrail_token={token}")).collect();
+        format!("Cookie: {}", pairs.join("; "))
+    };
+    let [x, y, expired, unknown] = ["x", "y", "expired", "z"].map(token);
+    for stale in ["", "x", "adt_x_", &expired, &unknown, &x[..x.len() - 1]] {
+        assert_eq!(status(&[&cookie(&[stale, &x])]), 200, "{stale}");
+        assert_eq!(status(&[&cookie(&[&x, stale])]), 200, "{stale}");
+        assert_eq!(status(&[&cookie(&[stale]), &cookie(&[&x])]), 200, "{stale}");
+        assert_eq!(status(&[&cookie(&[stale, stale])]), 401, "{stale}");
+    }
+    let apps = get_with(&bed, "/v1/apps", &[&cookie(&[&y, &x])]).json();
+    assert_eq!((apps.as_array().map(Vec::len), &apps[0]["pid"]), (Some(1), &json!(2)));
+    // Not without an end.
+    let many = vec!["x"; 100];
+    assert_eq!(status(&[&cookie(&[&many[..], &[&x]].concat())]), 401);
+    // Whoever names a token is asked about this one.
+    let named = format!("Authorization: Bearer {unknown}");
+    assert_eq!(status(&[&named, &cookie(&[&x])]), 401);
+    let problem = get_with(&bed, "/v1/apps", &[&cookie(&[&expired, &unknown])]).json();
+    assert_eq!(problem["type"], "/problems/token-expired");
+}
+
+#[test]
+fn only_a_whole_token_gets_in() {
+    let bed = closed(vec![], 16);
+    let none = "expected a header Authorization: Bearer adt_…, with a token of whoever runs this";
+    let malformed = "expected one header Authorization: Bearer adt_<id>_<secret>, with the whole token \
+                     as it was handed out";
+    let unknown = "this token is not known here; whoever runs this can make another";
+    let check = |headers: &[&str], kind: &str, detail: &str| {
+        for target in
+            ["/", "/v1/apps", EVENTS, "/v1/apps/app-q/events.csv", "/nothing", "/v1/exports/1"]
+        {
+            check_problem(&get_with(&bed, target, headers), 401, kind, detail);
+        }
+    };
+    let [x, y, expired] = ["x", "y", "expired"].map(token);
+    check(&[], "unauthorized", none);
+    let cut = &x[..x.len() - 1];
+    for wrong in [
+        "Bearer",
+        "Bearer ",
+        "Bearer x",
+        "",
+        "adt_x",
+        &x,
+        cut,
+        "Bearer adt_x_",
+        "Bearer \u{e9}",
+        "Basic eDp5",
+        &format!("Basic {x}"),
+        &format!("Token {x}"),
+        &format!("Bearer{x}"),
+        &format!("Bearer {cut}"),
+        &format!("Bearer {x}x"),
+        &format!("Bearer {x},"),
+        &format!("Bearer {x} {x}"),
+        &format!("Bearer \"{x}\""),
+        &format!("Bearer {}", &x[4..]),
+    ] {
+        check(&[&format!("Authorization: {wrong}")], "unauthorized", malformed);
+    }
+    let right = format!("Authorization: Bearer {x}");
+    for second in [&right, &format!("Authorization: Bearer {y}"), "Authorization: Basic eDp5"] {
+        check(&[&right, second], "unauthorized", malformed);
+        check(&[second, &right], "unauthorized", malformed);
+    }
+    for wrong in [token("z"), format!("{cut}y"), cut.to_owned() + "X"] {
+        check(&[&format!("Authorization: Bearer {wrong}")], "unauthorized", unknown);
+    }
+    // The right secret of another id.
+    check(
+        &[&format!("Authorization: Bearer {}", expired.replace('e', "f"))],
+        "unauthorized",
+        unknown,
+    );
+    let detail = "this token has expired, whoever runs this can make another: 2026-01-31T10:00:00Z";
+    check(&[&format!("Authorization: Bearer {expired}")], "token-expired", detail);
+    let wrong_secret = format!("{}y", &expired[..expired.len() - 1]);
+    check(&[&format!("Authorization: Bearer {wrong_secret}")], "unauthorized", unknown);
+    // Whatever is in the address does not count.
+    let target = format!("/v1/apps?token={x}&authorization=Bearer%20{x}&access_token={x}");
+    assert_eq!(get_with(&bed, &target, &[]).status, 401);
+    for method in ["POST", "HEAD", "OPTIONS", "BREW"] {
+        assert_eq!(bed.send(&format!("{method} {EVENTS} HTTP/1.1")).status, 401, "{method}");
+    }
+
+    for right in [right, format!("authorization:  bEARER   {x} ")] {
+        for target in ["/", "/v1/apps", EVENTS] {
+            assert_eq!(get_with(&bed, target, &[&right]).status, 200, "{right}");
+        }
+        assert_eq!(bed.send(&format!("POST /v1/apps HTTP/1.1\r\n{right}")).status, 405);
+        assert_eq!(get_with(&bed, "/nothing", &[&right]).status, 404);
+    }
+    for id in ["all", "lasting"] {
+        assert_eq!(get_by(&bed, EVENTS, id).status, 200);
+    }
+}
+
+#[test]
+fn a_token_is_good_until_its_end() {
+    let access = Access::new(&[entry("a", TokenApps::All, Some(soon(0)))], 1);
+    let value = format!("Bearer {}", token("a")).parse().unwrap();
+    let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+    let expires = access.tokens["a"].expires.unwrap();
+    let nano = SignedDuration::from_nanos(1);
+    assert!(access.admit(&Method::GET, &headers, expires - nano).is_ok());
+    for now in [expires, expires + nano] {
+        assert_eq!(
+            access.admit(&Method::GET, &headers, now).unwrap_err(),
+            Refusal::Expired(expires)
+        );
+    }
+}
+
+#[test]
+fn without_tokens_everybody_may_see_all() {
+    let bed = Bed::new(vec![]);
+    for headers in [&[][..], &["Authorization: Basic eDp5"], &["Authorization: Bearer adt_x"]] {
+        let apps = get_with(&bed, "/v1/apps", headers);
+        assert_eq!(apps.json().as_array().map(Vec::len), Some(2));
+        assert_eq!(get_with(&bed, EVENTS, headers).status, 200);
+    }
+}
+
+#[test]
+fn apps_are_listed_for_those_who_may_see_them() {
+    let bed = closed(vec![], 16);
+    let x = json!({"key": "app-x", "pid": 1, "name": "App X"});
+    let y = json!({"key": "app y", "pid": 2, "name": "Y"});
+    for (id, expected) in [("x", json!([x])), ("y", json!([y])), ("all", json!([x, y]))] {
+        assert_eq!(get_by(&bed, "/v1/apps", id).json(), expected);
+        let page = get_by(&bed, "/", id);
+        let listed =
+            ["app-x", "app y"].map(|key| page.text().contains(&format!("<option value=\"{key}\"")));
+        assert_eq!(listed, [id != "y", id != "x"], "{}", page.text());
+    }
+}
+
+/// One of each kind for both apps, in all texts of the one nothing that the other has.
+fn of_both() -> Vec<Fact> {
+    let mut facts = vec![
+        click(7, "c-mine", "mine", DAY),
+        Fact::Activation(activation("a-mine", "mine", DAY + MINUTE)),
+        Fact::Effect(effect("e-mine", "mine", "mine", DAY + 2 * MINUTE)),
+        click(8, "c-other", "other", DAY),
+        Fact::Activation(activation("a-other", "other", DAY + MINUTE)),
+        Fact::Effect(effect("e-other", "other", "other", DAY + 2 * MINUTE)),
+        // The same device is in both apps.
+        Fact::Activation(activation("a-other-too", "mine", DAY + MINUTE)),
+    ];
+    for fact in &mut facts[3..] {
+        match fact {
+            Fact::Touch(touch) => touch.pid = Pid(2),
+            Fact::Activation(activation) => activation.pid = Pid(2),
+            Fact::Effect(effect) => effect.pid = Pid(2),
+        }
+    }
+    facts
+}
+
+/// What may stand for a parameter of a path or a value of a query, of either app.
+const VALUES: [&str; 17] = [
+    "app-x",
+    "app%20y",
+    "app-q",
+    "APP%20Y",
+    "1",
+    "2",
+    "7",
+    "8",
+    "oaid",
+    "mine",
+    "other",
+    "a-mine",
+    "a-other",
+    "a-other-too",
+    "e-other",
+    "installs_report",
+    "v5",
+];
+
+const PARAMETERS: [&str; 14] = [
+    "from=2026-03-01",
+    "to=2026-04-01",
+    "from=2026-03-10",
+    "to=2026-03-10",
+    "type=activation",
+    "fields=app,pid,event_id,oaid",
+    "by=day,channel,spreadid",
+    "limit=1",
+    "format=json",
+    "spreadid=8",
+    "channel=unknown",
+    "event_name=other",
+    "app=app%20y",
+    "pid=2",
+];
+
+/// A path of the route, its parameters filled in.
+fn target<V: AsRef<str>>(route: &str, mut value: impl FnMut() -> V, query: &[&str]) -> String {
+    let segments = route.split('/').map(|segment| match segment.find('{') {
+        Some(start) => {
+            let end = segment.rfind('}').unwrap() + 1;
+            format!("{}{}{}", &segment[..start], value().as_ref(), &segment[end..])
+        }
+        None => segment.to_owned(),
+    });
+    format!("{}?{}", segments.collect::<Vec<_>>().join("/"), query.join("&"))
+}
+
+/// That nothing of the app is in an answer, but what the request has said of it.
+#[track_caller]
+fn check_nothing_of_other(target: &str, answer: &Answer) {
+    let text = String::from_utf8_lossy(&answer.body);
+    let headers = answer.headers.iter().map(|(_, value)| value.as_str());
+    for said in headers.chain([&*text]) {
+        for word in ["a-other", "e-other", "c-other", "app y", "app%20y", "\"name\":\"Y\"", ">Y "] {
+            let is_asked_for = target.contains(word) || target.contains(&word.replace(' ', "%20"));
+            assert!(is_asked_for || !said.contains(word), "{word:?} by {target}: {said}");
+        }
+    }
+}
+
+/// Where a path names another app, the answer is that of one that there is not, but for the name.
+#[track_caller]
+fn check_like_none(bed: &Bed, method: &str, target: &str) {
+    let authorization = format!("Authorization: Bearer {}", token("x"));
+    let answers = ["app%20y", "app%20z"].map(|key| {
+        let target = target.replacen("app%20y", key, 1);
+        let answer = bed.send(&format!("{method} {target} HTTP/1.1\r\n{authorization}"));
+        let (mut answer, key) = (answer, key.replace("%20", " "));
+        answer.headers.retain(|(name, _)| name != "date");
+        (answer.status, answer.headers, String::from_utf8(answer.body).unwrap().replace(&key, ""))
+    });
+    assert_eq!(answers[0], answers[1], "{method} {target}");
+    assert_eq!(answers[0].0, 404, "{method} {target}");
+}
+
+/// Where the app stands in a path, if it does: `/v1/apps/{app}/…`.
+fn names_other(route: &str, target: &str) -> bool {
+    let place = route.split('/').position(|segment| segment.contains("{app}"));
+    place.is_some_and(|place| target.split(['/', '?']).nth(place) == Some("app%20y"))
+}
+
+#[test]
+fn another_apps_rows_never_appear() {
+    let bed = closed(of_both(), 16);
+    let mine = get_by(&bed, EVENTS, "x");
+    assert_eq!((mine.status, mine.text().lines().count()), (200, 3));
+    check_nothing_of_other(EVENTS, &mine);
+    let other = get_by(&bed, &EVENTS.replace("app-x", "app%20y"), "y");
+    assert!(other.text().contains("e-other") && other.text().contains("a-other-too"));
+    for (route, _) in ROUTES.iter().filter(|(route, _)| route.contains("{app}")) {
+        let of_other = target(route, || "app%20y", &PARAMETERS[..2]);
+        for method in ["GET", "HEAD", "POST"] {
+            check_like_none(&bed, method, &of_other);
+        }
+    }
+    let routes = prop::sample::select(
+        ROUTES.iter().chain(PAGES).map(|(route, _)| *route).collect::<Vec<_>>(),
+    );
+    // An export of the other's is not there either.
+    let export = other.header("adtrail-export-id").unwrap().to_owned();
+    assert_eq!(get_by(&bed, &format!("/v1/exports/{export}"), "y").json()["app"], "app y");
+    assert_eq!(get_by(&bed, &format!("/v1/exports/{export}"), "all").status, 200);
+    let [hidden, none] = [&*export, "1"].map(|id| {
+        let answer = get_by(&bed, &format!("/v1/exports/{id}"), "x");
+        (answer.status, answer.text().replace(id, "ID"))
+    });
+    assert_eq!((hidden.0, &hidden), (404, &none));
+    let explained = |id: &str| {
+        let answer = get_by(&bed, &format!("/v1/apps/app-x/activations/{id}/explain"), "x");
+        check_nothing_of_other(id, &answer);
+        (answer.status, answer.text().replace(id, "ID"))
+    };
+    assert_eq!(explained("a-mine").0, 200);
+    // Of the other's, whether its device is known here or not, it is not even told that they are.
+    let none = explained("none");
+    assert_eq!((none.0, &none), (404, &explained("a-other")));
+    assert_eq!(none, explained("a-other-too"));
+    let values = VALUES.map(str::to_owned).into_iter().chain([export]).collect::<Vec<_>>();
+    let values = prop::collection::vec(prop::sample::select(values), 8);
+    let query = prop::sample::subsequence(&PARAMETERS[..], 0..PARAMETERS.len());
+    proptest!(ProptestConfig::with_cases(512), |(route in routes, values in values, query in query)| {
+        let mut values = values.into_iter();
+        let target = target(route, || values.next().unwrap(), &query);
+        check_nothing_of_other(&target, &get_by(&bed, &target, "x"));
+        if names_other(route, &target) {
+            check_like_none(&bed, "GET", &target);
+        }
+    });
+}
+
+#[test]
+fn each_token_has_so_many_downloads_at_a_time() {
+    let bed = closed(many_activations(60_000), 2);
+    let authorization = |id| format!("Authorization: Bearer {}", token(id));
+    let begun = |id| {
+        let mut stream = bed.open(&format!("GET {EVENTS} HTTP/1.1\r\n{}", authorization(id)));
+        stream.read_exact(&mut [0; 1]).unwrap();
+        stream
+    };
+    let under_way = [begun("x"), begun("x")];
+    for _ in 0..3 {
+        let answer = get_by(&bed, EVENTS, "x");
+        let detail = "too many downloads of one token are under way, the most are 2";
+        check_problem(&answer, 429, "too-many-downloads", detail);
+        assert_eq!(answer.header("retry-after"), Some("10"));
+    }
+    // What does not scan is answered, and others are not held up.
+    assert_eq!(bed.send(&format!("HEAD {EVENTS} HTTP/1.1\r\n{}", authorization("x"))).status, 200);
+    assert_eq!(get_by(&bed, "/v1/apps", "x").status, 200);
+    assert!(get_by(&bed, EVENTS, "all").is_ended);
+    drop(under_way);
+    let again = (0..3_000).map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        get_by(&bed, EVENTS, "x")
+    });
+    assert!(again.into_iter().find(|answer| answer.status != 429).unwrap().is_ended);
+    assert_eq!(bed.state.scans.available_permits(), crate::http::state::SCANS_MAX);
+}
+
+/// Who has read all of one download may begin the next.
+#[test]
+fn a_download_that_was_read_is_over() {
+    let bed = closed(of_both(), 1);
+    for _ in 0..300 {
+        assert_eq!(get_by(&bed, EVENTS, "x").status, 200);
+    }
+}
+
+#[test]
+fn without_tokens_all_have_so_many_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = bed::settings(dir.path());
+    config.downloads_per_token_max = 1;
+    let reader = bed::fill(&config, many_activations(60_000));
+    let bed = Bed::over(dir, config, reader);
+    let mut under_way = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    under_way.read_exact(&mut [0; 1]).unwrap();
+    assert_eq!(bed.get(EVENTS).status, 429);
+}

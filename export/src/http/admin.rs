@@ -1,0 +1,116 @@
+//! The operators' listener: metrics, and whether the process is well.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use super::problem;
+
+/// What there is to tell; both are asked at every request.
+#[derive(Clone)]
+pub struct Admin {
+    /// The metrics in Prometheus' text format.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// In a few words what is missing, while the process cannot do its work.
+    pub readiness: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+/// Serves operators until `shutdown`, then until the answers that are under way have ended.
+///
+/// # Errors
+/// What the listener says.
+pub async fn serve(
+    listener: TcpListener,
+    admin: Admin,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    super::server::serve(listener, router(admin), shutdown).await
+}
+
+/// All routes of the operators' listener.
+pub fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/livez", get(async || "alive\n"))
+        .route("/readyz", get(readyz))
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .fallback(problem::not_found)
+        .with_state(admin)
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let media_type = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, media_type)], (admin.metrics)()).into_response()
+}
+
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+    match (admin.readiness)() {
+        Ok(()) => (StatusCode::OK, "ready\n".into()),
+        Err(missing) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {missing}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::tests::bed::Answer;
+
+    /// The answers of a service that lacks what is `missing`.
+    fn answers(missing: Option<&str>, request_lines: &[&str]) -> Vec<Answer> {
+        let missing = missing.map(str::to_owned);
+        let admin = Admin {
+            metrics: Arc::new(|| "adtrail_export_active 0\n".into()),
+            readiness: Arc::new(move || missing.clone().map_or(Ok(()), Err)),
+        };
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(serve(listener, admin, std::future::pending()));
+        let answer = |line: &&str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "{line} HTTP/1.1\r\nHost: adtrail\r\nConnection: close\r\n\r\n")
+                .unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            Answer::parse(&bytes)
+        };
+        request_lines.iter().map(answer).collect()
+    }
+
+    #[track_caller]
+    fn check(missing: Option<&str>, request_line: &str, status: u16, text: &str) {
+        let answer = &answers(missing, &[request_line])[0];
+        assert_eq!((answer.status, answer.text()), (status, text));
+    }
+
+    #[test]
+    fn operators_are_told_how_it_is() {
+        check(None, "GET /livez", 200, "alive\n");
+        check(None, "GET /readyz", 200, "ready\n");
+        check(None, "HEAD /readyz", 200, "");
+        check(Some("Kafka"), "GET /livez", 200, "alive\n");
+        check(Some("Kafka"), "GET /readyz", 503, "not ready: Kafka\n");
+        check(None, "GET /metrics", 200, "adtrail_export_active 0\n");
+    }
+
+    #[test]
+    fn the_rest_is_a_problem() {
+        let answers = answers(None, &["POST /metrics", "GET /v1/apps", "GET /metrics"]);
+        assert_eq!([answers[0].status, answers[1].status], [405, 404]);
+        assert_eq!(answers[0].header("content-type"), Some("application/problem+json"));
+        let media_type = "text/plain; version=0.0.4; charset=utf-8";
+        assert_eq!(answers[2].header("content-type"), Some(media_type));
+    }
+}

@@ -1,0 +1,11 @@
+//! What all routes share.
+
+pub(crate) mod access;
+pub mod admin;
+pub(crate) mod extract;
+pub(crate) mod problem;
+pub(crate) mod refusal;
+pub(crate) mod respond;
+pub(crate) mod router;
+pub(crate) mod server;
+pub(crate) mod state;

@@ -1,0 +1,111 @@
+//! What the users' listener answers.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::Uri;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Extension, Json, Router};
+use serde::Serialize;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+
+use super::access::Caller;
+use super::problem::{self, Problem};
+use crate::api::{campaign_devices, catalog, explain, summary, timeline};
+use crate::appsflyer;
+use crate::download::handler::{events_csv, events_ndjson, exported};
+use crate::http::extract::no_parameters;
+use crate::http::state::ExportState;
+use crate::metrics::Metrics;
+use crate::openapi;
+use crate::page;
+
+type Route = fn() -> MethodRouter<ExportState>;
+
+/// Every path with what answers there, for the router and for the test that goes through all of
+/// them with another app's token. Where `{app}` is in a path, the gate has looked at it.
+pub(crate) const ROUTES: &[(&str, Route)] = &[
+    ("/v1/apps", || get(apps)),
+    ("/v1/apps/{app}/events.csv", || compressed(get(events_csv))),
+    ("/v1/apps/{app}/events.ndjson", || compressed(get(events_ndjson))),
+    ("/v1/apps/{app}/summary", || get(summary::json)),
+    ("/v1/apps/{app}/summary.csv", || get(summary::csv)),
+    ("/v1/apps/{app}/campaigns", || get(catalog::campaigns)),
+    ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(campaign_devices::devices)),
+    ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
+    ("/v1/apps/{app}/activations/{event_id}/explain", || get(explain::activation)),
+    ("/v1/exports/{id}", || get(exported)),
+    ("/api/raw-data/export/app/{app}/{report}/v5", || compressed(get(appsflyer::raw_data))),
+];
+
+/// What people see, behind the same gate.
+pub(crate) const PAGES: &[(&str, Route)] = &[
+    ("/", || compressed(get(page::home))),
+    ("/download", || get(page::download)),
+    ("/exports", || compressed(get(page::exports))),
+    ("/activations", || compressed(get(page::activation))),
+    ("/devices", || compressed(get(page::devices).post(page::device))),
+];
+
+/// What has no data and is answered without a token, too.
+pub(crate) const OPEN_ROUTES: &[(&str, Route)] = &[("/openapi.json", || get(openapi::description))];
+
+/// What people see before it is known who they are.
+const OPEN_PAGES: &[(&str, Route)] = &[
+    ("/assets/{name}", || get(page::asset)),
+    ("/sign-in", || get(page::sign_in).post(page::signed_in)),
+    ("/sign-out", || post(page::sign_out)),
+];
+
+/// By the tasks of connections, beside the threads that scan.
+fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
+    route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
+}
+
+/// All routes of the users' listener.
+pub fn router(state: ExportState) -> Router {
+    let (gate, metrics) = (state.gate(), Arc::clone(&state.metrics));
+    let routes_of = |routes: &[(&str, Route)]| {
+        let routes =
+            routes.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
+        routes.method_not_allowed_fallback(problem::method_not_allowed).with_state(state.clone())
+    };
+    let closed = routes_of(ROUTES).merge(routes_of(PAGES)).fallback(problem::not_found);
+    gate.before(closed)
+        .merge(routes_of(OPEN_ROUTES))
+        .merge(routes_of(OPEN_PAGES))
+        .layer(middleware::from_fn(appsflyer::in_its_form))
+        .layer(middleware::from_fn_with_state(state, page::tell))
+        .layer(middleware::from_fn_with_state(metrics, count))
+}
+
+async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    metrics.answered(response.status());
+    response
+}
+
+/// An app as listed.
+#[derive(Serialize)]
+struct AppEntry<'a> {
+    key: &'a str,
+    pid: u32,
+    name: &'a str,
+}
+
+async fn apps(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    no_parameters(&uri)?;
+    let apps = caller.apps(&state.policy);
+    let entries: Vec<_> = apps
+        .iter()
+        .map(|app| AppEntry { key: &app.key, pid: app.pid.0, name: &app.name })
+        .collect();
+    Ok(Json(entries).into_response())
+}

@@ -1,0 +1,8 @@
+//! TODO
+
+pub(crate) mod columns;
+pub(crate) mod curl_command;
+pub(crate) mod name_list;
+pub(crate) mod options;
+pub(crate) mod state;
+pub(crate) mod view;

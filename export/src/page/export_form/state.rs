@@ -1,0 +1,298 @@
+//! What is chosen in the form of the first page, as it stands in the page's address.
+
+use attribution::event::EventTime;
+use attribution::policy::{AppPolicy, Policy};
+use jiff::ToSpan;
+use jiff::civil::Date;
+
+use super::name_list::names;
+use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
+use crate::ExportError;
+use crate::Zone;
+use crate::format::column::Column;
+use crate::format::field::PROPS;
+use crate::page::format;
+use crate::query::nearest::nearest;
+use crate::query::parameter::{
+    DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts, quoted,
+};
+use crate::query::{ExportQuery, Format, parse_zone};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub app: String,
+    pub range: String,
+    pub from: String,
+    pub to: String,
+    pub timezone: String,
+    pub event_type: String,
+    pub preset: String,
+    pub form: String,
+    pub fields: Vec<String>,
+    /// In the order of [`FILTERS`].
+    pub filters: [String; FILTERS.len()],
+}
+
+/// What a choice asks for.
+#[derive(Debug)]
+pub(crate) struct Wish<'p> {
+    pub app: &'p AppPolicy,
+    pub query: ExportQuery,
+    /// As the API takes it.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// What is wrong with a field of the form.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub field: &'static str,
+    pub message: String,
+}
+
+impl Choice {
+    /// From the parameters of the page's address; what is not there is as most want it.
+    pub fn new(parameters: &[(String, String)]) -> Self {
+        let all = |name: &str| {
+            let named = parameters.iter().filter(move |(known, _)| known == name);
+            let values = named.map(|(_, value)| value.trim());
+            values.filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let one = |name, default: &str| all(name).pop().unwrap_or_else(|| default.to_owned());
+        let mut fields: Vec<String> = all(FIELDS).iter().flat_map(|list| names(list)).collect();
+        // As the form sends them.
+        fields.sort_by_key(|field| {
+            Column::names().position(|name| name == field).unwrap_or(usize::MAX)
+        });
+        let (from, to) = (one(FROM, ""), one(TO, ""));
+        let range = if from.is_empty() && to.is_empty() { "last7" } else { CUSTOM };
+        Self {
+            app: one(APP, ""),
+            range: one(RANGE, range),
+            from,
+            to,
+            timezone: one(TIMEZONE, "UTC"),
+            event_type: one(TYPE, "all"),
+            preset: one(PRESET, if fields.is_empty() { PRESETS[0].0 } else { OWN }),
+            form: one(FORM, FORMS[0].0),
+            fields,
+            filters: FILTERS.map(|(name, _, _)| all(name).join(",")),
+        }
+    }
+
+    /// What asks for the same as a request to the API did, from its address; `None` where there is no
+    /// place in the form for something of it.
+    pub fn of_request(app_key: &str, request: &str) -> Option<Self> {
+        let (path, query) = request.split_once('?')?;
+        let mut given: Vec<(String, String)> = serde_urlencoded::from_str(query).ok()?;
+        given.retain(|(name, _)| name != EXPORT_ID);
+        let is_excel = given.iter().any(|(name, value)| name == DIALECT && value == "excel");
+        let form = match path.rsplit_once('.')?.1 {
+            "csv" if is_excel => "excel",
+            "csv" => "csv",
+            "ndjson" => "ndjson",
+            _ => return None,
+        };
+        let is_list = |name: &str| name == FIELDS || FILTERS.iter().any(|filter| filter.0 == name);
+        let as_typed = given.iter().map(|(name, value)| match is_list(name) {
+            true => (name.clone(), quoted(&parts(value))),
+            false => (name.clone(), value.clone()),
+        });
+        let choice = Self::new(&as_typed.collect::<Vec<_>>());
+        let choice = Self { app: app_key.into(), form: form.into(), ..choice };
+        let query = |pairs: &[(String, String)]| {
+            let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
+            ExportQuery::parse(choice.format(), pairs).ok()
+        };
+        // Days of now are in no request.
+        let same = query(&choice.parameters(EventTime::default()))? == query(&given)?;
+        same.then_some(choice)
+    }
+
+    /// The page that shows it.
+    pub fn address(&self) -> String {
+        let mut pairs = vec![(APP, &*self.app), (RANGE, &self.range)];
+        if self.range == CUSTOM {
+            pairs.extend([(FROM, &*self.from), (TO, &self.to)]);
+        }
+        pairs.extend([(TIMEZONE, &*self.timezone), (TYPE, &self.event_type), (FORM, &self.form)]);
+        pairs.push((PRESET, &self.preset));
+        let filters = FILTERS.iter().zip(&self.filters);
+        pairs.extend(filters.map(|((name, _, _), value)| (*name, value.as_str())));
+        let fields = quoted(&self.fields);
+        if self.preset == OWN {
+            pairs.push((FIELDS, &fields));
+        }
+        pairs.retain(|(_, value)| !value.is_empty());
+        format!("/?{}", serde_urlencoded::to_string(pairs).unwrap_or_default())
+    }
+
+    /// What it asks for, of those apps that there are for whoever asks.
+    ///
+    /// # Errors
+    /// What is wrong with it, each field once.
+    pub fn wish<'p>(
+        &self,
+        apps: &[&'p AppPolicy],
+        policy: &Policy,
+        now: EventTime,
+    ) -> Result<Wish<'p>, Vec<Wrong>> {
+        let mut wrong = Vec::new();
+        let app = crate::page::layout::choose(apps, &self.app).0;
+        if app.is_none() {
+            let nearest = nearest(&self.app, apps.iter().map(|app| &*app.key)).unwrap_or_default();
+            let message = format!("No app has this key, the nearest is {nearest:?}.");
+            wrong.push(Wrong { field: APP, message });
+        }
+        self.check_names(&mut wrong);
+        let parameters = self.parameters(now);
+        let query = self.query(&parameters, app, policy, &mut wrong);
+        match (app, query) {
+            (Some(app), Some(query)) if wrong.is_empty() => Ok(Wish { app, query, parameters }),
+            _ => Err(wrong),
+        }
+    }
+
+    /// That what only the page knows is of its lists.
+    fn check_names(&self, wrong: &mut Vec<Wrong>) {
+        let lists: [(_, &str, Vec<&str>); 3] = [
+            (RANGE, &self.range, RANGES.iter().map(|(name, _)| *name).collect()),
+            (PRESET, &self.preset, PRESETS.iter().map(|(name, _, _)| *name).collect()),
+            (FORM, &self.form, FORMS.iter().map(|(name, _, _)| *name).collect()),
+        ];
+        for (field, value, known) in lists {
+            if !known.contains(&value) {
+                let message = format!("Expected one of {}: {value:?}", known.join(", "));
+                wrong.push(Wrong { field, message });
+            }
+        }
+        if self.preset == OWN && self.fields.is_empty() {
+            wrong.push(Wrong { field: FIELDS, message: "Tick at least one column.".into() });
+        }
+    }
+
+    /// As the API takes them. Without a zone that there is, days are those of UTC.
+    fn parameters(&self, now: EventTime) -> Vec<(String, String)> {
+        let zone = parse_zone(&self.timezone).unwrap_or_else(|_| Zone::utc());
+        let dates = dates(&self.range, format::today(&zone, now));
+        let (from, to) = dates.map_or_else(
+            || (self.from.clone(), self.to.clone()),
+            |(first, last)| (first.to_string(), last.to_string()),
+        );
+        let mut pairs = vec![(FROM, from), (TO, to), (TIMEZONE, self.timezone.clone())];
+        if self.event_type != "all" {
+            pairs.push((TYPE, self.event_type.clone()));
+        }
+        for ((name, _, _), value) in FILTERS.iter().zip(&self.filters) {
+            if !value.is_empty() {
+                pairs.push((name, quoted(&names(value))));
+            }
+        }
+        if self.preset == OWN {
+            pairs.push((FIELDS, quoted(&self.fields)));
+        } else if self.preset != PRESETS[0].0 {
+            pairs.push((PRESET, self.preset.clone()));
+        }
+        if self.form == "excel" {
+            pairs.push((DIALECT, "excel".into()));
+        }
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// What is wrong with days, for those who know no other times.
+    fn wrong_day(&self, error: &ExportError) -> Option<Wrong> {
+        let (field, message) = match error {
+            ExportError::BadParameter { parameter: FROM, value, .. } if value.is_empty() => {
+                (FROM, "Choose the first day.")
+            }
+            ExportError::BadParameter { parameter: TO, value, .. } if value.is_empty() => {
+                (TO, "Choose the last day.")
+            }
+            ExportError::BadParameter { parameter: TO, .. } => {
+                let day = |text: &str| text.parse::<Date>().ok();
+                let (first, last) = (day(&self.from)?, day(&self.to)?);
+                (last < first).then_some((TO, "This day is before the first one."))?
+            }
+            _ => return None,
+        };
+        Some(Wrong { field, message: message.into() })
+    }
+
+    pub fn format(&self) -> Format {
+        if self.form == "ndjson" { Format::Ndjson } else { Format::Csv }
+    }
+
+    /// Looks at what follows a parameter that is wrong as if that one were right.
+    fn query(
+        &self,
+        parameters: &[(String, String)],
+        app: Option<&AppPolicy>,
+        policy: &Policy,
+        wrong: &mut Vec<Wrong>,
+    ) -> Option<ExportQuery> {
+        let mut parameters = parameters.to_vec();
+        // Each round takes one of them away, or both times.
+        for _ in 0..=parameters.len() {
+            let pairs = parameters.iter().map(|(name, value)| (&**name, &**value));
+            let query = ExportQuery::parse(self.format(), pairs).and_then(|query| {
+                app.map_or(Ok(()), |app| query.check(app, policy))?;
+                Ok(query)
+            });
+            let error = match query {
+                Ok(query) => return Some(query),
+                Err(error) => error,
+            };
+            let found = self.wrong_day(&error).or_else(|| Wrong::new(&error))?;
+            let field = found.field;
+            if wrong.iter().all(|known| known.field != field) {
+                wrong.push(found);
+            }
+            if [FROM, TO].contains(&field) {
+                parameters.retain(|(name, _)| name != FROM && name != TO);
+                let any = [(FROM, "2000-01-01"), (TO, "2000-01-01")];
+                parameters.extend(any.map(|(name, value)| (name.into(), value.into())));
+            } else {
+                parameters.retain(|(name, _)| name != field);
+            }
+        }
+        None
+    }
+}
+
+impl Wrong {
+    /// Of a parameter; the field is known where the message stands.
+    pub fn new(error: &ExportError) -> Option<Self> {
+        let (field, text) = match error {
+            ExportError::BadParameter { parameter, problem, value, .. } if value.is_empty() => {
+                (*parameter, format!("{problem}."))
+            }
+            ExportError::BadParameter { parameter, problem, value, .. } => {
+                (*parameter, format!("{problem}: \u{201c}{value}\u{201d}"))
+            }
+            ExportError::MissingParameter { parameter, allowed } => {
+                (*parameter, format!("expected {}.", allowed.join(", or ")))
+            }
+            _ => return None,
+        };
+        let mut letters = text.chars();
+        let first = letters.next().map(|first| first.to_uppercase().to_string());
+        Some(Self { field, message: first.unwrap_or_default() + letters.as_str() })
+    }
+}
+
+/// The first and the last day of a range that has a name.
+pub(crate) fn dates(range: &str, today: Date) -> Option<(Date, Date)> {
+    let before = |days: i64| today.checked_sub(days.days()).unwrap_or(today);
+    match range {
+        "yesterday" => Some((before(1), before(1))),
+        "last7" => Some((before(6), today)),
+        "month" => Some((today.first_of_month(), today)),
+        _ => None,
+    }
+}
+
+/// Names of props among columns.
+pub(super) fn props(fields: &[String]) -> String {
+    let of_props: Vec<_> =
+        fields.iter().filter(|field| field.starts_with(PROPS)).cloned().collect();
+    quoted(&of_props)
+}

@@ -1,0 +1,117 @@
+//! Numbers, sizes and dates as people write them.
+
+use attribution::event::EventTime;
+use jiff::ToSpan;
+use jiff::civil::Date;
+
+use crate::Zone;
+use crate::format::time_zone::{TimeForm, TimeWriter};
+
+/// `12,345`.
+pub(super) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 row`, `2 rows`.
+pub(super) fn rows(rows: u64) -> String {
+    format!("{} {}", number(rows), if rows == 1 { "row" } else { "rows" })
+}
+
+/// `812 bytes`, `3.4 MB`; thousands are of 1,000, as file managers mostly show them.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    if bytes < 1_000 {
+        return format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" });
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1_000.0, 0);
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1_000.0;
+        unit += 1;
+    }
+    let unit = UNITS[unit];
+    if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// `10 Mar 2026`.
+pub(super) fn date(date: Date) -> String {
+    date.strftime("%-d %b %Y").to_string()
+}
+
+/// A day counted from 1970.
+pub(super) fn day(day: i64) -> Date {
+    let first = Date::constant(1970, 1, 1);
+    first.checked_add(day.days()).unwrap_or(Date::MAX)
+}
+
+/// The date that it is in the zone.
+pub(super) fn today(zone: &Zone, now: EventTime) -> Date {
+    day(TimeWriter::new(zone).day(now).0)
+}
+
+/// `2026-03-10 12:00:00` in the zone.
+pub(super) fn moment(time: EventTime, zone: &Zone) -> String {
+    let mut text = Vec::new();
+    TimeWriter::in_form(zone, TimeForm::Plain).write(time, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// `10 Mar 2026`, or with the day that it ends with.
+pub(super) fn days(first: Date, last: Date) -> String {
+    if first == last { date(first) } else { format!("{} – {}", date(first), date(last)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        for (given, expected) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")]
+        {
+            assert_eq!(number(given), expected);
+        }
+        assert_eq!([rows(1), rows(0)], ["1 row", "0 rows"]);
+    }
+
+    #[test]
+    fn sizes_have_two_digits_or_more() {
+        let check = |bytes, expected| assert_eq!(size(bytes), expected);
+        check(0, "0 bytes");
+        check(1, "1 byte");
+        check(999, "999 bytes");
+        check(1_000, "1.0 kB");
+        check(9_940, "9.9 kB");
+        check(9_960, "10 kB");
+        check(999_499, "999 kB");
+        check(999_500, "1.0 MB");
+        check(3_400_000_000, "3.4 GB");
+        check(u64::MAX, "18446744 TB");
+    }
+
+    #[test]
+    fn days_are_of_the_zone() {
+        let time = |text: &str| {
+            let time: jiff::Timestamp = text.parse().unwrap();
+            EventTime::from_millis(time.as_millisecond()).unwrap()
+        };
+        let shanghai = Zone::parse("Asia/Shanghai").unwrap();
+        let late = time("2026-03-09T20:00:00Z");
+        assert_eq!(date(today(&shanghai, late)), "10 Mar 2026");
+        assert_eq!(date(today(&Zone::utc(), late)), "9 Mar 2026");
+        assert_eq!(moment(late, &shanghai), "2026-03-10 04:00:00");
+        let (first, last) = (day(20_000), day(20_001));
+        assert_eq!(
+            [days(first, first), days(first, last)],
+            ["4 Oct 2024", "4 Oct 2024 – 5 Oct 2024"]
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! What a page is asked with.
+
+use attribution::policy::AppPolicy;
+use axum::extract::{Extension, FromRequestParts};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+
+use super::export_form::options::APP;
+use super::layout::Shell;
+use super::respond::value;
+use crate::http::access::Caller;
+use crate::http::extract::parameters;
+use crate::http::problem::Problem;
+use crate::http::state::ExportState;
+use crate::query::parameter::TIMEZONE;
+
+pub(crate) struct Asked {
+    pub state: ExportState,
+    pub caller: Caller,
+    pub headers: HeaderMap,
+    /// The parameters of the address.
+    pub given: Vec<(String, String)>,
+}
+
+impl FromRequestParts<ExportState> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ExportState) -> Result<Self, Problem> {
+        let given = parameters(&parts.uri)?;
+        // The gate has left it.
+        let caller = Extension::from_request_parts(parts, state).await;
+        let Extension(caller) = caller.map_err(|_| Problem::page())?;
+        Ok(Self { state: state.clone(), caller, headers: parts.headers.clone(), given })
+    }
+}
+
+impl Asked {
+    pub(super) fn value(&self, name: &str) -> &str {
+        value(&self.given, name)
+    }
+
+    /// The apps that there are for whoever asks.
+    pub(super) fn apps(&self) -> Vec<&AppPolicy> {
+        self.caller.apps(&self.state.policy)
+    }
+
+    /// Of the page at this path.
+    pub(super) fn shell(&self, title: &str, path: &str) -> Shell {
+        let same = (self.value(APP), self.value(TIMEZONE));
+        Shell::new(title, path, same, (&self.caller, &self.headers))
+    }
+}

@@ -1,0 +1,70 @@
+//! What every page is answered with, and problems as pages.
+
+use axum::body;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use minijinja::context;
+use serde::Serialize;
+
+use super::layout::Shell;
+use super::templates::render;
+use crate::http::access::session;
+use crate::http::problem::Problem;
+use crate::query::parameter;
+
+/// What a page may do: use what is here, and be sent from here to here.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Of a form that is sent.
+const FORM_BYTES_MAX: usize = 8 << 10;
+
+/// A page of a template, for nobody to keep.
+pub(super) fn page(
+    status: StatusCode,
+    template: &str,
+    shell: &Shell,
+    page: impl Serialize,
+) -> Result<Response, Problem> {
+    let text =
+        render(template, &context! { shell, page => minijinja::Value::from_serialize(page) })?;
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Not `no-referrer`, with which browsers hide the origin of our own forms too.
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    Ok((status, headers, text).into_response())
+}
+
+/// Names and values that one of our own forms has sent.
+///
+/// # Errors
+/// It is of another site, too long, or no form.
+pub(super) async fn form(request: Request) -> Result<Vec<(String, String)>, Problem> {
+    if !session::is_same_origin(request.headers()) {
+        return Err(Problem::bad_form());
+    }
+    let body = body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
+    let body = body.map_err(|_| Problem::bad_form())?;
+    parameter::decoded(&body).map_err(|_| Problem::bad_form())
+}
+
+/// The value of a name, without the spaces around it.
+pub(super) fn value<'p>(parameters: &'p [(String, String)], name: &str) -> &'p str {
+    let found = parameters.iter().find(|(known, _)| known == name);
+    found.map_or("", |(_, value)| value.trim())
+}
+
+/// To another page.
+pub(super) fn see(target: &str) -> Result<Response, Problem> {
+    let location = HeaderValue::try_from(target).map_err(|_| Problem::bad_form())?;
+    let headers = [
+        (header::LOCATION, location),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
+}

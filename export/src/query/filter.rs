@@ -1,0 +1,186 @@
+//! Which rows of a range are wanted, by what is in them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use attribution::event::{Pid, SpreadId};
+use attribution::policy::Policy;
+use attribution::row::{EventType, InstallType, Status};
+use store::layout::codec::row::{RowView, TextCell};
+use store::layout::key::RowKey;
+use store::layout::summary_counts::Counted;
+
+use super::nearest::nearest;
+use super::parameter::{
+    CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, one_of,
+};
+use crate::ExportError;
+use crate::format::channel::UNKNOWN_CHANNEL;
+
+/// A row is wanted if each of these has it; one that is `None` has every row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub event_type: Option<EventType>,
+    pub event_names: Option<HashSet<Box<str>>>,
+    pub statuses: Option<Vec<Status>>,
+    pub install_types: Option<Vec<InstallType>>,
+    pub spreadids: Option<HashSet<SpreadId>>,
+    pub channels: Option<HashSet<Box<str>>>,
+}
+
+/// The values of the parameters, as they came.
+#[derive(Debug, Default)]
+pub(crate) struct GivenFilter<'a> {
+    pub event_names: Vec<&'a str>,
+    pub statuses: Vec<&'a str>,
+    pub install_types: Vec<&'a str>,
+    pub spreadids: Vec<&'a str>,
+    pub channels: Vec<&'a str>,
+}
+
+impl GivenFilter<'_> {
+    pub fn parse(&self, event_type: Option<EventType>) -> Result<Filter, ExportError> {
+        let statuses = Status::ALL.map(|status| (status.name(), status));
+        let install_types = InstallType::ALL.map(|kind| (kind.name(), kind));
+        Ok(Filter {
+            event_type,
+            event_names: texts(EVENT_NAME, &self.event_names)?,
+            statuses: chosen(STATUS, &self.statuses, &statuses)?,
+            install_types: chosen(INSTALL_TYPE, &self.install_types, &install_types)?,
+            spreadids: listed(SPREADID, &self.spreadids, parse_spreadid)?,
+            channels: texts(CHANNEL, &self.channels)?,
+        })
+    }
+}
+
+impl Filter {
+    /// # Errors
+    /// A channel that no campaign of the app has: a name that is misspelt would give a file
+    /// without rows, and nobody would know why.
+    pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
+        let known: HashSet<&str> = policy
+            .campaigns()
+            .filter(|campaign| campaign.pid == pid)
+            .map(|campaign| &*campaign.channel)
+            .chain([UNKNOWN_CHANNEL])
+            .collect();
+        let mut channels = self.channels.iter().flatten();
+        let Some(channel) = channels.find(|channel| !known.contains(&***channel)) else {
+            return Ok(());
+        };
+        let mut known: Vec<&str> = known.into_iter().collect();
+        known.sort_unstable();
+        let nearest = nearest(channel, known.into_iter()).unwrap_or_default();
+        let problem =
+            format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
+        Err(bad(CHANNEL, problem, channel, vec!["a channel of a campaign of the app, or unknown"]))
+    }
+
+    /// The parameters that narrow.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let narrows = [
+            (TYPE, self.event_type.is_some()),
+            (EVENT_NAME, self.event_names.is_some()),
+            (STATUS, self.statuses.is_some()),
+            (CHANNEL, self.channels.is_some()),
+            (SPREADID, self.spreadids.is_some()),
+            (INSTALL_TYPE, self.install_types.is_some()),
+        ];
+        narrows.into_iter().filter_map(|(name, narrows)| narrows.then_some(name)).collect()
+    }
+
+    /// What it says, in one order however it was asked for.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.named().into_iter().map(|(parameter, value)| format!("{parameter}={value}")).collect()
+    }
+
+    /// The same as names and values.
+    pub(crate) fn named(&self) -> BTreeSet<(&'static str, String)> {
+        let mut named = BTreeSet::new();
+        let mut add = |parameter, value: &str| named.extend([(parameter, value.to_owned())]);
+        self.event_type.iter().for_each(|wanted| add(TYPE, wanted.name()));
+        self.event_names.iter().flatten().for_each(|name| add(EVENT_NAME, name));
+        self.statuses.iter().flatten().for_each(|status| add(STATUS, status.name()));
+        self.install_types.iter().flatten().for_each(|kind| add(INSTALL_TYPE, kind.name()));
+        self.spreadids.iter().flatten().for_each(|id| add(SPREADID, &id.0.to_string()));
+        self.channels.iter().flatten().for_each(|channel| add(CHANNEL, channel));
+        named
+    }
+
+    /// Whether a row can be wanted, by its key alone.
+    #[inline]
+    pub(crate) fn has_key(&self, key: &RowKey, policy: &Policy) -> bool {
+        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(&key.spreadid))
+            && self.channels.as_ref().is_none_or(|wanted| {
+                let channel = crate::format::channel::channel_name(policy, key.pid, key.spreadid);
+                wanted.contains(channel)
+            })
+    }
+
+    /// Whether the rows of a count are wanted.
+    pub(crate) fn has_counted(&self, counted: &Counted<'_>, policy: &Policy) -> bool {
+        let Counted { pid, spreadid, what, .. } = counted;
+        let install_type = what.install_type;
+        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(spreadid))
+            && self.channels.as_ref().is_none_or(|wanted| {
+                wanted.contains(crate::format::channel::channel_name(policy, *pid, *spreadid))
+            })
+            && self.event_type.is_none_or(|wanted| wanted == what.event_type)
+            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&what.status))
+            && self.install_types.as_ref().is_none_or(|wanted| {
+                install_type.is_some_and(|install_type| wanted.contains(&install_type))
+            })
+            && self.event_names.as_ref().is_none_or(|wanted| wanted.contains(what.event_name))
+    }
+
+    /// Whether a row is wanted whose key can be.
+    #[inline]
+    pub(crate) fn has_row(&self, row: &RowView<'_>) -> bool {
+        self.event_type.is_none_or(|wanted| wanted == row.event_type)
+            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&row.status))
+            && self.install_types.as_ref().is_none_or(|wanted| {
+                row.install_type.is_some_and(|install_type| wanted.contains(&install_type))
+            })
+            && self
+                .event_names
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(row.text(TextCell::EventName)))
+    }
+}
+
+/// All values, `None` where none are given: commas part them, and a parameter may be repeated.
+fn listed<T, Set: FromIterator<T>>(
+    parameter: &'static str,
+    given: &[&str],
+    parse: impl Fn(&str) -> Result<T, ExportError>,
+) -> Result<Option<Set>, ExportError> {
+    let values = all_listed(parameter, given)?;
+    let values = values.iter().map(|value| parse(value));
+    (!given.is_empty()).then(|| values.collect()).transpose()
+}
+
+pub(crate) fn texts(
+    parameter: &'static str,
+    given: &[&str],
+) -> Result<Option<HashSet<Box<str>>>, ExportError> {
+    listed(parameter, given, |text| match text {
+        "" => Err(bad(parameter, "expected a name", text, vec!["names, with commas between"])),
+        _ => Ok(text.into()),
+    })
+}
+
+fn chosen<T: Copy>(
+    parameter: &'static str,
+    given: &[&str],
+    names: &[(&'static str, T)],
+) -> Result<Option<Vec<T>>, ExportError> {
+    listed(parameter, given, |name| one_of(parameter, name, names))
+}
+
+fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {
+    const ALLOWED: &str = "a number from 0 to 4294967295";
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number);
+    number
+        .map(SpreadId)
+        .ok_or_else(|| bad(SPREADID, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+}

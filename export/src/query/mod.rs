@@ -1,0 +1,582 @@
+//! What a request asks for.
+
+pub(crate) mod cursor;
+pub(crate) mod estimate;
+pub(crate) mod filter;
+pub(crate) mod nearest;
+pub(crate) mod parameter;
+pub(crate) mod time_param;
+
+use std::collections::BTreeMap;
+
+use attribution::event::EventTime;
+use attribution::policy::{AppPolicy, Policy};
+use attribution::row::EventType;
+
+use crate::ExportError;
+use crate::appsflyer::field_list;
+use crate::appsflyer::report::Report;
+use crate::format::column::Column;
+use crate::format::field::Field;
+use crate::format::time_zone::{Zone, in_utc};
+use cursor::Cursor;
+use filter::{Filter, GivenFilter};
+use parameter::{
+    ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
+    INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, all_listed, bad, one_of,
+    quoted,
+};
+use time_param::Moment;
+
+/// Which rows of an app, which of their columns, and how they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportQuery {
+    pub from: EventTime,
+    /// The first time after the range.
+    pub to: EventTime,
+    /// In which times are written.
+    pub zone: Zone,
+    pub filter: Filter,
+    /// A report of AppsFlyer's, whose rows come newest first.
+    pub report: Option<Report>,
+    pub fields: Vec<Field>,
+    pub preset: Preset,
+    pub format: Format,
+    pub dialect: Dialect,
+    /// Rows at most.
+    pub limit: Option<u64>,
+    /// Rows up to this one are left out.
+    pub after: Option<Cursor>,
+    /// As asked, for the file's name.
+    pub(crate) from_text: Box<str>,
+    pub(crate) to_text: Box<str>,
+}
+
+/// Whose columns a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preset {
+    #[default]
+    Native,
+    /// AppsFlyer's, with its forms of times.
+    AppsFlyer,
+}
+
+/// What a file is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A line of names, then a line for each row.
+    Csv,
+    /// A JSON object for each row, a line each.
+    Ndjson,
+}
+
+/// How a CSV file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// For programs: UTF-8 without a byte order mark, lines that end with LF, RFC 3339.
+    #[default]
+    Data,
+    /// For Excel and LibreOffice: a byte order mark, lines that end with CRLF, times as they read
+    /// them, and texts that stay texts.
+    Excel,
+}
+
+pub(crate) const PRESETS: [(&str, Preset); 2] =
+    [("native", Preset::Native), ("appsflyer", Preset::AppsFlyer)];
+pub(crate) const DIALECTS: [(&str, Dialect); 2] =
+    [("data", Dialect::Data), ("excel", Dialect::Excel)];
+pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
+    ("all", None),
+    ("activation", Some(EventType::Activation)),
+    ("effect", Some(EventType::Effect)),
+];
+
+/// Rows of a page of a short answer, where nothing else is asked for, and at most.
+pub(crate) const PAGE_LIMIT: usize = 100;
+pub(crate) const PAGE_LIMIT_MAX: usize = 1_000;
+
+impl ExportQuery {
+    /// The parameters that there are, with the id of a download, which is no part of what is asked for
+    /// and taken out before.
+    pub const PARAMETERS: &[&str] = &[
+        FROM,
+        TO,
+        TIMEZONE,
+        TYPE,
+        EVENT_NAME,
+        STATUS,
+        CHANNEL,
+        SPREADID,
+        INSTALL_TYPE,
+        FIELDS,
+        PRESET,
+        DIALECT,
+        LIMIT,
+        AFTER,
+        EXPORT_ID,
+        ADDITIONAL_FIELDS,
+    ];
+
+    /// Those of JSON lines: other columns than the native ones are of CSV alone.
+    pub(crate) const NDJSON_PARAMETERS: &[&str] = match Self::PARAMETERS {
+        [common @ .., _additional_fields] => common,
+        [] => &[],
+    };
+
+    /// Names with their values, decoded. Filters and `fields` may be repeated, the others not.
+    ///
+    /// # Errors
+    /// The first parameter that is wrong, in the order given, or missing.
+    pub fn parse<'a>(
+        format: Format,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ExportError> {
+        let known = match format {
+            Format::Csv => Self::PARAMETERS,
+            Format::Ndjson => Self::NDJSON_PARAMETERS,
+        };
+        let given = Given::sort(known, parameters)?;
+        let zone = given.timezone.map_or(Ok(Zone::utc()), parse_zone)?;
+        let from_text = require(FROM, given.from)?;
+        let to_text = require(TO, given.to)?;
+        let from_moment = moment_with_t(FROM, from_text)?;
+        let to_moment = moment_with_t(TO, to_text)?;
+        let from = in_range(FROM, from_text, from_moment.start(&zone))?;
+        let to = in_range(TO, to_text, to_moment.end(&zone))?;
+        // A day before that of `from` ends with it, and is before it all the same.
+        if to <= from && to_moment.start(&zone) < Some(from) {
+            let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
+            return Err(bad(TO, problem, to_text, time_param::FORMS.to_vec()));
+        }
+        let preset = given.preset.map_or(Ok(Preset::Native), |name| parse_preset(name, format))?;
+        let event_type = given.event_type.map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?;
+        Ok(Self {
+            from,
+            to,
+            zone,
+            filter: given.filter.parse(event_type)?,
+            report: None,
+            fields: given.columns(preset)?,
+            preset,
+            format,
+            dialect: given.dialect.map_or(Ok(Dialect::Data), |name| parse_dialect(name, format))?,
+            limit: given.limit.map(|text| parse_rows_max(LIMIT, text)).transpose()?,
+            after: given.after.map(Cursor::parse).transpose()?,
+            from_text: from_text.into(),
+            to_text: to_text.into(),
+        })
+    }
+
+    /// Every row, all columns, in UTC.
+    pub fn all_time() -> Self {
+        Self {
+            from: EventTime::default(),
+            to: EventTime::END,
+            zone: Zone::utc(),
+            filter: Filter::default(),
+            report: None,
+            fields: all_columns(),
+            preset: Preset::Native,
+            format: Format::Csv,
+            dialect: Dialect::Data,
+            limit: None,
+            after: None,
+            from_text: "".into(),
+            to_text: "".into(),
+        }
+    }
+
+    /// What can only be told with the settings at hand.
+    ///
+    /// # Errors
+    /// A channel that the app does not have; a cursor of another query.
+    pub fn check(&self, app: &AppPolicy, policy: &Policy) -> Result<(), ExportError> {
+        self.filter.check(app.pid, policy)?;
+        self.report.as_ref().map_or(Ok(()), |report| report.check(app.pid, policy))?;
+        self.after.map_or(Ok(()), |cursor| cursor.check(app.pid, self))
+    }
+
+    /// What it says, by the names of the parameters, however it was asked for: two of the same texts
+    /// give the same file. What is as it is without being asked for is left out.
+    pub fn texts(&self) -> BTreeMap<&'static str, String> {
+        let fields: Vec<_> = self.fields.iter().map(Field::name).collect();
+        let format = match self.format {
+            Format::Csv => "csv",
+            Format::Ndjson => "ndjson",
+        };
+        let dialect = DIALECTS.iter().find(|(_, dialect)| *dialect == self.dialect);
+        let mut texts = BTreeMap::from([
+            (FROM, in_utc(self.from)),
+            (TO, in_utc(self.to)),
+            (TIMEZONE, self.zone.name().to_owned()),
+            (FORMAT, format.to_owned()),
+            (DIALECT, dialect.map_or("", |(name, _)| name).to_owned()),
+        ]);
+        if self.fields != all_columns() {
+            texts.insert(FIELDS, quoted(&fields));
+        }
+        texts.extend(self.limit.map(|limit| (LIMIT, limit.to_string())));
+        texts.extend(self.after.map(|after| (AFTER, after.to_string())));
+        for (name, value) in self.filter.named() {
+            let values = texts.entry(name).or_default();
+            values.push_str(if values.is_empty() { "" } else { "," });
+            values.push_str(&quoted(&[value]));
+        }
+        texts
+    }
+
+    /// A name for the file, of characters that no file system and no shell minds.
+    pub fn file_name(&self, app_key: &str) -> String {
+        let safe = |part: &str| -> String {
+            let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-');
+            part.chars().map(|c| if is_safe(c) { c } else { '-' }).collect()
+        };
+        let report = self.report.as_ref().map(|report| report.kind.name());
+        let range = [&*self.from_text, &self.to_text, self.zone.name()];
+        let parts: Vec<_> = [app_key].into_iter().chain(report).chain(range).map(safe).collect();
+        let ending = match self.format {
+            Format::Csv => "csv",
+            Format::Ndjson => "ndjson",
+        };
+        format!("{}.{ending}", parts.join("_"))
+    }
+}
+
+/// The values of the parameters, as they came.
+#[derive(Default)]
+struct Given<'a> {
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    timezone: Option<&'a str>,
+    event_type: Option<&'a str>,
+    dialect: Option<&'a str>,
+    preset: Option<&'a str>,
+    limit: Option<&'a str>,
+    after: Option<&'a str>,
+    fields: Vec<&'a str>,
+    additional_fields: Vec<&'a str>,
+    filter: GivenFilter<'a>,
+}
+
+impl<'a> Given<'a> {
+    fn sort(
+        known: &'static [&'static str],
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ExportError> {
+        let mut given = Self::default();
+        for (name, value) in parameters {
+            if let Some(list) = given.list(name).filter(|_| known.contains(&name)) {
+                list.push(value);
+                continue;
+            }
+            let Some((parameter, place)) = given.single(name) else {
+                return Err(ExportError::UnknownParameter { parameter: name.into(), known });
+            };
+            if place.replace(value).is_some() {
+                return Err(ExportError::RepeatedParameter { parameter });
+            }
+        }
+        Ok(given)
+    }
+
+    /// The place of a parameter that may be repeated.
+    fn list(&mut self, name: &str) -> Option<&mut Vec<&'a str>> {
+        Some(match name {
+            FIELDS => &mut self.fields,
+            ADDITIONAL_FIELDS => &mut self.additional_fields,
+            EVENT_NAME => &mut self.filter.event_names,
+            STATUS => &mut self.filter.statuses,
+            CHANNEL => &mut self.filter.channels,
+            SPREADID => &mut self.filter.spreadids,
+            INSTALL_TYPE => &mut self.filter.install_types,
+            _ => return None,
+        })
+    }
+
+    fn columns(&self, preset: Preset) -> Result<Vec<Field>, ExportError> {
+        let not_with = |parameter, names: &[&str], preset| match names.first() {
+            Some(name) => {
+                Err(bad(parameter, format!("expected none with {PRESET} = {preset}"), name, vec![]))
+            }
+            None => Ok(()),
+        };
+        match preset {
+            Preset::Native => {
+                not_with(ADDITIONAL_FIELDS, &self.additional_fields, "native")?;
+                parse_fields(&self.fields)
+            }
+            Preset::AppsFlyer => {
+                not_with(FIELDS, &self.fields, "appsflyer, but additional_fields")?;
+                let additional = all_listed(ADDITIONAL_FIELDS, &self.additional_fields)?;
+                Ok(field_list::fields(additional.into_iter()))
+            }
+        }
+    }
+
+    /// The name and the place of one that may not.
+    fn single(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'a str>)> {
+        Some(match name {
+            FROM => (FROM, &mut self.from),
+            TO => (TO, &mut self.to),
+            TIMEZONE => (TIMEZONE, &mut self.timezone),
+            TYPE => (TYPE, &mut self.event_type),
+            DIALECT => (DIALECT, &mut self.dialect),
+            PRESET => (PRESET, &mut self.preset),
+            LIMIT => (LIMIT, &mut self.limit),
+            AFTER => (AFTER, &mut self.after),
+            _ => return None,
+        })
+    }
+}
+
+/// Of `2026-03-10`.
+const DATE_LEN: usize = 10;
+
+pub(crate) fn require<'a>(
+    parameter: &'static str,
+    value: Option<&'a str>,
+) -> Result<&'a str, ExportError> {
+    value.ok_or(ExportError::MissingParameter { parameter, allowed: &time_param::FORMS })
+}
+
+/// As [`parse_moment`]. `2026-03-10+08:00` comes as a date, a space and a time of day, which is not what
+/// was meant.
+fn moment_with_t(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+    if text.as_bytes().get(DATE_LEN) != Some(&b' ') {
+        return parse_moment(parameter, text);
+    }
+    let problem = "expected a T between date and time; a + in an address is a space, %2B is a +";
+    Err(bad(parameter, problem.to_owned(), text, time_param::FORMS.to_vec()))
+}
+
+pub(crate) fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+    Moment::parse(text).ok_or_else(|| {
+        let problem = format!("expected {}", time_param::FORMS.join(", or "));
+        bad(parameter, problem, text, time_param::FORMS.to_vec())
+    })
+}
+
+pub(crate) fn in_range(
+    parameter: &'static str,
+    text: &str,
+    time: Option<EventTime>,
+) -> Result<EventTime, ExportError> {
+    const ALLOWED: &str = "1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z";
+    time.ok_or_else(|| {
+        let problem = format!("expected a time within {ALLOWED}");
+        bad(parameter, problem, text, vec![ALLOWED])
+    })
+}
+
+pub(crate) fn parse_zone(name: &str) -> Result<Zone, ExportError> {
+    Zone::parse(name).map_err(|nearest| {
+        let problem = format!("expected an IANA time zone name, the nearest is {nearest:?}");
+        bad(TIMEZONE, problem, name, vec!["an IANA time zone name such as Asia/Shanghai"])
+    })
+}
+
+fn parse_dialect(name: &str, format: Format) -> Result<Dialect, ExportError> {
+    match format {
+        Format::Csv => one_of(DIALECT, name, &DIALECTS),
+        Format::Ndjson => one_of(DIALECT, name, &DIALECTS[..1]),
+    }
+}
+
+fn parse_preset(name: &str, format: Format) -> Result<Preset, ExportError> {
+    match format {
+        Format::Csv => one_of(PRESET, name, &PRESETS),
+        Format::Ndjson => one_of(PRESET, name, &PRESETS[..1]),
+    }
+}
+
+pub(crate) fn parse_rows_max(parameter: &'static str, text: &str) -> Result<u64, ExportError> {
+    const ALLOWED: &str = "a number of rows, 1 or more";
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = text.parse().ok().filter(|limit| is_number && *limit > 0);
+    limit.ok_or_else(|| bad(parameter, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+}
+
+/// Of a page of a short answer, which is in memory until it is sent.
+pub(crate) fn parse_page_limit(given: Option<&str>) -> Result<usize, ExportError> {
+    const ALLOWED: &str = "a number from 1 to 1000";
+    let Some(text) = given else { return Ok(PAGE_LIMIT) };
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = text.parse().ok().filter(|limit| is_number && (1..=PAGE_LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+}
+
+/// All columns where none are named.
+fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
+    let mut fields = Vec::new();
+    for name in all_listed(FIELDS, given)? {
+        let refused = |problem| {
+            let allowed = Column::known().chain(["props. and the name of a prop"]).collect();
+            bad(FIELDS, problem, &name, allowed)
+        };
+        let field = Field::parse(&name)
+            .map_err(|nearest| refused(format!("unknown column, the nearest is {nearest:?}")))?;
+        if fields.contains(&field) {
+            return Err(refused("this column is named twice".into()));
+        }
+        fields.push(field);
+    }
+    Ok(if given.is_empty() { all_columns() } else { fields })
+}
+
+fn all_columns() -> Vec<Field> {
+    Column::all().map(Field::Column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: [(&str, &str); 2] = [("from", "2026-03-10"), ("to", "2026-03-10")];
+
+    fn parse(more: &[(&'static str, &'static str)]) -> Result<ExportQuery, ExportError> {
+        ExportQuery::parse(Format::Csv, DAY.iter().chain(more).copied())
+    }
+
+    #[track_caller]
+    fn check_error(parameters: &[(&str, &str)], expected: &str) {
+        let error = ExportQuery::parse(Format::Csv, parameters.iter().copied()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[track_caller]
+    fn check_more(more: (&'static str, &'static str), expected: &str) {
+        assert_eq!(parse(&[more]).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn a_day_is_asked_for_in_its_zone() {
+        let query = parse(&[("timezone", "Asia/Shanghai")]).unwrap();
+        assert_eq!(query.from.millis(), 1_773_072_000_000);
+        assert_eq!(query.to.since(query.from), Some(86_400_000));
+        assert_eq!(query.filter.event_type, None);
+        assert_eq!(query.fields, all_columns());
+    }
+
+    #[test]
+    fn types_and_columns_are_as_asked() {
+        let query =
+            parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
+        assert_eq!(query.filter.event_type, Some(EventType::Effect));
+        let names: Vec<_> = query.fields.iter().map(Field::name).collect();
+        assert_eq!(names, ["revenue", "app", "pid"]);
+        assert_eq!(parse(&[("type", "all")]).unwrap().filter.event_type, None);
+        let query = parse(&[("fields", "pid,\"props.a,\"\"b\"")]).unwrap();
+        assert_eq!(query.fields[1], Field::Prop("a,\"b".into()));
+    }
+
+    /// Else one with a comma in it would be said as two are.
+    #[test]
+    fn names_are_told_apart() {
+        let texts = |name, value| parse(&[(name, value)]).unwrap().texts()[name].clone();
+        assert_eq!(texts("event_name", "b,a"), "a,b");
+        assert_eq!(texts("event_name", "\"a,b\""), "\"a,b\"");
+        assert_eq!(texts("fields", "props.a,props.b"), "props.a,props.b");
+        assert_eq!(texts("fields", "\"props.a,props.b\""), "\"props.a,props.b\"");
+    }
+
+    #[test]
+    fn a_range_may_be_empty() {
+        let query =
+            ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", "2026-03-10T00:00")])
+                .unwrap();
+        assert_eq!(query.from, query.to);
+    }
+
+    #[track_caller]
+    fn check_name(from: &str, to: &str, zone: &str, expected: &str) {
+        let parameters = [("from", from), ("to", to), ("timezone", zone)];
+        assert_eq!(
+            ExportQuery::parse(Format::Csv, parameters).unwrap().file_name("a/\"b\"_é"),
+            expected
+        );
+    }
+
+    #[test]
+    fn file_names_are_safe() {
+        check_name("2026-03-10", "2026-03-11", "UTC", "a--b---_2026-03-10_2026-03-11_UTC.csv");
+        check_name(
+            "2026-03-10T08:00",
+            "2026-03-10T08:00:00.5+08:00",
+            "asia/shanghai",
+            "a--b---_2026-03-10T08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
+        );
+    }
+
+    #[test]
+    fn wrong_times_are_named() {
+        const FORMS: &str = "expected an RFC 3339 instant such as 2026-03-10T08:00:00+08:00, \
+            or a local date-time such as 2026-03-10T08:00, or a date such as 2026-03-10";
+        check_error(&[], &format!("from is missing, {FORMS}"));
+        check_error(&[DAY[0]], &format!("to is missing, {FORMS}"));
+        check_error(&[("from", "yesterday"), DAY[1]], &format!("from: {FORMS}: \"yesterday\""));
+        check_error(&[DAY[0], ("to", "")], &format!("to: {FORMS}: \"\""));
+        check_error(
+            &[DAY[0], ("to", "2026-03-09")],
+            "to: expected a time that is not before from = \"2026-03-10\": \"2026-03-09\"",
+        );
+        check_error(
+            &[DAY[0], ("to", "2026-03-09T23:59:59.999")],
+            "to: expected a time that is not before from = \"2026-03-10\": \"2026-03-09T23:59:59.999\"",
+        );
+        check_error(
+            &[("from", "1969-12-31"), DAY[1]],
+            "from: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: \
+             \"1969-12-31\"",
+        );
+        check_error(
+            &[DAY[0], ("to", "9999-12-31T23:59:59.9999Z")],
+            "to: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: \
+             \"9999-12-31T23:59:59.9999Z\"",
+        );
+    }
+
+    #[test]
+    fn other_wrong_parameters_are_named() {
+        check_more(
+            ("timezone", "Asia/Shangai"),
+            "timezone: expected an IANA time zone name, the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",
+        );
+        check_more(("type", "click"), "type: expected all, or activation, or effect: \"click\"");
+        check_more(
+            ("fields", "app,chanel"),
+            "fields: unknown column, the nearest is \"channel\": \"chanel\"",
+        );
+        check_more(("fields", ""), "fields: unknown column, the nearest is \"ip\": \"\"");
+        check_more(("fields", "app,pid,app"), "fields: this column is named twice: \"app\"");
+        check_more(("to", "2026-03-11"), "to is given more than once");
+        for name in ["prest", "From", "from ", ""] {
+            let known = ExportQuery::PARAMETERS.join(", ");
+            check_more((name, "x"), &format!("unknown parameter, known are {known}: {name:?}"));
+        }
+        check_more(
+            ("status", "attributed,lost"),
+            "status: expected attributed, or organic, or unattributed, or rejected, or duplicate, \
+             or orphan: \"lost\"",
+        );
+        check_more(("event_name", "a,"), "event_name: expected a name: \"\"");
+        for spreadid in ["", "-1", "+1", "4294967296", "x"] {
+            let expected =
+                format!("spreadid: expected a number from 0 to 4294967295: {spreadid:?}");
+            check_more(("spreadid", spreadid), &expected);
+        }
+        for limit in ["", "0", "-1", "+1", "1e3", "18446744073709551616"] {
+            check_more(
+                ("limit", limit),
+                &format!("limit: expected a number of rows, 1 or more: {limit:?}"),
+            );
+        }
+        check_more(("dialect", "tsv"), "dialect: expected data, or excel: \"tsv\"");
+        check_more(
+            ("after", "AQ"),
+            "after: expected the after of a Link of the same app, range and filters: \"AQ\"",
+        );
+        let ndjson =
+            ExportQuery::parse(Format::Ndjson, DAY.into_iter().chain([("dialect", "excel")]));
+        assert_eq!(ndjson.unwrap_err().to_string(), "dialect: expected data: \"excel\"");
+    }
+}

@@ -1,0 +1,269 @@
+//! The times of a request: an instant, a local date-time or a date.
+
+use attribution::event::EventTime;
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, Time};
+
+use crate::format::time_zone::Zone;
+
+/// What a text says, before it is known which zone it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Day(Date),
+    Local(DateTime),
+    /// With what it is ahead of UTC.
+    Instant(DateTime, SignedDuration),
+}
+
+/// What [`Moment::parse`] takes.
+pub(crate) const FORMS: [&str; 3] = [
+    "an RFC 3339 instant such as 2026-03-10T08:00:00+08:00",
+    "a local date-time such as 2026-03-10T08:00",
+    "a date such as 2026-03-10",
+];
+
+impl Moment {
+    /// `None` if the text is of none of the [`FORMS`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut rest = text.as_bytes();
+        let day = date(&mut rest)?;
+        if rest.is_empty() {
+            return Some(Self::Day(day));
+        }
+        one_of(&mut rest, b"Tt ")?;
+        let local = day.to_datetime(time(&mut rest)?);
+        if rest.is_empty() {
+            return Some(Self::Local(local));
+        }
+        let ahead = offset(&mut rest)?;
+        rest.is_empty().then_some(Self::Instant(local, ahead))
+    }
+
+    /// The first millisecond of it; `None` before 1970 and after 9999.
+    pub fn start(self, zone: &Zone) -> Option<EventTime> {
+        let (local, ahead) = match self {
+            Self::Day(day) => {
+                let midnight = day.to_datetime(Time::midnight());
+                (midnight, zone.offset(midnight))
+            }
+            Self::Local(local) => (local, zone.offset(local)),
+            Self::Instant(local, ahead) => (local, ahead),
+        };
+        let since_1970 = local.duration_since(Date::constant(1970, 1, 1).into()) - ahead;
+        // Events have whole milliseconds: those from the next one on are not before this time.
+        let millis = (since_1970.as_nanos() + 999_999).div_euclid(1_000_000);
+        i64::try_from(millis).ok().and_then(EventTime::from_millis)
+    }
+
+    /// Where the last day of the year 9999 ends: with the last time that there is, or before it.
+    fn end_of_last(day: Date, zone: &Zone) -> Option<EventTime> {
+        Self::Day(day).start(zone)?;
+        let last = Self::Local(day.at(23, 59, 59, 999_000_000)).start(zone);
+        Some(last.filter(|last| *last < EventTime::MAX).map_or(EventTime::END, |last| last.plus(1)))
+    }
+
+    /// Where a range up to it ends, itself left out: with the last of the day, where it is one, and
+    /// with the last time that there is.
+    pub fn end(self, zone: &Zone) -> Option<EventTime> {
+        match self {
+            Self::Day(day) => match day.tomorrow() {
+                Ok(tomorrow) => Self::Day(tomorrow).start(zone),
+                Err(_) => Self::end_of_last(day, zone),
+            },
+            moment => moment.start(zone),
+        }
+    }
+}
+
+fn date(rest: &mut &[u8]) -> Option<Date> {
+    let year = number(rest, 4)?;
+    one_of(rest, b"-")?;
+    let month = number(rest, 2)?;
+    one_of(rest, b"-")?;
+    Date::new(year, small(month)?, small(number(rest, 2)?)?).ok()
+}
+
+fn time(rest: &mut &[u8]) -> Option<Time> {
+    let hour = number(rest, 2)?;
+    one_of(rest, b":")?;
+    let minute = number(rest, 2)?;
+    let mut second = 0;
+    let mut nanos = 0;
+    if one_of(rest, b":").is_some() {
+        second = number(rest, 2)?;
+        if one_of(rest, b".").is_some() {
+            nanos = fraction(rest)?;
+        }
+    }
+    Time::new(small(hour)?, small(minute)?, small(second)?, nanos).ok()
+}
+
+/// Nanoseconds, of up to nine digits.
+fn fraction(rest: &mut &[u8]) -> Option<i32> {
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..=9).contains(&digits) {
+        return None;
+    }
+    let (fraction, after) = rest.split_at_checked(digits)?;
+    *rest = after;
+    let padded = fraction.iter().copied().chain(std::iter::repeat(b'0')).take(9);
+    Some(padded.fold(0, |value, digit| value * 10 + i32::from(digit - b'0')))
+}
+
+fn offset(rest: &mut &[u8]) -> Option<SignedDuration> {
+    // In a query a plus that was not escaped arrives as a space.
+    let sign = match one_of(rest, b"Zz+- ")? {
+        b'Z' | b'z' => return Some(SignedDuration::ZERO),
+        b'-' => -1,
+        _ => 1,
+    };
+    let hours = number(rest, 2)?;
+    one_of(rest, b":")?;
+    let minutes = number(rest, 2)?;
+    let seconds = sign * (i64::from(hours) * 60 + i64::from(minutes)) * 60;
+    (hours < 24 && minutes < 60).then_some(SignedDuration::from_secs(seconds))
+}
+
+/// A number of exactly so many digits.
+fn number(rest: &mut &[u8], digits: usize) -> Option<i16> {
+    let (number, after) = rest.split_at_checked(digits)?;
+    if !number.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    *rest = after;
+    Some(number.iter().fold(0, |value, digit| value * 10 + i16::from(digit - b'0')))
+}
+
+fn small(number: i16) -> Option<i8> {
+    i8::try_from(number).ok()
+}
+
+/// The next byte, if it is one of these.
+fn one_of(rest: &mut &[u8], bytes: &[u8]) -> Option<u8> {
+    let (first, after) = rest.split_first()?;
+    bytes.contains(first).then(|| {
+        *rest = after;
+        *first
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn shown(time: Option<EventTime>) -> Option<String> {
+        let millis = time?.millis().cast_signed();
+        Some(Timestamp::from_millisecond(millis).map_or("last".into(), |time| time.to_string()))
+    }
+
+    #[track_caller]
+    fn check(text: &str, zone: &str, start: &str) {
+        let moment = Moment::parse(text).expect("a moment");
+        assert_eq!(shown(moment.start(&Zone::parse(zone).unwrap())).as_deref(), Some(start));
+    }
+
+    #[track_caller]
+    fn check_day(day: &str, zone: &str, start: &str, hours: u64) {
+        check(day, zone, start);
+        let (moment, zone) = (Moment::parse(day).unwrap(), Zone::parse(zone).unwrap());
+        let length = moment.end(&zone).unwrap().since(moment.start(&zone).unwrap());
+        assert_eq!(length, Some(hours * 3_600_000));
+    }
+
+    #[track_caller]
+    fn check_none(text: &str) {
+        assert_eq!(Moment::parse(text), None, "{text:?}");
+    }
+
+    #[track_caller]
+    fn check_outside(text: &str, zone: &str) {
+        assert_eq!(Moment::parse(text).unwrap().start(&Zone::parse(zone).unwrap()), None);
+    }
+
+    #[test]
+    fn instants_are_of_no_zone() {
+        for zone in ["UTC", "Asia/Shanghai"] {
+            check("2026-03-10T08:00:00Z", zone, "2026-03-10T08:00:00Z");
+            check("2026-03-10t08:00:00z", zone, "2026-03-10T08:00:00Z");
+            check("2026-03-10 08:00Z", zone, "2026-03-10T08:00:00Z");
+            check("2026-03-10T08:00:00+08:00", zone, "2026-03-10T00:00:00Z");
+            check("2026-03-10T08:00:00 08:00", zone, "2026-03-10T00:00:00Z");
+            check("2026-03-10 08:00 08:00", zone, "2026-03-10T00:00:00Z");
+            check("2026-03-10T08:00:00-03:30", zone, "2026-03-10T11:30:00Z");
+            check("2026-03-10T08:00:00.25-00:00", zone, "2026-03-10T08:00:00.25Z");
+        }
+    }
+
+    #[test]
+    fn local_times_are_of_the_zone() {
+        check("2026-03-10T08:00", "UTC", "2026-03-10T08:00:00Z");
+        check("2026-03-10T08:00", "Asia/Shanghai", "2026-03-10T00:00:00Z");
+        check("2026-03-10 08:00:01.5", "Asia/Shanghai", "2026-03-10T00:00:01.5Z");
+        check("2026-03-10T08:00", "America/New_York", "2026-03-10T12:00:00Z");
+    }
+
+    #[test]
+    fn a_fraction_counts_from_the_next_millisecond() {
+        check("2026-03-10T08:00:00.000000001Z", "UTC", "2026-03-10T08:00:00.001Z");
+        check("2026-03-10T08:00:00.001000000Z", "UTC", "2026-03-10T08:00:00.001Z");
+        check("2026-03-10T07:59:59.9999Z", "UTC", "2026-03-10T08:00:00Z");
+    }
+
+    #[test]
+    fn days_have_the_hours_that_the_zone_gives_them() {
+        check_day("2026-03-10", "UTC", "2026-03-10T00:00:00Z", 24);
+        check_day("2026-03-29", "Europe/Berlin", "2026-03-28T23:00:00Z", 23);
+        check_day("2026-10-25", "Europe/Berlin", "2026-10-24T22:00:00Z", 25);
+        check_day("2026-03-08", "America/New_York", "2026-03-08T05:00:00Z", 23);
+        check_day("2026-11-01", "America/New_York", "2026-11-01T04:00:00Z", 25);
+        // The change is at midnight.
+        check_day("2018-11-04", "America/Sao_Paulo", "2018-11-04T03:00:00Z", 23);
+        check_day("2018-02-17", "America/Sao_Paulo", "2018-02-17T02:00:00Z", 25);
+        // The day that was skipped.
+        check_day("2011-12-30", "Pacific/Apia", "2011-12-30T10:00:00Z", 0);
+    }
+
+    #[test]
+    fn a_skipped_or_repeated_time_has_the_offset_from_before() {
+        check("2026-03-29T02:30", "Europe/Berlin", "2026-03-29T01:30:00Z");
+        check("2026-10-25T02:30", "Europe/Berlin", "2026-10-25T00:30:00Z");
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in ["", "now", "2026", "2026-3-10", "20260310", "2026-02-29", "2026-13-01"] {
+            check_none(text);
+        }
+        for time in ["", "8:00", "08", "24:00", "08:60", "08:00:60", "08:00:00.", "08:00:00,5"] {
+            check_none(&format!("2026-03-10T{time}"));
+        }
+        for offset in ["+8", "+0800", "+24:00", "+08:60", "ZZ", "Z+08:00", "[Asia/Shanghai]", " "] {
+            check_none(&format!("2026-03-10T08:00:00{offset}"));
+        }
+        for text in
+            ["2026-03-10Z", "2026-03-10+08:00", " 2026-03-10", "2026-03-10_08:00", "٢٠٢٦-03-10"]
+        {
+            check_none(text);
+        }
+        check_none("2026-03-10T08:00:00.0000000001Z");
+    }
+
+    #[test]
+    fn times_are_of_1970_to_9999() {
+        check("1970-01-01", "UTC", "1970-01-01T00:00:00Z");
+        check("1969-12-31T19:00", "America/New_York", "1970-01-01T00:00:00Z");
+        check("9999-12-31T23:59:59.999Z", "UTC", "last");
+        check("9999-12-31T23:59:59.999", "Asia/Shanghai", "last");
+        check_outside("1969-12-31T23:59:59Z", "UTC");
+        check_outside("1970-01-01", "Asia/Shanghai");
+        check_outside("9999-12-31T23:59:59.999-00:01", "UTC");
+        check_outside("9999-12-31T20:00", "America/New_York");
+        let end = |zone: &str| {
+            Moment::parse("9999-12-31").unwrap().end(&Zone::parse(zone).unwrap()).unwrap()
+        };
+        assert_eq!((end("UTC"), end("America/New_York")), (EventTime::END, EventTime::END));
+        assert_eq!(EventTime::END.since(end("Asia/Shanghai")), Some(8 * 3_600_000));
+    }
+}
