@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use adtrail as _;
-use attribution::event::{Fact, Pid};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::{Fact, Pid};
+use attribution::rules::policy::{AppPolicy, Policy};
 use ingest::TopicKind;
 use ingest::decode::{self, DecodeError, Schema};
 use serde_json::Value;

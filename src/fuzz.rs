@@ -4,9 +4,9 @@
 #[path = "../fuzz/kept.rs"]
 mod kept;
 
-use attribution::event::{Fact, Pid};
+use attribution::facts::event::{Fact, Pid};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::policy::{AppPolicy, Policy};
 use ingest::decode;
 use store::layout::codec::fact_record;
 

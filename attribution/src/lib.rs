@@ -8,22 +8,8 @@
 //! Start with [`event`] (the facts), [`attribute`] (where the winner is chosen) and [`worker`]
 //! (how a batch of facts becomes decisions).
 
-pub mod attribute;
-pub mod candidate;
-pub mod canonical;
-pub mod classify;
-pub mod compose;
-pub mod event;
-pub mod expiry;
 pub mod explain;
 pub mod facts;
-pub mod identity;
-pub mod ids;
-pub mod inherit;
 pub mod ledger;
-pub mod matching;
-pub mod policy;
-pub mod printable;
-pub mod row;
-pub mod timeline;
+pub mod rules;
 pub mod worker;

@@ -1,15 +1,18 @@
 //! Rows of a store, made without attributing anything.
 
-use attribution::attribute::Credit;
-use attribution::event::{
+use attribution::facts::device_ids::IdKind;
+use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, TouchKind,
 };
-use attribution::ids::IdKind;
-use attribution::inherit::Inheritance;
+use attribution::facts::match_keys;
 use attribution::ledger::record::{EffectHome, Home};
 use attribution::ledger::{DecisionWrite, Ledger, Progress};
-use attribution::row::{Contributor, CreditedTouch, InstallType, MatchType, Status, TouchDetails};
-use attribution::{compose, matching};
+use attribution::rules::build_row;
+use attribution::rules::inherit::Inheritance;
+use attribution::rules::row::{
+    Contributor, CreditedTouch, InstallType, MatchType, Status, TouchDetails,
+};
+use attribution::rules::winner::Credit;
 use store::embedded::Embedded;
 
 use crate::support::START_MS;
@@ -91,8 +94,8 @@ fn purchase(number: u64, apps: u32) -> DecisionWrite {
     };
     let activation = Some((&activation, InstallType::Install));
     let inheritance = Inheritance { activation, credit, credit_of: None };
-    let row = compose::effect_row(&effect, inheritance);
-    let key = matching::fact_key(Family::Effect, app, &effect.id);
+    let row = build_row::effect_row(&effect, inheritance);
+    let key = match_keys::fact_key(Family::Effect, app, &effect.id);
     let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
     DecisionWrite { key, home, row, replaced: None }
 }

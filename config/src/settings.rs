@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use jiff::Timestamp;
 
 use crate::parse::section::Section;

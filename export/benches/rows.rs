@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use adtrail_export::{ExportQuery, Format, write_rows};
-use attribution::canonical;
-use attribution::event::{
+use attribution::facts::canonical;
+use attribution::facts::event::{
     Activation, Device, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 use attribution::worker::{Batch, Worker};

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use attribution::ledger::{Position, Progress};
 use config::Config;
 use rdkafka::config::ClientConfig;

@@ -11,8 +11,8 @@ use adtrail_ingest::decode::{self, DecodeError, ErrorCode, Schema};
 use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value as Datum;
 use apache_avro::writer::datum::GenericDatumWriter;
-use attribution::event::{Fact, Pid};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::{Fact, Pid};
+use attribution::rules::policy::{AppPolicy, Policy};
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 

@@ -4,14 +4,14 @@
 use std::ops::ControlFlow;
 
 use anyhow::bail;
-use attribution::event::{Effect, Family, TouchKind};
+use attribution::explain::collect;
+use attribution::facts::event::{Effect, Family, TouchKind};
+use attribution::facts::match_keys::fact_key;
+use attribution::facts::printable::printable;
 use attribution::ledger::Facts;
 use attribution::ledger::record::Home;
-use attribution::matching::fact_key;
-use attribution::policy::AppPolicy;
-use attribution::printable::printable;
-use attribution::row::EventType;
-use attribution::worker::explain;
+use attribution::rules::policy::AppPolicy;
+use attribution::rules::row::EventType;
 use store::StoreError;
 use store::layout::codec::row::{RowView, TextCell};
 use store::reader::Reader;
@@ -32,7 +32,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
         None => store::open_for_reading(&config.store, &config.policy)?,
     };
     let id = &options.activation;
-    let Some(explanation) = explain(&mut reader, &config.policy, app.pid, id)? else {
+    let Some(explanation) = collect::explain(&mut reader, &config.policy, app.pid, id)? else {
         let namesake = namesake(&mut reader, app, id)?;
         let id = printable(id);
         bail!("--activation: {} has no activation with this event_id: {id}{namesake}", app.key);

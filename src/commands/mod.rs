@@ -25,7 +25,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 use config::{Config, Sources};
 use tempfile::NamedTempFile;
 

@@ -1,7 +1,7 @@
 //! `adtrail token`.
 
 use anyhow::Context;
-use attribution::printable::printable;
+use attribution::facts::printable::printable;
 use config::{Config, SECRET_CHARS, TOKEN_PREFIX, TokenDigest, parse_expiry, parse_token_id};
 use jiff::Timestamp;
 use toml::Value;

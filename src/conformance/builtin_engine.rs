@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::Context;
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 use attribution::worker::{Batch, Worker};
 use config::Config;
 use export::ExportQuery;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use attribution::printable::printable;
+use attribution::facts::printable::printable;
 
 use super::assertions;
 use super::case::Case;

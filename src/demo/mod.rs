@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use attribution::row::EventType;
+use attribution::rules::row::EventType;
 use config::Config;
 use ingest::{Shutdown, TopicKind, TopicNames};
 use jiff::Timestamp;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
-use attribution::row::{EventType, Status};
+use attribution::rules::row::{EventType, Status};
 use indicatif::HumanCount;
 use jiff::civil::Date;
 

@@ -7,9 +7,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
-use attribution::event::{EventTime, Family};
+use attribution::facts::event::{EventTime, Family};
 use attribution::ledger::{Ledger, Position};
-use attribution::row::Status;
+use attribution::rules::row::Status;
 use attribution::worker::{self, Report, Worker};
 use ingest::{Health, TopicKind, TopicNames};
 use jiff::Timestamp;

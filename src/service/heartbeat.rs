@@ -6,7 +6,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::Context;
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use ingest::{Health, Shutdown, TopicKind, TopicNames};
 use store::StoreError;
 use store::hbase::{Complete, Shared};

@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use attribution::event::EventTime;
-use attribution::policy::Policy;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::Policy;
 use config::Config;
 use ingest::{IngestError, Shutdown};
 use jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! Metrics of the regions: how many, how large, and how uneven. Labels are few whatever there is.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use jiff::Timestamp;
 use metrics::{describe_gauge, gauge};
 use store::layout::region::{Region, Regions, skew};

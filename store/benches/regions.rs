@@ -8,13 +8,14 @@
 use std::ops::ControlFlow;
 
 use adtrail_store::embedded::Embedded;
-use attribution::attribute::Credit;
-use attribution::event::{Device, Effect, EventTime, Family, Pid};
-use attribution::inherit::Inheritance;
+use attribution::facts::event::{Device, Effect, EventTime, Family, Pid};
+use attribution::facts::match_keys;
 use attribution::ledger::record::{EffectHome, Home};
 use attribution::ledger::{DecisionWrite, Ledger, Progress};
-use attribution::row::Status;
-use attribution::{compose, matching};
+use attribution::rules::build_row;
+use attribution::rules::inherit::Inheritance;
+use attribution::rules::row::Status;
+use attribution::rules::winner::Credit;
 
 const BATCH: u64 = 10_000;
 const APPS: u32 = 10;
@@ -99,8 +100,8 @@ fn decision(number: u64) -> DecisionWrite {
     };
     let credit = Credit::nobody(Status::Orphan, None);
     let row =
-        compose::effect_row(&effect, Inheritance { activation: None, credit, credit_of: None });
-    let key = matching::fact_key(Family::Effect, pid, &effect.id);
+        build_row::effect_row(&effect, Inheritance { activation: None, credit, credit_of: None });
+    let key = match_keys::fact_key(Family::Effect, pid, &effect.id);
     let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
     DecisionWrite { key, home, row, replaced: None }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 
 /// The machine's time, for rates and retention alone; no decision depends on it.
 pub fn now() -> EventTime {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use attribution::event::Pid;
+use attribution::facts::event::Pid;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

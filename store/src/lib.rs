@@ -30,7 +30,7 @@ pub mod memory;
 pub mod reader;
 mod timing;
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 
 pub use error::StoreError;
 pub use expiry::floor::HeldBack;

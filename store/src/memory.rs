@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use attribution::event::{EventTime, Family, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{Home, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::policy::Policy;
-use attribution::row::Row;
+use attribution::rules::expiry::Expired;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
 
 use crate::StoreError;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use attribution::event::{EventTime, Pid, SpreadId};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Home;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::expiry::Expired;
+use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
 use crate::apps::names;

@@ -1,6 +1,6 @@
 //! The keys under which facts are stored and found.
 
-use crate::event::{Family, Pid};
+use super::event::{Family, Pid};
 
 /// A hash of a kind of key and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! How facts are found by the keys that they share with others.
 
-use crate::event::{EventTime, Family, Pid};
+use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 
 /// One page of the index of a family.

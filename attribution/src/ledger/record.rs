@@ -1,10 +1,10 @@
 //! What a ledger keeps of a fact: the fact, what was decided, and the row that shows it.
 
-use crate::attribute::Decision;
-use crate::classify::Walks;
-use crate::event::{Activation, Effect, EventTime, Fact, SpreadId, Touch};
+use crate::facts::event::{Activation, Effect, EventTime, Fact, SpreadId, Touch};
 use crate::facts::keys::FactKey;
-use crate::row::{InstallType, RowForm, Status};
+use crate::rules::classify::Walks;
+use crate::rules::row::{InstallType, RowForm, Status};
+use crate::rules::winner::Decision;
 
 /// What a store keeps under a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,19 +6,19 @@ use std::ops::Range;
 use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::classes::Classified;
-use super::desk::{merged, scan};
-use super::settled::Settled;
-use crate::attribute::{self, Decision};
-use crate::event::{Activation, EventTime, Family, Pid};
+use super::batch_context::{merged, scan};
+use super::batch_state::Settled;
+use super::classify_batch::Classified;
+use crate::facts::device_ids::{DeviceIds, Forms};
+use crate::facts::event::{Activation, EventTime, Family, Pid};
 use crate::facts::keys::FactKey;
-use crate::ids::{DeviceIds, Forms};
-use crate::inherit;
+use crate::facts::match_keys;
 use crate::ledger::Ledger;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::matching::{self};
-use crate::row::Status;
+use crate::rules::inherit;
+use crate::rules::row::Status;
+use crate::rules::winner::{self, Decision};
 use crate::worker::reach::{PlaceReach, Reach, Reaches};
 
 /// Reaches that are looked into together; more would only take room.
@@ -81,13 +81,13 @@ impl<L: Ledger> Desk<'_, L> {
             let (scans, groups) = scans(&marks);
             let mut found: BTreeSet<(usize, Forms)> = BTreeSet::new();
             self.scan_all(&scans, |scan, entry| {
-                found.insert((scan, matching::marked_forms(&entry)));
+                found.insert((scan, match_keys::marked_forms(&entry)));
             })?;
             for (scan, marked) in found {
                 let group = groups.get(scan).and_then(|group| by_place.get(group.clone()));
                 let met = group.unwrap_or_default().iter().filter(|at| !at.forms.meet(marked));
                 reaches.extend(met.map(|PlaceReach { reach, .. }| Reach {
-                    key: matching::activation_by_place(marked, reach.key),
+                    key: match_keys::activation_by_place(marked, reach.key),
                     ..*reach
                 }));
             }
@@ -105,9 +105,9 @@ impl<L: Ledger> Desk<'_, L> {
         }
         home.decision.as_ref().filter(|_| !is_unsure).is_none_or(|decision| {
             if entry.time > reach.candidate_until {
-                return attribute::can_deny(decision, reach.touch_time);
+                return winner::can_deny(decision, reach.touch_time);
             }
-            attribute::can_change(app, decision, reach.tier, reach.touch_time)
+            winner::can_change(app, decision, reach.tier, reach.touch_time)
         })
     }
 
@@ -175,7 +175,7 @@ impl<L: Ledger> Desk<'_, L> {
 
 fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
     let id = decision.original.as_deref()?;
-    Some(matching::fact_key(Family::Activation, key.pid, id))
+    Some(match_keys::fact_key(Family::Activation, key.pid, id))
 }
 
 /// The scans of sorted reaches, and of each the reaches that it is for.
@@ -205,5 +205,5 @@ fn device_scans(
     times: (EventTime, EventTime),
 ) -> Vec<Scan> {
     let ids = DeviceIds::new(&activation.ids);
-    ids.iter().map(|id| scan(pid, family, matching::by_id(id), times)).collect()
+    ids.iter().map(|id| scan(pid, family, match_keys::by_id(id), times)).collect()
 }

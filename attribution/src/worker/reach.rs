@@ -1,11 +1,11 @@
 //! Which activations a touch can change: by its keys, and at its places.
 
-use crate::candidate::{self, Tier};
-use crate::event::{EventTime, Pid, Touch};
+use crate::facts::device_ids::{DeviceIds, Forms};
+use crate::facts::event::{EventTime, Pid, Touch};
 use crate::facts::keys::MatchKey;
-use crate::ids::{DeviceIds, Forms};
-use crate::matching::{self, MARK_MS};
-use crate::policy::{AppPolicy, Policy};
+use crate::facts::match_keys::{self, MARK_MS};
+use crate::rules::candidate::{self, Tier};
+use crate::rules::policy::{AppPolicy, Policy};
 
 /// Where the activations stand that the batch's touches can be credited with.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Reach {
 impl PlaceReach {
     /// Where the marks of the place are.
     pub fn marks(&self) -> Reach {
-        let key = matching::marks(self.reach.key, false);
+        let key = match_keys::marks(self.reach.key, false);
         Reach { key, touch_time: self.reach.touch_time.minus(MARK_MS), ..self.reach }
     }
 }
@@ -79,11 +79,11 @@ pub fn add_reaches(
     let by_id = if app.probabilistic { by_id.max(by_place) } else { by_id };
     let counted = candidate::counted_reach(policy, app, touch).unwrap_or(by_id);
     let newest = (if goes { counted.max(by_id) } else { by_id }, counted.max(by_id));
-    let keys = ids.iter().map(matching::by_id);
+    let keys = ids.iter().map(match_keys::by_id);
     reaches.by_key.extend(keys.map(|key| reach(key, newest, false)));
-    reaches.by_key.push(reach(matching::by_click_id(&touch.id), newest, false));
+    reaches.by_key.push(reach(match_keys::by_click_id(&touch.id), newest, false));
     if app.probabilistic {
-        let places = matching::probabilistic_keys(&touch.device);
+        let places = match_keys::probabilistic_keys(&touch.device);
         reaches.by_place.extend(places.map(|key| PlaceReach {
             reach: reach(key, (by_place, by_place), true),
             forms: ids.forms(),

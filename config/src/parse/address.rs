@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use attribution::policy::IpRange;
+use attribution::rules::policy::IpRange;
 
 use super::error::Problem;
 

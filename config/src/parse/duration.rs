@@ -1,6 +1,6 @@
 //! Durations as they are written: a whole number and a unit.
 
-use attribution::policy::DAY_MS;
+use attribution::rules::policy::DAY_MS;
 
 use super::error::Problem;
 

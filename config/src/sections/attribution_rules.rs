@@ -1,6 +1,6 @@
 //! The rules of attribution, as tables override them.
 
-use attribution::policy::{
+use attribution::rules::policy::{
     AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
 };
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::{AppPolicy, Campaign, Origin, Policy};
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::{AppPolicy, Campaign, Origin, Policy};
 
 use super::known_ids::{Apps, Channels};
 use super::store::{self, AppStore};

@@ -1,7 +1,7 @@
 //! The rules against fraud, as tables override them.
 
-use attribution::ids::{self, DeviceId};
-use attribution::policy::Fraud;
+use attribution::facts::device_ids::{self, DeviceId};
+use attribution::rules::policy::Fraud;
 
 use super::known_ids::Channels;
 use crate::parse::address;
@@ -34,7 +34,7 @@ fn parse_site(text: &str) -> Result<Box<str>, Problem> {
 }
 
 fn parse_device(text: &str) -> Result<Vec<DeviceId>, Problem> {
-    match ids::parse_setting(text) {
+    match device_ids::parse_setting(text) {
         Some(ids) => Ok(ids.iter().cloned().collect()),
         None => Err("expected \"kind:value\" with a kind of oaid, gaid, idfa, caid, idfv, imei, \
                      android_id, mac, each also with _md5, and a value that names one device"

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::Pid;
-use attribution::policy::Windows;
+use attribution::facts::event::Pid;
+use attribution::rules::policy::Windows;
 
 use super::attribution_rules;
 use crate::parse::error::Problem;

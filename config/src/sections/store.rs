@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use attribution::event::Pid;
-use attribution::policy::DAY_MS;
+use attribution::facts::event::Pid;
+use attribution::rules::policy::DAY_MS;
 
 use super::hbase::{self, HBase};
 use crate::parse::error::Problem;

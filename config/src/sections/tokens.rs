@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use attribution::event::Pid;
-use attribution::policy::Policy;
+use attribution::facts::event::Pid;
+use attribution::rules::policy::Policy;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};

@@ -7,8 +7,10 @@ mod tokens;
 use std::path::Path;
 use std::time::Duration;
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::{AppPolicy, DAY_MS, Fraud, HOUR_MS, Origin, ReinstallEffects, Windows};
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::{
+    AppPolicy, DAY_MS, Fraud, HOUR_MS, Origin, ReinstallEffects, Windows,
+};
 
 use super::*;
 

@@ -1,10 +1,12 @@
 //! Who is let in by which settings, and what is wrong with those.
 
-use attribution::event::Pid;
+use attribution::facts::event::Pid;
 
 use super::mistakes::check_wrong;
 use super::{CATALOGUE, Config, parse, whole_example};
-use crate::{Token, TokenApps, TokenDigest};
+use crate::Token;
+use crate::TokenApps;
+use crate::TokenDigest;
 
 const HEX: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 

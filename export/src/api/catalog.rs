@@ -1,6 +1,6 @@
 //! What the settings have of an app.
 
-use attribution::policy::Campaign;
+use attribution::rules::policy::Campaign;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;

@@ -1,8 +1,8 @@
 //! Explanations over HTTP: the same JSON as the command's.
 
-use attribution::explain::Explanation;
-use attribution::policy::{AppPolicy, Policy};
-use attribution::worker;
+use attribution::explain::collect;
+use attribution::explain::explanation::Explanation;
+use attribution::rules::policy::{AppPolicy, Policy};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
@@ -42,7 +42,7 @@ pub(crate) async fn explained<T: Send + 'static>(
 ) -> Result<Option<T>, ExportError> {
     let (pid, id) = (app.pid, id.to_owned());
     respond::read(state, app, move |reader, policy| {
-        let explanation = worker::explain(&mut reader.clone(), policy, pid, &id)?;
+        let explanation = collect::explain(&mut reader.clone(), policy, pid, &id)?;
         Ok(explanation.map(|explanation| tell(&explanation, policy)))
     })
     .await

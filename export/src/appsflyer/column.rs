@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use attribution::event::Purpose;
-use attribution::policy::{DAY_MS, HOUR_MS, Policy};
-use attribution::row::{EventType, InstallType, STORE_PROP, Status};
+use attribution::facts::event::Purpose;
+use attribution::rules::policy::{DAY_MS, HOUR_MS, Policy};
+use attribution::rules::row::{EventType, InstallType, STORE_PROP, Status};
 use store::layout::codec::row::{RowView, TextCell, purpose_name};
 use store::layout::key::RowKey;
 

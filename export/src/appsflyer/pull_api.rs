@@ -1,6 +1,6 @@
 //! The Pull API: what a request asks for, as a query of ours.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use attribution::event::Pid;
-use attribution::policy::Policy;
-use attribution::row::{EventType, Status};
+use attribution::facts::event::Pid;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{EventType, Status};
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 

@@ -1,6 +1,6 @@
 //! Reports as their clients get them, byte for byte.
 
-use attribution::event::{Fact, Purpose, Touch, TouchKind};
+use attribution::facts::event::{Fact, Purpose, Touch, TouchKind};
 use serde_json::Value;
 
 use super::field_list;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use attribution::event::EventTime;
-use attribution::policy::AppPolicy;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::AppPolicy;
 use store::StoreError;
 use store::layout::key::RowKey;
 use store::reader::{Rows, View};

@@ -9,7 +9,7 @@ pub mod totals;
 
 use std::ops::ControlFlow;
 
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::policy::{AppPolicy, Policy};
 use store::StoreError;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::Policy;
-use attribution::row::EventType;
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::Policy;
+use attribution::rules::row::EventType;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 
 use crate::download::state::State;
 use crate::format::time_zone::in_utc;

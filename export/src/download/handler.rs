@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use attribution::event::EventTime;
-use attribution::policy::AppPolicy;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::AppPolicy;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};

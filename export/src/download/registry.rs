@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use serde::{Serialize, Serializer};
 
 use super::audit::{self, Asked, Ended};

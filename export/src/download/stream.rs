@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use attribution::event::Pid;
-use attribution::policy::Policy;
+use attribution::facts::event::Pid;
+use attribution::rules::policy::Policy;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;

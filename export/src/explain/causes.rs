@@ -1,10 +1,10 @@
 //! What came in when a decision took the place of another one. Of facts that came in together it is
 //! not said which of them it was.
 
-use attribution::event::Family;
-use attribution::explain::{CameIn, Explanation};
-use attribution::printable::printable;
-use attribution::row::touch_kind_name;
+use attribution::explain::explanation::{CameIn, Explanation};
+use attribution::facts::event::Family;
+use attribution::facts::printable::printable;
+use attribution::rules::row::touch_kind_name;
 use serde_json::{Value, json};
 
 use super::time;

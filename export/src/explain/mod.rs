@@ -8,12 +8,12 @@ mod text;
 pub(crate) mod view;
 mod words;
 
-use attribution::attribute::Decision;
-use attribution::candidate::Tier;
-use attribution::event::{EventTime, Pid, SpreadId};
-use attribution::explain::{Because, Considered, Explanation, Found, Verdict};
-use attribution::policy::{Campaign, Origin, Policy};
-use attribution::row::{RejectReason, touch_kind_name};
+use attribution::explain::explanation::{Because, Considered, Explanation, Found, Verdict};
+use attribution::facts::event::{EventTime, Pid, SpreadId};
+use attribution::rules::candidate::Tier;
+use attribution::rules::policy::{Campaign, Origin, Policy};
+use attribution::rules::row::{RejectReason, touch_kind_name};
+use attribution::rules::winner::Decision;
 use serde_json::{Value, json};
 
 use crate::Zone;
@@ -26,7 +26,7 @@ pub(crate) use words::span;
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
     let Explanation { activation, decision, before, .. } = explanation;
     let catalogue = Catalogue { policy, pid: activation.pid };
-    let member = |member: &attribution::classify::Member| json!({ "event_id": &*member.id, "event_time": time(member.time) });
+    let member = |member: &attribution::rules::classify::Member| json!({ "event_id": &*member.id, "event_time": time(member.time) });
     let touches = explanation.considered.iter();
     json!({
         "app": catalogue.app_key(),

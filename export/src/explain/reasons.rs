@@ -1,8 +1,8 @@
 //! Why an activation has its class and its credit, each in a sentence or two.
 
-use attribution::explain::{self, Explanation, Verdict};
-use attribution::printable::printable;
-use attribution::row::{InstallType, Status, touch_kind_name};
+use attribution::explain::explanation::{self, Explanation, Verdict};
+use attribution::facts::printable::printable;
+use attribution::rules::row::{InstallType, Status, touch_kind_name};
 
 use super::text::Teller;
 use super::time;
@@ -25,7 +25,7 @@ impl Teller<'_> {
             }
             .into();
         };
-        let since = |member: &attribution::classify::Member| {
+        let since = |member: &attribution::rules::classify::Member| {
             let id = printable(&member.id);
             format!("{id} of {}, {}", time(member.time), age(activation.time, member.time))
         };
@@ -102,7 +102,7 @@ impl Teller<'_> {
     fn won(&self) -> String {
         let Explanation { considered, expired_before, is_second_unread, .. } = self.explanation;
         let winner = considered.iter().find(|one| one.verdict == Verdict::Won);
-        let runner_up = explain::runner_up(considered).and_then(|place| considered.get(place));
+        let runner_up = explanation::runner_up(considered).and_then(|place| considered.get(place));
         let Some(winner) = winner else {
             return "The touch that it was credited to is no longer kept. (section 7)".into();
         };

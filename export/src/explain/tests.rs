@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use attribution::event::{Fact, Family, Pid};
-use attribution::explain::CameIn;
-use attribution::policy::{AppPolicy, DAY_MS, IpRange, Policy};
-use attribution::worker::explain;
+use attribution::explain::collect;
+use attribution::explain::explanation::CameIn;
+use attribution::facts::event::{Fact, Family, Pid};
+use attribution::rules::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 
 use super::{json, text};
 use crate::tests::bed::{Bed, DAY, MINUTE, activation, at, click, effect, fill, settings};
@@ -24,7 +24,7 @@ fn told(facts: Vec<Fact>, then: Change, now: Change) -> (String, serde_json::Val
     config.policy = Arc::new(policy(then));
     let mut reader = fill(&config, facts);
     let policy = policy(now);
-    let told = explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
+    let told = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
     (text(&told, &policy), json(&told, &policy))
 }
 
@@ -88,7 +88,7 @@ fn what_came_in_is_told_also_when_it_is_gone() {
     let mut config = settings(dir.path());
     config.policy = Arc::new(policy.clone());
     let mut reader = fill(&config, install_after_two_days());
-    let mut told = explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
+    let mut told = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
     told.previous = Some(told.decision.clone());
     let mut check = |changed_by: Vec<CameIn>, more: bool, expected: &str| {
         (told.changed_by, told.changed_by_more) = (changed_by, more);
@@ -116,7 +116,7 @@ fn over_http_it_is_the_json_of_the_command() {
     ]);
     let path = |id: &str| format!("/v1/apps/app-x/activations/{id}/explain");
     let policy = &bed.config.policy;
-    let told = explain(&mut bed.reader.clone(), policy, Pid(1), "a/1 é").unwrap().unwrap();
+    let told = collect::explain(&mut bed.reader.clone(), policy, Pid(1), "a/1 é").unwrap().unwrap();
     let answer = bed.get(&path("a%2F1%20%C3%A9"));
     assert_eq!((answer.status, answer.json()), (200, json(&told, policy)));
     assert_eq!(answer.json()["touches"][0]["verdict"], "won");

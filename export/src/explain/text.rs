@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use attribution::attribute::Decision;
-use attribution::explain::{Considered, Explanation, Found, Verdict};
-use attribution::policy::{AppPolicy, Policy};
-use attribution::printable::printable;
-use attribution::row::{RejectReason, Status, touch_kind_name};
+use attribution::explain::explanation::{Considered, Explanation, Found, Verdict};
+use attribution::facts::printable::printable;
+use attribution::rules::policy::{AppPolicy, Policy};
+use attribution::rules::row::{RejectReason, Status, touch_kind_name};
+use attribution::rules::winner::Decision;
 
 use super::causes::came_in;
 use super::words::{age, because_text, class_name, origin, span, tier};

@@ -1,9 +1,9 @@
 //! An explanation for a page: the sentences of the text, each where it belongs.
 
-use attribution::explain::{Explanation, Found};
-use attribution::policy::Policy;
-use attribution::printable::printable;
-use attribution::row::{Status, touch_kind_name};
+use attribution::explain::explanation::{Explanation, Found};
+use attribution::facts::printable::printable;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{Status, touch_kind_name};
 use serde::Serialize;
 
 use super::causes::came_in;

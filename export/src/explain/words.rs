@@ -1,9 +1,9 @@
 //! The words of an explanation that depend on nothing else.
 
-use attribution::event::EventTime;
-use attribution::explain::{Because, Considered};
-use attribution::policy::Origin;
-use attribution::row::{InstallType, touch_kind_name};
+use attribution::explain::explanation::{Because, Considered};
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::Origin;
+use attribution::rules::row::{InstallType, touch_kind_name};
 
 use super::{origin_name, tier_number};
 

@@ -1,8 +1,8 @@
 //! The cells of apps and campaigns: names of the catalogue, looked up and quoted once for many
 //! rows.
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::Policy;
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::Policy;
 
 use super::cell::Cell;
 use crate::format::channel::channel_name;
@@ -91,7 +91,7 @@ impl AppCell {
 
 #[cfg(test)]
 mod tests {
-    use attribution::policy::{Campaign, Windows};
+    use attribution::rules::policy::{Campaign, Windows};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The name of a campaign's channel.
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::Policy;
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::Policy;
 
 /// The channel of a campaign that is not in the catalogue.
 pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";

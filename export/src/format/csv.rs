@@ -1,9 +1,9 @@
 //! Rows as CSV: UTF-8 without a byte order mark, lines that end with LF, quotes only where a
 //! reader needs them.
 
-use attribution::event::Pid;
-use attribution::policy::Policy;
-use attribution::row::{Contributor, touch_kind_name};
+use attribution::facts::event::Pid;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{Contributor, touch_kind_name};
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
@@ -194,9 +194,9 @@ fn write_texts(row: &RowView<'_>, first: TextCell, last: TextCell, out: &mut Vec
 
 #[cfg(test)]
 mod tests {
-    use attribution::event::{Device, EventTime, SpreadId, TouchKind};
-    use attribution::policy::{AppPolicy, Campaign, Windows};
-    use attribution::row::{EventType, MatchType, RejectReason, Row, Status};
+    use attribution::facts::event::{Device, EventTime, SpreadId, TouchKind};
+    use attribution::rules::policy::{AppPolicy, Campaign, Windows};
+    use attribution::rules::row::{EventType, MatchType, RejectReason, Row, Status};
     use proptest::prelude::*;
     use store::layout::codec;
 

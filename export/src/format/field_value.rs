@@ -1,6 +1,6 @@
 //! What a row has in a field.
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 

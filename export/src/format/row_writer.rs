@@ -1,6 +1,6 @@
 //! Rows in the form that is asked for.
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 

@@ -1,6 +1,6 @@
 //! Time zones by their IANA name, and times written in one.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};

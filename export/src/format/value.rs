@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use attribution::event::EventTime;
-use attribution::policy::Policy;
-use attribution::row::touch_kind_name;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::touch_kind_name;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 

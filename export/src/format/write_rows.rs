@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::policy::{AppPolicy, Policy};
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 use store::reader::{Reader, View};

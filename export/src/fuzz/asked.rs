@@ -1,6 +1,6 @@
 //! What a request asks for.
 
-use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::facts::event::{EventTime, Pid, SpreadId};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use jiff::Timestamp;
 use store::layout::key::RowKey;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use attribution::event::EventTime;
-use attribution::policy::Policy;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::Policy;
 use store::reader::Reader;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

@@ -1,8 +1,8 @@
 //! The form of an explanation.
 
-use attribution::explain::LISTED_MAX;
+use attribution::explain::explanation::LISTED_MAX;
 use attribution::ledger::record::CAUSES_MAX;
-use attribution::row::{MatchType, RejectReason};
+use attribution::rules::row::{MatchType, RejectReason};
 use serde_json::{Value, json};
 
 use super::types::{install_type, instant, object, or_null, spreadid, status, text, touch_type};

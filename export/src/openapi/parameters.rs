@@ -1,7 +1,7 @@
 //! What a request may say.
 
-use attribution::ids::IdKind;
-use attribution::row::{InstallType, Status};
+use attribution::facts::device_ids::IdKind;
+use attribution::rules::row::{InstallType, Status};
 use serde_json::{Value, json};
 
 use super::pull;

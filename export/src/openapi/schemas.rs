@@ -1,6 +1,6 @@
 //! The forms of what is answered in JSON.
 
-use attribution::ids::IdKind;
+use attribution::facts::device_ids::IdKind;
 use serde_json::{Map, Value, json};
 
 use super::{explanation, pull};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 
 use super::parameters::Of;
 use super::*;

@@ -1,6 +1,6 @@
 //! Schemas of values that several objects have.
 
-use attribution::row::{InstallType, Status};
+use attribution::rules::row::{InstallType, Status};
 use serde_json::{Map, Value, json};
 
 /// Of these members, and no others; all are always there.

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use attribution::ids::IdKind;
-use attribution::policy::AppPolicy;
+use attribution::facts::device_ids::IdKind;
+use attribution::rules::policy::AppPolicy;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;

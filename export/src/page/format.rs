@@ -1,6 +1,6 @@
 //! Numbers, sizes and dates as people write them.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use jiff::ToSpan;
 use jiff::civil::Date;
 

@@ -1,7 +1,7 @@
 //! The first page's address, for `crate::fuzz`.
 
-use attribution::event::EventTime;
-use attribution::policy::AppPolicy;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::AppPolicy;
 
 use super::export_form::name_list::names;
 use super::export_form::state::Choice;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;

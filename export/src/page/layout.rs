@@ -1,6 +1,6 @@
 //! What is around every page.
 
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 use axum::http::HeaderMap;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! What a page is asked with.
 
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 use axum::extract::{Extension, FromRequestParts};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;

@@ -1,7 +1,7 @@
 //! Pages as they are sent, and what forms lead to. What a browser makes of them is seen at the root.
 
-use attribution::event::Fact;
-use attribution::policy::{AppPolicy, Campaign, Policy, Windows};
+use attribution::facts::event::Fact;
+use attribution::rules::policy::{AppPolicy, Campaign, Policy, Windows};
 use config::{SECRET_CHARS, Token, TokenApps, TokenDigest};
 use jiff::civil::date;
 
@@ -52,8 +52,8 @@ fn hostile() -> Bed {
         app.name = HOSTILE.into();
     }
     let campaign = Campaign {
-        spreadid: attribution::event::SpreadId(7),
-        pid: attribution::event::Pid(1),
+        spreadid: attribution::facts::event::SpreadId(7),
+        pid: attribution::facts::event::Pid(1),
         channel: HOSTILE.into(),
         name: HOSTILE.into(),
         windows: Windows::default(),
@@ -308,7 +308,7 @@ fn ranges_end_with_a_day_of_now() {
     check("month", today, today);
     assert_eq!(dates("custom", today), None);
     // In Kiritimati it is tomorrow already.
-    let policy = Policy::new(vec![AppPolicy::new(attribution::event::Pid(1), "a")], vec![]);
+    let policy = Policy::new(vec![AppPolicy::new(attribution::facts::event::Pid(1), "a")], vec![]);
     let app = policy.app_by_key("a").unwrap();
     let range = |zone: &str| {
         let choice =
@@ -331,7 +331,7 @@ fn closed() -> Bed {
     let entry = |id: &str, pid: u32, expires: Option<&str>| Token {
         id: id.into(),
         digest: TokenDigest::of(&token(id)),
-        apps: TokenApps::These([attribution::event::Pid(pid)].into()),
+        apps: TokenApps::These([attribution::facts::event::Pid(pid)].into()),
         expires: expires.map(|text| text.parse().unwrap()),
     };
     config.tokens = vec![

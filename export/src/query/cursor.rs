@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::facts::event::{EventTime, Pid, SpreadId};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use store::layout::key::RowKey;

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use attribution::event::EventTime;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::{AppPolicy, Policy};
 use store::layout::summary_counts::{QUARTER_MS, quarter_start};
 use store::reader::Reader;
 
@@ -47,7 +47,7 @@ pub fn expected_rows(
 
 #[cfg(test)]
 mod tests {
-    use attribution::event::Pid;
+    use attribution::facts::event::Pid;
 
     use super::*;
     use crate::Format;

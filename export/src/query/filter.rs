@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::Policy;
-use attribution::row::{EventType, InstallType, Status};
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{EventType, InstallType, Status};
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 use store::layout::summary_counts::Counted;

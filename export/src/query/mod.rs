@@ -9,9 +9,9 @@ pub(crate) mod time_param;
 
 use std::collections::BTreeMap;
 
-use attribution::event::EventTime;
-use attribution::policy::{AppPolicy, Policy};
-use attribution::row::EventType;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::{AppPolicy, Policy};
+use attribution::rules::row::EventType;
 
 use crate::ExportError;
 use crate::appsflyer::field_list;

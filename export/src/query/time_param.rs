@@ -1,6 +1,6 @@
 //! The times of a request: an instant, a local date-time or a date.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, Time};
 

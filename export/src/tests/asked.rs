@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use attribution::facts::event::Fact;
+
 use super::bed::{Answer, Bed, DAY, MINUTE, activation, click, many_activations};
 use super::check_problem;
-use attribution::event::Fact;
 
 const DAYS: &str = "from=2026-03-10&to=2026-03-10";
 const REPORT: &str = "/api/raw-data/export/app/app-x/installs_report/v5";

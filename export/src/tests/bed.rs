@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attribution::canonical;
-use attribution::event::{
+use attribution::facts::canonical;
+use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 use attribution::worker::{Batch, Worker};

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::process::Command;
 use std::time::Duration;
 
-use attribution::event::{Fact, Pid};
+use attribution::facts::event::{Fact, Pid};
 use serde_json::{Value, json};
 
 use crate::Chunk;

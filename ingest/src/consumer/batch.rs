@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use attribution::event::{EventTime, Fact};
+use attribution::facts::event::{EventTime, Fact};
 use attribution::ledger::Progress;
 
 use crate::decode::ErrorCode;
@@ -166,7 +166,7 @@ impl TopicIntake {
 
 #[cfg(test)]
 mod tests {
-    use attribution::event::{Activation, Device, Pid};
+    use attribution::facts::event::{Activation, Device, Pid};
     use attribution::ledger::Position;
 
     use super::*;

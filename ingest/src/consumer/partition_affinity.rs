@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use attribution::event::Pid;
+use attribution::facts::event::Pid;
 
 use crate::kafka::partitions::Partitions;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};

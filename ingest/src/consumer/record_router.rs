@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use attribution::event::{EventTime, Fact};
+use attribution::facts::event::{EventTime, Fact};
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 

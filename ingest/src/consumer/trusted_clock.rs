@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 
 /// It may be set by so much at once.
 const SET_MS: u64 = 10 * 60 * 1000;

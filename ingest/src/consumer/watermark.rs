@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::EventTime;
-use attribution::expiry::DISORDER_MS;
+use attribution::facts::event::EventTime;
+use attribution::rules::expiry::DISORDER_MS;
 
 use crate::kafka::partitions::{Extents, Partitions};
 use crate::kafka::topics::TopicKind;

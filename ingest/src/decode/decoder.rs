@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 use config::{Config, Format};
 
 use super::framing::{Framed, unframed};

@@ -3,9 +3,9 @@
 //! Read is one flat struct of borrowed values, whatever the event's family; then the family's own
 //! fields are checked and copied into the fact.
 
-use attribution::canonical;
-use attribution::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::canonical;
+use attribution::facts::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
+use attribution::rules::policy::{AppPolicy, Policy};
 use serde::Deserialize;
 
 use super::field_error::{Fault, is_like_an_id};

@@ -1,6 +1,6 @@
 //! Values of the JSON as the parts of a fact: each reader says what it expects.
 
-use attribution::event::{self, EventTime, Pairs, Purpose, SpreadId};
+use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
 use super::field_error::{Fault, shown_name};
 use super::time::{self, TIME_ALLOWED};

@@ -1,7 +1,7 @@
 //! JSON → the fields of an event, in one pass over the bytes.
 
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 

@@ -3,8 +3,8 @@
 //! A property of the message alone: the broker's timestamp against the fact's own time. So it
 //! depends on no order and on no clock of this machine.
 
-use attribution::event::EventTime;
-use attribution::policy::DAY_MS;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::DAY_MS;
 
 use super::{DecodeError, ErrorCode};
 

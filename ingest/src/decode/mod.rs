@@ -18,8 +18,8 @@ mod published_schemas;
 #[cfg(test)]
 mod tests;
 
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 
 pub use self::avro::Schema;
 pub use self::error::{DecodeError, ErrorCode};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use attribution::event::Pid;
-use attribution::policy::AppPolicy;
+use attribution::facts::event::Pid;
+use attribution::rules::policy::AppPolicy;
 use serde_json::{Value, json};
 
 use super::event::FIELDS;

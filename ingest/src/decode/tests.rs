@@ -1,8 +1,8 @@
 //! What is decoded, what is not, and what is said about it.
 
-use attribution::canonical;
-use attribution::event::{EventTime, Pid, Purpose, SpreadId, TouchKind};
-use attribution::policy::AppPolicy;
+use attribution::facts::canonical;
+use attribution::facts::event::{EventTime, Pid, Purpose, SpreadId, TouchKind};
+use attribution::rules::policy::AppPolicy;
 use proptest::prelude::*;
 
 use super::*;
@@ -195,7 +195,7 @@ fn types_belong_to_topics() {
         let json = json.replacen("\"type\":\"click\",", "", 1);
         decode(json.as_bytes(), topic, &policy()).map(|fact| fact.family()).map_err(|e| e.code)
     };
-    use attribution::event::Family;
+    use attribution::facts::event::Family;
     let bad = Err(ErrorCode::BadValue);
     assert_eq!(code(None, Some(Clicks)), Ok(Family::Touch));
     assert_eq!(code(Some(""), Some(Clicks)), Ok(Family::Touch));

@@ -1,6 +1,6 @@
 //! Event times: milliseconds since 1970 UTC, or RFC 3339.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use jiff::civil::{DateTime, date};
 
 use super::ErrorCode;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem::ManuallyDrop;
 
-use attribution::event::Pairs;
+use attribution::facts::event::Pairs;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 
 use crate::decode::event::EVENT_BYTES_MAX;
 use crate::decode::{self, DecodeError};
@@ -96,8 +96,8 @@ impl<R: BufRead> Iterator for Events<'_, R> {
 mod tests {
     use std::io::BufReader;
 
-    use attribution::event::Pid;
-    use attribution::policy::AppPolicy;
+    use attribution::facts::event::Pid;
+    use attribution::rules::policy::AppPolicy;
 
     use super::*;
     use crate::decode::ErrorCode;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use apache_avro::reader::datum::GenericDatumReader;
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use serde_json::Value as Json;
 
 use super::{BETWEEN, POLICY, check_error};

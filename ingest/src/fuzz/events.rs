@@ -2,7 +2,7 @@
 
 use std::io::BufReader;
 
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use serde::de::IgnoredAny;
 
 use super::{POLICY, check_error};

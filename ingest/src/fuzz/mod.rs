@@ -12,8 +12,8 @@ mod kept;
 
 use std::sync::LazyLock;
 
-use attribution::event::Pid;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::Pid;
+use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::decode::DecodeError;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use rdkafka::error::KafkaResult;
 
 use super::partition_progress::Partition;

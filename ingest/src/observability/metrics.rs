@@ -2,7 +2,7 @@
 //! nothing was counted that is read again, and read = accepted + redelivered + dead-lettered +
 //! empty holds for every topic at every moment.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use config::Config;
 use jiff::Timestamp;
 use metrics::{Counter, Gauge, counter, gauge};
@@ -148,7 +148,7 @@ fn seconds(time: Timestamp) -> f64 {
 mod tests {
     use std::time::Instant;
 
-    use attribution::event::{Activation, Device, EventTime, Fact, Pid};
+    use attribution::facts::event::{Activation, Device, EventTime, Fact, Pid};
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
     use super::*;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::{Device, EventTime, Fact, Pairs, Purpose, TouchKind};
-use attribution::policy::Policy;
+use attribution::facts::event::{Device, EventTime, Fact, Pairs, Purpose, TouchKind};
+use attribution::rules::policy::Policy;
 use jiff::SignedDuration;
 use jiff::civil::{Date, Time};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! One record as one line of JSON.
 
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rdkafka::message::Header;

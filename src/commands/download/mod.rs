@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use anyhow::Context;
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 use config::Config;
 use export::{Checksum, Chunk, ExportQuery};
 use store::reader::Reader;

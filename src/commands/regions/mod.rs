@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context;
-use attribution::event::{EventTime, Pid};
-use attribution::policy::Policy;
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::Policy;
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};

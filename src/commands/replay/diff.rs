@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::Context;
-use attribution::event::{Fact, Pid};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::{Fact, Pid};
+use attribution::rules::policy::{AppPolicy, Policy};
 use config::Config;
 use export::{Compared, ComparedApp, Totals};
 

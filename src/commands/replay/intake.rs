@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 use ingest::decode::DecodeError;
 use ingest::files::compression;
 use ingest::files::ndjson::{Events, FileError};

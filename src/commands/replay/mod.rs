@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 use config::Config;
 use export::ExportQuery;
 

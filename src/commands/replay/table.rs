@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use export::{Totals, TotalsLine};
 use indicatif::HumanCount;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use attribution::ids::hex;
+use attribution::facts::device_ids::hex;
 use fastrand::Rng;
 use md5::{Digest, Md5};
 

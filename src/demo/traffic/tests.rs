@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::event::{Fact, Purpose, TouchKind};
+use attribution::facts::event::{Fact, Purpose, TouchKind};
 use config::Config;
 use ingest::decode;
 

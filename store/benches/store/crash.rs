@@ -6,14 +6,17 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use adtrail_store::embedded::Embedded;
-use attribution::event::Family;
+use attribution::facts::event::Family;
+use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{Facts, Ledger};
-use attribution::matching::fact_key;
 use attribution::worker::Worker;
 use config::Config;
 
+use crate::BATCH;
+use crate::facts;
+use crate::settings;
 use crate::support::{cpu_seconds, memory_mib};
-use crate::{BATCH, facts, settings, touches};
+use crate::touches;
 
 /// Names the folder of the store to the process that is to be killed, and where it goes on.
 pub const FOLDER: &str = "ADTRAIL_BENCH_STORE_KILLED";

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use attribution::event::{
+use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 

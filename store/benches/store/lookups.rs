@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use adtrail_store::embedded::Embedded;
 use adtrail_store::reader::Reader;
-use attribution::event::{EventTime, Family, Pid};
-use attribution::ids::DeviceIds;
+use attribution::facts::device_ids::DeviceIds;
+use attribution::facts::event::{EventTime, Family, Pid};
+use attribution::facts::match_keys;
 use attribution::ledger::Facts;
 use attribution::ledger::index::Scan;
-use attribution::matching;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use config::Config;
 use rustix::fs::{Advice, fadvise};
 
@@ -91,7 +91,7 @@ pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
 fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
     // Any of its touches has the keys of the device.
     let touch = facts::click(device, u64::MAX);
-    let key = matching::touch_index(&touch, &DeviceIds::new(&touch.ids), false)[0];
+    let key = match_keys::touch_index(&touch, &DeviceIds::new(&touch.ids), false)[0];
     let newest = EventTime::MAX;
     let oldest = EventTime::default();
     let (family, pid) = (Family::Touch, Pid(1));

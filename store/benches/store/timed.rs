@@ -6,13 +6,13 @@ use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
 use adtrail_store::layout::codec;
 use adtrail_store::layout::key::{self, Key, RowKey};
-use attribution::event::{EventTime, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{Home, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::policy::Policy;
+use attribution::rules::expiry::Expired;
+use attribution::rules::policy::Policy;
 
 use crate::thread_seconds;
 

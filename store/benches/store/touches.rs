@@ -5,17 +5,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adtrail_store::embedded::Embedded;
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use attribution::ledger::{Position, Progress};
 use attribution::worker::{Batch, Worker};
 use config::Config;
 
+use crate::BATCH;
+use crate::MIB;
+use crate::crash;
+use crate::disk_bytes;
+use crate::facts;
+use crate::lookups;
+use crate::percentiles;
+use crate::settings;
+use crate::settle;
 use crate::support::{cpu_seconds, memory_mib};
 use crate::timed::Timed;
-use crate::{
-    BATCH, MIB, crash, disk_bytes, facts, lookups, percentiles, settings, settle,
-    write_amplification,
-};
+use crate::write_amplification;
 
 /// Few enough for their blocks to stay in the cache.
 const LOOKUPS: u64 = 2_000;

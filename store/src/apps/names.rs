@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::Pid;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::Pid;
+use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
 

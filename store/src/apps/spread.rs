@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use attribution::event::{EventTime, Pid};
-use attribution::policy::DAY_MS;
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::DAY_MS;
 
 use crate::layout::codec::Input;
 use crate::layout::key;

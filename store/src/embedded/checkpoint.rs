@@ -8,7 +8,7 @@ use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use attribution::ledger::Position;
-use attribution::row::{EventType, Status};
+use attribution::rules::row::{EventType, Status};
 use rocksdb::checkpoint::Checkpoint;
 
 use super::Embedded;

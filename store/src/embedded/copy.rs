@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::ledger::Position;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
 use super::Embedded;

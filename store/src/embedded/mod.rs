@@ -18,14 +18,14 @@ pub(crate) mod write;
 use std::collections::HashMap;
 use std::path::Path;
 
-use attribution::event::{EventTime, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{Home, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::policy::Policy;
-use attribution::row::{EventType, Status};
+use attribution::rules::expiry::Expired;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{EventType, Status};
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;

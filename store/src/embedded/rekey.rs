@@ -9,11 +9,11 @@
 //!
 //! Then all that is told of rows is counted anew. Until that is done the store is of a layout that nobody reads.
 
-use attribution::event::{Family, Pid};
+use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::facts::match_keys;
 use attribution::ledger::record::{Home, Present};
-use attribution::matching;
-use attribution::row::{EventType, seq};
+use attribution::rules::row::{EventType, seq};
 use rocksdb::{ColumnFamily, WriteBatch};
 
 use super::open::{layout_version, meta};
@@ -160,14 +160,14 @@ impl Pass<'_, '_> {
         let home =
             self.tables.db.get_pinned_cf(self.tables.facts(past.family), key::home(&past))?;
         let Some(home) = home else { return Ok(None) };
-        Ok(Some(matching::fact_key(past.family, past.pid, &fact::id_of(&home)?)))
+        Ok(Some(match_keys::fact_key(past.family, past.pid, &fact::id_of(&home)?)))
     }
 
     fn homes(&mut self, family: Family) -> Result<(), StoreError> {
         let table = self.tables.facts(family);
         self.tables.each_entry(table, &[], |past, value| {
             if let Some(FactPlace::Home { pid, .. }) = key::decode_fact(past) {
-                let fact = matching::fact_key(family, pid, &fact::id_of(value)?);
+                let fact = match_keys::fact_key(family, pid, &fact::id_of(value)?);
                 self.move_to(table, (past, &key::home(&fact)), value)?;
             }
             Ok(())
@@ -204,7 +204,7 @@ impl Pass<'_, '_> {
         partitions: u16,
     ) -> Result<u8, StoreError> {
         let family = event_type.family();
-        let home = key::home(&matching::fact_key(family, past.pid, id));
+        let home = key::home(&match_keys::fact_key(family, past.pid, id));
         if let Some(value) = self.tables.db.get_pinned_cf(self.tables.facts(family), home)? {
             let present = match codec::fact_record::decode(family, past.pid, &value)? {
                 Home::Activation(home) => home.present,
@@ -250,7 +250,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use attribution::policy::{AppPolicy, Policy};
+    use attribution::rules::policy::{AppPolicy, Policy};
     use tempfile::TempDir;
 
     use super::*;

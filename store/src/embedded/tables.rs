@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::Home;
 use rocksdb::{

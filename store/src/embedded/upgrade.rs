@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::event::{Fact, Family};
+use attribution::facts::event::{Fact, Family};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::Progress;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use attribution::worker::{Batch, Worker};
 
 use super::open::layout_version::LAYOUT_VERSION;

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::event::{EventTime, Family, Pid};
-use attribution::expiry::{DISORDER_MS, Expired, Needed};
+use attribution::facts::event::{EventTime, Family, Pid};
+use attribution::rules::expiry::{DISORDER_MS, Expired, Needed};
 
 use crate::StoreError;
 use crate::apps::spread::CLOCK_OFF_MS;
@@ -179,7 +179,7 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
-    use attribution::policy::DAY_MS;
+    use attribution::rules::policy::DAY_MS;
 
     use super::*;
 

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use attribution::event::{EventTime, Family, Pid};
-use attribution::expiry::{Expired, Needed};
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::ledger::record::{Home, Known};
-use attribution::policy::Policy;
+use attribution::rules::expiry::{Expired, Needed};
+use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
 use floor::{HeldBack, NotedApps};

@@ -1,7 +1,7 @@
 //! Counts, and what a store says of itself: adding up what is damaged ends nothing, and in no order
 //! it is another sum.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 
 use crate::apps::spread::App;
 use crate::embedded::write::regions;

@@ -1,6 +1,6 @@
 //! Keys: one that is read is written with the same bytes.
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::facts::keys::{FactKey, MatchKey};
 
 use crate::layout::campaign_index::Brought;

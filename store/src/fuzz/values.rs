@@ -1,7 +1,7 @@
 //! Values of facts and rows, and what a backup is told by: damage is an error, and what is no error
 //! is written and read again as it was.
 
-use attribution::event::{Fact, Family, Pid};
+use attribution::facts::event::{Fact, Family, Pid};
 use attribution::ledger::record::Home;
 use xxhash_rust::xxh3::xxh3_64;
 

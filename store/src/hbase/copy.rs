@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::event::{EventTime, Family, Pid};
 use hbase_client::{Row, Scan};
 
 use super::cluster::{Cluster, FAMILY};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use attribution::event::{EventTime, Pid};
-use attribution::policy::Policy;
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::Policy;
 use hbase_client::RegionStatus;
 
 use super::cluster::{Cluster, State};

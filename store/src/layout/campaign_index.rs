@@ -2,8 +2,8 @@
 //!
 //! An entry is the key of a row in another order: with it the row is one look-up.
 
-use attribution::event::{EventTime, Pid, SpreadId};
-use attribution::row::{EventType, Status};
+use attribution::facts::event::{EventTime, Pid, SpreadId};
+use attribution::rules::row::{EventType, Status};
 
 use super::key::RowKey;
 

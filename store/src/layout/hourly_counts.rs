@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::{EventTime, Pid};
-use attribution::policy::HOUR_MS;
-use attribution::row::{EventType, Status};
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::HOUR_MS;
+use attribution::rules::row::{EventType, Status};
 use rocksdb::MergeOperands;
 
 use super::key::{KEY_BYTES, Key, RowKey};
@@ -148,7 +148,7 @@ pub fn merge(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attribution::event::SpreadId;
+    use attribution::facts::event::SpreadId;
 
     #[test]
     fn cells_come_back() {

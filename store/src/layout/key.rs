@@ -3,7 +3,7 @@
 //! Integers are big-endian, so byte order is key order. The layouts are drawn in
 //! `docs/format.md`.
 
-use attribution::event::{EventTime, Family, Pid, SpreadId};
+use attribution::facts::event::{EventTime, Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::IndexEntry;
 use attribution::ledger::{Mark, Position};

@@ -6,7 +6,7 @@
 //! is read never depends on it. Where to split is for the caller to say, who knows the cells
 //! ([`super::hourly_counts`]); nothing here reads or writes.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 
 use super::key::{KEY_BYTES, Key};
 

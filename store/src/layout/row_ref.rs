@@ -1,7 +1,7 @@
 //! What is kept of a row with the decision that it shows.
 
 use attribution::ledger::record::RowPlace;
-use attribution::row::Row;
+use attribution::rules::row::Row;
 
 use super::summary_counts;
 

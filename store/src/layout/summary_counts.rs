@@ -3,8 +3,8 @@
 //! Days of all zones begin on a quarter of an hour, so the days of any zone are sums of counts. Every
 //! write batch adds to the counts of its rows; what it takes away again it adds with a minus.
 
-use attribution::event::{EventTime, Pid, SpreadId};
-use attribution::row::{EventType, InstallType, Row, Status};
+use attribution::facts::event::{EventTime, Pid, SpreadId};
+use attribution::rules::row::{EventType, InstallType, Row, Status};
 use rocksdb::MergeOperands;
 use xxhash_rust::xxh3::Xxh3Default;
 

@@ -1,6 +1,6 @@
 //! What a copy of a store is made of.
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 
 use crate::layout::key::{Key, RowKey};
 

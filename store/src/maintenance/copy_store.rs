@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::ledger::Position;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::copy_piece::{Form, Piece};

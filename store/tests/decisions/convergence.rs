@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::support;
 use adtrail_store::memory::Memory;
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use attribution::ledger::Progress;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use attribution::worker::{Batch, Worker};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,6 +18,8 @@ use support::race::{Side, race};
 use support::random::{self, Facts, Rules};
 use support::run::{Shelf, fed, give, position, same};
 use support::show::Shown;
+
+use crate::support;
 
 fn config(cases: u32) -> Config {
     // `PROPTEST_CASES` asks for more.

@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support;
 use adtrail_store::embedded::Embedded;
 use adtrail_store::memory::Memory;
-use attribution::event::{EventTime, Fact, Family};
+use attribution::facts::event::{EventTime, Fact, Family};
+use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{Facts as _, Progress};
-use attribution::matching::fact_key;
-use attribution::policy::{AppPolicy, DAY_MS, Policy};
+use attribution::rules::policy::{AppPolicy, DAY_MS, Policy};
 use attribution::worker::{Batch, Report, Worker};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -24,6 +23,8 @@ use support::run::{Shelf, on_disk, open, settings};
 use support::traffic::{
     Message, consumed, counting, decided, lateness, partitions, traffic, until,
 };
+
+use crate::support;
 
 /// Gives a batch with which all is consumed up to a time.
 fn give(worker: &mut Worker<Embedded>, facts: Vec<Draft>, until: EventTime) -> Report {

@@ -7,10 +7,11 @@ use adtrail_store::HeldBack;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::copy_store::{Source, Target};
 use adtrail_store::maintenance::verify::{Options, Report, verify};
-use attribution::event::{EventTime, Fact};
+use attribution::explain::collect;
+use attribution::facts::event::{EventTime, Fact};
 use attribution::ledger::{Facts as _, Progress};
-use attribution::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy};
-use attribution::worker::{Batch, Worker, explain};
+use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy};
+use attribution::worker::{Batch, Worker};
 use config::Store;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -302,7 +303,7 @@ fn an_explanation_tells_of_it() {
                 bed.start();
             }
             let mut reader = open_for_reading(&bed.settings).expect("the store opens");
-            let told = explain(&mut reader, &bed.policy, X, "a").expect("the store reads");
+            let told = collect::explain(&mut reader, &bed.policy, X, "a").expect("the store reads");
             let expired_before = told.expect("an activation").expired_before;
             assert_eq!(expired_before, Some(at(DAY - 10 * MINUTE)), "{compacts} {is_started}");
         }

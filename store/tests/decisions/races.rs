@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support;
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use attribution::worker::{Admitted, Batch, Worker};
 use support::cells::{Between, Does, Late, Model, Step, Stepped, Turns, Visitor, ledger};
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
@@ -16,6 +15,8 @@ use support::race::{Side, left_by, race, race_from};
 use support::rules::{rules, rules_with};
 use support::run::{Shelf, fed, same};
 use support::show::{Shown, show_all};
+
+use crate::support;
 
 /// What the one worker does in batches, and what comes in between.
 #[track_caller]

@@ -1,16 +1,17 @@
 //! The engine against the slow, obvious reference, over random facts.
 
-use crate::support;
 use adtrail_store::memory::Memory;
-use attribution::classify::{Member, Walk};
-use attribution::event::Family;
-use attribution::explain::Verdict;
-use attribution::worker::explain;
+use attribution::explain::collect;
+use attribution::explain::explanation::Verdict;
+use attribution::facts::event::Family;
+use attribution::rules::classify::{Member, Walk};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use support::random::{self, Facts, Rules};
 use support::reference::decisions;
 use support::run::{Shelf, fed};
+
+use crate::support;
 
 proptest! {
     #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
@@ -34,7 +35,7 @@ proptest! {
     ) {
         let mut worker = fed(Memory::default(), &policy, vec![facts.clone()]);
         for fact in facts.iter().filter(|fact| fact.family() == Family::Activation) {
-            let told = explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
+            let told = collect::explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
             let told = told.expect("memory does not fail").expect("the activation is there");
             prop_assert_eq!(&told.anew, &None);
             let credit = &told.decision.credit;

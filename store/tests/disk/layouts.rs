@@ -17,7 +17,7 @@ use adtrail_store::layout::summary_counts::{Count, Counted, What};
 use adtrail_store::maintenance::verify::{Options, verify};
 use adtrail_store::memory::Memory;
 use adtrail_store::reader::Reader;
-use attribution::event::{EventTime, SpreadId};
+use attribution::facts::event::{EventTime, SpreadId};
 use attribution::ledger::{Facts, Ledger};
 use support::facts::{
     DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified, impression,
@@ -260,7 +260,7 @@ fn events_of_an_app_that_is_not_in_the_settings_are_not_left_out() {
     let dir = kept(1);
     let path = dir.path().join("store");
     let [x, _] = apps();
-    let policy = attribution::policy::Policy::new(vec![x], Vec::new());
+    let policy = attribution::rules::policy::Policy::new(vec![x], Vec::new());
     let error = Embedded::open(&settings(&path), &policy).expect_err("an app is missing");
     assert!(matches!(error, StoreError::UnknownApp { pid, .. } if pid == Y.0), "{error}");
     let shown = open(&path, &rules()).shown();

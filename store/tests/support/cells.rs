@@ -13,7 +13,7 @@ use adtrail_store::hbase::read::latest_revision::settle;
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::layout::key::{self, Key, RowKey};
 use adtrail_store::layout::stored_row::StoredRow;
-use attribution::event::Pid;
+use attribution::facts::event::Pid;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Position;
 use attribution::ledger::record::Home;

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use adtrail_store::embedded::Embedded;
-use attribution::event::{Fact, Pid};
-use attribution::policy::{AppPolicy, Campaign, Policy};
+use attribution::facts::event::{Fact, Pid};
+use attribution::rules::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
 

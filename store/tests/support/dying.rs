@@ -1,12 +1,12 @@
 //! A ledger whose process ends with a commit, or in the middle of one.
 
 use adtrail_store::StoreError;
-use attribution::event::{EventTime, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{Home, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::rules::expiry::Expired;
 
 /// A ledger that comes back.
 pub struct Dying<'a, L> {

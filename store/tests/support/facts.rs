@@ -1,7 +1,7 @@
 //! Facts in a line: `click("c1", "03-09T12:00").retargeting()`.
 
-use attribution::canonical;
-use attribution::event::{
+use attribution::facts::canonical;
+use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Pairs, Purpose, SpreadId, Touch, TouchKind,
     sort_pairs,
 };

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use adtrail_store::StoreError;
 use adtrail_store::hbase::ledger::cells::Table as Rows;
-use attribution::event::{Fact, Family};
+use attribution::facts::event::{Fact, Family};
 use attribution::ledger::Progress;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use attribution::worker::{Admitted, Batch, Report, Worker};
 
 use super::cells::{Does, Late, Model, Step, Turns, Visitor, ledger};

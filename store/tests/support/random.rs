@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use attribution::event::Fact;
-use attribution::policy::{AppPolicy, IpRange, Policy, ReinstallEffects};
+use attribution::facts::event::Fact;
+use attribution::rules::policy::{AppPolicy, IpRange, Policy, ReinstallEffects};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use attribution::event::{Activation, Device, Effect, Fact, Pairs, Purpose, Touch, TouchKind};
-use attribution::ids::{self, DeviceId, DeviceIds, IdKind};
-use attribution::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEffects, Windows};
+use attribution::facts::device_ids::{self, DeviceId, DeviceIds, IdKind};
+use attribution::facts::event::{
+    Activation, Device, Effect, Fact, Pairs, Purpose, Touch, TouchKind,
+};
+use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEffects, Windows};
 
 use super::rules::app_key;
 
@@ -372,8 +374,8 @@ fn rank(key: &str) -> usize {
 }
 
 fn by_id(touch: &Touch, activation: &Activation) -> Option<&'static str> {
-    let named = ids::click_id(&activation.click_id);
-    let is_named = named.is_some() && named == ids::click_id(&touch.click_id);
+    let named = device_ids::click_id(&activation.click_id);
+    let is_named = named.is_some() && named == device_ids::click_id(&touch.click_id);
     if is_named { Some("click_id") } else { shared(&touch.ids, &activation.ids) }
 }
 
@@ -385,7 +387,7 @@ fn guess(touch: &Touch, activation: &Activation) -> Option<&'static str> {
         };
         let (one, other) = (of_kind(&one), of_kind(&other));
         // A raw value and an MD5 of which no raw form is known can not be compared.
-        let is_raw = |id: &DeviceId| matches!(id.value, ids::IdValue::Raw(_));
+        let is_raw = |id: &DeviceId| matches!(id.value, device_ids::IdValue::Raw(_));
         let are_comparable =
             one.iter().any(|id| other.iter().any(|like| is_raw(id) == is_raw(like)));
         are_comparable && !one.iter().any(|id| other.contains(id))

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use attribution::event::{Pid, SpreadId};
-use attribution::policy::{AppPolicy, Campaign, HOUR_MS, Policy, Windows};
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::{AppPolicy, Campaign, HOUR_MS, Policy, Windows};
 
 pub const X: Pid = Pid(1);
 pub const Y: Pid = Pid(2);

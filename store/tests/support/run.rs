@@ -10,9 +10,9 @@ use adtrail_store::layout::codec::row::{self, RowView};
 use adtrail_store::layout::key::RowKey;
 use adtrail_store::memory::Memory;
 use adtrail_store::reader::{Reader, Rows};
-use attribution::event::{EventTime, Fact, Pid};
+use attribution::facts::event::{EventTime, Fact, Pid};
 use attribution::ledger::{Ledger, Position};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::policy::{AppPolicy, Policy};
 use attribution::worker::{Batch, Report, Worker};
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ pub trait Shelf: Ledger<Error = StoreError> {
 
 impl Shelf for Memory {
     fn shown(&self) -> Vec<Shown> {
-        let shown = |row: &attribution::row::Row| {
+        let shown = |row: &attribution::rules::row::Row| {
             let mut value = Vec::new();
             row::encode(row, &mut value);
             let key = RowKey {

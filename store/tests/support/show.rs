@@ -2,8 +2,8 @@
 
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
-use attribution::event::TouchKind;
-use attribution::row::Contributor;
+use attribution::facts::event::TouchKind;
+use attribution::rules::row::Contributor;
 
 /// A row, in three degrees of detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn short(row: &RowView<'_>) -> String {
 }
 
 fn decision(key: &RowKey, row: &RowView<'_>) -> String {
-    let time = |time: Option<attribution::event::EventTime>| {
+    let time = |time: Option<attribution::facts::event::EventTime>| {
         time.map_or("-".into(), |time| time.millis().to_string())
     };
     let contributors: Vec<_> = contributors(row)
@@ -105,5 +105,5 @@ fn contributors<'a>(row: &'a RowView<'_>) -> impl Iterator<Item = &'a Contributo
 }
 
 fn kind_name(kind: TouchKind) -> &'static str {
-    attribution::row::touch_kind_name(kind)
+    attribution::rules::row::touch_kind_name(kind)
 }

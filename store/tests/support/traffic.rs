@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use attribution::event::{EventTime, Fact};
-use attribution::expiry::DISORDER_MS;
-use attribution::policy::{AppPolicy, HOUR_MS, Policy};
+use attribution::facts::event::{EventTime, Fact};
+use attribution::rules::expiry::DISORDER_MS;
+use attribution::rules::policy::{AppPolicy, HOUR_MS, Policy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,9 +1,9 @@
 //! The activations that a campaign brought, newest first.
 
-use attribution::event::{Pid, SpreadId};
-use attribution::ids::IdKind;
-use attribution::policy::Policy;
-use attribution::row::{EventType, Status};
+use attribution::facts::device_ids::IdKind;
+use attribution::facts::event::{Pid, SpreadId};
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{EventType, Status};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
@@ -138,13 +138,13 @@ impl Writer<'_> {
             "install_type": row.install_type.map(|kind| kind.name()),
             "ids": ids,
             "match_type": row.match_type.map(|kind| kind.name()),
-            "touch_type": row.touch_kind.map(attribution::row::touch_kind_name),
+            "touch_type": row.touch_kind.map(attribution::rules::row::touch_kind_name),
             "touch_time": row.touch_time.map(|time| self.time(time)),
             "click_id": (!click_id.is_empty()).then_some(click_id),
         }))
     }
 
-    fn time(&mut self, time: attribution::event::EventTime) -> String {
+    fn time(&mut self, time: attribution::facts::event::EventTime) -> String {
         let mut text = Vec::with_capacity(32);
         self.times.write(time, &mut text);
         String::from_utf8(text).unwrap_or_default()

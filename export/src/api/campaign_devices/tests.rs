@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use serde_json::Value;
 
 use crate::tests::bed::{Bed, DAY, MINUTE, activation, click, effect};

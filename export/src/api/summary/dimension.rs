@@ -1,7 +1,7 @@
 //! What a summary tells rows apart by.
 
-use attribution::event::EventTime;
-use attribution::policy::Policy;
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::Policy;
 use store::layout::summary_counts::{Counted, QUARTER_MS, quarter_start};
 
 use crate::ExportError;

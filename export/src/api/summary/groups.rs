@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use store::layout::decimal_sum::Amount;
 use store::layout::summary_counts::{Count, Counted};

@@ -12,8 +12,8 @@ mod tests;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use attribution::event::EventTime;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::{AppPolicy, Policy};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};

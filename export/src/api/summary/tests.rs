@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use store::layout::decimal_sum::Amount;
@@ -220,7 +220,7 @@ fn rows_are_read_only_at_the_edges() {
 
 fn bed() -> Bed {
     let mut other = activation("b-1", "d9", DAY + MINUTE);
-    other.pid = attribution::event::Pid(2);
+    other.pid = attribution::facts::event::Pid(2);
     Bed::new(vec![
         click(7, "c-1", "d1", DAY - MINUTE),
         Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
@@ -316,13 +316,14 @@ fn there_are_not_too_many_groups() {
     let mut add = |number: usize| {
         let name = number.to_string();
         let what = What {
-            event_type: attribution::row::EventType::Effect,
-            status: attribution::row::Status::Organic,
+            event_type: attribution::rules::row::EventType::Effect,
+            status: attribution::rules::row::Status::Organic,
             install_type: None,
             event_name: &name,
             currency: "",
         };
-        let (pid, spreadid) = (attribution::event::Pid(1), attribution::event::SpreadId(0));
+        let (pid, spreadid) =
+            (attribution::facts::event::Pid(1), attribution::facts::event::SpreadId(0));
         let counted = Counted { pid, time: EventTime::default(), spreadid, what };
         groups.add(0, &counted, &Count::row(""))
     };

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::device_ids::DeviceIds;
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
-use attribution::ids::DeviceIds;
+use attribution::facts::match_keys;
 use attribution::ledger::index::IndexEntry;
-use attribution::matching;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -87,7 +87,7 @@ impl PlaceCursor {
         hasher.update(&self.encode());
         hasher.update(&pid.0.to_be_bytes());
         for id in ids.iter() {
-            hasher.update(&matching::by_id(id).0.to_be_bytes());
+            hasher.update(&match_keys::by_id(id).0.to_be_bytes());
         }
         hasher.digest() as u32
     }

@@ -4,12 +4,12 @@
 
 pub(crate) mod cursor;
 
-use attribution::event::{EventTime, Family, Purpose, SpreadId};
-use attribution::ids::{DeviceIds, IdKind};
+use attribution::explain::timeline::{CompleteSince, Timeline, complete_since, timeline};
+use attribution::facts::device_ids::{DeviceIds, IdKind};
+use attribution::facts::event::{EventTime, Family, Purpose, SpreadId};
 use attribution::ledger::record::Home;
-use attribution::policy::{AppPolicy, Policy};
-use attribution::row::{Status, touch_kind_name};
-use attribution::timeline::{CompleteSince, Timeline, complete_since, timeline};
+use attribution::rules::policy::{AppPolicy, Policy};
+use attribution::rules::row::{Status, touch_kind_name};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;

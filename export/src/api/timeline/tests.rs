@@ -1,6 +1,6 @@
 //! Timelines over HTTP.
 
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use serde_json::{Value, json};
 
 use crate::tests::bed::{Bed, DAY, MINUTE, activation, click, effect};

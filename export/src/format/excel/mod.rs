@@ -11,7 +11,7 @@ mod truth;
 
 use std::io::Write;
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 

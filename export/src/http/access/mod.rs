@@ -7,8 +7,8 @@ pub(crate) mod session;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use attribution::event::Pid;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::Pid;
+use attribution::rules::policy::{AppPolicy, Policy};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, header};

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use attribution::event::{Fact, Pid};
+use attribution::facts::event::{Fact, Pid};
 use config::SECRET_CHARS;
 use jiff::SignedDuration;
 use proptest::prelude::*;

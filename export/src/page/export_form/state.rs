@@ -1,7 +1,7 @@
 //! What is chosen in the form of the first page, as it stands in the page's address.
 
-use attribution::event::EventTime;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::{AppPolicy, Policy};
 use jiff::ToSpan;
 use jiff::civil::Date;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::EventTime;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::{AppPolicy, Policy};
 use jiff::civil::Date;
 use serde::Serialize;
 

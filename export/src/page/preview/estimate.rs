@@ -1,8 +1,8 @@
 //! What there is to be seen of an export before it is downloaded: how many rows, about how many
 //! bytes, the first rows, and rows by day.
 
-use attribution::event::EventTime;
-use attribution::policy::{AppPolicy, Policy};
+use attribution::facts::event::EventTime;
+use attribution::rules::policy::{AppPolicy, Policy};
 use store::reader::Reader;
 
 use super::{Preview, preview};

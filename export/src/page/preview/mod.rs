@@ -5,7 +5,7 @@ pub(crate) mod estimate;
 
 use std::ops::ControlFlow;
 
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::policy::{AppPolicy, Policy};
 use serde::Serialize;
 use store::reader::Reader;
 

@@ -7,8 +7,8 @@ mod primitives;
 mod read;
 mod reader_schema;
 
-use attribution::event::Fact;
-use attribution::policy::Policy;
+use attribution::facts::event::Fact;
+use attribution::rules::policy::Policy;
 
 use self::read::{Amount, Reader};
 use super::event::{self, Event, Revenue};

@@ -1,7 +1,7 @@
 //! The column families of RocksDB, and how each is opened.
 
-use attribution::event::Family;
-use attribution::policy::Policy;
+use attribution::facts::event::Family;
+use attribution::rules::policy::Policy;
 use rocksdb::ColumnFamilyDescriptor;
 
 use super::memory_budget::Budget;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::{Mark, Position};
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use rocksdb::{ReadOptions, WriteBatch};
 
 use super::layout_version::{LAYOUT, LAYOUT_VERSION, wrong_version};

@@ -1,6 +1,6 @@
 //! How RocksDB is set up.
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
     BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, DBRecoveryMode, Options,

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use attribution::event::{EventTime, Pid, SpreadId};
+use attribution::facts::event::{EventTime, Pid, SpreadId};
 use rocksdb::ReadOptions;
 
 use super::snapshot::View;

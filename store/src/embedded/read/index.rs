@@ -1,6 +1,6 @@
 //! Scans of index entries.
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::ledger::index::{IndexEntry, Scan};
 
 use crate::StoreError;

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use attribution::event::{EventTime, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Home;
-use attribution::policy::AppPolicy;
+use attribution::rules::expiry::Expired;
+use attribution::rules::policy::AppPolicy;
 use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
 use super::index;

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::record::Present;
-use attribution::row::Row;
+use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
 

@@ -1,8 +1,8 @@
 //! What a compaction may leave out of a table of facts.
 
-use attribution::event::{EventTime, Family};
-use attribution::matching::{MARK_MS, PlacedClass};
-use attribution::policy::LOOKBACK_MAX_MS;
+use attribution::facts::event::{EventTime, Family};
+use attribution::facts::match_keys::{MARK_MS, PlacedClass};
+use attribution::rules::policy::LOOKBACK_MAX_MS;
 
 use crate::expiry::Expiry;
 use crate::layout::codec;

@@ -1,6 +1,6 @@
 //! What is noted of the state of each app, so that what has expired stays so.
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use rocksdb::WriteBatch;
 
 use crate::StoreError;

@@ -1,7 +1,7 @@
 //! What was recorded and is not committed yet: sorted, so that reads can merge it and the write
 //! batch is in key order.
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::Home;
 use rocksdb::WriteBatch;

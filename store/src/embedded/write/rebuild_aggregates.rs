@@ -1,7 +1,7 @@
 //! The counts of what is there, from the rows themselves: where a store has none yet, and where
 //! rows count again that had gone by their age.
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use rocksdb::{ReadOptions, WriteBatch};
 
 use super::aggregates::{self, Views};

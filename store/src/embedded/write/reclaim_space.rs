@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use rocksdb::{CompactOptions, WriteBatch};
 
 use crate::StoreError;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::Present;
-use attribution::policy::Policy;
-use attribution::row::Row;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
 
@@ -277,7 +277,7 @@ impl RowTable {
         &self,
         app: &App,
         row: &Row,
-        (event_time, spreadid): (EventTime, attribution::event::SpreadId),
+        (event_time, spreadid): (EventTime, attribution::facts::event::SpreadId),
         fan_bits: u8,
     ) -> RowKey {
         let partitions = self.settings.partitions;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 
 use crate::StoreError;
 use crate::layout::key::Key;

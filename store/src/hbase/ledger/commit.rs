@@ -3,7 +3,7 @@
 use attribution::facts::keys::FactKey;
 use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{Home, Present};
-use attribution::row::Row;
+use attribution::rules::row::Row;
 
 use super::cells::{self, Cells, Put, Table, VALUE};
 use super::fact_record::{self, Gone};

@@ -5,9 +5,9 @@
 //! | `v` | how many rows go (u8), each with its key and its revision u32, and then the home, as embedded |
 //! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
 
-use attribution::classify::Walks;
-use attribution::event::{Fact, Family, Pid};
+use attribution::facts::event::{Fact, Family, Pid};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
+use attribution::rules::classify::Walks;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::VALUE;

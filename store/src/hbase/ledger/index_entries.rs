@@ -1,6 +1,6 @@
 //! Index entries, as cells.
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::ledger::FactWrite;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Home;

@@ -12,13 +12,13 @@ mod index_entries;
 
 use std::collections::HashMap;
 
-use attribution::event::{EventTime, Fact, Family, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{Home, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::policy::Policy;
+use attribution::rules::expiry::Expired;
+use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
 use super::schema::tables::Lives;

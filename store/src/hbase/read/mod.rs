@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use attribution::event::{EventTime, Pid, SpreadId};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Home;
+use attribution::rules::expiry::Expired;
 
 use super::cluster::Cluster;
 use super::ledger::SharedLedger;

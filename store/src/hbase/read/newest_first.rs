@@ -1,7 +1,7 @@
 //! An app's rows, the newest first. HBase would read backwards; the rows of a millisecond are settled
 //! together, which is one thing to get right, so they are read forwards here too, window by window.
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 
 use super::rows::Rows;
 use crate::StoreError;

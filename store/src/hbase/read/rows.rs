@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use hbase_client::{Scan, Selection};
 
 use super::latest_revision::settle;

@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::{EventTime, Pid};
-use attribution::policy::Policy;
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::Policy;
 use hbase_client::{CheckAndMutate, Delete, Get, Put, Row, Scan};
 
 use super::tables;

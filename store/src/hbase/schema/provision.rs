@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use hbase_client::{Advice, Error, TableSpec};
 
 use super::meta::{self, require};

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use attribution::event::{EventTime, Family as FactFamily, Pid};
-use attribution::expiry::Needed;
+use attribution::facts::event::{EventTime, Family as FactFamily, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::Home;
-use attribution::policy::{DAY_MS, HOUR_MS, LOOKBACK_MAX_MS, Policy};
+use attribution::rules::expiry::Needed;
+use attribution::rules::policy::{DAY_MS, HOUR_MS, LOOKBACK_MAX_MS, Policy};
 use foldhash::fast::FixedState;
 use hbase_client::{Family, TableSpec};
 

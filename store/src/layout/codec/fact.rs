@@ -1,6 +1,6 @@
 //! Facts as bytes: what homes begin with, in every layout that ever was.
 
-use attribution::event::{
+use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Family, Pid, SpreadId, Touch,
 };
 

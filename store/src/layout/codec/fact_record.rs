@@ -3,17 +3,17 @@
 //! Every value starts with its layout version and the fact's time, so that expiry needs to read
 //! no further.
 
-use attribution::attribute::{Credit, Decision};
-use attribution::classify::{Member, Walk, Walks};
-use attribution::event::{Family, Pid, SpreadId};
+use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{
     ActivationHome, Cause, Causes, EffectHome, Home, Present, RowPlace,
 };
-use attribution::row::{
+use attribution::rules::classify::{Member, Walk, Walks};
+use attribution::rules::row::{
     Contributor, CreditedTouch, InstallType, MatchType, RejectReason, RowForm, SUB_PARAMS, Status,
     TouchDetails,
 };
+use attribution::rules::winner::{Credit, Decision};
 
 use super::{
     Input, PURPOSES, TOUCH_KINDS, choose_option, chosen, code, fact, put_text, put_time, put_varint,

@@ -7,8 +7,8 @@ pub mod fact;
 pub mod fact_record;
 pub mod row;
 
-use attribution::event::{EventTime, Pairs, Purpose, TouchKind};
-use attribution::policy::{DAY_MS, LOOKBACK_MAX_MS};
+use attribution::facts::event::{EventTime, Pairs, Purpose, TouchKind};
+use attribution::rules::policy::{DAY_MS, LOOKBACK_MAX_MS};
 
 use crate::StoreError;
 

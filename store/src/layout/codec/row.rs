@@ -1,7 +1,7 @@
 //! The exported row as bytes, read back without copying.
 
-use attribution::event::{EventTime, Purpose, SpreadId, TouchKind};
-use attribution::row::{
+use attribution::facts::event::{EventTime, Purpose, SpreadId, TouchKind};
+use attribution::rules::row::{
     ActivationDetails, CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType,
     RejectReason, Row, Status, TouchDetails,
 };
@@ -375,9 +375,9 @@ fn needs_quotes(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use attribution::event::{Device, Pid};
-    use attribution::ids::IdKind;
-    use attribution::row::{ActivationRef, CreditedTouch, RowForm};
+    use attribution::facts::device_ids::IdKind;
+    use attribution::facts::event::{Device, Pid};
+    use attribution::rules::row::{ActivationRef, CreditedTouch, RowForm};
 
     use super::*;
 

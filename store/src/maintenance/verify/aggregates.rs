@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Check, Checker, Problem, at};

@@ -1,6 +1,6 @@
 //! The counts of cells, regions and the whole are those of the rows.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use rocksdb::ReadOptions;
 
 use super::aggregates::Told;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
+use attribution::facts::{device_ids, match_keys};
 use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{Home, Present, RowPlace};
-use attribution::row::{EventType, Row, seq};
+use attribution::rules::row::{EventType, Row, seq};
 use attribution::worker::{Afresh, decide_afresh, decide_afresh_with_followers};
-use attribution::{ids, matching};
 
 use super::event::{Event, is_of_itself};
 use super::expected::Right;
@@ -102,7 +102,7 @@ impl Checker<'_> {
         for (key, value) in part {
             let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { continue };
             let Ok(home) = codec::fact_record::decode(family, pid, value) else { continue };
-            let fact = matching::fact_key(family, pid, home.id());
+            let fact = match_keys::fact_key(family, pid, home.id());
             if key::home(&fact)[..] != **key {
                 continue;
             }
@@ -231,8 +231,8 @@ impl Checker<'_> {
         };
         if let Some(touch) = credited.filter(|touch| !touch.click_id.is_empty()) {
             let pid = event.fact.pid;
-            let id = ids::click_id(&touch.click_id).unwrap_or_default();
-            let key = key::home(&matching::fact_key(Family::Touch, pid, id));
+            let id = device_ids::click_id(&touch.click_id).unwrap_or_default();
+            let key = key::home(&match_keys::fact_key(Family::Touch, pid, id));
             let touches = self.look_up(Tables::name_of(Family::Touch), vec![key])?;
             if matches!(touches.of(&key), Found::Nothing) {
                 let named = self.named(&event.fact, &event.home);

@@ -1,10 +1,10 @@
 //! What is to stand of an event, where something else does.
 
-use attribution::compose;
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::{Home, Present};
-use attribution::row::Row;
+use attribution::rules::build_row;
+use attribution::rules::row::Row;
 use attribution::worker::decide_afresh;
 use rocksdb::WriteBatch;
 
@@ -43,7 +43,8 @@ impl Checker<'_> {
                     let original = witness.original.clone();
                     kept.decision = stored_row::decision(witness.into_row(), original);
                 }
-                let row = kept.decision.as_ref().map(|of| compose::activation_row(&kept.fact, of));
+                let row =
+                    kept.decision.as_ref().map(|of| build_row::activation_row(&kept.fact, of));
                 let row = row.map(|row| row.in_form(present.form));
                 row.filter(|_| is_of_itself(&home, &present))
             }

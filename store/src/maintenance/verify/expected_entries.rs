@@ -1,9 +1,9 @@
 //! The index entries that a fact has to have.
 
+use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::keys::{FactKey, MatchKey};
-use attribution::ids::DeviceIds;
+use attribution::facts::match_keys;
 use attribution::ledger::record::Home;
-use attribution::matching;
 
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
@@ -29,8 +29,8 @@ pub fn entries(fact: &FactKey, home: &Home) -> Entries {
     let key = |by: &MatchKey| key::index(*by, fact, home.time());
     let [by_id, all] = [false, true].map(|probabilistic| keys(home, &ids, probabilistic));
     let marks = match home {
-        Home::Touch(touch) => matching::touch_marks(touch, &ids),
-        Home::Activation(home) => matching::activation_marks(&home.fact, &ids),
+        Home::Touch(touch) => match_keys::touch_marks(touch, &ids),
+        Home::Activation(home) => match_keys::activation_marks(&home.fact, &ids),
         Home::Effect(_) => Vec::new(),
     };
     let mut value = Vec::with_capacity(9);
@@ -45,9 +45,9 @@ pub fn entries(fact: &FactKey, home: &Home) -> Entries {
 
 fn keys(home: &Home, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
     match home {
-        Home::Touch(touch) => matching::touch_index(touch, ids, probabilistic),
-        Home::Activation(home) => matching::activation_index(&home.fact, ids, probabilistic),
-        Home::Effect(_) => ids.iter().map(matching::by_id).collect(),
+        Home::Touch(touch) => match_keys::touch_index(touch, ids, probabilistic),
+        Home::Activation(home) => match_keys::activation_index(&home.fact, ids, probabilistic),
+        Home::Effect(_) => ids.iter().map(match_keys::by_id).collect(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Every fact is found by each of its keys, and every index entry leads to its fact.
 
-use attribution::event::{EventTime, Family};
+use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::FactKey;
+use attribution::facts::match_keys::{self, MARK_MS};
 use attribution::ledger::record::Home;
-use attribution::matching::{self, MARK_MS};
-use attribution::policy::DAY_MS;
+use attribution::rules::policy::DAY_MS;
 
 use super::expected_entries::{Entries, entries, mark_value};
 use super::table_scan::{Entry, Found, LookedUp};
@@ -43,7 +43,7 @@ impl Checker<'_> {
                 self.find(Problem::FactUnreadable, || at(table, key));
                 continue;
             };
-            let fact = matching::fact_key(family, pid, home.id());
+            let fact = match_keys::fact_key(family, pid, home.id());
             if key::home(&fact)[..] != **key {
                 self.find(Problem::FactMisplaced, || at(table, key));
                 continue;

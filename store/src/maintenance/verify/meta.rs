@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use attribution::event::{EventTime, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use rocksdb::WriteBatch;
 
 use super::table_scan::Entry;

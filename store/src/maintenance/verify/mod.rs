@@ -24,10 +24,10 @@ mod table_scan;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::Home;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
@@ -280,7 +280,7 @@ impl<'a> Checker<'a> {
 }
 
 fn id(home: &Home) -> String {
-    attribution::printable::printable(home.id()).to_string()
+    attribution::facts::printable::printable(home.id()).to_string()
 }
 
 /// A table and a key.

@@ -2,11 +2,11 @@
 //! something else comes out now, the row is right: what it is made from was altered or is lost, or
 //! settings have changed.
 
-use attribution::attribute::Credit;
-use attribution::compose;
-use attribution::inherit::Inheritance;
 use attribution::ledger::record::Home;
-use attribution::row::Row;
+use attribution::rules::build_row;
+use attribution::rules::inherit::Inheritance;
+use attribution::rules::row::Row;
+use attribution::rules::winner::Credit;
 
 use super::event::Event;
 use super::stored_row::{self, digest};
@@ -39,11 +39,11 @@ impl Witness {
         let of_fact = match home {
             Home::Touch(_) => None,
             Home::Activation(home) => stored_row::decision(row.clone(), original.clone())
-                .map(|decision| compose::activation_row(&home.fact, &decision)),
+                .map(|decision| build_row::activation_row(&home.fact, &decision)),
             Home::Effect(home) => {
                 let credit = credit(row);
                 let inheritance = Inheritance { activation: None, credit, credit_of: None };
-                let of_fact = compose::effect_row(&home.fact, inheritance);
+                let of_fact = build_row::effect_row(&home.fact, inheritance);
                 let (install_type, activation) = (row.install_type, row.activation.clone());
                 Some(Row { install_type, activation, ..of_fact })
             }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use attribution::event::{EventTime, Family, Pid};
+use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::FactKey;
+use attribution::facts::match_keys;
 use attribution::ledger::record::{Home, Present};
-use attribution::matching;
-use attribution::row::{EventType, seq};
+use attribution::rules::row::{EventType, seq};
 
 use super::table_scan::{Entry, Found};
 use super::{Check, Checker, Problem, at};
@@ -84,7 +84,7 @@ impl Checker<'_> {
                 self.find_row(Problem::RowDiffers, bytes);
                 continue;
             }
-            let fact = matching::fact_key(family, key.pid, event_id);
+            let fact = match_keys::fact_key(family, key.pid, event_id);
             rows.push(Row { key, bytes, fact, event_id });
         }
         rows
@@ -147,7 +147,7 @@ impl Checker<'_> {
             Family::Effect => "effect",
             _ => "activation",
         };
-        let id = attribution::printable::printable(row.event_id);
+        let id = attribution::facts::printable::printable(row.event_id);
         format!("{} {of} {id}, {}", self.app_name(row.key.pid), at(EVENTS, row.bytes))
     }
 

@@ -1,11 +1,11 @@
 //! The facts that decisions are made from: as the process that writes sees them.
 
-use attribution::event::{EventTime, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Home;
+use attribution::rules::expiry::Expired;
 
 use crate::StoreError;
 use crate::embedded::read::index;

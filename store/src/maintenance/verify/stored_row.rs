@@ -1,11 +1,11 @@
 //! A stored row as it was when it was decided on, to hold it against what was.
 
-use attribution::attribute::{Credit, Decision};
-use attribution::compose;
-use attribution::event::{Activation, Device, Pairs};
-use attribution::row::{
+use attribution::facts::event::{Activation, Device, Pairs};
+use attribution::rules::build_row;
+use attribution::rules::row::{
     ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, RowForm, TouchDetails,
 };
+use attribution::rules::winner::{Credit, Decision};
 
 use crate::layout::codec::row::{RowView, TextCell, encode};
 use crate::layout::key::RowKey;
@@ -100,15 +100,15 @@ fn props(json: &str) -> Option<Pairs> {
 pub fn digest(row: &Row, original: Option<&str>) -> u64 {
     let row = Row { revision: 0, ..row.clone() };
     match row.event_type {
-        EventType::Activation => compose::digest(&(&row, &original.map(Box::<str>::from))),
-        EventType::Effect => compose::digest(&row),
+        EventType::Activation => build_row::digest(&(&row, &original.map(Box::<str>::from))),
+        EventType::Effect => build_row::digest(&row),
     }
 }
 
 /// The digest of a decision on an activation, as a row of this form tells it.
 pub fn digest_of(activation: &Activation, decision: &Decision, form: RowForm) -> u64 {
-    let row = compose::activation_row(activation, decision).in_form(form);
-    compose::digest(&(&row, &decision.original))
+    let row = build_row::activation_row(activation, decision).in_form(form);
+    build_row::digest(&(&row, &decision.original))
 }
 
 /// What was decided, as the row of the activation shows it.

@@ -1,6 +1,6 @@
 //! Section 3: which touches match, and within which window.
 
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, a_and, activation, click, identified, impression,

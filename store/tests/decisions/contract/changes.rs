@@ -1,7 +1,7 @@
 //! What an explanation tells of a decision that took the place of another one.
 
-use attribution::event::{Family, TouchKind};
-use attribution::explain::CameIn;
+use attribution::explain::explanation::CameIn;
+use attribution::facts::event::{Family, TouchKind};
 
 use super::explain::{there, told_after};
 use super::support::facts::{

@@ -1,7 +1,7 @@
 //! Section 6: what an effect inherits, and from which activation.
 
 use adtrail_store::memory::Memory;
-use attribution::policy::ReinstallEffects;
+use attribution::rules::policy::ReinstallEffects;
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, MINUTE, SECOND, When as _, a_and, activation, click, effect, identified,
@@ -233,7 +233,7 @@ fn many_pages_of_effects_follow_their_activation() {
 #[test]
 fn the_first_and_the_last_times_that_there_are() {
     let first = millis(0);
-    let last = attribution::event::EventTime::MAX.minus(1);
+    let last = attribution::facts::event::EventTime::MAX.minus(1);
     let facts = [
         click("c1", first),
         activation("a", millis(20_000)),

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
-use attribution::candidate::Tier;
-use attribution::event::Fact;
-use attribution::explain::{self, Because, Explanation, Verdict};
-use attribution::policy::{AppPolicy, Policy};
-use attribution::row::{RejectReason, Status};
-use attribution::worker;
+use attribution::explain::collect;
+use attribution::explain::explanation::{self, Because, Explanation, Verdict};
+use attribution::facts::event::Fact;
+use attribution::rules::candidate::Tier;
+use attribution::rules::policy::{AppPolicy, Policy};
+use attribution::rules::row::{RejectReason, Status};
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, identified, impression,
@@ -34,7 +34,7 @@ fn told_under(policy: &Arc<Policy>, facts: impl IntoIterator<Item = Draft>) -> E
 
 pub fn told_after(then: &Arc<Policy>, now: &Policy, batches: Vec<Vec<Fact>>) -> Explanation {
     let mut worker = fed(Memory::default(), then, batches);
-    let told = worker::explain(worker.ledger_mut(), now, X, "a");
+    let told = collect::explain(worker.ledger_mut(), now, X, "a");
     told.expect("memory does not fail").expect("the activation is there")
 }
 
@@ -139,7 +139,7 @@ fn the_runner_up_is_found_beyond_what_the_decision_needed() {
     // The older half alone is not too many; all are of one channel, that of unknown campaigns.
     let old = (200..300).map(|n| click(&format!("o{n}"), a_and(-6 * DAY + n)));
     let told = told(newer.chain(old).chain([click("c1", a_and(-HOUR)), activation("a", A)]));
-    let place = explain::runner_up(&told.considered).expect("a runner-up");
+    let place = explanation::runner_up(&told.considered).expect("a runner-up");
     assert_eq!(&*told.considered[place].touch.id, "o249");
     assert!(!told.has_more);
 }
@@ -149,7 +149,7 @@ fn the_runner_up_is_listed_however_many_are_newer() {
     let impressions = (0..80).map(|n| impression(&format!("i{n}"), a_and(-HOUR - n * SECOND)));
     let clicks = [click("c1", a_and(-MINUTE)), click("c2", a_and(-5 * DAY))];
     let told = told(impressions.chain(clicks).chain([activation("a", A)]));
-    let place = explain::runner_up(&told.considered).expect("a runner-up");
+    let place = explanation::runner_up(&told.considered).expect("a runner-up");
     assert_eq!(&*told.considered[place].touch.id, "c2");
     assert_eq!(told.considered.len() + told.unlisted, 82);
 }
@@ -220,7 +220,7 @@ fn second_after(rejected: i64) -> (bool, Option<Box<str>>) {
     let others = [click("w", a_and(-HOUR)), click("r", a_and(-2 * DAY)), activation("a", A)];
     let facts = newer.chain(bad).chain(others);
     let told = told_under(&policy, facts);
-    let second = explain::runner_up(&told.considered).map(|place| &told.considered[place]);
+    let second = explanation::runner_up(&told.considered).map(|place| &told.considered[place]);
     (told.is_second_unread, second.map(|second| second.touch.id.clone()))
 }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
-use attribution::attribute::Decision;
-use attribution::compose;
-use attribution::event::{Activation, Fact, Pid};
-use attribution::explain::{Explanation, Verdict};
-use attribution::policy::Policy;
-use attribution::row::{EventType, Row};
-use attribution::worker::{self, Worker};
+use attribution::explain::collect;
+use attribution::explain::explanation::{Explanation, Verdict};
+use attribution::facts::event::{Activation, Fact, Pid};
+use attribution::rules::build_row;
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{EventType, Row};
+use attribution::rules::winner::Decision;
+use attribution::worker::Worker;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -42,13 +43,13 @@ fn facts(max: usize) -> impl Strategy<Value = Facts> {
 }
 
 fn told(worker: &mut Worker<Memory>, policy: &Policy, (pid, id): &(Pid, String)) -> Explanation {
-    let told = worker::explain(worker.ledger_mut(), policy, *pid, id);
+    let told = collect::explain(worker.ledger_mut(), policy, *pid, id);
     told.expect("memory does not fail").expect("what has a row is told of")
 }
 
 /// What the row shows is what is told, and who won is among those that are listed.
 fn check(told: &Explanation, row: &Row) -> Result<(), TestCaseError> {
-    let mut composed = compose::activation_row(&told.activation, &told.decision);
+    let mut composed = build_row::activation_row(&told.activation, &told.decision);
     composed.revision = row.revision;
     prop_assert_eq!(&composed, row);
     prop_assert_eq!(&told.anew, &None);

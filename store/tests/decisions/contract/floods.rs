@@ -1,7 +1,7 @@
 //! Touches that are too many to be kept while an activation is decided: those must be that matter.
 
 use adtrail_store::memory::Memory;
-use attribution::policy::AppPolicy;
+use attribution::rules::policy::AppPolicy;
 
 use super::support::facts::{
     A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, identified, impression,

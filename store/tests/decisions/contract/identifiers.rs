@@ -1,6 +1,6 @@
 //! Section 1: which values of an id are equal, and which identify nobody.
 
-use attribution::ids::hex;
+use attribution::facts::device_ids::hex;
 use md5::{Digest, Md5};
 
 use super::credit;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use adtrail_store::memory::Memory;
-use attribution::event::{EventTime, Fact, Family};
-use attribution::ids::{DeviceIds, hex};
+use attribution::facts::device_ids::{DeviceIds, hex};
+use attribution::facts::event::{EventTime, Fact, Family};
+use attribution::facts::match_keys::{activation_index, by_id, touch_index};
 use attribution::ledger::Facts;
 use attribution::ledger::index::Scan;
-use attribution::matching::{activation_index, by_id, touch_index};
 use attribution::worker::{Admitted, Worker};
 use md5::{Digest, Md5};
 

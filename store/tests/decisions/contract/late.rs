@@ -1,7 +1,7 @@
 //! Section 7: rows are written as soon as they are known, and corrected.
 
 use adtrail_store::memory::Memory;
-use attribution::row::Status;
+use attribution::rules::row::Status;
 use attribution::worker::Worker;
 
 use super::support::facts::{
@@ -187,7 +187,7 @@ fn corrections_are_counted_by_the_status_left_and_entered() {
 
 #[test]
 fn facts_of_an_unknown_app_are_left_out() {
-    let policy = std::sync::Arc::new(attribution::policy::Policy::default());
+    let policy = std::sync::Arc::new(attribution::rules::policy::Policy::default());
     let mut worker = Worker::new(Memory::default(), policy);
     let report = give(&mut worker, identified([activation("a", A), click("c", A)]));
     assert_eq!(report, Default::default());

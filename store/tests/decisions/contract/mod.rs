@@ -17,11 +17,12 @@ mod winner;
 
 use std::sync::Arc;
 
-use crate::support;
-use attribution::policy::Policy;
+use attribution::rules::policy::Policy;
 use support::facts::{Draft, identified};
 use support::rules::rules;
 use support::run::rows_however;
+
+use crate::support;
 
 /// The rows of the facts, shortly. Rows of one millisecond stand in the order of a hash: here
 /// all are sorted.

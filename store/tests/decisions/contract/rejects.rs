@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
-use attribution::ids;
-use attribution::policy::{AppPolicy, IpRange, Policy};
+use attribution::facts::device_ids;
+use attribution::rules::policy::{AppPolicy, IpRange, Policy};
 
 use super::support::facts::{
     A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified,
@@ -149,7 +149,7 @@ fn range(ip: &str, prefix_bits: u8) -> IpRange {
 }
 
 fn block_device(app: &mut AppPolicy, setting: &str) {
-    let ids = ids::parse_setting(setting).expect("a device id");
+    let ids = device_ids::parse_setting(setting).expect("a device id");
     app.fraud.block_devices.extend(ids.iter().cloned());
 }
 

@@ -4,7 +4,7 @@ use adtrail_store::StoreError;
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::layout::key;
-use attribution::event::{EventTime, Family};
+use attribution::facts::event::{EventTime, Family};
 use attribution::ledger::{Facts, Ledger};
 use rocksdb::{DB, Options};
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use attribution::event::Pid;
+use attribution::facts::event::Pid;
 use attribution::ledger::{Facts, Ledger, Progress};
-use attribution::policy::{AppPolicy, Policy};
+use attribution::rules::policy::{AppPolicy, Policy};
 use rocksdb::{DB, Options};
 use tempfile::TempDir;
 

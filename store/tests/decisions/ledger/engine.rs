@@ -1,8 +1,8 @@
 //! What the engine says of its own work.
 
 use adtrail_store::embedded::{Embedded, Engine, Figures, TableFigures};
-use attribution::event::Family;
-use attribution::matching::fact_key;
+use attribution::facts::event::Family;
+use attribution::facts::match_keys::fact_key;
 use tempfile::TempDir;
 
 use super::{commit, end_of_time, home_of, record, scan, times, touch};

@@ -1,10 +1,10 @@
 //! Facts: homes and index entries.
 
-use attribution::event::{Family, Pid};
+use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::MatchKey;
+use attribution::facts::match_keys::fact_key;
 use attribution::ledger::FactWrite;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::matching::fact_key;
 
 use super::support::facts::{activation, click, effect, millis};
 use super::support::rules::{X, Y};

@@ -1,13 +1,13 @@
 //! What tests of ledgers give them and ask of them.
 
 use adtrail_store::StoreError;
-use attribution::classify::Walks;
-use attribution::event::{EventTime, Fact, Family, Pid};
+use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::facts::match_keys::fact_key;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
 use attribution::ledger::{FactWrite, Ledger, Progress};
-use attribution::matching::fact_key;
+use attribution::rules::classify::Walks;
 
 use super::support::facts::{Draft, millis};
 use super::support::rules::X;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::reader::Reader;
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use attribution::worker::Worker;
 use tempfile::TempDir;
 

@@ -1,13 +1,13 @@
 //! Decisions, their rows, and positions.
 
 use adtrail_store::memory::Memory;
-use attribution::attribute::{Credit, Decision};
-use attribution::classify::{Member, Walk, Walks};
-use attribution::compose;
-use attribution::event::{Activation, EventTime, Fact, SpreadId};
+use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
 use attribution::ledger::record::{Home, Present, RowPlace};
 use attribution::ledger::{DecisionWrite, Position, Progress};
-use attribution::row::{InstallType, RejectReason, RowForm, Status};
+use attribution::rules::build_row;
+use attribution::rules::classify::{Member, Walk, Walks};
+use attribution::rules::row::{InstallType, RejectReason, RowForm, Status};
+use attribution::rules::winner::{Credit, Decision};
 use proptest::prelude::*;
 
 use super::support::facts::{Draft, activation, effect, millis};
@@ -38,12 +38,15 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
     let decision =
         Decision { install_type: InstallType::Reinstall, original: Some("o".into()), credit };
     let mut row = match &fact {
-        Fact::Activation(activation) => compose::activation_row(activation, &decision),
+        Fact::Activation(activation) => build_row::activation_row(activation, &decision),
         Fact::Effect(effect) => {
             let credit = decision.credit.clone();
-            let inheritance =
-                attribution::inherit::Inheritance { activation: None, credit, credit_of: None };
-            compose::effect_row(effect, inheritance)
+            let inheritance = attribution::rules::inherit::Inheritance {
+                activation: None,
+                credit,
+                credit_of: None,
+            };
+            build_row::effect_row(effect, inheritance)
         }
         Fact::Touch(_) => panic!("nothing is decided about touches"),
     };

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use adtrail_store::embedded::Embedded;
 use adtrail_store::layout::key::RowKey;
-use attribution::event::EventTime;
+use attribution::facts::event::EventTime;
 use attribution::ledger::{Facts as _, Ledger as _, Progress};
-use attribution::policy::{DAY_MS, HOUR_MS};
+use attribution::rules::policy::{DAY_MS, HOUR_MS};
 use tempfile::TempDir;
 
 use super::rows::{commit, decided};

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use adtrail_store::memory::Memory;
-use attribution::event::Fact;
+use attribution::explain::timeline::{Found, timeline};
+use attribution::facts::device_ids::DeviceIds;
+use attribution::facts::event::Fact;
 use attribution::facts::keys::FactKey;
-use attribution::ids::DeviceIds;
+use attribution::facts::match_keys::{TouchClass, fact_key, touch_by_id};
 use attribution::ledger::index::IndexEntry;
-use attribution::matching::{TouchClass, fact_key, touch_by_id};
-use attribution::timeline::{Found, timeline};
 use proptest::prelude::*;
 
 use super::support::facts::{D, DAY, a_and, click, effect, identified, millis};

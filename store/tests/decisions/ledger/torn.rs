@@ -8,7 +8,7 @@ use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::verify::{Options, verify};
 use adtrail_store::memory::Memory;
-use attribution::event::Fact;
+use attribution::facts::event::Fact;
 use attribution::ledger::{Position, Progress};
 use attribution::worker::{Batch, Worker};
 use fastrand::Rng;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::ledger::Position;
 use fastrand::Rng;
 

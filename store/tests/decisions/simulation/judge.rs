@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::memory::Memory;
-use attribution::canonical;
-use attribution::event::{EventTime, Fact, Family, Pid, SpreadId};
+use attribution::facts::canonical;
+use attribution::facts::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
+use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
 use attribution::ledger::record::{Home, Known, Present};
-use attribution::matching::fact_key;
-use attribution::policy::Policy;
-use attribution::row::{EventType, Status, seq};
+use attribution::rules::policy::Policy;
+use attribution::rules::row::{EventType, Status, seq};
 use attribution::worker::Report;
 
 use super::broker::Log;

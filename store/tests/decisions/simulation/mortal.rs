@@ -2,12 +2,12 @@
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
-use attribution::event::{EventTime, Pid};
-use attribution::expiry::Expired;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{Home, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::rules::expiry::Expired;
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use attribution::event::{Fact, Family};
-use attribution::policy::Policy;
+use attribution::facts::event::{Fact, Family};
+use attribution::rules::policy::Policy;
 use fastrand::Rng;
 use proptest::strategy::{Strategy, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

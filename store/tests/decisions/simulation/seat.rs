@@ -3,7 +3,7 @@
 
 use adtrail_store::StoreError;
 use adtrail_store::hbase::ledger::cells::Table as Rows;
-use attribution::event::Family;
+use attribution::facts::event::Family;
 use attribution::ledger::Position;
 
 use super::judge::Verdict;

@@ -4,10 +4,10 @@
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::key::{self, RowKey};
 use adtrail_store::maintenance::verify::{Options, Problem, repair};
-use attribution::event::{Family, Pid};
+use attribution::facts::event::{Family, Pid};
+use attribution::facts::match_keys;
 use attribution::ledger::record::Home;
-use attribution::matching;
-use attribution::row::{EventType, seq};
+use attribution::rules::row::{EventType, seq};
 
 use super::bed::{Bed, Case, Raw, check_left, check_made_whole};
 use super::tables::{credited, homes};
@@ -58,7 +58,7 @@ fn app_version(home: &mut Home) {
 
 /// By it the activation that is credited to the click would be another campaign's.
 fn alter_click(raw: &Raw, pid: Pid, id: &str) {
-    let key = key::home(&matching::fact_key(Family::Touch, pid, id));
+    let key = key::home(&match_keys::fact_key(Family::Touch, pid, id));
     let mut home =
         fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a click");
     let Home::Touch(touch) = &mut home else { panic!("no click") };
@@ -139,7 +139,7 @@ fn a_click_is_lost() {
     bed.damage(|raw| {
         let (_, home) = credited(raw, true);
         let touch = home.decision.and_then(|decision| decision.credit.touch).expect("a touch");
-        let click = matching::fact_key(Family::Touch, home.fact.pid, &touch.click_id);
+        let click = match_keys::fact_key(Family::Touch, home.fact.pid, &touch.click_id);
         raw.get("touches", &key::home(&click));
         raw.delete("touches", &key::home(&click));
     });

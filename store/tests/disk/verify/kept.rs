@@ -4,7 +4,7 @@ use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::layout::key::RowKey;
 use adtrail_store::maintenance::verify::Problem;
-use attribution::event::Pid;
+use attribution::facts::event::Pid;
 use attribution::ledger::Facts as _;
 
 use super::bed::{Bed, Case, DAYS, Raw};

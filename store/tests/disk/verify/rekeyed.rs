@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use adtrail_store::apps::spread::App;
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::key::{self, FactPlace, Key, RowKey};
-use attribution::event::{Family, Pid};
+use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{Home, Present};
-use attribution::row::EventType;
+use attribution::rules::row::EventType;
 
 use super::bed::{Bed, Entry, Raw};
 
@@ -64,7 +64,7 @@ fn fans(raw: &Raw) -> BTreeMap<u64, u8> {
                 Home::Effect(home) => (EventType::Effect, home.present),
             };
             if let Some(Present { place, .. }) = present {
-                fans.insert(attribution::row::seq(event_type, home.id()), place.fan_bits);
+                fans.insert(attribution::rules::row::seq(event_type, home.id()), place.fan_bits);
             }
         }
     }

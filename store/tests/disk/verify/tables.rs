@@ -6,9 +6,9 @@ use adtrail_store::layout::decimal_sum::Amount;
 use adtrail_store::layout::key::{self, FactPlace, RowKey};
 use adtrail_store::layout::summary_counts::Count;
 use adtrail_store::maintenance::verify::Problem;
-use attribution::event::{Family, SpreadId};
+use attribution::facts::event::{Family, SpreadId};
 use attribution::ledger::record::{ActivationHome, Home, RowPlace};
-use attribution::row::{EventType, Status};
+use attribution::rules::row::{EventType, Status};
 
 use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};
 use super::support::rules::X;

@@ -4,7 +4,7 @@ use std::fs;
 
 use adtrail_store::maintenance::verify::{Check, Options, Problem};
 use attribution::ledger::Ledger as _;
-use attribution::policy::HOUR_MS;
+use attribution::rules::policy::HOUR_MS;
 
 use super::bed::{Bed, Case};
 use super::files::{files, flip};

@@ -1,14 +1,15 @@
 //! Decides effects: finds the activation in force and what it hands on.
 
 use super::Desk;
-use super::desk::{NEXT_PAGE, scan};
-use crate::event::{Effect, EventTime, Family};
+use super::batch_context::{NEXT_PAGE, scan};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{Effect, EventTime, Family};
 use crate::facts::keys::FactKey;
-use crate::ids::DeviceIds;
+use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::{compose, inherit, matching};
+use crate::rules::{build_row, inherit};
 
 /// Effects that are decided together, and the pages of activations that are read for so many: most
 /// need no more, and a long history has room alone.
@@ -63,7 +64,7 @@ impl<L: Facts> Desk<'_, L> {
         let times = inherit::reach_back(app, effect);
         let scans = ids
             .iter()
-            .map(|id| scan(key.pid, Family::Activation, matching::by_id(id), times))
+            .map(|id| scan(key.pid, Family::Activation, match_keys::by_id(id), times))
             .collect();
         Some(Case { key, ids, scans, found: Vec::new() })
     }
@@ -107,7 +108,7 @@ impl<L: Facts> Desk<'_, L> {
     fn activation_in_force(
         &self,
         case: &Case,
-    ) -> Option<(&crate::event::Activation, &crate::attribute::Decision)> {
+    ) -> Option<(&crate::facts::event::Activation, &crate::rules::winner::Decision)> {
         let (effect, app) = (self.effect(&case.key)?, self.app(&case.key)?);
         let found = case.found.iter().filter_map(|entry| match self.at(entry)? {
             Home::Activation(home) => Some(&**home),
@@ -120,7 +121,7 @@ impl<L: Facts> Desk<'_, L> {
     fn original(&self, case: &Case) -> Option<FactKey> {
         let (_, decision) = self.activation_in_force(case)?;
         let id = inherit::original(self.app(&case.key)?, decision)?;
-        Some(matching::fact_key(Family::Activation, case.key.pid, id))
+        Some(match_keys::fact_key(Family::Activation, case.key.pid, id))
     }
 
     fn settle_effect(&mut self, case: Case) {
@@ -133,7 +134,7 @@ impl<L: Facts> Desk<'_, L> {
             _ => None,
         };
         let inheritance = inherit::inherit(app, self.activation_in_force(&case), original);
-        let row = compose::effect_row(effect, inheritance);
+        let row = build_row::effect_row(effect, inheritance);
         self.decide_effect(case.key, row);
     }
 }

@@ -3,20 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use super::Desk;
-use super::desk::scan;
-use super::touches::Case;
-use crate::attribute::{self, Decision};
-use crate::classify::{Class, Member, Walk};
-use crate::event::{Family, Pid};
-use crate::expiry;
-use crate::explain::{self, CameIn, Considered, Explanation, Verdict, consider};
+use super::explanation::{self, CameIn, Considered, Explanation, Verdict, consider};
+use crate::facts::event::{Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::Scan;
 use crate::ledger::record::{Cause, Causes, Home};
-use crate::matching::{self, MARK_MS, PlacedClass, TouchClass};
-use crate::policy::{DAY_MS, HOUR_MS, Policy};
+use crate::rules::classify::{Class, Member, Walk};
+use crate::rules::expiry;
+use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
+use crate::rules::winner::{self, Decision};
+use crate::worker::Desk;
+use crate::worker::batch_context::scan;
+use crate::worker::touch_search::Case;
 
 /// Touches of one key and class that are looked at besides those of the decision.
 const AROUND: usize = 8;
@@ -39,7 +39,7 @@ pub fn explain<L: Facts>(
     event_id: &str,
 ) -> Result<Option<Explanation>, L::Error> {
     let mut desk = Desk::new(facts, policy);
-    let key = matching::fact_key(Family::Activation, pid, event_id);
+    let key = match_keys::fact_key(Family::Activation, pid, event_id);
     desk.load([key])?;
     let Some(Home::Activation(home)) = desk.home(&key).cloned() else { return Ok(None) };
     let (Some(decision), Some(app)) = (home.decision, policy.app(pid)) else { return Ok(None) };
@@ -56,8 +56,8 @@ pub fn explain<L: Facts>(
     let anew = anew.filter(|_| expired_before.is_none());
     let Some(case) = desk.case(key, class, false) else { return Ok(None) };
     let Seen { considered: seen, mut unlisted, has_more } = desk.see(case, &decision, &grounds)?;
-    let mut considered = explain::ranked(grounds.into_iter().chain(seen).collect());
-    unlisted += explain::cut(&mut considered);
+    let mut considered = explanation::ranked(grounds.into_iter().chain(seen).collect());
+    unlisted += explanation::cut(&mut considered);
     Ok(Some(Explanation {
         activation: home.fact,
         decision,
@@ -121,7 +121,7 @@ impl<L: Facts> Desk<'_, L> {
         let is_second_unread = !self.has_second(&case, decision);
         // With other settings it may be none of those that were kept.
         if let Some(winner) = &decision.credit.touch {
-            let key = matching::fact_key(Family::Touch, case.key.pid, &winner.click_id);
+            let key = match_keys::fact_key(Family::Touch, case.key.pid, &winner.click_id);
             self.load([key])?;
             self.note(&mut case, key);
         }
@@ -151,7 +151,7 @@ impl<L: Facts> Desk<'_, L> {
         let mut around = self.look_around(&mut case)?;
         let mut considered = self.considered(&case, decision);
         let pid = case.key.pid;
-        let of = |one: &Considered| matching::fact_key(Family::Touch, pid, &one.touch.id);
+        let of = |one: &Considered| match_keys::fact_key(Family::Touch, pid, &one.touch.id);
         let mut listed: BTreeSet<FactKey> = grounds.iter().map(of).collect();
         considered.retain(|one| listed.insert(of(one)));
         around.others.extend(case.touches.keys());
@@ -169,14 +169,14 @@ impl<L: Facts> Desk<'_, L> {
 
     fn is_decided_without_touches(&self, case: &Case) -> bool {
         self.subject(case)
-            .is_some_and(|subject| attribute::without_touches(&subject, &case.class).is_some())
+            .is_some_and(|subject| winner::without_touches(&subject, &case.class).is_some())
     }
 
     /// Whether whoever came second is among those that were read.
     fn has_second(&self, case: &Case, decision: &Decision) -> bool {
         case.is_read()
             || self.subject(case).is_none_or(|subject| {
-                explain::is_second_settled(&subject, decision, &self.evidence(case))
+                explanation::is_second_settled(&subject, decision, &self.evidence(case))
             })
     }
 
@@ -205,19 +205,19 @@ impl<L: Facts> Desk<'_, L> {
         // Apart, so that those after it do not hide those just before it.
         let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
         let places: Vec<MatchKey> = if probabilistic {
-            matching::probabilistic_keys(&activation.device).collect()
+            match_keys::probabilistic_keys(&activation.device).collect()
         } else {
             Vec::new()
         };
         let mut keys: Vec<MatchKey> = Vec::new();
         for class in TouchClass::all() {
-            keys.extend(case.ids.iter().map(|id| matching::touch_by_id(class, id)));
+            keys.extend(case.ids.iter().map(|id| match_keys::touch_by_id(class, id)));
         }
         let mark_times = (time.minus(7 * DAY_MS + MARK_MS), time.plus(AFTER_MS));
         let mut marks: Vec<(MatchKey, Scan)> = Vec::new();
         for place in places {
             for has_lookback in [false, true] {
-                let key = matching::marks(place, has_lookback);
+                let key = match_keys::marks(place, has_lookback);
                 marks.push((place, scan(pid, Family::Touch, key, mark_times)));
             }
         }
@@ -227,7 +227,7 @@ impl<L: Facts> Desk<'_, L> {
             let place = marks.get(number).map(|(place, _)| *place);
             marked.extend(place.map(|place| (place, PlacedClass::of_mark(&entry))));
         })?;
-        keys.extend(marked.iter().map(|(place, class)| matching::touch_by_place(*class, *place)));
+        keys.extend(marked.iter().map(|(place, class)| match_keys::touch_by_place(*class, *place)));
         let scans: Vec<Scan> = keys
             .into_iter()
             .flat_map(|key| times.map(|times| scan(pid, Family::Touch, key, times)))

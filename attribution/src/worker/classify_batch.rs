@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::peers::{ListKey, Peer, Peers};
-use super::settled::Settled;
-use crate::classify::{Class, Member, Walk, Walks};
+use super::batch_state::Settled;
+use super::device_history::{ListKey, Peer, Peers};
+use crate::facts::device_ids::DeviceId;
 use crate::facts::keys::FactKey;
-use crate::ids::DeviceId;
 use crate::ledger::Facts;
-use crate::policy::AppPolicy;
+use crate::rules::classify::{Class, Member, Walk, Walks};
+use crate::rules::policy::AppPolicy;
 
 /// An activation and its class.
 pub struct Classified {
@@ -348,10 +348,10 @@ impl<'a> Walker<'a> {
         Walk::step(before, self.app, self.member.clone())
     }
 
-    fn older(&self, id: &DeviceId, than: &Member) -> super::peers::Older<'a> {
+    fn older(&self, id: &DeviceId, than: &Member) -> super::device_history::Older<'a> {
         match self.peers.list(self.key.pid, id) {
             Some(list) => list.before(than),
-            None => super::peers::Older { known: &[], is_whole: true },
+            None => super::device_history::Older { known: &[], is_whole: true },
         }
     }
 

@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::classes::Classified;
-use super::settled::Settled;
-use super::touches::Case;
-use crate::attribute::Decision;
-use crate::classify::Class;
+use super::batch_state::Settled;
+use super::classify_batch::Classified;
+use super::touch_search::Case;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::Home;
 use crate::ledger::{Facts, Ledger};
+use crate::rules::classify::Class;
+use crate::rules::winner::Decision;
 
 /// Activations that are decided together: as many as one round of reading should serve, and as
 /// the touches of which fit into memory.

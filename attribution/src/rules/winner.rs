@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 
-use crate::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, Subject, Tier};
-use crate::classify::Class;
-use crate::event::{EventTime, SpreadId, Touch, TouchKind};
-use crate::ids::DeviceIds;
-use crate::policy::AppPolicy;
-use crate::row::{
+use super::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, Subject, Tier};
+use super::classify::Class;
+use super::policy::AppPolicy;
+use super::row::{
     CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, RowForm, SUB_PARAMS,
     Status, TouchDetails,
 };
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind};
 
 /// What was decided about an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Classes of activations (the contract's section 2).
 
-use crate::event::{Activation, EventTime};
-use crate::policy::AppPolicy;
-use crate::row::InstallType;
+use super::policy::AppPolicy;
+use super::row::InstallType;
+use crate::facts::event::{Activation, EventTime};
 
 /// An activation in the set of those that share a device id with the one to classify, ordered
 /// by (time, id).
@@ -93,7 +93,7 @@ impl Walks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Pid;
+    use crate::facts::event::Pid;
     use InstallType::{Duplicate, Install, Reinstall};
 
     const DAYS_90: i64 = 90 * 86_400_000;

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::Desk;
-use super::classes::Classified;
-use super::settled::Settled;
-use crate::compose;
+use super::batch_state::Settled;
+use super::classify_batch::Classified;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::{Causes, Home};
 use crate::ledger::{DecisionWrite, Facts};
-use crate::policy::Policy;
-use crate::row::{Row, RowForm};
+use crate::rules::build_row;
+use crate::rules::policy::Policy;
+use crate::rules::row::{Row, RowForm};
 
 /// What would be decided about an event, beside what was.
 #[derive(Debug, Clone)]
@@ -116,9 +116,9 @@ fn shorten(before: &Home, write: &mut DecisionWrite) {
             let decision = home.decision.take().map(|decision| decision.in_form(RowForm::Short));
             let original = decision.as_ref().and_then(|decision| decision.original.clone());
             home.decision = decision;
-            compose::digest(&(&Row { revision: 0, ..row.clone() }, &original))
+            build_row::digest(&(&Row { revision: 0, ..row.clone() }, &original))
         }
-        Home::Effect(_) => compose::digest(&Row { revision: 0, ..row.clone() }),
+        Home::Effect(_) => build_row::digest(&Row { revision: 0, ..row.clone() }),
     };
     write.row = row;
     if let Some(present) = write.home.present_mut() {

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 
 use md5::{Digest, Md5};
 
-use crate::event::{Activation, Effect, Fact, Pairs, Purpose, Touch, TouchKind};
-use crate::ids;
+use super::device_ids;
+use super::event::{Activation, Effect, Fact, Pairs, Purpose, Touch, TouchKind};
 
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
@@ -17,7 +17,7 @@ const PAIR_END: u8 = 0x1e;
 /// Gives the fact its identity: its own id where it has one, else one made of its content.
 pub fn identify(fact: &mut Fact, app_key: &str) {
     let own: Option<Box<str>> = match fact {
-        Fact::Touch(touch) => ids::click_id(&touch.click_id).map(Box::from),
+        Fact::Touch(touch) => device_ids::click_id(&touch.click_id).map(Box::from),
         Fact::Activation(activation) => Some(activation.id.clone()).filter(|id| !id.is_empty()),
         Fact::Effect(effect) => Some(effect.id.clone()).filter(|id| !id.is_empty()),
     };
@@ -42,7 +42,7 @@ pub fn compare(a: &Fact, b: &Fact, app_key: &str) -> Ordering {
 
 fn content_id(fact: &Fact, app_key: &str) -> Box<str> {
     let digest = Md5::digest(content(fact, app_key));
-    format!("#{}", ids::hex(&digest)).into()
+    format!("#{}", device_ids::hex(&digest)).into()
 }
 
 /// The values as received, joined by U+001F, in the contract's order.
@@ -86,7 +86,7 @@ struct Fields<'a> {
     lookback_ms: String,
     install_begin_time: String,
     click_id: &'a str,
-    device: &'a crate::event::Device,
+    device: &'a super::event::Device,
     app_version: &'a str,
     site: &'a str,
     revenue: &'a str,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
-use crate::ids::DeviceIds;
-use crate::matching::{self, Matches};
-use crate::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_CLICK_MAX_MS, Policy};
-use crate::row::{InstallType, MatchType, RejectReason};
+use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_CLICK_MAX_MS, Policy};
+use super::row::{InstallType, MatchType, RejectReason};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
+use crate::facts::match_keys::{self, Matches};
 
 /// The time before a click within which a device's other clicks count.
-pub const CLICK_COUNT_MS: u64 = crate::policy::DAY_MS;
+pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
 
 /// A touch that may be credited, if nothing is wrong with it.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl<'a> Subject<'a> {
 
     pub fn matches(&self, touch: &Touch, touch_ids: &DeviceIds) -> Matches {
         let activation = (self.activation, self.ids);
-        matching::matches((touch, touch_ids), activation, self.app.probabilistic)
+        match_keys::matches((touch, touch_ids), activation, self.app.probabilistic)
     }
 
     fn window_ms(&self, touch: &Touch, is_probabilistic: bool) -> u64 {
@@ -237,7 +237,7 @@ fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {
 
 fn is_ip_blocked(app: &AppPolicy, ip: &str) -> bool {
     !app.fraud.block_ips.is_empty()
-        && matching::address(ip)
+        && match_keys::address(ip)
             .is_some_and(|ip| app.fraud.block_ips.iter().any(|range| range.contains(ip)))
 }
 

@@ -4,11 +4,11 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::attribute::{Credit, Decision};
-use crate::event::{Activation, Device, Effect, EventTime, Pairs, Pid};
-use crate::ids::{self, IdKind};
-use crate::inherit::Inheritance;
-use crate::row::{ActivationDetails, ActivationRef, EventType, InstallType, Row, STORE_PROP, seq};
+use super::inherit::Inheritance;
+use super::row::{ActivationDetails, ActivationRef, EventType, InstallType, Row, STORE_PROP, seq};
+use super::winner::{Credit, Decision};
+use crate::facts::device_ids::{self, IdKind};
+use crate::facts::event::{Activation, Device, Effect, EventTime, Pairs, Pid};
 
 /// The row of an activation, at revision 0.
 pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
@@ -102,7 +102,7 @@ fn row(
         }),
         reject_reason: credit.reject_reason,
         contributors: credit.contributors,
-        ids: IdKind::ALL.map(|kind| ids::shown(event.ids, kind)),
+        ids: IdKind::ALL.map(|kind| device_ids::shown(event.ids, kind)),
         device: event.device.clone(),
         app_version: event.app_version.into(),
         revenue: event.revenue.into(),

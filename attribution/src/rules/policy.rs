@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use foldhash::fast::FixedState;
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::event::{Pid, SpreadId};
-use crate::ids::DeviceId;
+use crate::facts::device_ids::DeviceId;
+use crate::facts::event::{Pid, SpreadId};
 
 pub const HOUR_MS: u64 = 3_600_000;
 pub const DAY_MS: u64 = 24 * HOUR_MS;

@@ -4,16 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 
-use crate::attribute::Decision;
-use crate::classify::Walks;
-use crate::event::{EventTime, Family, Pid};
+use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::{Causes, Home, Present, RowPlace};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
-use crate::policy::{AppPolicy, Policy};
-use crate::row::{Row, RowForm};
-use crate::{compose, expiry};
+use crate::rules::classify::Walks;
+use crate::rules::policy::{AppPolicy, Policy};
+use crate::rules::row::{Row, RowForm};
+use crate::rules::winner::Decision;
+use crate::rules::{build_row, expiry};
 
 /// Entries that one look into the index brings at first: most keys have fewer.
 pub const PAGE: usize = 16;
@@ -178,8 +178,8 @@ impl<'a, L: Facts> Desk<'a, L> {
         must_write: bool,
     ) -> bool {
         let Some(Some(Home::Activation(home))) = self.homes.get_mut(&key) else { return false };
-        let row = compose::activation_row(&home.fact, &decision);
-        let digest = compose::digest(&(&row, &decision.original));
+        let row = build_row::activation_row(&home.fact, &decision);
+        let digest = build_row::digest(&(&row, &decision.original));
         let before = home.decision.replace(decision);
         let is_new = home.present.is_none_or(|present| present.digest != digest);
         // That more is told of the touch is no other decision.
@@ -211,7 +211,7 @@ impl<'a, L: Facts> Desk<'a, L> {
     /// Takes a decision on an effect.
     pub fn decide_effect(&mut self, key: FactKey, row: Row) {
         let Some(Some(Home::Effect(home))) = self.homes.get_mut(&key) else { return };
-        let digest = compose::digest(&row);
+        let digest = build_row::digest(&row);
         if home.present.is_none_or(|present| present.digest != digest) {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
         } else if self.unsure.has(&key) {

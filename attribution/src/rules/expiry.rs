@@ -5,9 +5,9 @@
 //! more, what is decided about older activations is final, and whatever these alone would need
 //! can go.
 
-use crate::candidate::{self, Tier};
-use crate::event::{EventTime, Family, TouchKind};
-use crate::policy::{AppPolicy, LOOKBACK_MAX_MS, Policy};
+use super::candidate::{self, Tier};
+use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Policy};
+use crate::facts::event::{EventTime, Family, TouchKind};
 
 /// How far the broker timestamps of one partition may be out of order without being noticed:
 /// producers stamp records, and send them a little later.
@@ -177,8 +177,8 @@ pub fn changeable_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Pid;
-    use crate::policy::DAY_MS;
+    use crate::facts::event::Pid;
+    use crate::rules::policy::DAY_MS;
 
     const NOW: u64 = 1_000 * DAY_MS;
 

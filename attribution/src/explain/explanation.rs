@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attribute::{Decision, Evidence};
-use crate::candidate::{self, Candidate, ClickCounts, Subject, Tier, Window};
-use crate::classify::Walk;
-use crate::event::{Activation, EventTime, Family, Purpose, Touch, TouchKind};
-use crate::ids::DeviceIds;
-use crate::matching::Matches;
-use crate::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{Activation, EventTime, Family, Purpose, Touch, TouchKind};
+use crate::facts::match_keys::Matches;
+use crate::rules::candidate::{self, Candidate, ClickCounts, Subject, Tier, Window};
+use crate::rules::classify::Walk;
+use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
+use crate::rules::winner::{Decision, Evidence};
 
 /// Touches that an explanation lists; of those beyond, only the number is told.
 pub const LISTED_MAX: usize = 50;

@@ -1,7 +1,7 @@
 //! What the steps of a batch hand to each other.
 
 use super::reach::Reaches;
-use crate::event::{Activation, EventTime, Fact, Family};
+use crate::facts::event::{Activation, EventTime, Fact, Family};
 use crate::facts::keys::FactKey;
 use crate::ledger::record::Cause;
 

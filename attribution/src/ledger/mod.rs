@@ -11,10 +11,10 @@ pub mod record;
 
 use std::sync::Arc;
 
-use crate::event::{EventTime, Fact, Pid};
-use crate::expiry::Expired;
+use crate::facts::event::{EventTime, Fact, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::row::Row;
+use crate::rules::expiry::Expired;
+use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
 use record::{Home, Known, Present};
 
@@ -30,7 +30,7 @@ pub trait Facts {
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, Self::Error>;
 
     /// The last committed [`Progress::consumed_until`]. What is older than
-    /// [`Needed`](crate::expiry::Needed) says is gone.
+    /// [`Needed`](crate::rules::expiry::Needed) says is gone.
     fn consumed_until(&self) -> Option<EventTime>;
 
     /// What of an app has expired by settings that it no longer has: gone as well, whatever the settings

@@ -10,35 +10,33 @@
 //! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `desk` holds what has been loaded for
 //! the batch, and `prune` keeps that small.
 
-mod activations;
-mod admit;
 mod affected;
-mod afresh;
-mod causes;
-mod classes;
-mod desk;
-mod effects;
-mod explain;
-mod peers;
-mod prune;
+pub(crate) mod batch_context;
+mod batch_state;
+mod change_causes;
+mod classify_batch;
+mod decide_activations;
+mod decide_effects;
+mod deduplicate;
+mod device_history;
+mod prune_touches;
 mod reach;
-mod settled;
-mod touches;
+mod recompute;
+pub(crate) mod touch_search;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::event::{Fact, Family};
+use crate::facts::event::{Fact, Family};
 use crate::facts::keys::FactKey;
 use crate::ledger::record::Present;
 use crate::ledger::{DecisionWrite, Ledger, Progress};
-use crate::policy::Policy;
-use crate::row::Status;
-pub use afresh::{Afresh, decide_afresh, decide_afresh_with_followers};
-use desk::Desk;
-pub use explain::explain;
+use crate::rules::policy::Policy;
+use crate::rules::row::Status;
+pub(crate) use batch_context::Desk;
+use batch_state::Settled;
 use reach::Reaches;
-use settled::Settled;
+pub use recompute::{Afresh, decide_afresh, decide_afresh_with_followers};
 
 /// Decides over one ledger.
 #[derive(Debug)]
@@ -170,7 +168,7 @@ impl<L: Ledger> Desk<'_, L> {
     /// Reads the activations of each effect after the effect itself. So a decision from activations
     /// that another worker has changed since is compared with an effect of before that, and loses.
     fn decide_effects_from_fresh(&mut self, effects: Vec<FactKey>) -> Result<(), L::Error> {
-        for some in effects.chunks(effects::TOGETHER) {
+        for some in effects.chunks(decide_effects::TOGETHER) {
             self.load(some.iter().copied())?;
             self.retain_homes(|key| key.family == Family::Effect);
             self.decide_effects(some.to_vec())?;

@@ -4,19 +4,18 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
+use super::batch_state::Settled;
 use super::reach::{Reaches, add_reaches};
-use super::settled::Settled;
 use super::{Desk, Report};
-use crate::canonical;
-use crate::classify::Walks;
-use crate::event::Fact;
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::Fact;
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::ids::DeviceIds;
+use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
 use crate::ledger::record::{ActivationHome, Causes, EffectHome, Home, Known};
 use crate::ledger::{FactWrite, Ledger};
-use crate::matching;
-use crate::policy::{AppPolicy, Policy};
+use crate::rules::classify::Walks;
+use crate::rules::policy::{AppPolicy, Policy};
 
 /// One message of a batch, and the place of its fact.
 type Waiting = Vec<(FactKey, Fact)>;
@@ -74,7 +73,7 @@ impl<L: Ledger> Desk<'_, L> {
         let mut least: Waiting = Vec::with_capacity(facts.len());
         let known = facts.into_iter().filter(|fact| self.policy.app(fact.pid()).is_some());
         least.extend(
-            known.map(|fact| (matching::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
+            known.map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
         );
         least.sort_unstable_by_key(|(key, _)| *key);
         least.dedup_by(|(key, fact), (standing_key, standing)| {
@@ -185,13 +184,13 @@ fn index(
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
             add_reaches(reaches, (touch, &ids), policy, app, (place, goes));
-            matching::touch_index(touch, &ids, app.probabilistic)
+            match_keys::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
             let ids = DeviceIds::new(&activation.ids);
-            matching::activation_index(activation, &ids, app.probabilistic)
+            match_keys::activation_index(activation, &ids, app.probabilistic)
         }
-        Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(matching::by_id).collect(),
+        Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(match_keys::by_id).collect(),
     }
 }
 
@@ -199,10 +198,10 @@ fn index(
 fn marks(home: &Home, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     match home {
         Home::Touch(touch) if app.probabilistic => {
-            matching::touch_marks(touch, &DeviceIds::new(&touch.ids))
+            match_keys::touch_marks(touch, &DeviceIds::new(&touch.ids))
         }
         Home::Activation(home) if app.probabilistic => {
-            matching::activation_marks(&home.fact, &DeviceIds::new(&home.fact.ids))
+            match_keys::activation_marks(&home.fact, &DeviceIds::new(&home.fact.ids))
         }
         _ => Vec::new(),
     }

@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
+use super::device_ids::{self, DeviceId, DeviceIds, Forms, IdValue};
+use super::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
+use super::identity::identity;
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::identity::identity;
-use crate::ids::{self, DeviceId, DeviceIds, Forms, IdValue};
 use crate::ledger::index::IndexEntry;
-use crate::policy::{DAY_MS, IpRange};
-use crate::row::MatchType;
+use crate::rules::policy::{DAY_MS, IpRange};
+use crate::rules::row::MatchType;
 
 /// The touches that one index scan can find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,7 +123,7 @@ pub fn activation_index(
     probabilistic: bool,
 ) -> Vec<MatchKey> {
     let mut keys: Vec<_> = ids.iter().map(by_id).collect();
-    keys.extend(ids::click_id(&activation.click_id).map(by_click_id));
+    keys.extend(device_ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
         let places = probabilistic_keys(&activation.device);
         keys.extend(places.map(|place| activation_by_place(ids.forms(), place)));
@@ -195,7 +195,7 @@ pub fn matches(
     activation: (&Activation, &DeviceIds),
     probabilistic: bool,
 ) -> Matches {
-    let by_click_id = ids::click_id(&activation.0.click_id)
+    let by_click_id = device_ids::click_id(&activation.0.click_id)
         .is_some_and(|click_id| *click_id == *touch.0.id)
         .then_some(MatchType::ClickId);
     let by_device = || touch.1.shared(activation.1).map(MatchType::Device);
@@ -362,7 +362,7 @@ mod tests {
             click_id: "c1".into(),
             kind: TouchKind::Click,
             purpose: Purpose::Retargeting,
-            spreadid: crate::event::SpreadId(7),
+            spreadid: crate::facts::event::SpreadId(7),
             time: EventTime::from_millis(5 * DAY_MS as i64 + 1).unwrap(),
             lookback_ms: Some(1),
             ids: Vec::new(),

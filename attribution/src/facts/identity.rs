@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::event::Family;
+use super::event::Family;
 
 /// Parts that do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use md5::{Digest, Md5};
 
-use crate::event::Pairs;
+use super::event::Pairs;
 
 /// The kinds of device id, in the order of their rank as a matching key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,15 +6,15 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use crate::event::{EventTime, Family, Pid};
-use crate::expiry::{Expired, Needed};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::FactKey;
-use crate::ids::DeviceIds;
+use crate::facts::match_keys::{self, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::matching::{self, TouchClass};
-use crate::policy::{AppPolicy, Policy};
+use crate::rules::expiry::{Expired, Needed};
+use crate::rules::policy::{AppPolicy, Policy};
 
 /// A fact of a timeline, and where it stands in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl Places {
     fn new(pid: Pid, ids: &DeviceIds, after: Option<IndexEntry>, page: usize) -> Self {
         let newest = after.map_or(EventTime::MAX, |after| after.time);
         let keys = ids.iter().flat_map(|id| {
-            let touches = TouchClass::all().map(|class| matching::touch_by_id(class, id));
-            let by_id = matching::by_id(id);
+            let touches = TouchClass::all().map(|class| match_keys::touch_by_id(class, id));
+            let by_id = match_keys::by_id(id);
             let others = [(Family::Activation, by_id), (Family::Effect, by_id)];
             touches.map(|key| (Family::Touch, key)).chain(others)
         });
@@ -178,7 +178,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::DAY_MS;
+    use crate::rules::policy::DAY_MS;
 
     #[test]
     fn timelines_reach_as_far_back_as_facts_are_kept() {

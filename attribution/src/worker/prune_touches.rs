@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashSet};
 use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::touches::Case;
-use crate::attribute::strength;
-use crate::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
-use crate::event::{EventTime, Family, Touch, TouchKind};
+use super::touch_search::Case;
+use crate::facts::event::{EventTime, Family, Touch, TouchKind};
 use crate::facts::keys::FactKey;
 use crate::ledger::Facts;
 use crate::ledger::record::Home;
-use crate::row::CONTRIBUTORS_MAX;
+use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
+use crate::rules::row::CONTRIBUTORS_MAX;
+use crate::rules::winner::strength;
 
 impl<L: Facts> Desk<'_, L> {
     /// Forgets the touches that can not matter to the case any more, here and in the case.
@@ -75,7 +75,7 @@ impl<L: Facts> Desk<'_, L> {
     fn touches<'b>(
         &'b self,
         case: &'b Case,
-    ) -> impl Iterator<Item = (FactKey, &'b Touch, &'b crate::ids::DeviceIds)> {
+    ) -> impl Iterator<Item = (FactKey, &'b Touch, &'b crate::facts::device_ids::DeviceIds)> {
         case.touches.iter().filter_map(|(key, ids)| match self.home(key)? {
             Home::Touch(touch) => Some((*key, &**touch, ids)),
             _ => None,

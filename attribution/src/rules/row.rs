@@ -4,9 +4,9 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
-use crate::identity::identity;
-use crate::ids::IdKind;
+use crate::facts::device_ids::IdKind;
+use crate::facts::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
+use crate::facts::identity::identity;
 
 /// An event and the decision about it. Names of app, campaign and channel are not in it: they
 /// are the catalogue's, looked up when a row is shown.
@@ -315,7 +315,7 @@ impl RejectReason {
     /// slow reference of `store/tests/support`, is told by `export/src/explain/text.rs` and
     /// `docs/explain.md`, and has its cases in `conformance/4-rejects`.
     ///
-    /// [`Fraud`]: crate::policy::Fraud
+    /// [`Fraud`]: super::policy::Fraud
     pub const ALL: [Self; 4] =
         [Self::Blocked, Self::ClickInjection, Self::CtitTooShort, Self::TooManyClicks];
 

@@ -9,17 +9,17 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use foldhash::fast::FixedState;
 
 use super::Desk;
+use super::batch_state::Settled;
 use super::reach::{PlaceReach, Reach};
-use super::settled::Settled;
-use crate::attribute::{self, Decision};
-use crate::candidate::Tier;
-use crate::classify::Member;
-use crate::event::{Activation, Family, Pid};
+use crate::facts::device_ids::{self, DeviceId, DeviceIds};
+use crate::facts::event::{Activation, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::ids::{self, DeviceId, DeviceIds};
+use crate::facts::match_keys;
 use crate::ledger::Ledger;
 use crate::ledger::record::{ActivationHome, CAUSES_MAX, Cause, Causes, Home};
-use crate::matching;
+use crate::rules::candidate::Tier;
+use crate::rules::classify::Member;
+use crate::rules::winner::{self, Decision};
 
 /// Of one key and tier, so many of the newest touches are looked at.
 const NEAR: usize = 16;
@@ -85,7 +85,7 @@ impl<L: Ledger> Desk<'_, L> {
         }
         for credited in [decision, previous].into_iter().filter_map(|one| one.credit.touch.as_ref())
         {
-            let touch = matching::fact_key(Family::Touch, key.pid, &credited.click_id);
+            let touch = match_keys::fact_key(Family::Touch, key.pid, &credited.click_id);
             found.facts.extend(arrival(settled, &touch));
         }
         self.add_touches(&one, settled, &mut found);
@@ -109,18 +109,18 @@ impl<L: Ledger> Desk<'_, L> {
         let activation = &one.home.fact;
         let can_change = |reach: &Reach| {
             reach.newest >= activation.time
-                && [one.previous, one.decision].into_iter().any(|decision| {
-                    attribute::can_change(app, decision, reach.tier, reach.touch_time)
-                })
+                && [one.previous, one.decision]
+                    .into_iter()
+                    .any(|decision| winner::can_change(app, decision, reach.tier, reach.touch_time))
         };
         let mut near: Vec<&Reach> = Vec::new();
-        let named = ids::click_id(&activation.click_id).map(matching::by_click_id);
-        for key in one.ids.iter().map(matching::by_id).chain(named) {
+        let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
+        for key in one.ids.iter().map(match_keys::by_id).chain(named) {
             found.has_more |= newest(&settled.reaches.by_key, |at| at, one, key, &mut near);
         }
         if app.probabilistic {
             let mut placed: Vec<&PlaceReach> = Vec::new();
-            for key in matching::probabilistic_keys(&activation.device) {
+            for key in match_keys::probabilistic_keys(&activation.device) {
                 let by_place = &settled.reaches.by_place;
                 found.has_more |= newest(by_place, |at| &at.reach, one, key, &mut placed);
             }
@@ -196,7 +196,7 @@ impl Links {
         let mut by_id: HashMap<_, Vec<usize>, FixedState> = HashMap::default();
         for (place, link) in all.iter().enumerate() {
             for id in link.ids.iter() {
-                by_id.entry((link.key.pid, matching::by_id(id))).or_default().push(place);
+                by_id.entry((link.key.pid, match_keys::by_id(id))).or_default().push(place);
             }
         }
         Self { all, by_id }
@@ -204,7 +204,7 @@ impl Links {
 
     /// Places of an app's activations with an id, before another one, newest first.
     fn before(&self, pid: Pid, id: &DeviceId, member: &Member) -> impl Iterator<Item = usize> {
-        let places = self.by_id.get(&(pid, matching::by_id(id)));
+        let places = self.by_id.get(&(pid, match_keys::by_id(id)));
         let places = places.map(Vec::as_slice).unwrap_or_default();
         let is_before = |place: &usize| self.all.get(*place).is_some_and(|it| it.member < *member);
         let before = places.partition_point(is_before);

@@ -5,18 +5,18 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Desk;
-use super::desk::{PAGE, scan};
-use crate::attribute::{self, Decision, Evidence};
-use crate::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
-use crate::classify::Class;
-use crate::event::{Activation, EventTime, Family, Purpose, TouchKind};
+use super::batch_context::{PAGE, scan};
+use crate::facts::device_ids::{self, DeviceIds};
+use crate::facts::event::{Activation, EventTime, Family, Purpose, TouchKind};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::ids::{self, DeviceIds};
+use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::matching::{self, MARK_MS, PlacedClass, TouchClass};
-use crate::row::InstallType;
+use crate::rules::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
+use crate::rules::classify::Class;
+use crate::rules::row::InstallType;
+use crate::rules::winner::{self, Decision, Evidence};
 
 /// How much longer than the last page the next one is, so that the touches that were read are
 /// looked at again a few times and not once a page.
@@ -101,7 +101,7 @@ impl<L: Facts> Desk<'_, L> {
         let (activation, app) = (self.activation(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&activation.ids);
         let subject = Subject { policy: self.policy, app, activation, ids: &ids };
-        let searches = match attribute::without_touches(&subject, &class) {
+        let searches = match winner::without_touches(&subject, &class) {
             Some(_) => Vec::new(),
             None => id_searches(&subject, &class),
         };
@@ -140,7 +140,7 @@ impl<L: Facts> Desk<'_, L> {
         let mut places = Vec::new();
         for (number, case) in cases.iter().enumerate() {
             let Some(subject) = self.subject(case) else { continue };
-            if attribute::without_touches(&subject, &case.class).is_some() {
+            if winner::without_touches(&subject, &case.class).is_some() {
                 continue;
             }
             for (place, scan) in mark_scans(&subject) {
@@ -244,8 +244,8 @@ impl<L: Facts> Desk<'_, L> {
     /// The decision, if no touch that was not read could change it.
     pub fn decision(&self, case: &Case) -> Option<Decision> {
         let subject = self.subject(case)?;
-        attribute::without_touches(&subject, &case.class)
-            .or_else(|| attribute::attribute(&subject, &case.class, &self.evidence(case)))
+        winner::without_touches(&subject, &case.class)
+            .or_else(|| winner::attribute(&subject, &case.class, &self.evidence(case)))
     }
 
     pub fn evidence<'b>(&'b self, case: &'b Case) -> Evidence<'b> {
@@ -273,8 +273,8 @@ impl<L: Facts> Desk<'_, L> {
 
     /// Where the touch lives that the activation names by its click id.
     fn named_click(&self, case: &Case) -> Option<FactKey> {
-        let click_id = ids::click_id(&self.activation(&case.key)?.click_id)?;
-        Some(matching::fact_key(Family::Touch, case.key.pid, click_id))
+        let click_id = device_ids::click_id(&self.activation(&case.key)?.click_id)?;
+        Some(match_keys::fact_key(Family::Touch, case.key.pid, click_id))
     }
 
     /// A loaded activation.
@@ -307,7 +307,7 @@ fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
             // Clicks with a lookback of their own can be older candidates than these.
             deeper_ms = Some(counted_max_ms(subject.policy, subject.app));
         }
-        let keys = subject.ids.iter().map(|id| matching::touch_by_id(touches, id));
+        let keys = subject.ids.iter().map(|id| match_keys::touch_by_id(touches, id));
         searches.extend(keys.filter_map(|key| {
             let search = search(subject, key, window_ms, tier)?;
             let deeper = deeper_ms.map(|ms| subject.activation.time.minus(ms));
@@ -329,7 +329,7 @@ fn place_search(
     if !can_win(class, touches) || forms.meet(subject.ids.forms()) {
         return None;
     }
-    let key = matching::touch_by_place(PlacedClass { class: touches, forms }, place);
+    let key = match_keys::touch_by_place(PlacedClass { class: touches, forms }, place);
     let tier = Tier::of(touches.kind, true);
     search(subject, key, window_ms(subject, touches, true), Some(tier))
 }
@@ -365,8 +365,8 @@ fn mark_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
         let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
         let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
         let oldest = activation.time.minus(window_ms.unwrap_or(0) + MARK_MS);
-        for place in matching::probabilistic_keys(&activation.device) {
-            let key = matching::marks(place, has_lookback);
+        for place in match_keys::probabilistic_keys(&activation.device) {
+            let key = match_keys::marks(place, has_lookback);
             let times = (oldest, activation.time);
             scans.push((place, scan(activation.pid, Family::Touch, key, times)));
         }

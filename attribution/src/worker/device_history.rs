@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 use super::Desk;
-use super::desk::{NEXT_PAGE, scan};
-use crate::classify::{Member, Walk};
-use crate::event::{Activation, EventTime, Family, Pid};
+use super::batch_context::{NEXT_PAGE, scan};
+use crate::facts::device_ids::{DeviceId, DeviceIds};
+use crate::facts::event::{Activation, EventTime, Family, Pid};
 use crate::facts::keys::FactKey;
-use crate::ids::{DeviceId, DeviceIds};
+use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::matching;
+use crate::rules::classify::{Member, Walk};
 
 /// The device ids whose activations were asked for, and what was read of each.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Peers {
             let list = self.lists.entry((pid, id.clone())).or_insert_with(|| {
                 let times = (EventTime::default(), newest);
                 List {
-                    scan: scan(pid, Family::Activation, matching::by_id(id), times),
+                    scan: scan(pid, Family::Activation, match_keys::by_id(id), times),
                     found: Vec::new(),
                     is_read: false,
                     is_wanted: true,

@@ -1,11 +1,11 @@
 //! Effects inherit the credit of their activation (the contract's section 6).
 
-use crate::attribute::{Credit, Decision};
-use crate::event::{Activation, Effect, EventTime};
-use crate::ids::DeviceIds;
+use super::policy::{AppPolicy, ReinstallEffects};
+use super::row::{InstallType, Status};
+use super::winner::{Credit, Decision};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{Activation, Effect, EventTime};
 use crate::ledger::record::ActivationHome;
-use crate::policy::{AppPolicy, ReinstallEffects};
-use crate::row::{InstallType, Status};
 
 /// What an effect carries, and from which activation.
 #[derive(Debug, Clone)]

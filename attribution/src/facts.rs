@@ -1,3 +1,0 @@
-//! What arrives, and the keys by which it is found.
-
-pub mod keys;
