@@ -57,6 +57,7 @@ lint: install-tests tools ## format, dependencies and their arrows, clippy and d
 	cargo fmt --all --check
 	cargo fetch --locked
 	scripts/check-arrows --offline
+	scripts/check-circles
 	scripts/defects/run --check
 	# Offline: what is asked of the network on every run, the advisories, is `make advisories`.
 	cargo deny --offline --locked --workspace check --hide-inclusion-graph bans licenses sources
