@@ -1,7 +1,7 @@
-//! adtrail in one process: settings, store, intake, attribution and export wired together.
+//! adtrail in one process: settings, store, ingest, attribution and export wired together.
 //!
-//! Nothing is decided here. [`run`] is the service, for production and tests alike; the other
-//! commands are in [`commands`].
+//! Nothing is decided here. [`run`] is the service, for production and tests alike; the other commands are in
+//! [`commands`].
 
 /// Where a test can make the process end, as a kill would; nothing in the program that people run.
 macro_rules! crash_point {

@@ -1,12 +1,10 @@
-//! The settings: a file, the environment and flags, made into one valid [`Config`].
+//! Settings: defaults, a file, environment variables and flags, merged into one validated [`Config`].
 //!
-//! Each layer overrides the one before it: defaults, file, environment, flags. Every setting
-//! keeps the place where it was written, and every mistake is reported, not the first alone: so
-//! the layers become one tree of located values (`tree`, `layers`) which `section` reads by
-//! hand, where a derived reader would stop at the first mistake and forget the place.
+//! Each source overrides the one before it. Every value keeps its location, and all errors are reported at once. A
+//! derived deserializer would stop at the first error and lose the location, so `parse` builds a tree of located
+//! values, and `sections` reads it table by table.
 //!
-//! This is not where settings act: nothing here connects, opens or listens. Start with
-//! `settings`; `example.toml` shows every key.
+//! Nothing here connects, opens or listens. Start with `settings`; `example.toml` shows every key.
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

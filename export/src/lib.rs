@@ -1,15 +1,14 @@
-//! HTTP out: any time range of an app as CSV, streamed from one snapshot of the store.
+//! HTTP out: any time range of an app as CSV or NDJSON, streamed from one snapshot of the store.
 //!
-//! A request is parsed into an [`ExportQuery`], [`write_rows`] writes the rows that it asks for,
-//! and a download hands them on, a few chunks at a time. What the HTTP service answers, a file
-//! on the command line gets too: both go through [`write_rows`]. [`write_differences`] writes what
-//! two stores show differently of the same events.
+//! A request is parsed into an [`ExportQuery`], [`write_rows`] writes the rows it selects, and a download hands them to
+//! the client a few chunks at a time. Files on the command line go through [`write_rows`] too. [`write_differences`]
+//! compares the rows of two stores.
 //!
-//! It decides nothing about attribution and writes nothing to the store. Who may see what is settled in
-//! `access`, before any route is asked.
+//! This crate makes no attribution decision and writes nothing to the store. Requests are authenticated in
+//! `http::access` before any route runs.
 //!
-//! Start with `routes`; what a request may say is in `query`, what a row looks like in `column`
-//! and `csv`. The operators' listener is [`admin`].
+//! Start with `http::router`. `query` parses requests, `format` writes rows, `download` streams them, `page` is the HTML
+//! interface, and [`http::admin`] serves operators.
 
 mod appsflyer;
 mod differences;

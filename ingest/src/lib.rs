@@ -1,17 +1,14 @@
-//! Kafka in: records become facts in batches, bad records become dead letters.
+//! Kafka in: records become batches of facts; records that cannot be decoded become dead letters.
 //!
-//! One thread reads all partitions of the three topics from the positions that the store has,
-//! decodes each record, and hands on bounded batches of facts with the positions that they
-//! reach. A position never passes a record that is neither in a batch nor acknowledged in the
-//! dead-letter topic.
+//! One thread reads all partitions of the three topics from the positions in the store, decodes each record, and emits
+//! bounded batches of facts with the positions that they reach. A position never passes a record that is neither in a
+//! batch nor acknowledged by the dead-letter topic.
 //!
-//! It does not decide what a fact means, knows no store, and does not rely on Kafka's committed
-//! offsets.
+//! This crate does not interpret facts, knows no store, and does not rely on Kafka's committed offsets.
 //!
-//! Start with [`start`] and `consumer`; what a record must look like is in [`wire`]; files of
-//! events are read by [`mod@file`], compressed ones through [`compressed`]; the schemas that Avro
-//! records name come from [`registry`]. Dead letters are sent again by [`mod@resend`], and what a
-//! topic holds is shown by [`mod@peek`].
+//! Start with [`start`] and `consumer`. [`decode`] turns the bytes of a record into a fact, [`registry`] fetches the Avro
+//! schemas that records name, [`mod@kafka`] wraps librdkafka, [`files`] reads events from files, [`dead_letters`] writes
+//! and replays dead letters, and [`mod@peek`] shows what a topic holds.
 
 /// Where a test can make the process end, as a kill would; nothing in the program that people run.
 macro_rules! crash_point {

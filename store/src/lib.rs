@@ -1,10 +1,10 @@
 //! Facts, decisions, rows and Kafka positions under ordered keys.
 //!
-//! [`embedded`] keeps them in one RocksDB, [`hbase`] in tables that many processes share, [`memory`] in
-//! maps, for tests and measurements; each is a [`attribution::ledger::Ledger`]. [`key`] lays out the
-//! keys, [`codec`] the values, [`scan`] reads an app's rows in key order from either store, [`verify`]
-//! looks for damage, and [`backup`] keeps checkpoints of an embedded store. What a decision is, is not
-//! known here.
+//! [`embedded`] keeps them in one RocksDB, [`hbase`] in tables that many processes share, and [`memory`] in maps, for
+//! tests and benches. Each implements [`attribution::ledger::Ledger`]. [`mod@layout`] defines keys and values, [`mod@reader`]
+//! reads an app's rows in key order from either store, and [`maintenance`] backs up, verifies and copies stores.
+//!
+//! This crate makes no attribution decision. Start with [`layout::key`] and [`embedded`].
 
 /// Where a test can make the process end, as a kill would; nothing in the program that people run.
 macro_rules! crash_point {

@@ -1,6 +1,6 @@
-//! The store past one machine: the same tables and keys in Apache HBase, for any number of workers and readers.
+//! The store beyond one machine: the same keys and values in Apache HBase, for any number of workers and readers.
 //!
-//! [`Shared`] is the way in. [`ledger`] decides what is written in which order, over [`cells`], which is all that it knows of HBase.
+//! Start with [`Shared`]. [`ledger`] decides what is written in which order; [`ledger::cells`] is all it knows of HBase.
 
 pub mod cluster;
 pub(crate) mod copy;
