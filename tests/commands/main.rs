@@ -8,3 +8,4 @@ mod extremes;
 mod replay;
 mod replay_diff;
 mod schemas;
+mod surface;

@@ -54,7 +54,7 @@ pub(crate) const PAGES: &[(&str, Route)] = &[
 pub(crate) const OPEN_ROUTES: &[(&str, Route)] = &[("/openapi.json", || get(openapi::description))];
 
 /// What people see before it is known who they are.
-const OPEN_PAGES: &[(&str, Route)] = &[
+pub(crate) const OPEN_PAGES: &[(&str, Route)] = &[
     ("/assets/{name}", || get(page::asset)),
     ("/sign-in", || get(page::sign_in).post(page::signed_in)),
     ("/sign-out", || post(page::sign_out)),

@@ -3,6 +3,7 @@
 mod abuse;
 mod asked;
 pub(crate) mod bed;
+mod surface;
 
 use std::io::Read;
 use std::ops::ControlFlow;

@@ -1,0 +1,20 @@
+//! The names that scripts of users depend on: routes and columns. `surface.txt` lists them, so that a change of one
+//! shows in review. Commands, settings and metrics: `tests/commands/surface.rs`.
+
+use crate::appsflyer::column::additional_names;
+use crate::appsflyer::field_list::fields;
+use crate::format::column::Column;
+use crate::http::router::{OPEN_PAGES, OPEN_ROUTES, PAGES, ROUTES};
+
+#[test]
+fn routes_and_columns_are_those_of_surface_txt() {
+    let section = |title: &str, names: Vec<String>| format!("# {title}\n{}\n", names.join("\n"));
+    let routes = [ROUTES, PAGES, OPEN_ROUTES, OPEN_PAGES].into_iter().flatten();
+    let appsflyer = fields(additional_names().into_iter().map(Into::into));
+    let text = [
+        section("routes", routes.map(|(path, _)| (*path).to_owned()).collect()),
+        section("columns", Column::known().map(str::to_owned).collect()),
+        section("AppsFlyer columns", appsflyer.iter().map(|field| field.name().into()).collect()),
+    ];
+    assert_eq!(text.join("\n"), include_str!("surface.txt"));
+}

@@ -1,0 +1,134 @@
+//! The names that users' scripts, dashboards and alerts depend on: commands with their options, exit codes,
+//! settings, metrics. `surface.txt` lists them, so that a change of one shows in review;
+//! `ADTRAIL_WRITE_SURFACE=1` rewrites the file. Routes and columns: `export/src/tests/surface.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use adtrail::cli::Cli;
+use clap::CommandFactory;
+use testbed::adtrail::adtrail;
+
+#[test]
+fn public_names_are_those_of_surface_txt() {
+    let sections = [
+        ("commands", commands()),
+        ("exit codes", exit_codes()),
+        ("settings", settings()),
+        ("metrics", metrics()),
+    ];
+    let text: String =
+        sections.map(|(title, names)| format!("# {title}\n{}\n\n", names.join("\n"))).concat();
+    let path = Path::new("tests/commands/surface.txt");
+    if std::env::var_os("ADTRAIL_WRITE_SURFACE").is_some() {
+        fs::write(path, &text).expect("the file can be written");
+    }
+    let listed = fs::read_to_string(path).expect("the list");
+    let only = |these: &str, those: &str| -> Vec<String> {
+        let those: BTreeSet<_> = those.lines().collect();
+        these.lines().filter(|line| !those.contains(line)).map(str::to_owned).collect()
+    };
+    assert_eq!((only(&listed, &text), only(&text, &listed)), (vec![], vec![]), "gone, and new");
+}
+
+/// A line for each command and each of its options.
+fn commands() -> Vec<String> {
+    let mut cli = Cli::command();
+    cli.build();
+    let mut lines = Vec::new();
+    collect_commands(&cli, "adtrail", &mut lines);
+    lines
+}
+
+fn collect_commands(command: &clap::Command, path: &str, lines: &mut Vec<String>) {
+    lines.push(path.to_owned());
+    let has_meaning = |one: &&clap::Arg| one.get_id() != "help" && one.get_id() != "version";
+    for argument in command.get_arguments().filter(has_meaning) {
+        if argument.is_global_set() && path != "adtrail" {
+            continue;
+        }
+        let values: Vec<_> = argument
+            .get_possible_values()
+            .iter()
+            .map(|value| value.get_name().to_owned())
+            .collect();
+        let values =
+            if values.is_empty() { String::new() } else { format!(" = {}", values.join(" | ")) };
+        lines.push(format!("{path} {argument}{values}"));
+    }
+    for child in command.get_subcommands().filter(|child| child.get_name() != "help") {
+        collect_commands(child, &format!("{path} {}", child.get_name()), lines);
+    }
+}
+
+/// What a process ends with.
+fn exit_codes() -> Vec<String> {
+    let code = |args: &[&str]| {
+        let output = adtrail().args(args).output().expect("adtrail starts");
+        output.status.code().expect("it is not killed")
+    };
+    vec![
+        format!("{}: success", code(&["--version"])),
+        format!("{}: failure", code(&["replay", "--config", "config/example.toml", "/nowhere"])),
+        format!("{}: wrong use", code(&["run", "--config", "/nowhere/adtrail.toml"])),
+        format!("{}: unknown option", code(&["run", "--no-such-option"])),
+    ]
+}
+
+/// All keys of the example, which a test of `config` holds to be all that there are.
+fn settings() -> Vec<String> {
+    let example = fs::read_to_string("config/example.toml").expect("the example");
+    let is_setting =
+        |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
+    let lines = example.lines().map(|line| if is_setting(line) { &line[1..] } else { line });
+    let table: toml::Table = lines.collect::<Vec<_>>().join("\n").parse().expect("it is TOML");
+    let mut keys = BTreeSet::new();
+    collect_keys(&toml::Value::Table(table), "", &mut keys);
+    keys.into_iter().collect()
+}
+
+fn collect_keys(value: &toml::Value, path: &str, keys: &mut BTreeSet<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                keys.insert(path.clone());
+                if path == "kafka.librdkafka" {
+                    // Whatever librdkafka knows.
+                    continue;
+                }
+                collect_keys(value, &path, keys);
+            }
+        }
+        toml::Value::Array(items) => items.iter().for_each(|item| collect_keys(item, path, keys)),
+        _ => {}
+    }
+}
+
+/// Every text in the code that is the name of a metric.
+fn metrics() -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for folder in ["export/src", "ingest/src", "src", "store/src"] {
+        collect_metrics(Path::new(folder), &mut names);
+    }
+    names.into_iter().collect()
+}
+
+fn collect_metrics(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a folder of the checkout") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect_metrics(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let code = fs::read_to_string(&path).expect("a source file");
+            // A crate, then what is measured; the cookie `adtrail_token` is none.
+            let is_metric = |text: &&str| {
+                text.starts_with("adtrail_")
+                    && text.bytes().filter(|byte| *byte == b'_').count() > 1
+                    && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            };
+            names.extend(code.split('"').filter(is_metric).map(str::to_owned));
+        }
+    }
+}
