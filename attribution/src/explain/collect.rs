@@ -14,7 +14,7 @@ use crate::rules::classify::{Class, Member, Walk};
 use crate::rules::expiry;
 use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
 use crate::rules::winner::{self, Decision};
-use crate::worker::Desk;
+use crate::worker::BatchContext;
 use crate::worker::batch_context::scan;
 use crate::worker::touch_search::Case;
 
@@ -38,24 +38,26 @@ pub fn explain<L: Facts>(
     pid: Pid,
     event_id: &str,
 ) -> Result<Option<Explanation>, L::Error> {
-    let mut desk = Desk::new(facts, policy);
+    let mut context = BatchContext::new(facts, policy);
     let key = match_keys::fact_key(Family::Activation, pid, event_id);
-    desk.load([key])?;
-    let Some(Home::Activation(home)) = desk.home(&key).cloned() else { return Ok(None) };
+    context.load([key])?;
+    let Some(Home::Activation(home)) = context.home(&key).cloned() else { return Ok(None) };
     let (Some(decision), Some(app)) = (home.decision, policy.app(pid)) else { return Ok(None) };
     let class = Class { install_type: decision.install_type, original: decision.original.clone() };
-    let changed_by = desk.came_in(&home.changed_by)?;
-    let before = desk.walk_before(key)?;
+    let changed_by = context.came_in(&home.changed_by)?;
+    let before = context.walk_before(key)?;
     let is_class_repeatable = Walk::step(before.as_ref(), app, Member::of(&home.fact)).1 == class;
-    let (until, held) = (desk.ledger().consumed_until(), desk.ledger().held(pid));
+    let (until, held) = (context.ledger().consumed_until(), context.ledger().held(pid));
     let expired_before = expiry::expired_before(policy, app, home.fact.time, until, &held);
-    let Some(case) = desk.case(key, class.clone(), false) else { return Ok(None) };
-    let Grounds { anew, is_second_unread, considered: grounds } = desk.grounds(case, &decision)?;
+    let Some(case) = context.case(key, class.clone(), false) else { return Ok(None) };
+    let Grounds { anew, is_second_unread, considered: grounds } =
+        context.grounds(case, &decision)?;
     let is_repeatable = anew.is_none();
     // Without all touches it would be another one anyway.
     let anew = anew.filter(|_| expired_before.is_none());
-    let Some(case) = desk.case(key, class, false) else { return Ok(None) };
-    let Seen { considered: seen, mut unlisted, has_more } = desk.see(case, &decision, &grounds)?;
+    let Some(case) = context.case(key, class, false) else { return Ok(None) };
+    let Seen { considered: seen, mut unlisted, has_more } =
+        context.see(case, &decision, &grounds)?;
     let mut considered = explanation::ranked(grounds.into_iter().chain(seen).collect());
     unlisted += explanation::cut(&mut considered);
     Ok(Some(Explanation {
@@ -101,7 +103,7 @@ struct Around {
     has_more: bool,
 }
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     /// Reads as a decision does, with no more room, and on until it is known who came second: he
     /// may be older than the contributors.
     fn grounds(&mut self, mut case: Case, decision: &Decision) -> Result<Grounds, L::Error> {

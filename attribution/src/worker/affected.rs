@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_context::{merged, scan};
 use super::batch_state::Settled;
 use super::classify_batch::Classified;
@@ -24,7 +24,7 @@ use crate::worker::reach::{PlaceReach, Reach, Reaches};
 /// Reaches that are looked into together; more would only take room.
 const TOGETHER: usize = 1_024;
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Ledger> BatchContext<'_, L> {
     /// The activations that a touch of the batch can change.
     pub fn touched_activations(&mut self, settled: &mut Settled) -> Result<Vec<FactKey>, L::Error> {
         let Reaches { by_key, by_place } = &mut settled.reaches;

@@ -20,7 +20,7 @@ pub const PAGE: usize = 16;
 /// Entries that a further look brings.
 pub const NEXT_PAGE: usize = 256;
 
-pub struct Desk<'a, L> {
+pub struct BatchContext<'a, L> {
     ledger: &'a mut L,
     pub policy: &'a Policy,
     /// Activations and effects as decided in this batch, or as loaded.
@@ -50,7 +50,7 @@ struct Decided {
     replaced: Option<Present>,
 }
 
-impl<'a, L: Facts> Desk<'a, L> {
+impl<'a, L: Facts> BatchContext<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
         let (homes, decided) = (HashMap::default(), HashMap::default());
         let (redecided, rewalked) = (Vec::new(), HashSet::default());
@@ -108,7 +108,7 @@ impl<'a, L: Facts> Desk<'a, L> {
         self.homes.retain(|key, _| is_needed(key));
     }
 
-    /// Makes the homes of all keys available to [`Desk::home`].
+    /// Makes the homes of all keys available to [`BatchContext::home`].
     pub fn load(&mut self, keys: impl IntoIterator<Item = FactKey>) -> Result<(), L::Error> {
         let mut missing: Vec<FactKey> =
             keys.into_iter().filter(|key| !self.homes.contains_key(key)).collect();
@@ -239,7 +239,7 @@ impl<'a, L: Facts> Desk<'a, L> {
     }
 }
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Ledger> BatchContext<'_, L> {
     pub fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,

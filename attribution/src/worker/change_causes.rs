@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_state::Settled;
 use super::reach::{PlaceReach, Reach};
 use crate::facts::device_ids::{self, DeviceId, DeviceIds};
@@ -59,7 +59,7 @@ struct Redecided<'a> {
     previous: &'a Decision,
 }
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Ledger> BatchContext<'_, L> {
     /// Notes with each activation that was decided otherwise before what can have changed it.
     pub fn note_causes(&mut self, settled: &Settled) {
         let redecided = std::mem::take(&mut self.redecided);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use foldhash::fast::FixedState;
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_state::Settled;
 use super::device_history::{ListKey, Peer, Peers};
 use crate::facts::device_ids::DeviceId;
@@ -39,7 +39,7 @@ struct Blocked {
 /// The last activation before another one with one of its ids, and the number of that id's walk.
 type Source = (FactKey, u8);
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     /// The batch's activations, and all that follow one of them or one that it replaced on a
     /// device, in the order of time.
     pub fn classify(&mut self, settled: &Settled) -> Result<Vec<Classified>, L::Error> {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_state::Settled;
 use super::classify_batch::Classified;
 use super::touch_search::Case;
@@ -21,7 +21,7 @@ const TOGETHER: usize = 512;
 /// Pages of touches that are read for so many: most need no more.
 const PAGES_TOGETHER: usize = 2;
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Ledger> BatchContext<'_, L> {
     /// Decides on the batch's activations, on those whose class is another now and on those that
     /// a touch can change. Returns those whose effects can change.
     pub fn decide_activations(
@@ -41,7 +41,7 @@ impl<L: Ledger> Desk<'_, L> {
     }
 }
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     /// Decides on each, and returns those that are decided otherwise than before.
     pub fn decide_cases(
         &mut self,

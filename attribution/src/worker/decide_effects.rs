@@ -1,6 +1,6 @@
 //! Decides effects: finds the activation in force and what it hands on.
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_context::{NEXT_PAGE, scan};
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Effect, EventTime, Family};
@@ -25,7 +25,7 @@ struct Case {
     found: Vec<IndexEntry>,
 }
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     pub fn decide_effects(&mut self, keys: Vec<FactKey>) -> Result<(), L::Error> {
         for keys in keys.chunks(TOGETHER) {
             self.load(keys.iter().copied())?;

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 
 use super::batch_state::Settled;
 use super::reach::{Reaches, add_reaches};
-use super::{Desk, Report};
+use super::{BatchContext, Report};
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::Fact;
 use crate::facts::keys::{FactKey, MatchKey};
@@ -20,7 +20,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 /// One message of a batch, and the place of its fact.
 type Waiting = Vec<(FactKey, Fact)>;
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Ledger> BatchContext<'_, L> {
     /// Settles identities among the facts and against the ledger, and records what is new.
     /// `reaches` is room to write in.
     pub fn admit(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_context::{NEXT_PAGE, scan};
 use crate::facts::device_ids::{DeviceId, DeviceIds};
 use crate::facts::event::{Activation, EventTime, Family, Pid};
@@ -138,7 +138,7 @@ pub struct Older<'a> {
     pub is_whole: bool,
 }
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     /// Reads a page of every list that is wanted, until none is.
     pub fn read_peers(&mut self, peers: &mut Peers) -> Result<(), L::Error> {
         loop {

@@ -7,7 +7,7 @@
 //!
 //! The steps, one module each: `admit` settles identities, `affected` finds what can change,
 //! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
-//! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `desk` holds what has been loaded for
+//! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `context` holds what has been loaded for
 //! the batch, and `prune` keeps that small.
 
 mod affected;
@@ -33,7 +33,7 @@ use crate::ledger::record::Present;
 use crate::ledger::{DecisionWrite, Ledger, Progress};
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
-pub(crate) use batch_context::Desk;
+pub(crate) use batch_context::BatchContext;
 use batch_state::Settled;
 use reach::Reaches;
 pub use recompute::{Afresh, decide_afresh, decide_afresh_with_followers};
@@ -94,14 +94,14 @@ impl<L: Ledger> Worker<L> {
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let (mut report, nothing) = (Report::default(), Progress::default());
         let reaches = std::mem::take(&mut self.reaches);
-        let mut desk = Desk::new(&mut self.ledger, &self.policy);
-        let mut admitted = desk.admit(batch.facts, reaches, &mut report)?;
-        desk.unsure.is_all = admitted.is_unsure;
+        let mut context = BatchContext::new(&mut self.ledger, &self.policy);
+        let mut admitted = context.admit(batch.facts, reaches, &mut report)?;
+        context.unsure.is_all = admitted.is_unsure;
         loop {
-            let writes = desk.decide_all(&mut admitted)?;
+            let writes = context.decide_all(&mut admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
             let moves: Vec<_> = writes.iter().map(|write| (write.key, moved(write))).collect();
-            let lost = desk.commit(writes, if is_last { &batch.progress } else { &nothing })?;
+            let lost = context.commit(writes, if is_last { &batch.progress } else { &nothing })?;
             for (key, moved) in &moves {
                 if let Some(moved) = moved
                     && !lost.contains(key)
@@ -114,7 +114,7 @@ impl<L: Ledger> Worker<L> {
                 return Ok(report);
             }
             admitted.revisit(moves.into_iter().map(|(key, _)| key));
-            desk.clear();
+            context.clear();
         }
     }
 }
@@ -146,7 +146,7 @@ impl Report {
     }
 }
 
-impl<L: Ledger> Desk<'_, L> {
+impl<L: Ledger> BatchContext<'_, L> {
     fn decide_all(&mut self, settled: &mut Settled) -> Result<Vec<DecisionWrite>, L::Error> {
         let touched = self.touched_activations(settled)?;
         let classified = self.classify(settled)?;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use foldhash::fast::FixedState;
 
-use super::Desk;
+use super::BatchContext;
 use super::touch_search::Case;
 use crate::facts::event::{EventTime, Family, Touch, TouchKind};
 use crate::facts::keys::FactKey;
@@ -16,7 +16,7 @@ use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
 use crate::rules::row::CONTRIBUTORS_MAX;
 use crate::rules::winner::strength;
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     /// Forgets the touches that can not matter to the case any more, here and in the case.
     pub fn prune(&mut self, case: &mut Case) {
         let needed = self.needed(case);

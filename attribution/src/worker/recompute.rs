@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_state::Settled;
 use super::classify_batch::Classified;
 use crate::facts::keys::FactKey;
@@ -48,7 +48,7 @@ pub fn decide_afresh<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Afresh>, L::Error> {
-    decide(facts, policy, events, |desk, settled| desk.classify_alone(&settled.activations))
+    decide(facts, policy, events, |context, settled| context.classify_alone(&settled.activations))
 }
 
 /// The same, with the activations that follow these on a device and get another class by it.
@@ -57,29 +57,29 @@ pub fn decide_afresh_with_followers<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Afresh>, L::Error> {
-    decide(facts, policy, events, |desk, settled| desk.classify(settled))
+    decide(facts, policy, events, |context, settled| context.classify(settled))
 }
 
 fn decide<'a, L: Facts>(
     facts: &'a mut L,
     policy: &'a Policy,
     events: &[FactKey],
-    classify: impl FnOnce(&mut Desk<'a, L>, &Settled) -> Result<Vec<Classified>, L::Error>,
+    classify: impl FnOnce(&mut BatchContext<'a, L>, &Settled) -> Result<Vec<Classified>, L::Error>,
 ) -> Result<Vec<Afresh>, L::Error> {
-    let mut desk = Desk::new(facts, policy);
+    let mut context = BatchContext::new(facts, policy);
     let known = events.iter().copied().filter(|key| policy.app(key.pid).is_some());
     let mut settled = Settled::default();
     settled.revisit(known);
-    desk.load(settled.activations.iter().chain(&settled.effects).copied())?;
+    context.load(settled.activations.iter().chain(&settled.effects).copied())?;
     let mut standing: BTreeMap<FactKey, Home> = BTreeMap::new();
     for key in settled.activations.iter().chain(&settled.effects) {
-        standing.extend(desk.forget_decision(key).map(|home| (*key, home)));
+        standing.extend(context.forget_decision(key).map(|home| (*key, home)));
     }
-    let classified = classify(&mut desk, &settled)?;
-    let cases = desk.cases(&settled, &classified, Vec::new());
-    desk.decide_cases(cases)?;
-    desk.decide_effects(std::mem::take(&mut settled.effects))?;
-    let decided = desk.take_decisions().into_iter();
+    let classified = classify(&mut context, &settled)?;
+    let cases = context.cases(&settled, &classified, Vec::new());
+    context.decide_cases(cases)?;
+    context.decide_effects(std::mem::take(&mut settled.effects))?;
+    let decided = context.take_decisions().into_iter();
     Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())
 }
 

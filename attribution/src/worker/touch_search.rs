@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Desk;
+use super::BatchContext;
 use super::batch_context::{PAGE, scan};
 use crate::facts::device_ids::{self, DeviceIds};
 use crate::facts::event::{Activation, EventTime, Family, Purpose, TouchKind};
@@ -96,7 +96,7 @@ impl Search {
     }
 }
 
-impl<L: Facts> Desk<'_, L> {
+impl<L: Facts> BatchContext<'_, L> {
     pub fn case(&self, key: FactKey, class: Class, has_new_walks: bool) -> Option<Case> {
         let (activation, app) = (self.activation(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&activation.ids);
