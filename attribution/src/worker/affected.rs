@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 
 use super::BatchContext;
 use super::batch_context::{merged, scan};
-use super::batch_state::Settled;
+use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use crate::facts::device_ids::{DeviceIds, Forms};
 use crate::facts::event::{Activation, EventTime, Family, Pid};
@@ -26,8 +26,11 @@ const TOGETHER: usize = 1_024;
 
 impl<L: Ledger> BatchContext<'_, L> {
     /// The activations that a touch of the batch can change.
-    pub fn touched_activations(&mut self, settled: &mut Settled) -> Result<Vec<FactKey>, L::Error> {
-        let Reaches { by_key, by_place } = &mut settled.reaches;
+    pub fn touched_activations(
+        &mut self,
+        state: &mut BatchState,
+    ) -> Result<Vec<FactKey>, L::Error> {
+        let Reaches { by_key, by_place } = &mut state.reaches;
         let mut near = Vec::new();
         self.add_near(by_key, &mut near)?;
         let mut marked = self.marked(by_place)?;
@@ -35,7 +38,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         self.load(near.iter().map(|(entry, _)| entry.fact))?;
         let mut touched: Vec<_> = near
             .into_iter()
-            .filter(|(entry, reach)| self.can_change(entry, reach, settled.is_unsure))
+            .filter(|(entry, reach)| self.can_change(entry, reach, state.must_redecide_all))
             .map(|(entry, _)| entry.fact)
             .collect();
         touched.sort_unstable();
@@ -95,7 +98,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         Ok(reaches)
     }
 
-    fn can_change(&self, entry: &IndexEntry, reach: &Reach, is_unsure: bool) -> bool {
+    fn can_change(&self, entry: &IndexEntry, reach: &Reach, must_redecide_all: bool) -> bool {
         let (Some(Home::Activation(home)), Some(app)) = (self.at(entry), self.app(&entry.fact))
         else {
             return false;
@@ -103,7 +106,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         if !self.is_changeable(&entry.fact, entry.time) {
             return false;
         }
-        home.decision.as_ref().filter(|_| !is_unsure).is_none_or(|decision| {
+        home.decision.as_ref().filter(|_| !must_redecide_all).is_none_or(|decision| {
             if entry.time > reach.candidate_until {
                 return winner::can_deny(decision, reach.touch_time);
             }
@@ -115,20 +118,20 @@ impl<L: Ledger> BatchContext<'_, L> {
     /// reinstalls that follow an install which changed.
     pub fn affected_effects(
         &mut self,
-        settled: &Settled,
+        state: &BatchState,
         classified: &[Classified],
         changed: &HashSet<FactKey, FixedState>,
     ) -> Result<Vec<FactKey>, L::Error> {
         let mut scans = Vec::new();
-        for (key, activation) in &settled.outgoing_activations {
+        for (key, activation) in &state.outgoing_activations {
             scans.extend(self.effect_scans(key, activation));
         }
-        for key in changed.iter().copied().chain(self.reinstalls(settled, classified, changed)?) {
+        for key in changed.iter().copied().chain(self.reinstalls(state, classified, changed)?) {
             if let Some(activation) = self.activation(&key) {
                 scans.extend(self.effect_scans(&key, activation));
             }
         }
-        let mut keys = settled.effects.clone();
+        let mut keys = state.effects.clone();
         self.scan_all(&merged(scans), |_, entry| keys.push(entry.fact))?;
         keys.sort_unstable();
         keys.dedup();
@@ -139,12 +142,12 @@ impl<L: Ledger> BatchContext<'_, L> {
     /// install in their sets, whatever it is in its own.
     fn reinstalls(
         &mut self,
-        settled: &Settled,
+        state: &BatchState,
         classified: &[Classified],
         changed: &HashSet<FactKey, FixedState>,
     ) -> Result<Vec<FactKey>, L::Error> {
         let mut followers: Vec<FactKey> = classified.iter().map(|walked| walked.key).collect();
-        let arrived: HashSet<&FactKey, FixedState> = settled.activations.iter().collect();
+        let arrived: HashSet<&FactKey, FixedState> = state.activations.iter().collect();
         let mut scans = Vec::new();
         // Those who follow one that arrived have all been classified.
         for key in changed.iter().filter(|key| !arrived.contains(key)) {
@@ -156,7 +159,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         self.scan_all(&merged(scans), |_, entry| followers.push(entry.fact))?;
         self.load(followers.iter().copied())?;
         followers.retain(|key| match self.home(key) {
-            Some(Home::Activation(_)) if settled.is_unsure => true,
+            Some(Home::Activation(_)) if state.must_redecide_all => true,
             Some(Home::Activation(home)) => home.decision.as_ref().is_some_and(|decision| {
                 decision.credit.status == Status::Unattributed
                     && original(key, decision).is_some_and(|original| changed.contains(&original))

@@ -7,7 +7,7 @@ use crate::ledger::record::Cause;
 
 /// What stands in the ledger after a batch was admitted, as far as decisions depend on it.
 #[derive(Default)]
-pub struct Settled {
+pub struct BatchState {
     /// Where the activations stand that the batch's touches can change.
     pub reaches: Reaches,
     pub activations: Vec<FactKey>,
@@ -19,10 +19,10 @@ pub struct Settled {
     /// On a shared store another worker may have the same messages, before this one or after it, as one does
     /// that has lost its partitions and not noticed yet; and it can end between any two writes. So all that
     /// they reach is decided on, whatever stands.
-    pub is_unsure: bool,
+    pub must_redecide_all: bool,
 }
 
-impl Settled {
+impl BatchState {
     /// Notes what came in, and says at which place: that which it has already, where it is settled again.
     pub fn arrive(&mut self, fact: FactKey, time: EventTime, again: bool) -> u32 {
         let cause = Cause { fact, time, again };

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use foldhash::fast::FixedState;
 
 use super::BatchContext;
-use super::batch_state::Settled;
+use super::batch_state::BatchState;
 use super::reach::{PlaceReach, Reach};
 use crate::facts::device_ids::{self, DeviceId, DeviceIds};
 use crate::facts::event::{Activation, Family, Pid};
@@ -61,50 +61,55 @@ struct Redecided<'a> {
 
 impl<L: Ledger> BatchContext<'_, L> {
     /// Notes with each activation that was decided otherwise before what can have changed it.
-    pub fn note_causes(&mut self, settled: &Settled) {
+    pub fn note_causes(&mut self, state: &BatchState) {
         let redecided = std::mem::take(&mut self.redecided);
         let mut links = None;
         for key in redecided {
-            let Some(causes) = self.causes(key, settled, &mut links) else { continue };
+            let Some(causes) = self.causes(key, state, &mut links) else { continue };
             self.keep_causes(&key, causes);
         }
     }
 
-    fn causes(&self, key: FactKey, settled: &Settled, links: &mut Option<Links>) -> Option<Causes> {
+    fn causes(
+        &self,
+        key: FactKey,
+        state: &BatchState,
+        links: &mut Option<Links>,
+    ) -> Option<Causes> {
         let Some(Home::Activation(home)) = self.home(&key) else { return None };
         let (decision, previous) = (home.decision.as_ref()?, home.previous.as_ref()?);
         let ids = DeviceIds::new(&home.fact.ids);
         let one = Redecided { key, home, ids, decision, previous };
         let mut found = Found::default();
-        found.facts.extend(arrival(settled, &key));
+        found.facts.extend(arrival(state, &key));
         let class = |decision: &Decision| (decision.install_type, decision.original.clone());
         // On a device of other ids it can have the same class for another reason.
         if class(decision) != class(previous) || !found.facts.is_empty() {
-            let links = links.get_or_insert_with(|| self.links(settled));
+            let links = links.get_or_insert_with(|| self.links(state));
             found.add_peers(&one, links);
         }
         for credited in [decision, previous].into_iter().filter_map(|one| one.credit.touch.as_ref())
         {
             let touch = match_keys::fact_key(Family::Touch, key.pid, &credited.click_id);
-            found.facts.extend(arrival(settled, &touch));
+            found.facts.extend(arrival(state, &touch));
         }
-        self.add_touches(&one, settled, &mut found);
+        self.add_touches(&one, state, &mut found);
         Some(found.into_causes())
     }
 
-    fn links(&self, settled: &Settled) -> Links {
-        let arrived = settled.arrived.iter().filter(|one| one.fact.family == Family::Activation);
+    fn links(&self, state: &BatchState) -> Links {
+        let arrived = state.arrived.iter().filter(|one| one.fact.family == Family::Activation);
         let arrived = arrived.map(|cause| (cause.fact, Some(*cause)));
-        let walked = self.rewalked.iter().filter(|key| arrival(settled, key).is_none());
+        let walked = self.rewalked.iter().filter(|key| arrival(state, key).is_none());
         let standing = arrived.chain(walked.map(|key| (*key, None)));
         let standing =
             standing.filter_map(|(key, cause)| Some(Link::new(key, self.activation(&key)?, cause)));
-        let gone = settled.outgoing_activations.iter();
-        let gone = gone.map(|(key, gone)| Link::new(*key, gone, arrival(settled, key)));
+        let gone = state.outgoing_activations.iter();
+        let gone = gone.map(|(key, gone)| Link::new(*key, gone, arrival(state, key)));
         Links::of(standing.chain(gone).collect())
     }
 
-    fn add_touches(&self, one: &Redecided<'_>, settled: &Settled, found: &mut Found) {
+    fn add_touches(&self, one: &Redecided<'_>, state: &BatchState, found: &mut Found) {
         let Some(app) = self.app(&one.key) else { return };
         let activation = &one.home.fact;
         let can_change = |reach: &Reach| {
@@ -116,12 +121,12 @@ impl<L: Ledger> BatchContext<'_, L> {
         let mut near: Vec<&Reach> = Vec::new();
         let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
         for key in one.ids.iter().map(match_keys::by_id).chain(named) {
-            found.has_more |= newest(&settled.reaches.by_key, |at| at, one, key, &mut near);
+            found.has_more |= newest(&state.reaches.by_key, |at| at, one, key, &mut near);
         }
         if app.probabilistic {
             let mut placed: Vec<&PlaceReach> = Vec::new();
             for key in match_keys::probabilistic_keys(&activation.device) {
-                let by_place = &settled.reaches.by_place;
+                let by_place = &state.reaches.by_place;
                 found.has_more |= newest(by_place, |at| &at.reach, one, key, &mut placed);
             }
             // Touches with ids of its kinds have equal ones and are found by them, or contradict it.
@@ -130,8 +135,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         }
         near.retain(|reach| can_change(reach));
         near.sort_by_key(|reach| Reverse(reach.touch_time));
-        let arrived =
-            near.into_iter().filter_map(|reach| settled.arrived.get(reach.place as usize));
+        let arrived = near.into_iter().filter_map(|reach| state.arrived.get(reach.place as usize));
         found.facts.extend(arrived);
     }
 }
@@ -212,9 +216,9 @@ impl Links {
     }
 }
 
-fn arrival(settled: &Settled, key: &FactKey) -> Option<Cause> {
-    let place = settled.place_of(key)?;
-    settled.arrived.get(place).copied()
+fn arrival(state: &BatchState, key: &FactKey) -> Option<Cause> {
+    let place = state.place_of(key)?;
+    state.arrived.get(place).copied()
 }
 
 /// Adds the newest touches of the batch that meet an activation by a key, of each tier, and says

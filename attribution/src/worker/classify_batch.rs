@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use foldhash::fast::FixedState;
 
 use super::BatchContext;
-use super::batch_state::Settled;
+use super::batch_state::BatchState;
 use super::device_history::{ListKey, Peer, Peers};
 use crate::facts::device_ids::DeviceId;
 use crate::facts::keys::FactKey;
@@ -42,11 +42,11 @@ type Source = (FactKey, u8);
 impl<L: Facts> BatchContext<'_, L> {
     /// The batch's activations, and all that follow one of them or one that it replaced on a
     /// device, in the order of time.
-    pub fn classify(&mut self, settled: &Settled) -> Result<Vec<Classified>, L::Error> {
-        let mut arrived = settled.activations.clone();
+    pub fn classify(&mut self, state: &BatchState) -> Result<Vec<Classified>, L::Error> {
+        let mut arrived = state.activations.clone();
         loop {
             let mut peers = Peers::default();
-            let open = self.walkers(&mut peers, &arrived, settled)?;
+            let open = self.walkers(&mut peers, &arrived, state)?;
             let (classified, undecided) = self.walk_all(&mut peers, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
@@ -98,7 +98,7 @@ impl<L: Facts> BatchContext<'_, L> {
         &mut self,
         peers: &mut Peers,
         arrived: &[FactKey],
-        settled: &Settled,
+        state: &BatchState,
     ) -> Result<Vec<FactKey>, L::Error> {
         self.load(arrived.iter().copied())?;
         for key in arrived {
@@ -106,7 +106,7 @@ impl<L: Facts> BatchContext<'_, L> {
                 peers.follow(key, activation);
             }
         }
-        for (key, activation) in &settled.outgoing_activations {
+        for (key, activation) in &state.outgoing_activations {
             peers.follow(key, activation);
         }
         self.read_peers(peers)?;

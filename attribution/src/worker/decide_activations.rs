@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use foldhash::fast::FixedState;
 
 use super::BatchContext;
-use super::batch_state::Settled;
+use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use super::touch_search::Case;
 use crate::facts::keys::FactKey;
@@ -26,17 +26,17 @@ impl<L: Ledger> BatchContext<'_, L> {
     /// a touch can change. Returns those whose effects can change.
     pub fn decide_activations(
         &mut self,
-        settled: &Settled,
+        state: &BatchState,
         classified: &[Classified],
         touched: Vec<FactKey>,
     ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
-        let cases = self.cases(settled, classified, touched);
+        let cases = self.cases(state, classified, touched);
         // Another worker may have written these very decisions and not their effects yet.
         let unsure: Vec<_> = cases.iter().filter(|_| L::SHARED).map(|case| case.key).collect();
         let mut changed = self.decide_cases(cases)?;
         changed.extend(unsure);
         // A replaced activation may show the same row and still be another fact to its effects.
-        changed.extend(settled.outgoing_activations.iter().map(|(key, _)| *key));
+        changed.extend(state.outgoing_activations.iter().map(|(key, _)| *key));
         Ok(changed)
     }
 }
@@ -108,17 +108,17 @@ impl<L: Facts> BatchContext<'_, L> {
 
     pub fn cases(
         &mut self,
-        settled: &Settled,
+        state: &BatchState,
         classified: &[Classified],
         touched: Vec<FactKey>,
     ) -> Vec<Case> {
-        let arrived: HashSet<&FactKey, FixedState> = settled.activations.iter().collect();
+        let arrived: HashSet<&FactKey, FixedState> = state.activations.iter().collect();
         let touched: HashSet<FactKey, FixedState> = touched.into_iter().collect();
         let mut cases = Vec::with_capacity(classified.len() + touched.len());
         let mut walked: HashSet<FactKey, FixedState> = HashSet::default();
         for Classified { key, class, has_new_walks } in classified {
             walked.insert(*key);
-            let is_open = settled.is_unsure
+            let is_open = state.must_redecide_all
                 || arrived.contains(key)
                 || touched.contains(key)
                 || self.class(key).as_ref() != Some(class);

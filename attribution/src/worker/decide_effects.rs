@@ -31,15 +31,15 @@ impl<L: Facts> BatchContext<'_, L> {
             self.load(keys.iter().copied())?;
             let mut open: Vec<Case> =
                 keys.iter().filter_map(|key| self.effect_case(*key)).collect();
-            let mut settled = Vec::with_capacity(open.len());
+            let mut state = Vec::with_capacity(open.len());
             for _ in 0..PAGES_TOGETHER {
                 self.read_activations(&mut open)?;
                 let (done, rest): (Vec<_>, Vec<_>) =
                     open.into_iter().partition(|case| self.is_effect_settled(case));
-                settled.extend(done);
+                state.extend(done);
                 open = rest;
             }
-            self.settle_effects(settled)?;
+            self.settle_effects(state)?;
             for case in open {
                 let mut case = [case];
                 while !self.is_effect_settled(&case[0]) {

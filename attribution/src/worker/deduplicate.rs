@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use super::batch_state::Settled;
+use super::batch_state::BatchState;
 use super::reach::{Reaches, add_reaches};
 use super::{BatchContext, Report};
 use crate::facts::device_ids::DeviceIds;
@@ -18,20 +18,21 @@ use crate::rules::classify::Walks;
 use crate::rules::policy::{AppPolicy, Policy};
 
 /// One message of a batch, and the place of its fact.
-type Waiting = Vec<(FactKey, Fact)>;
+type Unreconciled = Vec<(FactKey, Fact)>;
 
 impl<L: Ledger> BatchContext<'_, L> {
     /// Settles identities among the facts and against the ledger, and records what is new.
     /// `reaches` is room to write in.
-    pub fn admit(
+    pub fn deduplicate(
         &mut self,
         facts: Vec<Fact>,
         mut reaches: Reaches,
         report: &mut Report,
-    ) -> Result<Settled, L::Error> {
+    ) -> Result<BatchState, L::Error> {
         reaches.clear();
-        let mut settled = Settled { reaches, is_unsure: L::SHARED, ..Settled::default() };
-        let mut waiting = self.least(facts, report);
+        let mut state =
+            BatchState { reaches, must_redecide_all: L::SHARED, ..BatchState::default() };
+        let mut waiting = self.canonical_messages(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
             let known = self.ledger().known(&keys)?;
@@ -46,37 +47,37 @@ impl<L: Ledger> BatchContext<'_, L> {
                     Known::Replaced(home, outgoing) => Some((home, outgoing)),
                     Known::Row => continue,
                 };
-                if known.as_ref().is_some_and(|(home, _)| !says(home, &fact, app)) {
+                if known.as_ref().is_some_and(|(home, _)| !is_same_fact(home, &fact, app)) {
                     conflicting.push(key);
                 }
-                writes.extend(self.settle((key, fact), known, app, &mut settled));
+                writes.extend(self.reconcile((key, fact), known, app, &mut state));
             }
             let lost = self.ledger().record(writes)?;
             let lost_keys: HashSet<FactKey, FixedState> =
                 lost.iter().map(|write| write.key).collect();
-            let is_settled = |key: &FactKey| lost_keys.is_empty() || !lost_keys.contains(key);
+            let is_recorded = |key: &FactKey| lost_keys.is_empty() || !lost_keys.contains(key);
             for (key, is_known) in keys.into_iter().zip(is_known) {
-                if is_settled(&key) {
+                if is_recorded(&key) {
                     count(key, is_known, report);
                 }
             }
-            for key in conflicting.into_iter().filter(is_settled) {
+            for key in conflicting.into_iter().filter(is_recorded) {
                 report.admitted_mut(key.family).conflicting += 1;
             }
             waiting = lost.into_iter().map(|write| (write.key, into_fact(write.home))).collect();
         }
-        Ok(settled)
+        Ok(state)
     }
 
     /// Of the messages with one id, the least, in key order; the others are redelivered.
-    fn least(&self, facts: Vec<Fact>, report: &mut Report) -> Waiting {
-        let mut least: Waiting = Vec::with_capacity(facts.len());
+    fn canonical_messages(&self, facts: Vec<Fact>, report: &mut Report) -> Unreconciled {
+        let mut canonical_messages: Unreconciled = Vec::with_capacity(facts.len());
         let known = facts.into_iter().filter(|fact| self.policy.app(fact.pid()).is_some());
-        least.extend(
+        canonical_messages.extend(
             known.map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
         );
-        least.sort_unstable_by_key(|(key, _)| *key);
-        least.dedup_by(|(key, fact), (standing_key, standing)| {
+        canonical_messages.sort_unstable_by_key(|(key, _)| *key);
+        canonical_messages.dedup_by(|(key, fact), (standing_key, standing)| {
             let is_same = key == standing_key;
             if is_same {
                 let app_key = self.app(key).map_or("", |app| &app.key);
@@ -90,24 +91,24 @@ impl<L: Ledger> BatchContext<'_, L> {
             }
             is_same
         });
-        least
+        canonical_messages
     }
 
     /// Holds a message against what its id stands for already. On a shared store what is known
     /// is decided on again: after a crash between fact and decision its redelivery completes it.
-    fn settle(
+    fn reconcile(
         &mut self,
         (key, fact): (FactKey, Fact),
         known: Option<(Home, Vec<Fact>)>,
         app: &AppPolicy,
-        settled: &mut Settled,
+        state: &mut BatchState,
     ) -> Option<FactWrite> {
         let Some((known, outgoing)) = known else {
-            let place = settled.arrive(key, fact.time(), false);
-            let reaches = (&mut settled.reaches, place, false);
+            let place = state.arrive(key, fact.time(), false);
+            let reaches = (&mut state.reaches, place, false);
             let index = index(&fact, self.policy, app, reaches);
             let home = new_home(fact);
-            self.stand(key, &home, settled);
+            self.note_for_decision(key, &home, state);
             return Some(FactWrite {
                 key,
                 marks: marks(&home, app),
@@ -118,47 +119,47 @@ impl<L: Ledger> BatchContext<'_, L> {
             });
         };
         let standing = into_fact(known.clone());
-        let is_least = self.is_changeable(&key, standing.time())
+        let is_canonical = self.is_changeable(&key, standing.time())
             && canonical::compare(&fact, &standing, &app.key).is_lt();
-        if !is_least && !L::SHARED {
+        if !is_canonical && !L::SHARED {
             return None;
         }
-        let least = if is_least { &fact } else { &standing };
-        let place = settled.arrive(key, least.time(), true);
+        let canonical_messages = if is_canonical { &fact } else { &standing };
+        let place = state.arrive(key, canonical_messages.time(), true);
         for outgoing in outgoing {
-            index(&outgoing, self.policy, app, (&mut settled.reaches, place, true));
-            settled.replace(key, outgoing);
+            index(&outgoing, self.policy, app, (&mut state.reaches, place, true));
+            state.replace(key, outgoing);
         }
-        let before = index(&standing, self.policy, app, (&mut settled.reaches, place, true));
-        if !is_least {
+        let before = index(&standing, self.policy, app, (&mut state.reaches, place, true));
+        if !is_canonical {
             // Read once more after recording: another worker may be deciding on it.
-            settled.revisit(std::iter::once(key));
+            state.revisit(std::iter::once(key));
             return None;
         }
-        let after = index(&fact, self.policy, app, (&mut settled.reaches, place, false));
+        let after = index(&fact, self.policy, app, (&mut state.reaches, place, false));
         let is_stale =
             |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
         let outgoing = L::SHARED.then(|| standing.clone());
-        settled.replace(key, standing);
+        state.replace(key, standing);
         let home = replace(known, fact);
-        self.stand(key, &home, settled);
+        self.note_for_decision(key, &home, state);
         Some(FactWrite { key, marks: marks(&home, app), home, index: after, stale, outgoing })
     }
 
     /// Notes an activation or effect that is to be decided on.
-    fn stand(&mut self, key: FactKey, home: &Home, settled: &mut Settled) {
+    fn note_for_decision(&mut self, key: FactKey, home: &Home, state: &mut BatchState) {
         match home {
             Home::Touch(_) => return,
-            Home::Activation(_) => settled.activations.push(key),
-            Home::Effect(_) => settled.effects.push(key),
+            Home::Activation(_) => state.activations.push(key),
+            Home::Effect(_) => state.effects.push(key),
         }
         self.put(key, home.clone());
     }
 }
 
 /// Whether a home's fact is this one.
-fn says(home: &Home, fact: &Fact, app: &AppPolicy) -> bool {
+fn is_same_fact(home: &Home, fact: &Fact, app: &AppPolicy) -> bool {
     canonical::compare(fact, &into_fact(home.clone()), &app.key).is_eq()
 }
 

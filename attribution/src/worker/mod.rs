@@ -5,7 +5,7 @@
 //! outcome depends on the set of facts alone, and of two workers that receive two facts of one
 //! device at the same moment at least one sees both.
 //!
-//! The steps, one module each: `admit` settles identities, `affected` finds what can change,
+//! The steps, one module each: `deduplicate` settles identities, `affected` finds what can change,
 //! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
 //! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `context` holds what has been loaded for
 //! the batch, and `prune` keeps that small.
@@ -34,7 +34,7 @@ use crate::ledger::{DecisionWrite, Ledger, Progress};
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
 pub(crate) use batch_context::BatchContext;
-use batch_state::Settled;
+use batch_state::BatchState;
 use reach::Reaches;
 pub use recompute::{Afresh, decide_afresh, decide_afresh_with_followers};
 
@@ -95,8 +95,8 @@ impl<L: Ledger> Worker<L> {
         let (mut report, nothing) = (Report::default(), Progress::default());
         let reaches = std::mem::take(&mut self.reaches);
         let mut context = BatchContext::new(&mut self.ledger, &self.policy);
-        let mut admitted = context.admit(batch.facts, reaches, &mut report)?;
-        context.unsure.is_all = admitted.is_unsure;
+        let mut admitted = context.deduplicate(batch.facts, reaches, &mut report)?;
+        context.unsure.is_all = admitted.must_redecide_all;
         loop {
             let writes = context.decide_all(&mut admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
@@ -147,16 +147,16 @@ impl Report {
 }
 
 impl<L: Ledger> BatchContext<'_, L> {
-    fn decide_all(&mut self, settled: &mut Settled) -> Result<Vec<DecisionWrite>, L::Error> {
-        let touched = self.touched_activations(settled)?;
-        let classified = self.classify(settled)?;
-        let changed = self.decide_activations(settled, &classified, touched)?;
-        self.note_causes(settled);
+    fn decide_all(&mut self, state: &mut BatchState) -> Result<Vec<DecisionWrite>, L::Error> {
+        let touched = self.touched_activations(state)?;
+        let classified = self.classify(state)?;
+        let changed = self.decide_activations(state, &classified, touched)?;
+        self.note_causes(state);
         if L::SHARED && self.has_decided() {
             // Effects follow once these stand: one that came too late would leave them outdated.
             return Ok(self.take_decisions());
         }
-        let effects = self.affected_effects(settled, &classified, &changed)?;
+        let effects = self.affected_effects(state, &classified, &changed)?;
         if L::SHARED {
             self.decide_effects_from_fresh(effects)?;
         } else {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::BatchContext;
-use super::batch_state::Settled;
+use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::{Causes, Home};
@@ -48,7 +48,7 @@ pub fn decide_afresh<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Afresh>, L::Error> {
-    decide(facts, policy, events, |context, settled| context.classify_alone(&settled.activations))
+    decide(facts, policy, events, |context, state| context.classify_alone(&state.activations))
 }
 
 /// The same, with the activations that follow these on a device and get another class by it.
@@ -57,28 +57,28 @@ pub fn decide_afresh_with_followers<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Afresh>, L::Error> {
-    decide(facts, policy, events, |context, settled| context.classify(settled))
+    decide(facts, policy, events, |context, state| context.classify(state))
 }
 
 fn decide<'a, L: Facts>(
     facts: &'a mut L,
     policy: &'a Policy,
     events: &[FactKey],
-    classify: impl FnOnce(&mut BatchContext<'a, L>, &Settled) -> Result<Vec<Classified>, L::Error>,
+    classify: impl FnOnce(&mut BatchContext<'a, L>, &BatchState) -> Result<Vec<Classified>, L::Error>,
 ) -> Result<Vec<Afresh>, L::Error> {
     let mut context = BatchContext::new(facts, policy);
     let known = events.iter().copied().filter(|key| policy.app(key.pid).is_some());
-    let mut settled = Settled::default();
-    settled.revisit(known);
-    context.load(settled.activations.iter().chain(&settled.effects).copied())?;
+    let mut state = BatchState::default();
+    state.revisit(known);
+    context.load(state.activations.iter().chain(&state.effects).copied())?;
     let mut standing: BTreeMap<FactKey, Home> = BTreeMap::new();
-    for key in settled.activations.iter().chain(&settled.effects) {
+    for key in state.activations.iter().chain(&state.effects) {
         standing.extend(context.forget_decision(key).map(|home| (*key, home)));
     }
-    let classified = classify(&mut context, &settled)?;
-    let cases = context.cases(&settled, &classified, Vec::new());
+    let classified = classify(&mut context, &state)?;
+    let cases = context.cases(&state, &classified, Vec::new());
     context.decide_cases(cases)?;
-    context.decide_effects(std::mem::take(&mut settled.effects))?;
+    context.decide_effects(std::mem::take(&mut state.effects))?;
     let decided = context.take_decisions().into_iter();
     Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())
 }

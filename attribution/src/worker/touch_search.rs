@@ -196,8 +196,8 @@ impl<L: Facts> BatchContext<'_, L> {
         let mut reached: Vec<_> = open.iter().map(|search| Reverse(search.reached())).collect();
         if !reached.is_empty() {
             let last = reached.len().div_ceil(OPEN_READ) - 1;
-            let (_, Reverse(least), _) = reached.select_nth_unstable(last);
-            open.retain(|search| search.reached() >= *least);
+            let (_, Reverse(canonical_messages), _) = reached.select_nth_unstable(last);
+            open.retain(|search| search.reached() >= *canonical_messages);
         }
         self.read_pages(open)?;
         self.note_touches(case);
