@@ -31,14 +31,14 @@ pub struct BatchContext<'a, L> {
     /// Activations whose walks were others before this batch.
     pub rewalked: HashSet<FactKey, FixedState>,
     /// Whose rows are put whatever they show.
-    pub unsure: Unsure,
+    pub concurrent: ConcurrentWrites,
 }
 
 /// Events whose decision stands on a shared store, and whose row whoever decided may not have put.
 #[derive(Debug, Default)]
-pub struct Unsure {
+pub struct ConcurrentWrites {
     /// All that the batch reaches: somebody else may have the same messages.
-    pub is_all: bool,
+    pub covers_all: bool,
     /// Those about which somebody has decided meanwhile, this worker itself perhaps.
     lost: HashSet<FactKey, FixedState>,
     put: HashSet<FactKey, FixedState>,
@@ -54,8 +54,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
         let (homes, decided) = (HashMap::default(), HashMap::default());
         let (redecided, rewalked) = (Vec::new(), HashSet::default());
-        let unsure = Unsure::default();
-        Self { ledger, policy, homes, decided, redecided, rewalked, unsure }
+        let concurrent = ConcurrentWrites::default();
+        Self { ledger, policy, homes, decided, redecided, rewalked, concurrent }
     }
 
     /// Has an event decided on as if it never was. Gives it back as it stands, if it does.
@@ -195,8 +195,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         }
         if is_new || must_write {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
-        } else if self.unsure.has(&key) {
-            self.decided.insert(key, Decided::again(row, home.present));
+        } else if self.concurrent.has(&key) {
+            self.decided.insert(key, Decided::rewrite(row, home.present));
         }
         is_new
     }
@@ -214,8 +214,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         let digest = build_row::digest(&row);
         if home.present.is_none_or(|present| present.digest != digest) {
             self.decided.insert(key, Decided::new(row, digest, &mut home.present));
-        } else if self.unsure.has(&key) {
-            self.decided.insert(key, Decided::again(row, home.present));
+        } else if self.concurrent.has(&key) {
+            self.decided.insert(key, Decided::rewrite(row, home.present));
         }
     }
 
@@ -250,22 +250,22 @@ impl<L: Ledger> BatchContext<'_, L> {
         }
         let keys: Vec<_> = decisions.iter().map(|write| write.key).collect();
         let lost = self.ledger.commit(decisions, progress)?;
-        let Unsure { lost: unsure, put, .. } = &mut self.unsure;
-        *unsure = lost.iter().copied().collect();
-        put.extend(keys.into_iter().filter(|key| !unsure.contains(key)));
+        let ConcurrentWrites { lost: concurrent, put, .. } = &mut self.concurrent;
+        *concurrent = lost.iter().copied().collect();
+        put.extend(keys.into_iter().filter(|key| !concurrent.contains(key)));
         Ok(lost)
     }
 }
 
-impl Unsure {
+impl ConcurrentWrites {
     fn has(&self, key: &FactKey) -> bool {
-        self.lost.contains(key) || (self.is_all && !self.put.contains(key))
+        self.lost.contains(key) || (self.covers_all && !self.put.contains(key))
     }
 }
 
 impl Decided {
     /// The row of a decision that stands.
-    fn again(mut row: Row, present: Option<Present>) -> Self {
+    fn rewrite(mut row: Row, present: Option<Present>) -> Self {
         row.revision = present.map_or(0, |present| present.revision);
         Self { row, replaced: present }
     }

@@ -96,7 +96,7 @@ impl<L: Ledger> Worker<L> {
         let reaches = std::mem::take(&mut self.reaches);
         let mut context = BatchContext::new(&mut self.ledger, &self.policy);
         let mut admitted = context.deduplicate(batch.facts, reaches, &mut report)?;
-        context.unsure.is_all = admitted.must_redecide_all;
+        context.concurrent.covers_all = admitted.must_redecide_all;
         loop {
             let writes = context.decide_all(&mut admitted)?;
             let is_last = !L::SHARED || writes.is_empty();
