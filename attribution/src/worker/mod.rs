@@ -36,7 +36,7 @@ use crate::rules::row::Status;
 pub(crate) use batch_context::BatchContext;
 use batch_state::BatchState;
 use reach::Reaches;
-pub use recompute::{Afresh, decide_afresh, decide_afresh_with_followers};
+pub use recompute::{Recomputed, recompute, recompute_with_followers};
 
 /// Decides over one ledger.
 #[derive(Debug)]

@@ -15,23 +15,23 @@ use crate::rules::row::{Row, RowForm};
 
 /// What would be decided about an event, beside what was.
 #[derive(Debug, Clone)]
-pub struct Afresh {
+pub struct Recomputed {
     /// `None` of an activation that is only written because one before it was.
     pub standing: Option<Home>,
     /// What to write in its place. Where the same row comes out it keeps its revision.
     pub write: DecisionWrite,
 }
 
-impl Afresh {
+impl Recomputed {
     /// Whether the row would be another one, or there is none.
-    pub fn is_other_row(&self) -> bool {
+    pub fn has_other_row(&self) -> bool {
         let digest = |home: &Home| home.present().map(|present| present.digest);
         self.standing.as_ref().and_then(digest) != digest(&self.write.home)
     }
 
     /// Whether the decision would be another one, or what later activations go on from.
     pub fn is_other(&self) -> bool {
-        self.is_other_row()
+        self.has_other_row()
             || match (&self.standing, &self.write.home) {
                 (Some(Home::Activation(standing)), Home::Activation(home)) => {
                     standing.decision != home.decision || !standing.walks.lead_as(&home.walks)
@@ -43,20 +43,20 @@ impl Afresh {
 
 /// Decides on these events. Those that no longer stand, or are of apps that the policy does not
 /// know, are left out.
-pub fn decide_afresh<L: Facts>(
+pub fn recompute<L: Facts>(
     facts: &mut L,
     policy: &Policy,
     events: &[FactKey],
-) -> Result<Vec<Afresh>, L::Error> {
+) -> Result<Vec<Recomputed>, L::Error> {
     decide(facts, policy, events, |context, state| context.classify_alone(&state.activations))
 }
 
 /// The same, with the activations that follow these on a device and get another class by it.
-pub fn decide_afresh_with_followers<L: Facts>(
+pub fn recompute_with_followers<L: Facts>(
     facts: &mut L,
     policy: &Policy,
     events: &[FactKey],
-) -> Result<Vec<Afresh>, L::Error> {
+) -> Result<Vec<Recomputed>, L::Error> {
     decide(facts, policy, events, |context, state| context.classify(state))
 }
 
@@ -65,7 +65,7 @@ fn decide<'a, L: Facts>(
     policy: &'a Policy,
     events: &[FactKey],
     classify: impl FnOnce(&mut BatchContext<'a, L>, &BatchState) -> Result<Vec<Classified>, L::Error>,
-) -> Result<Vec<Afresh>, L::Error> {
+) -> Result<Vec<Recomputed>, L::Error> {
     let mut context = BatchContext::new(facts, policy);
     let known = events.iter().copied().filter(|key| policy.app(key.pid).is_some());
     let mut state = BatchState::default();
@@ -83,8 +83,8 @@ fn decide<'a, L: Facts>(
     Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())
 }
 
-fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Afresh {
-    let Some(before) = &standing else { return Afresh { standing, write } };
+fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Recomputed {
+    let Some(before) = &standing else { return Recomputed { standing, write } };
     write.replaced = before.present().copied();
     shorten(before, &mut write);
     let revision = write.replaced.map_or(0, |present| present.revision);
@@ -102,7 +102,7 @@ fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Afresh {
             home.changed_by = Causes { facts: Vec::new(), has_more: true };
         }
     }
-    Afresh { standing, write }
+    Recomputed { standing, write }
 }
 
 /// Has the decision told as the one that stands was, where that is one of before rows told all that

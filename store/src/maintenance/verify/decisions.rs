@@ -8,7 +8,7 @@ use attribution::facts::{device_ids, match_keys};
 use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{Home, Present, RowPlace};
 use attribution::rules::row::{EventType, Row, seq};
-use attribution::worker::{Afresh, decide_afresh, decide_afresh_with_followers};
+use attribution::worker::{Recomputed, recompute, recompute_with_followers};
 
 use super::event::{Event, is_of_itself};
 use super::expected::Right;
@@ -68,7 +68,7 @@ impl Checker<'_> {
             if is_told && row.is_none() && decision == Some(Problem::DecisionDiffers) {
                 continue;
             }
-            let is_open = event.afresh.is_some() && decision.is_some() && !is_held && !is_kept;
+            let is_open = event.recomputed.is_some() && decision.is_some() && !is_held && !is_kept;
             let is_good = is_held && row.is_none();
             let right = if is_open || is_good { None } else { self.right(&event, found) };
             let right = right.as_ref().map(|right| self.written(right));
@@ -116,7 +116,7 @@ impl Checker<'_> {
             let row = home
                 .present()
                 .and_then(|present| row_key(&app, (pid, seq_of(&home)), present, partitions));
-            events.push(Event { fact, home, app, row, afresh: None });
+            events.push(Event { fact, home, app, row, recomputed: None });
         }
         events
     }
@@ -132,22 +132,25 @@ impl Checker<'_> {
         let open: Vec<FactKey> = events.iter().filter(is_open).map(|event| event.fact).collect();
         self.report.looked(Check::Decisions, events.len());
         self.report.finals += (events.len() - open.len()) as u64;
-        let mut afresh = self.afresh(&open)?;
+        let mut recomputed = self.recomputed(&open)?;
         for event in events {
-            event.afresh = afresh.remove(&event.fact);
+            event.recomputed = recomputed.remove(&event.fact);
         }
         Ok(())
     }
 
     /// Where one of them can not be decided on, the others are all the same.
-    fn afresh(&mut self, keys: &[FactKey]) -> Result<BTreeMap<FactKey, Afresh>, StoreError> {
-        let by_key = |one: Afresh| (one.write.key, one);
-        if let Ok(decided) = decide_afresh(&mut self.facts(), self.policy, keys) {
+    fn recomputed(
+        &mut self,
+        keys: &[FactKey],
+    ) -> Result<BTreeMap<FactKey, Recomputed>, StoreError> {
+        let by_key = |one: Recomputed| (one.write.key, one);
+        if let Ok(decided) = recompute(&mut self.facts(), self.policy, keys) {
             return Ok(decided.into_iter().map(by_key).collect());
         }
         let mut all = BTreeMap::new();
         for key in keys {
-            match decide_afresh(&mut self.facts(), self.policy, &[*key]) {
+            match recompute(&mut self.facts(), self.policy, &[*key]) {
                 Ok(decided) => all.extend(decided.into_iter().map(by_key)),
                 Err(failure) => {
                     self.report.unchecked += 1;
@@ -169,11 +172,11 @@ impl Checker<'_> {
         if witness.is_some_and(|witness| !witness.is_of(&event.home)) {
             return Some(Problem::FactAltered);
         }
-        let afresh = event.afresh.as_ref().filter(|afresh| afresh.is_other());
+        let recomputed = event.recomputed.as_ref().filter(|recomputed| recomputed.is_other());
         if event.row.is_none() || !is_of_itself(&event.home, present) {
             return Some(Problem::DecisionAltered);
         }
-        afresh?;
+        recomputed?;
         if self.options.have_settings_changed {
             self.report.otherwise += 1;
             return None;
@@ -250,17 +253,16 @@ impl Checker<'_> {
             return Ok(());
         }
         self.write_fixes()?;
-        let Ok(decided) = decide_afresh_with_followers(&mut self.facts(), self.policy, wrong)
-        else {
+        let Ok(decided) = recompute_with_followers(&mut self.facts(), self.policy, wrong) else {
             // Something that they need is damaged itself.
             self.report.unchecked += wrong.len() as u64;
             return Ok(());
         };
-        for afresh in decided {
-            if self.is_witnessed(&afresh)? {
+        for recomputed in decided {
+            if self.is_witnessed(&recomputed)? {
                 continue;
             }
-            let DecisionWrite { key, home, row, replaced } = afresh.write;
+            let DecisionWrite { key, home, row, replaced } = recomputed.write;
             let base = || key::partition("", self.settings.partitions);
             let app = self.app(key.pid).unwrap_or_else(|| App::new(base()));
             let replaced = replaced.and_then(|present| {
@@ -276,18 +278,18 @@ impl Checker<'_> {
 
     /// Whether a decision that follows from a wrong one would take the place of a row that is as
     /// it was decided. It is told of and left: that row says what was true.
-    fn is_witnessed(&mut self, afresh: &Afresh) -> Result<bool, StoreError> {
-        let Some(home) = afresh.standing.clone().filter(|_| afresh.is_other_row()) else {
+    fn is_witnessed(&mut self, recomputed: &Recomputed) -> Result<bool, StoreError> {
+        let Some(home) = recomputed.standing.clone().filter(|_| recomputed.has_other_row()) else {
             return Ok(false);
         };
-        let fact = afresh.write.key;
+        let fact = recomputed.write.key;
         let (Some(app), Some(present)) = (self.app(fact.pid), home.present()) else {
             return Ok(false);
         };
         let row = row_key(&app, (fact.pid, seq_of(&home)), present, self.settings.partitions);
         let Some(row) = row else { return Ok(false) };
         let rows = self.look_up(EVENTS, vec![row.encode()])?;
-        let event = Event { fact, home, app, row: Some(row), afresh: None };
+        let event = Event { fact, home, app, row: Some(row), recomputed: None };
         if Witness::of(&event, rows.of(&row.encode())).is_none() {
             return Ok(false);
         }

@@ -2,7 +2,7 @@
 
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::{Home, Present};
-use attribution::worker::Afresh;
+use attribution::worker::Recomputed;
 
 use super::stored_row::digest_of;
 use crate::apps::spread::App;
@@ -16,13 +16,13 @@ pub struct Event {
     /// Where its row is; none if it can not be anywhere.
     pub row: Option<RowKey>,
     /// What would be decided now, if that is not final.
-    pub afresh: Option<Afresh>,
+    pub recomputed: Option<Recomputed>,
 }
 
 impl Event {
     /// Whether another row would be decided now.
     pub fn has_other_row(&self) -> bool {
-        self.afresh.as_ref().is_some_and(Afresh::is_other_row)
+        self.recomputed.as_ref().is_some_and(Recomputed::has_other_row)
     }
 }
 

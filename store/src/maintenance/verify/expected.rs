@@ -5,7 +5,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::record::{Home, Present};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
-use attribution::worker::decide_afresh;
+use attribution::worker::recompute;
 use rocksdb::WriteBatch;
 
 use super::Checker;
@@ -57,18 +57,16 @@ impl Checker<'_> {
 
     /// The row of an effect whose activations are kept still, if it is the one that was decided.
     fn effect_row(&self, event: &Event, present: &Present) -> Option<Row> {
-        let afresh = match event.afresh.clone() {
-            Some(afresh) => Some(afresh),
+        let recomputed = match event.recomputed.clone() {
+            Some(recomputed) => Some(recomputed),
             None => {
                 // Also from what has expired and is still there; the digest tells whether it is all.
                 let expiry = Expiry::default();
                 let mut all = PresentFacts { tables: self.tables.clone(), expiry };
-                decide_afresh(&mut all, self.policy, &[event.fact])
-                    .ok()
-                    .and_then(|mut all| all.pop())
+                recompute(&mut all, self.policy, &[event.fact]).ok().and_then(|mut all| all.pop())
             }
         };
-        let row = afresh.map(|afresh| afresh.write.row);
+        let row = recomputed.map(|recomputed| recomputed.write.row);
         row.filter(|row| digest(row, None) == present.digest)
     }
 

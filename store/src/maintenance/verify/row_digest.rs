@@ -25,8 +25,8 @@ impl Witness {
         let (Found::Value(value), Some(key)) = (found, event.row) else { return None };
         let row = stored_row::row(&key, &RowView::decode(value).ok()?)?;
         let present = event.home.present()?;
-        let afresh = event.afresh.as_ref().map(|afresh| &afresh.write.home);
-        let homes = [Some(&event.home), afresh].into_iter().flatten();
+        let recomputed = event.recomputed.as_ref().map(|recomputed| &recomputed.write.home);
+        let homes = [Some(&event.home), recomputed].into_iter().flatten();
         let mut originals = std::iter::once(None).chain(homes.flat_map(originals));
         let is_its = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
         let original = originals.find(is_its)?;
