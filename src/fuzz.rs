@@ -34,7 +34,7 @@ fn stored(input: &[u8]) {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
             fact: *fact,
-            walks: Default::default(),
+            chains: Default::default(),
             present: None,
             decision: None,
             previous: None,

@@ -7,7 +7,7 @@ use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Family, Purpose, Touch, TouchKind};
 use crate::facts::match_keys::Matches;
 use crate::rules::candidate::{self, Candidate, ClickCounts, Subject, Tier, Window};
-use crate::rules::classify::Walk;
+use crate::rules::classify::InstallChain;
 use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
 use crate::rules::winner::{Decision, Evidence};
 
@@ -39,7 +39,7 @@ pub struct Explanation {
     /// How often it was decided in all.
     pub revision: u32,
     /// The activations of the same device before it that its class depends on.
-    pub before: Option<Walk>,
+    pub before: Option<InstallChain>,
     /// Best first: the winner, whoever else was accepted, the rejected, and who was no candidate.
     pub considered: Vec<Considered>,
     /// Touches with its keys that are not listed, as far as they were counted.

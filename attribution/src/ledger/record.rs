@@ -2,7 +2,7 @@
 
 use crate::facts::event::{Activation, Effect, EventTime, Fact, SpreadId, Touch};
 use crate::facts::keys::FactKey;
-use crate::rules::classify::Walks;
+use crate::rules::classify::InstallChains;
 use crate::rules::row::{InstallType, RowForm, Status};
 use crate::rules::winner::Decision;
 
@@ -31,7 +31,7 @@ pub enum Known {
 pub struct ActivationHome {
     pub fact: Activation,
     /// What the next activations of its devices go on from; none before the first decision.
-    pub walks: Walks,
+    pub chains: InstallChains,
     pub decision: Option<Decision>,
     /// The decision that this one took the place of, for whoever asks why; nothing depends on it.
     pub previous: Option<Decision>,

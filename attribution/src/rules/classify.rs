@@ -22,7 +22,7 @@ pub struct Class {
 
 /// How far a walk over a set has come: all that the next activation's class depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Walk {
+pub struct InstallChain {
     /// The last `install`.
     pub install: Member,
     /// The last one that is not a duplicate.
@@ -32,10 +32,10 @@ pub struct Walk {
 /// The walks that end with one activation. Each device id of the activation has one, over the
 /// activations with that id; ids that lead to the same activations share it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Walks {
+pub struct InstallChains {
     /// Per device id, in their order, the place of its walk; empty if all have the first.
     pub places: Vec<u8>,
-    pub walks: Vec<Walk>,
+    pub chains: Vec<InstallChain>,
 }
 
 impl Member {
@@ -44,7 +44,7 @@ impl Member {
     }
 }
 
-impl Walk {
+impl InstallChain {
     /// The walk with one more activation at its end, and the class of that one.
     pub fn step(before: Option<&Self>, app: &AppPolicy, member: Member) -> (Self, Class) {
         let since = |earlier: &Member| member.time.since(earlier.time).unwrap_or(0);
@@ -70,23 +70,23 @@ impl Walk {
     }
 }
 
-impl Walks {
+impl InstallChains {
     /// Whether the next activation goes on the same from both, by whichever id. Which ids share a
     /// walk can differ: it depends on activations that may have expired since.
-    pub fn lead_as(&self, other: &Self) -> bool {
+    pub fn same_result(&self, other: &Self) -> bool {
         let places = self.places.len().max(other.places.len()).max(1);
-        let walk = |walks: &Self, place| walks.at(place).map(|(_, walk)| walk.clone());
-        (0..places).all(|place| walk(self, place) == walk(other, place))
+        let chain = |chains: &Self, place| chains.at(place).map(|(_, chain)| chain.clone());
+        (0..places).all(|place| chain(self, place) == chain(other, place))
     }
 
     /// The walk of the device id at a place, and its number.
-    pub fn at(&self, place: usize) -> Option<(u8, &Walk)> {
+    pub fn at(&self, place: usize) -> Option<(u8, &InstallChain)> {
         let number = match self.places.get(place) {
             Some(number) => *number,
             None if self.places.is_empty() => 0,
             None => return None,
         };
-        Some((number, self.walks.get(usize::from(number))?))
+        Some((number, self.chains.get(usize::from(number))?))
     }
 }
 
@@ -98,15 +98,15 @@ mod tests {
 
     const DAYS_90: i64 = 90 * 86_400_000;
 
-    fn walk(times: &[i64]) -> Vec<Class> {
+    fn chain(times: &[i64]) -> Vec<Class> {
         let app = AppPolicy::new(Pid(1), "a");
-        let mut walk = None;
+        let mut chain = None;
         let mut classes = Vec::new();
         for (index, time) in times.iter().enumerate() {
             let time = EventTime::from_millis(*time).unwrap();
             let member = Member { time, id: format!("a-{index}").into() };
-            let (next, class) = Walk::step(walk.as_ref(), &app, member);
-            walk = Some(next);
+            let (next, class) = InstallChain::step(chain.as_ref(), &app, member);
+            chain = Some(next);
             classes.push(class);
         }
         classes
@@ -114,7 +114,7 @@ mod tests {
 
     #[track_caller]
     fn check(times: &[i64], expected: &[InstallType]) {
-        let found: Vec<_> = walk(times).iter().map(|class| class.install_type).collect();
+        let found: Vec<_> = chain(times).iter().map(|class| class.install_type).collect();
         assert_eq!(found, expected);
     }
 
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_reinstall_names_the_install_before_it() {
         let originals: Vec<_> =
-            walk(&[0, 70_000, 200_000]).into_iter().map(|class| class.original).collect();
+            chain(&[0, 70_000, 200_000]).into_iter().map(|class| class.original).collect();
         assert_eq!(originals, [None, Some("a-0".into()), Some("a-0".into())]);
     }
 }

@@ -146,7 +146,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         classified: &[Classified],
         changed: &HashSet<FactKey, FixedState>,
     ) -> Result<Vec<FactKey>, L::Error> {
-        let mut followers: Vec<FactKey> = classified.iter().map(|walked| walked.key).collect();
+        let mut followers: Vec<FactKey> = classified.iter().map(|visited| visited.key).collect();
         let arrived: HashSet<&FactKey, FixedState> = state.activations.iter().collect();
         let mut scans = Vec::new();
         // Those who follow one that arrived have all been classified.

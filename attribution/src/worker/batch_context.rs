@@ -9,7 +9,7 @@ use crate::facts::keys::{FactKey, MatchKey};
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::{Causes, Home, Present, RowPlace};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
-use crate::rules::classify::Walks;
+use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
 use crate::rules::row::{Row, RowForm};
 use crate::rules::winner::Decision;
@@ -29,7 +29,7 @@ pub struct BatchContext<'a, L> {
     /// Activations that were decided otherwise before this batch.
     pub redecided: Vec<FactKey>,
     /// Activations whose walks were others before this batch.
-    pub rewalked: HashSet<FactKey, FixedState>,
+    pub changed_chains: HashSet<FactKey, FixedState>,
     /// Whose rows are put whatever they show.
     pub concurrent: ConcurrentWrites,
 }
@@ -53,9 +53,9 @@ struct Decided {
 impl<'a, L: Facts> BatchContext<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
         let (homes, decided) = (HashMap::default(), HashMap::default());
-        let (redecided, rewalked) = (Vec::new(), HashSet::default());
+        let (redecided, changed_chains) = (Vec::new(), HashSet::default());
         let concurrent = ConcurrentWrites::default();
-        Self { ledger, policy, homes, decided, redecided, rewalked, concurrent }
+        Self { ledger, policy, homes, decided, redecided, changed_chains, concurrent }
     }
 
     /// Has an event decided on as if it never was. Gives it back as it stands, if it does.
@@ -75,7 +75,7 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         self.homes.clear();
         self.decided.clear();
         self.redecided.clear();
-        self.rewalked.clear();
+        self.changed_chains.clear();
     }
 
     pub fn app(&self, key: &FactKey) -> Option<&'a AppPolicy> {
@@ -160,13 +160,13 @@ impl<'a, L: Facts> BatchContext<'a, L> {
     }
 
     /// Keeps the walks that end with an activation, and says whether they are others than before.
-    pub fn keep_walks(&mut self, key: &FactKey, walks: Walks) -> bool {
+    pub fn keep_chains(&mut self, key: &FactKey, chains: InstallChains) -> bool {
         let Some(Some(Home::Activation(home))) = self.homes.get_mut(key) else { return false };
-        if home.walks != walks {
-            home.walks = walks;
-            self.rewalked.insert(*key);
+        if home.chains != chains {
+            home.chains = chains;
+            self.changed_chains.insert(*key);
         }
-        self.rewalked.contains(key)
+        self.changed_chains.contains(key)
     }
 
     /// Takes a decision on an activation and says whether it differs from the present one. It is

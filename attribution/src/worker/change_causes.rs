@@ -100,8 +100,8 @@ impl<L: Ledger> BatchContext<'_, L> {
     fn links(&self, state: &BatchState) -> Links {
         let arrived = state.arrived.iter().filter(|one| one.fact.family == Family::Activation);
         let arrived = arrived.map(|cause| (cause.fact, Some(*cause)));
-        let walked = self.rewalked.iter().filter(|key| arrival(state, key).is_none());
-        let standing = arrived.chain(walked.map(|key| (*key, None)));
+        let visited = self.changed_chains.iter().filter(|key| arrival(state, key).is_none());
+        let standing = arrived.chain(visited.map(|key| (*key, None)));
         let standing =
             standing.filter_map(|(key, cause)| Some(Link::new(key, self.activation(&key)?, cause)));
         let gone = state.outgoing_activations.iter();

@@ -16,7 +16,7 @@ use super::device_history::{ListKey, Peer, Peers};
 use crate::facts::device_ids::DeviceId;
 use crate::facts::keys::FactKey;
 use crate::ledger::Facts;
-use crate::rules::classify::{Class, Member, Walk, Walks};
+use crate::rules::classify::{Class, InstallChain, InstallChains, Member};
 use crate::rules::policy::AppPolicy;
 
 /// An activation and its class.
@@ -24,7 +24,7 @@ pub struct Classified {
     pub key: FactKey,
     pub class: Class,
     /// Whether later activations of the device go on from elsewhere than before.
-    pub has_new_walks: bool,
+    pub has_new_chains: bool,
 }
 
 /// Why an activation can not be classified yet.
@@ -46,8 +46,8 @@ impl<L: Facts> BatchContext<'_, L> {
         let mut arrived = state.activations.clone();
         loop {
             let mut peers = Peers::default();
-            let open = self.walkers(&mut peers, &arrived, state)?;
-            let (classified, undecided) = self.walk_all(&mut peers, open)?;
+            let open = self.pending_activations(&mut peers, &arrived, state)?;
+            let (classified, undecided) = self.classify_all(&mut peers, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
             }
@@ -63,7 +63,7 @@ impl<L: Facts> BatchContext<'_, L> {
             self.load(wanted.iter().copied())?;
             let open = self.in_order(&mut peers, wanted.iter().copied().collect());
             self.read_peers(&mut peers)?;
-            let (classified, undecided) = self.walk_all(&mut peers, open)?;
+            let (classified, undecided) = self.classify_all(&mut peers, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
             }
@@ -73,7 +73,10 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// The walk up to one activation as it stands, without it; `None` where it is the first of its
     /// devices.
-    pub fn walk_before(&mut self, key: FactKey) -> Result<Option<Walk>, L::Error> {
+    pub fn chain_before_activation(
+        &mut self,
+        key: FactKey,
+    ) -> Result<Option<InstallChain>, L::Error> {
         let mut peers = Peers::default();
         self.load([key])?;
         if let Some(activation) = self.activation(&key) {
@@ -81,8 +84,8 @@ impl<L: Facts> BatchContext<'_, L> {
         }
         loop {
             self.read_peers(&mut peers)?;
-            let Some(walker) = self.walker(key, &peers) else { return Ok(None) };
-            let blocked = match self.walk_up_to(&walker) {
+            let Some(pending) = self.pending_activation(key, &peers) else { return Ok(None) };
+            let blocked = match self.chain_before(&pending) {
                 Ok((before, _)) => return Ok(before),
                 Err(blocked) => blocked,
             };
@@ -94,7 +97,7 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// Whom to walk to, oldest first.
-    fn walkers(
+    fn pending_activations(
         &mut self,
         peers: &mut Peers,
         arrived: &[FactKey],
@@ -113,25 +116,25 @@ impl<L: Facts> BatchContext<'_, L> {
         let followers = peers.followers().filter(|key| {
             self.activation(key).is_some_and(|follower| self.is_changeable(key, follower.time))
         });
-        let walkers = followers.chain(arrived.iter().copied()).collect();
-        let walkers = self.in_order(peers, walkers);
+        let pending_activations = followers.chain(arrived.iter().copied()).collect();
+        let pending_activations = self.in_order(peers, pending_activations);
         self.read_peers(peers)?;
-        Ok(walkers)
+        Ok(pending_activations)
     }
 
     /// Loaded activations, oldest first; asks for those before each.
     fn in_order(&self, peers: &mut Peers, keys: BTreeSet<FactKey>) -> Vec<FactKey> {
-        let mut walkers: Vec<(Member, FactKey)> = Vec::new();
+        let mut pending_activations: Vec<(Member, FactKey)> = Vec::new();
         for key in keys {
             let Some(activation) = self.activation(&key) else { continue };
             peers.precede(&key, activation);
-            walkers.push((Member::of(activation), key));
+            pending_activations.push((Member::of(activation), key));
         }
-        walkers.sort_unstable();
-        walkers.into_iter().map(|(_, key)| key).collect()
+        pending_activations.sort_unstable();
+        pending_activations.into_iter().map(|(_, key)| key).collect()
     }
 
-    fn walk_all(
+    fn classify_all(
         &mut self,
         peers: &mut Peers,
         mut open: Vec<FactKey>,
@@ -141,12 +144,12 @@ impl<L: Facts> BatchContext<'_, L> {
         while !open.is_empty() && undecided.is_empty() {
             let mut waiting: HashSet<FactKey, FixedState> = HashSet::default();
             for key in &open {
-                let Some(mut walker) = self.walker(*key, peers) else { continue };
-                walker.waiting = Some(&waiting);
-                match self.walk_to(&walker) {
-                    Ok((class, walks)) => {
-                        let has_new_walks = self.keep_walks(key, walks);
-                        classified.push(Classified { key: *key, class, has_new_walks });
+                let Some(mut pending) = self.pending_activation(*key, peers) else { continue };
+                pending.waiting = Some(&waiting);
+                match self.classify_one(&pending) {
+                    Ok((class, chains)) => {
+                        let has_new_chains = self.keep_chains(key, chains);
+                        classified.push(Classified { key: *key, class, has_new_chains });
                     }
                     Err(blocked) => {
                         waiting.insert(*key);
@@ -162,19 +165,22 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// The class of one activation and the walks that end with it.
-    fn walk_to(&self, walker: &Walker<'_>) -> Result<(Class, Walks), Blocked> {
-        let (before, sources) = self.walk_up_to(walker)?;
-        Ok((walker.step(before.as_ref()).1, self.walks(walker, &sources)?))
+    fn classify_one(
+        &self,
+        pending: &PendingActivation<'_>,
+    ) -> Result<(Class, InstallChains), Blocked> {
+        let (before, sources) = self.chain_before(pending)?;
+        Ok((pending.step(before.as_ref()).1, self.chains(pending, &sources)?))
     }
 
     /// The walk over all with an id of the walker, without it.
-    fn walk_up_to(
+    fn chain_before(
         &self,
-        walker: &Walker<'_>,
-    ) -> Result<(Option<Walk>, Vec<Option<Source>>), Blocked> {
-        let sources = self.sources(walker)?;
+        pending: &PendingActivation<'_>,
+    ) -> Result<(Option<InstallChain>, Vec<Option<Source>>), Blocked> {
+        let sources = self.sources(pending)?;
         let mut distinct: Vec<(Source, &DeviceId)> = Vec::new();
-        for (source, id) in sources.iter().zip(walker.ids()) {
+        for (source, id) in sources.iter().zip(pending.ids()) {
             if let Some(source) = source
                 && !distinct.iter().any(|(known, _)| known == source)
             {
@@ -183,70 +189,78 @@ impl<L: Facts> BatchContext<'_, L> {
         }
         let before = match distinct.as_slice() {
             [] => None,
-            [(source, id)] => Some(self.walk_of(walker, &source.0, id)?.clone()),
-            _ => self.walk_among(walker, &distinct)?,
+            [(source, id)] => Some(self.chain_of(pending, &source.0, id)?.clone()),
+            _ => self.merged_chain(pending, &distinct)?,
         };
         Ok((before, sources))
     }
 
-    fn walker<'p>(&'p self, key: FactKey, peers: &'p Peers) -> Option<Walker<'p>> {
+    fn pending_activation<'p>(
+        &'p self,
+        key: FactKey,
+        peers: &'p Peers,
+    ) -> Option<PendingActivation<'p>> {
         let (app, activation) = (self.app(&key)?, self.activation(&key)?);
-        Some(Walker { app, member: Member::of(activation), key, peers, waiting: None })
+        Some(PendingActivation { app, member: Member::of(activation), key, peers, waiting: None })
     }
 
     /// Per id of the walker, who comes just before it.
-    fn sources(&self, walker: &Walker<'_>) -> Result<Vec<Option<Source>>, Blocked> {
+    fn sources(&self, pending: &PendingActivation<'_>) -> Result<Vec<Option<Source>>, Blocked> {
         let mut sources = Vec::new();
         let mut blocked = Blocked::default();
-        for id in walker.ids() {
-            match walker.last_before(id, &walker.member) {
+        for id in pending.ids() {
+            match pending.last_before(id, &pending.member) {
                 Ok(None) => sources.push(None),
-                Ok(Some(peer)) => match self.number_of(walker, &peer.key, id) {
+                Ok(Some(peer)) => match self.number_of(pending, &peer.key, id) {
                     Ok(number) => sources.push(Some((peer.key, number))),
                     Err(other) => blocked.add(other),
                 },
                 Err(other) => blocked.add(other),
             }
         }
-        let is_blocked = sources.len() < walker.ids().count();
+        let is_blocked = sources.len() < pending.ids().count();
         if is_blocked { Err(blocked) } else { Ok(sources) }
     }
 
     /// Each id's walk, one step further.
-    fn walks(&self, walker: &Walker<'_>, sources: &[Option<Source>]) -> Result<Walks, Blocked> {
-        let mut walks = Walks::default();
+    fn chains(
+        &self,
+        pending: &PendingActivation<'_>,
+        sources: &[Option<Source>],
+    ) -> Result<InstallChains, Blocked> {
+        let mut chains = InstallChains::default();
         let mut numbers: BTreeMap<Option<Source>, u8> = BTreeMap::new();
-        for (source, id) in sources.iter().zip(walker.ids()) {
-            let next = u8::try_from(walks.walks.len()).unwrap_or(u8::MAX);
+        for (source, id) in sources.iter().zip(pending.ids()) {
+            let next = u8::try_from(chains.chains.len()).unwrap_or(u8::MAX);
             let number = *numbers.entry(*source).or_insert(next);
             if number == next {
                 let before = match source {
-                    Some((peer, _)) => Some(self.walk_of(walker, peer, id)?),
+                    Some((peer, _)) => Some(self.chain_of(pending, peer, id)?),
                     None => None,
                 };
-                walks.walks.push(walker.step(before).0);
+                chains.chains.push(pending.step(before).0);
             }
-            walks.places.push(number);
+            chains.places.push(number);
         }
-        if walks.walks.len() < 2 {
-            walks.places.clear();
+        if chains.chains.len() < 2 {
+            chains.places.clear();
         }
-        Ok(walks)
+        Ok(chains)
     }
 
     /// The walk over several ids' activations together.
-    fn walk_among(
+    fn merged_chain(
         &self,
-        walker: &Walker<'_>,
+        pending: &PendingActivation<'_>,
         distinct: &[(Source, &DeviceId)],
-    ) -> Result<Option<Walk>, Blocked> {
+    ) -> Result<Option<InstallChain>, Blocked> {
         let mut mains: Vec<&DeviceId> = distinct.iter().map(|(_, id)| *id).collect();
         // The id of most activations is the likeliest to be that of all.
-        mains.sort_by_key(|id| Reverse(walker.older(id, &walker.member).known.len()));
+        mains.sort_by_key(|id| Reverse(pending.older(id, &pending.member).known.len()));
         let mut blocked = Blocked::default();
         for main in mains {
-            match self.walk_along(walker, main, distinct) {
-                Ok(walk) => return Ok(walk),
+            match self.merged_chain_along(pending, main, distinct) {
+                Ok(chain) => return Ok(chain),
                 Err(other) => blocked.add(other),
             }
         }
@@ -254,83 +268,88 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// The same, walking along the activations with the main id.
-    fn walk_along(
+    fn merged_chain_along(
         &self,
-        walker: &Walker<'_>,
+        pending: &PendingActivation<'_>,
         main: &DeviceId,
         distinct: &[(Source, &DeviceId)],
-    ) -> Result<Option<Walk>, Blocked> {
+    ) -> Result<Option<InstallChain>, Blocked> {
         let mut set: Vec<&Peer> = Vec::new();
         for (_, id) in distinct.iter().filter(|(_, id)| *id != main) {
-            self.add_strangers(walker, main, id, &mut set)?;
+            self.add_missing(pending, main, id, &mut set)?;
         }
-        let start = set.iter().map(|stranger| &stranger.member).min().cloned();
-        let start = start.unwrap_or_else(|| walker.member.clone());
-        let mut walk = match walker.last_before(main, &start)? {
-            Some(peer) => Some(self.walk_of(walker, &peer.key, main)?.clone()),
+        let start = set.iter().map(|missing| &missing.member).min().cloned();
+        let start = start.unwrap_or_else(|| pending.member.clone());
+        let mut chain = match pending.last_before(main, &start)? {
+            Some(peer) => Some(self.chain_of(pending, &peer.key, main)?.clone()),
             None => None,
         };
-        let along = walker.older(main, &walker.member).known;
+        let along = pending.older(main, &pending.member).known;
         set.extend(along.iter().take_while(|peer| peer.member > start));
         set.sort_unstable();
         set.dedup();
         for peer in set {
-            walk = Some(Walk::step(walk.as_ref(), walker.app, peer.member.clone()).0);
+            chain = Some(InstallChain::step(chain.as_ref(), pending.app, peer.member.clone()).0);
         }
-        Ok(walk)
+        Ok(chain)
     }
 
     /// Adds those with an id who lack the main one.
-    fn add_strangers<'p>(
+    fn add_missing<'p>(
         &self,
-        walker: &Walker<'p>,
+        pending: &PendingActivation<'p>,
         main: &DeviceId,
         id: &DeviceId,
-        strangers: &mut Vec<&'p Peer>,
+        missing: &mut Vec<&'p Peer>,
     ) -> Result<(), Blocked> {
-        let older = walker.older(id, &walker.member);
+        let older = pending.older(id, &pending.member);
         for peer in older.known {
-            if !walker.peers.ids(&peer.key).is_some_and(|ids| ids.contains(main)) {
-                strangers.push(peer);
-            } else if self.number_of(walker, &peer.key, main)?
-                == self.number_of(walker, &peer.key, id)?
+            if !pending.peers.ids(&peer.key).is_some_and(|ids| ids.contains(main)) {
+                missing.push(peer);
+            } else if self.number_of(pending, &peer.key, main)?
+                == self.number_of(pending, &peer.key, id)?
             {
                 // From here back both ids lead to the same activations.
                 return Ok(());
             }
         }
-        if older.is_whole { Ok(()) } else { Err(walker.unread(id)) }
+        if older.is_whole { Ok(()) } else { Err(pending.unread(id)) }
     }
 
-    fn walk_of(
+    fn chain_of(
         &self,
-        walker: &Walker<'_>,
+        pending: &PendingActivation<'_>,
         peer: &FactKey,
         id: &DeviceId,
-    ) -> Result<&Walk, Blocked> {
-        self.numbered_walk(walker, peer, id).map(|(_, walk)| walk)
+    ) -> Result<&InstallChain, Blocked> {
+        self.numbered_chain(pending, peer, id).map(|(_, chain)| chain)
     }
 
-    fn number_of(&self, walker: &Walker<'_>, peer: &FactKey, id: &DeviceId) -> Result<u8, Blocked> {
-        self.numbered_walk(walker, peer, id).map(|(number, _)| number)
-    }
-
-    fn numbered_walk(
+    fn number_of(
         &self,
-        walker: &Walker<'_>,
+        pending: &PendingActivation<'_>,
         peer: &FactKey,
         id: &DeviceId,
-    ) -> Result<(u8, &Walk), Blocked> {
-        if walker.waiting.is_some_and(|waiting| waiting.contains(peer)) {
+    ) -> Result<u8, Blocked> {
+        self.numbered_chain(pending, peer, id).map(|(number, _)| number)
+    }
+
+    fn numbered_chain(
+        &self,
+        pending: &PendingActivation<'_>,
+        peer: &FactKey,
+        id: &DeviceId,
+    ) -> Result<(u8, &InstallChain), Blocked> {
+        if pending.waiting.is_some_and(|waiting| waiting.contains(peer)) {
             return Err(Blocked::default());
         }
-        self.walk_at(walker.peers, peer, id)
+        self.chain_at(pending.peers, peer, id)
             .ok_or_else(|| Blocked { undecided: vec![*peer], ..Blocked::default() })
     }
 }
 
 /// An activation that is being classified.
-struct Walker<'a> {
+struct PendingActivation<'a> {
     app: &'a AppPolicy,
     member: Member,
     key: FactKey,
@@ -339,13 +358,13 @@ struct Walker<'a> {
     waiting: Option<&'a HashSet<FactKey, FixedState>>,
 }
 
-impl<'a> Walker<'a> {
+impl<'a> PendingActivation<'a> {
     fn ids(&self) -> impl Iterator<Item = &'a DeviceId> {
         self.peers.ids(&self.key).into_iter().flat_map(|ids| ids.iter())
     }
 
-    fn step(&self, before: Option<&Walk>) -> (Walk, Class) {
-        Walk::step(before, self.app, self.member.clone())
+    fn step(&self, before: Option<&InstallChain>) -> (InstallChain, Class) {
+        InstallChain::step(before, self.app, self.member.clone())
     }
 
     fn older(&self, id: &DeviceId, than: &Member) -> super::device_history::Older<'a> {

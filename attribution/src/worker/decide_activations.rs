@@ -100,7 +100,7 @@ impl<L: Facts> BatchContext<'_, L> {
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> bool {
         let Some(decision) = self.decision(case) else { return false };
-        if self.decide_activation(case.key, decision, case.has_new_walks) {
+        if self.decide_activation(case.key, decision, case.has_new_chains) {
             changed.insert(case.key);
         }
         true
@@ -115,20 +115,20 @@ impl<L: Facts> BatchContext<'_, L> {
         let arrived: HashSet<&FactKey, FixedState> = state.activations.iter().collect();
         let touched: HashSet<FactKey, FixedState> = touched.into_iter().collect();
         let mut cases = Vec::with_capacity(classified.len() + touched.len());
-        let mut walked: HashSet<FactKey, FixedState> = HashSet::default();
-        for Classified { key, class, has_new_walks } in classified {
-            walked.insert(*key);
+        let mut visited: HashSet<FactKey, FixedState> = HashSet::default();
+        for Classified { key, class, has_new_chains } in classified {
+            visited.insert(*key);
             let is_open = state.must_redecide_all
                 || arrived.contains(key)
                 || touched.contains(key)
                 || self.class(key).as_ref() != Some(class);
             if is_open {
-                cases.extend(self.case(*key, class.clone(), *has_new_walks));
-            } else if let (true, Some(decision)) = (*has_new_walks, self.decision_on(key)) {
+                cases.extend(self.case(*key, class.clone(), *has_new_chains));
+            } else if let (true, Some(decision)) = (*has_new_chains, self.decision_on(key)) {
                 self.decide_activation(*key, decision.clone(), true);
             }
         }
-        let unwalked = touched.into_iter().filter(|key| !walked.contains(key));
+        let unwalked = touched.into_iter().filter(|key| !visited.contains(key));
         cases.extend(unwalked.filter_map(|key| self.case(key, self.class(&key)?, false)));
         cases
     }

@@ -14,7 +14,7 @@ use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
 use crate::ledger::record::{ActivationHome, Causes, EffectHome, Home, Known};
 use crate::ledger::{FactWrite, Ledger};
-use crate::rules::classify::Walks;
+use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
 
 /// One message of a batch, and the place of its fact.
@@ -212,10 +212,10 @@ fn new_home(fact: Fact) -> Home {
     match fact {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => {
-            let walks = Walks::default();
+            let chains = InstallChains::default();
             let home = ActivationHome {
                 fact: *fact,
-                walks,
+                chains,
                 decision: None,
                 previous: None,
                 changed_by: Causes::default(),
@@ -232,8 +232,8 @@ fn new_home(fact: Fact) -> Home {
 fn replace(known: Home, fact: Fact) -> Home {
     match (known, fact) {
         (Home::Activation(home), Fact::Activation(fact)) => {
-            let walks = Walks::default();
-            Home::Activation(Box::new(ActivationHome { fact: *fact, walks, ..*home }))
+            let chains = InstallChains::default();
+            Home::Activation(Box::new(ActivationHome { fact: *fact, chains, ..*home }))
         }
         (Home::Effect(home), Fact::Effect(fact)) => {
             Home::Effect(Box::new(EffectHome { fact: *fact, ..*home }))

@@ -13,7 +13,7 @@ use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::rules::classify::{Member, Walk};
+use crate::rules::classify::{InstallChain, Member};
 
 /// The device ids whose activations were asked for, and what was read of each.
 #[derive(Default)]
@@ -176,8 +176,13 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// The walk of one of a peer's ids down to that peer, and its number; `None` if the peer was
     /// never decided on.
-    pub fn walk_at(&self, peers: &Peers, key: &FactKey, id: &DeviceId) -> Option<(u8, &Walk)> {
+    pub fn chain_at(
+        &self,
+        peers: &Peers,
+        key: &FactKey,
+        id: &DeviceId,
+    ) -> Option<(u8, &InstallChain)> {
         let Home::Activation(home) = self.home(key)? else { return None };
-        home.walks.at(peers.ids(key)?.place(id)?)
+        home.chains.at(peers.ids(key)?.place(id)?)
     }
 }

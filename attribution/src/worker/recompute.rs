@@ -34,7 +34,7 @@ impl Recomputed {
         self.has_other_row()
             || match (&self.standing, &self.write.home) {
                 (Some(Home::Activation(standing)), Home::Activation(home)) => {
-                    standing.decision != home.decision || !standing.walks.lead_as(&home.walks)
+                    standing.decision != home.decision || !standing.chains.same_result(&home.chains)
                 }
                 _ => false,
             }

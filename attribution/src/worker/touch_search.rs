@@ -34,7 +34,7 @@ const PLACED_FIRST: usize = 256;
 pub struct Case {
     pub key: FactKey,
     pub class: Class,
-    pub has_new_walks: bool,
+    pub has_new_chains: bool,
     pub ids: DeviceIds,
     searches: Vec<Search>,
     /// By id, each once.
@@ -97,7 +97,7 @@ impl Search {
 }
 
 impl<L: Facts> BatchContext<'_, L> {
-    pub fn case(&self, key: FactKey, class: Class, has_new_walks: bool) -> Option<Case> {
+    pub fn case(&self, key: FactKey, class: Class, has_new_chains: bool) -> Option<Case> {
         let (activation, app) = (self.activation(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&activation.ids);
         let subject = Subject { policy: self.policy, app, activation, ids: &ids };
@@ -105,7 +105,7 @@ impl<L: Facts> BatchContext<'_, L> {
             Some(_) => Vec::new(),
             None => id_searches(&subject, &class),
         };
-        Some(Case { key, class, has_new_walks, ids, searches, touches: BTreeMap::new() })
+        Some(Case { key, class, has_new_chains, ids, searches, touches: BTreeMap::new() })
     }
 
     /// Before the first page is read of cases together. Gives back those whose places are so

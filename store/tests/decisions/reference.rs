@@ -4,7 +4,7 @@ use adtrail_store::memory::Memory;
 use attribution::explain::collect;
 use attribution::explain::explanation::Verdict;
 use attribution::facts::event::Family;
-use attribution::rules::classify::{Member, Walk};
+use attribution::rules::classify::{InstallChain, Member};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use support::random::{self, Facts, Rules};
@@ -52,7 +52,7 @@ proptest! {
             prop_assert_eq!(match_type, credit.touch.as_ref().map(|touch| touch.match_type));
             let next = Member::of(&told.activation);
             let app = policy.app(fact.pid()).expect("a known app");
-            let (_, class) = Walk::step(told.before.as_ref(), app, next);
+            let (_, class) = InstallChain::step(told.before.as_ref(), app, next);
             prop_assert_eq!(class.install_type, told.decision.install_type);
         }
     }

@@ -7,7 +7,7 @@
 
 use attribution::facts::event::{Fact, Family, Pid};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
-use attribution::rules::classify::Walks;
+use attribution::rules::classify::InstallChains;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::VALUE;
@@ -91,7 +91,7 @@ fn undecided(fact: Fact) -> Home {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
             fact: *fact,
-            walks: Walks::default(),
+            chains: InstallChains::default(),
             decision: None,
             previous: None,
             changed_by: Causes::default(),

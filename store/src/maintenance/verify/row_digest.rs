@@ -63,7 +63,7 @@ impl Witness {
 fn originals(home: &Home) -> Vec<Option<Box<str>>> {
     let Home::Activation(home) = home else { return Vec::new() };
     let of_decision = home.decision.as_ref().and_then(|decision| decision.original.clone());
-    let installs = home.walks.walks.iter().map(|walk| walk.install.id.clone());
+    let installs = home.chains.chains.iter().map(|chain| chain.install.id.clone());
     of_decision.into_iter().chain(installs).map(Some).collect()
 }
 

@@ -7,7 +7,7 @@ use attribution::facts::match_keys::fact_key;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
 use attribution::ledger::{FactWrite, Ledger, Progress};
-use attribution::rules::classify::Walks;
+use attribution::rules::classify::InstallChains;
 
 use super::support::facts::{Draft, millis};
 use super::support::rules::X;
@@ -35,7 +35,7 @@ pub fn home(fact: Fact) -> Home {
         Fact::Touch(touch) => Home::Touch(touch),
         Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
             fact: *fact,
-            walks: Walks::default(),
+            chains: InstallChains::default(),
             decision: None,
             previous: None,
             changed_by: Causes::default(),

@@ -5,7 +5,7 @@ use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
 use attribution::ledger::record::{Home, Present, RowPlace};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
-use attribution::rules::classify::{Member, Walk, Walks};
+use attribution::rules::classify::{InstallChain, InstallChains, Member};
 use attribution::rules::row::{InstallType, RejectReason, RowForm, Status};
 use attribution::rules::winner::{Credit, Decision};
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
     let mut home = home(fact);
     match &mut home {
         Home::Activation(home) => {
-            home.walks = walks(&home.fact);
+            home.chains = chains(&home.fact);
             home.decision = Some(decision);
             home.present = Some(present);
         }
@@ -75,11 +75,14 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
 }
 
 /// One walk that ends with the activation, and one that it goes on from.
-fn walks(activation: &Activation) -> Walks {
+fn chains(activation: &Activation) -> InstallChains {
     let own = Member::of(activation);
     let other = Member { time: own.time.minus(1), id: "other".into() };
-    let mixed = Walk { install: other, real: own.clone() };
-    Walks { places: vec![0, 1, 0], walks: vec![Walk { install: own.clone(), real: own }, mixed] }
+    let mixed = InstallChain { install: other, real: own.clone() };
+    InstallChains {
+        places: vec![0, 1, 0],
+        chains: vec![InstallChain { install: own.clone(), real: own }, mixed],
+    }
 }
 
 pub fn commit(ledger: &mut impl Shelf, decisions: impl IntoIterator<Item = DecisionWrite>) {

@@ -166,7 +166,7 @@ const DECISIONS: &[Damage] = &[
     }),
     ("what the next activation goes on from is altered", &[Problem::DecisionAltered], |raw| {
         let (key, mut home) = credited(raw, true);
-        home.walks.walks[0].real.id = "a-other".into();
+        home.chains.chains[0].real.id = "a-other".into();
         put_home(raw, &key, Home::Activation(Box::new(home)));
     }),
     ("an index entry leads to nowhere", &[Problem::EntryToNowhere], |raw| {
