@@ -10,7 +10,7 @@ use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::Scan;
 use crate::ledger::record::{Cause, Causes, Home};
-use crate::rules::classify::{Class, InstallChain, Member};
+use crate::rules::classify::{ActivationKey, Class, InstallChain};
 use crate::rules::expiry;
 use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
 use crate::rules::winner::{self, Decision};
@@ -47,7 +47,7 @@ pub fn explain<L: Facts>(
     let changed_by = context.came_in(&home.changed_by)?;
     let before = context.chain_before_activation(key)?;
     let is_class_repeatable =
-        InstallChain::step(before.as_ref(), app, Member::of(&home.fact)).1 == class;
+        InstallChain::step(before.as_ref(), app, ActivationKey::of(&home.fact)).1 == class;
     let (until, held) = (context.ledger().consumed_until(), context.ledger().held(pid));
     let expired_before = expiry::expired_before(policy, app, home.fact.time, until, &held);
     let Some(case) = context.case(key, class.clone(), false) else { return Ok(None) };

@@ -7,7 +7,7 @@ use crate::facts::event::{Activation, EventTime};
 /// An activation in the set of those that share a device id with the one to classify, ordered
 /// by (time, id).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Member {
+pub struct ActivationKey {
     pub time: EventTime,
     pub id: Box<str>,
 }
@@ -24,9 +24,9 @@ pub struct Class {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallChain {
     /// The last `install`.
-    pub install: Member,
+    pub install: ActivationKey,
     /// The last one that is not a duplicate.
-    pub real: Member,
+    pub real: ActivationKey,
 }
 
 /// The walks that end with one activation. Each device id of the activation has one, over the
@@ -38,7 +38,7 @@ pub struct InstallChains {
     pub chains: Vec<InstallChain>,
 }
 
-impl Member {
+impl ActivationKey {
     pub fn of(activation: &Activation) -> Self {
         Self { time: activation.time, id: activation.id.clone() }
     }
@@ -46,10 +46,14 @@ impl Member {
 
 impl InstallChain {
     /// The walk with one more activation at its end, and the class of that one.
-    pub fn step(before: Option<&Self>, app: &AppPolicy, member: Member) -> (Self, Class) {
-        let since = |earlier: &Member| member.time.since(earlier.time).unwrap_or(0);
+    pub fn step(
+        before: Option<&Self>,
+        app: &AppPolicy,
+        activation_key: ActivationKey,
+    ) -> (Self, Class) {
+        let since = |earlier: &ActivationKey| activation_key.time.since(earlier.time).unwrap_or(0);
         let Some(before) = before else {
-            return Self::install(member);
+            return Self::install(activation_key);
         };
         let Self { install, real } = before.clone();
         if since(&real) < app.duplicate_within_ms {
@@ -57,16 +61,16 @@ impl InstallChain {
             return (Self { install, real }, class);
         }
         if since(&install) > app.reattribution_window_ms {
-            return Self::install(member);
+            return Self::install(activation_key);
         }
         let original = Some(install.id.clone());
         let class = Class { install_type: InstallType::Reinstall, original };
-        (Self { install, real: member }, class)
+        (Self { install, real: activation_key }, class)
     }
 
-    fn install(member: Member) -> (Self, Class) {
+    fn install(activation_key: ActivationKey) -> (Self, Class) {
         let class = Class { install_type: InstallType::Install, original: None };
-        (Self { install: member.clone(), real: member }, class)
+        (Self { install: activation_key.clone(), real: activation_key }, class)
     }
 }
 
@@ -104,8 +108,8 @@ mod tests {
         let mut classes = Vec::new();
         for (index, time) in times.iter().enumerate() {
             let time = EventTime::from_millis(*time).unwrap();
-            let member = Member { time, id: format!("a-{index}").into() };
-            let (next, class) = InstallChain::step(chain.as_ref(), &app, member);
+            let activation_key = ActivationKey { time, id: format!("a-{index}").into() };
+            let (next, class) = InstallChain::step(chain.as_ref(), &app, activation_key);
             chain = Some(next);
             classes.push(class);
         }

@@ -18,7 +18,7 @@ use crate::facts::match_keys;
 use crate::ledger::Ledger;
 use crate::ledger::record::{ActivationHome, CAUSES_MAX, Cause, Causes, Home};
 use crate::rules::candidate::Tier;
-use crate::rules::classify::Member;
+use crate::rules::classify::ActivationKey;
 use crate::rules::winner::{self, Decision};
 
 /// Of one key and tier, so many of the newest touches are looked at.
@@ -36,7 +36,7 @@ const FOLLOWED: usize = 64;
 
 /// An activation that arrived, or that others were walked to from elsewhere before.
 struct Link {
-    member: Member,
+    activation_key: ActivationKey,
     key: FactKey,
     ids: DeviceIds,
     cause: Option<Cause>,
@@ -152,10 +152,10 @@ impl Found {
     /// before these.
     fn add_peers(&mut self, one: &Redecided<'_>, links: &Links) {
         let mut seen: HashSet<usize, FixedState> = HashSet::default();
-        let own = Member::of(&one.home.fact);
+        let own = ActivationKey::of(&one.home.fact);
         let mut open = VecDeque::from([(&own, &one.ids)]);
-        while let Some((member, ids)) = open.pop_front() {
-            for place in ids.iter().flat_map(|id| links.before(one.key.pid, id, member)) {
+        while let Some((activation_key, ids)) = open.pop_front() {
+            for place in ids.iter().flat_map(|id| links.before(one.key.pid, id, activation_key)) {
                 let Some(link) = links.all.get(place) else { continue };
                 if link.key == one.key || !seen.insert(place) {
                     continue;
@@ -165,7 +165,7 @@ impl Found {
                     self.has_more = true;
                     return;
                 }
-                open.push_back((&link.member, &link.ids));
+                open.push_back((&link.activation_key, &link.ids));
             }
         }
     }
@@ -189,14 +189,15 @@ impl Found {
 
 impl Link {
     fn new(key: FactKey, activation: &Activation, cause: Option<Cause>) -> Self {
-        let (member, ids) = (Member::of(activation), DeviceIds::new(&activation.ids));
-        Self { member, key, ids, cause }
+        let (activation_key, ids) =
+            (ActivationKey::of(activation), DeviceIds::new(&activation.ids));
+        Self { activation_key, key, ids, cause }
     }
 }
 
 impl Links {
     fn of(mut all: Vec<Link>) -> Self {
-        all.sort_unstable_by(|a, b| (&a.member, a.key).cmp(&(&b.member, b.key)));
+        all.sort_unstable_by(|a, b| (&a.activation_key, a.key).cmp(&(&b.activation_key, b.key)));
         let mut by_id: HashMap<_, Vec<usize>, FixedState> = HashMap::default();
         for (place, link) in all.iter().enumerate() {
             for id in link.ids.iter() {
@@ -207,10 +208,17 @@ impl Links {
     }
 
     /// Places of an app's activations with an id, before another one, newest first.
-    fn before(&self, pid: Pid, id: &DeviceId, member: &Member) -> impl Iterator<Item = usize> {
+    fn before(
+        &self,
+        pid: Pid,
+        id: &DeviceId,
+        activation_key: &ActivationKey,
+    ) -> impl Iterator<Item = usize> {
         let places = self.by_id.get(&(pid, match_keys::by_id(id)));
         let places = places.map(Vec::as_slice).unwrap_or_default();
-        let is_before = |place: &usize| self.all.get(*place).is_some_and(|it| it.member < *member);
+        let is_before = |place: &usize| {
+            self.all.get(*place).is_some_and(|it| it.activation_key < *activation_key)
+        };
         let before = places.partition_point(is_before);
         places.get(..before).unwrap_or_default().iter().rev().copied()
     }

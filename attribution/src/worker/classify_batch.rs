@@ -16,7 +16,7 @@ use super::device_history::{ListKey, Peer, Peers};
 use crate::facts::device_ids::DeviceId;
 use crate::facts::keys::FactKey;
 use crate::ledger::Facts;
-use crate::rules::classify::{Class, InstallChain, InstallChains, Member};
+use crate::rules::classify::{ActivationKey, Class, InstallChain, InstallChains};
 use crate::rules::policy::AppPolicy;
 
 /// An activation and its class.
@@ -124,11 +124,11 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// Loaded activations, oldest first; asks for those before each.
     fn in_order(&self, peers: &mut Peers, keys: BTreeSet<FactKey>) -> Vec<FactKey> {
-        let mut pending_activations: Vec<(Member, FactKey)> = Vec::new();
+        let mut pending_activations: Vec<(ActivationKey, FactKey)> = Vec::new();
         for key in keys {
             let Some(activation) = self.activation(&key) else { continue };
             peers.precede(&key, activation);
-            pending_activations.push((Member::of(activation), key));
+            pending_activations.push((ActivationKey::of(activation), key));
         }
         pending_activations.sort_unstable();
         pending_activations.into_iter().map(|(_, key)| key).collect()
@@ -201,7 +201,13 @@ impl<L: Facts> BatchContext<'_, L> {
         peers: &'p Peers,
     ) -> Option<PendingActivation<'p>> {
         let (app, activation) = (self.app(&key)?, self.activation(&key)?);
-        Some(PendingActivation { app, member: Member::of(activation), key, peers, waiting: None })
+        Some(PendingActivation {
+            app,
+            activation_key: ActivationKey::of(activation),
+            key,
+            peers,
+            waiting: None,
+        })
     }
 
     /// Per id of the walker, who comes just before it.
@@ -209,7 +215,7 @@ impl<L: Facts> BatchContext<'_, L> {
         let mut sources = Vec::new();
         let mut blocked = Blocked::default();
         for id in pending.ids() {
-            match pending.last_before(id, &pending.member) {
+            match pending.last_before(id, &pending.activation_key) {
                 Ok(None) => sources.push(None),
                 Ok(Some(peer)) => match self.number_of(pending, &peer.key, id) {
                     Ok(number) => sources.push(Some((peer.key, number))),
@@ -256,7 +262,7 @@ impl<L: Facts> BatchContext<'_, L> {
     ) -> Result<Option<InstallChain>, Blocked> {
         let mut mains: Vec<&DeviceId> = distinct.iter().map(|(_, id)| *id).collect();
         // The id of most activations is the likeliest to be that of all.
-        mains.sort_by_key(|id| Reverse(pending.older(id, &pending.member).known.len()));
+        mains.sort_by_key(|id| Reverse(pending.older(id, &pending.activation_key).known.len()));
         let mut blocked = Blocked::default();
         for main in mains {
             match self.merged_chain_along(pending, main, distinct) {
@@ -278,18 +284,20 @@ impl<L: Facts> BatchContext<'_, L> {
         for (_, id) in distinct.iter().filter(|(_, id)| *id != main) {
             self.add_missing(pending, main, id, &mut set)?;
         }
-        let start = set.iter().map(|missing| &missing.member).min().cloned();
-        let start = start.unwrap_or_else(|| pending.member.clone());
+        let start = set.iter().map(|missing| &missing.activation_key).min().cloned();
+        let start = start.unwrap_or_else(|| pending.activation_key.clone());
         let mut chain = match pending.last_before(main, &start)? {
             Some(peer) => Some(self.chain_of(pending, &peer.key, main)?.clone()),
             None => None,
         };
-        let along = pending.older(main, &pending.member).known;
-        set.extend(along.iter().take_while(|peer| peer.member > start));
+        let along = pending.older(main, &pending.activation_key).known;
+        set.extend(along.iter().take_while(|peer| peer.activation_key > start));
         set.sort_unstable();
         set.dedup();
         for peer in set {
-            chain = Some(InstallChain::step(chain.as_ref(), pending.app, peer.member.clone()).0);
+            chain = Some(
+                InstallChain::step(chain.as_ref(), pending.app, peer.activation_key.clone()).0,
+            );
         }
         Ok(chain)
     }
@@ -302,7 +310,7 @@ impl<L: Facts> BatchContext<'_, L> {
         id: &DeviceId,
         missing: &mut Vec<&'p Peer>,
     ) -> Result<(), Blocked> {
-        let older = pending.older(id, &pending.member);
+        let older = pending.older(id, &pending.activation_key);
         for peer in older.known {
             if !pending.peers.ids(&peer.key).is_some_and(|ids| ids.contains(main)) {
                 missing.push(peer);
@@ -351,7 +359,7 @@ impl<L: Facts> BatchContext<'_, L> {
 /// An activation that is being classified.
 struct PendingActivation<'a> {
     app: &'a AppPolicy,
-    member: Member,
+    activation_key: ActivationKey,
     key: FactKey,
     peers: &'a Peers,
     /// Those who are blocked themselves.
@@ -364,17 +372,21 @@ impl<'a> PendingActivation<'a> {
     }
 
     fn step(&self, before: Option<&InstallChain>) -> (InstallChain, Class) {
-        InstallChain::step(before, self.app, self.member.clone())
+        InstallChain::step(before, self.app, self.activation_key.clone())
     }
 
-    fn older(&self, id: &DeviceId, than: &Member) -> super::device_history::Older<'a> {
+    fn older(&self, id: &DeviceId, than: &ActivationKey) -> super::device_history::Older<'a> {
         match self.peers.list(self.key.pid, id) {
             Some(list) => list.before(than),
             None => super::device_history::Older { known: &[], is_whole: true },
         }
     }
 
-    fn last_before(&self, id: &DeviceId, than: &Member) -> Result<Option<&'a Peer>, Blocked> {
+    fn last_before(
+        &self,
+        id: &DeviceId,
+        than: &ActivationKey,
+    ) -> Result<Option<&'a Peer>, Blocked> {
         let older = self.older(id, than);
         match older.known.first() {
             None if !older.is_whole => Err(self.unread(id)),

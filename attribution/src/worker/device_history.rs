@@ -13,7 +13,7 @@ use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::Home;
-use crate::rules::classify::{InstallChain, Member};
+use crate::rules::classify::{ActivationKey, InstallChain};
 
 /// The device ids whose activations were asked for, and what was read of each.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub struct List {
 /// An activation of a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
-    pub member: Member,
+    pub activation_key: ActivationKey,
     pub key: FactKey,
 }
 
@@ -95,17 +95,20 @@ impl Peers {
     /// All that stand at or after the floor of their list.
     pub fn followers(&self) -> impl Iterator<Item = FactKey> {
         self.lists.values().flat_map(|list| {
-            list.found.iter().take_while(|peer| peer.member.time >= list.floor).map(|peer| peer.key)
+            list.found
+                .iter()
+                .take_while(|peer| peer.activation_key.time >= list.floor)
+                .map(|peer| peer.key)
         })
     }
 }
 
 impl List {
     /// Those older than a member, newest first, as far as it is known that none is missing.
-    pub fn before(&self, member: &Member) -> Older<'_> {
-        let start = self.found.partition_point(|peer| peer.member >= *member);
+    pub fn before(&self, activation_key: &ActivationKey) -> Older<'_> {
+        let start = self.found.partition_point(|peer| peer.activation_key >= *activation_key);
         let end = match self.reach() {
-            Some(reach) => self.found.partition_point(|peer| peer.member.time > reach),
+            Some(reach) => self.found.partition_point(|peer| peer.activation_key.time > reach),
             None => self.found.len(),
         };
         Older { known: self.found.get(start..end).unwrap_or_default(), is_whole: self.is_read }
@@ -123,7 +126,7 @@ impl List {
         self.found.extend(peers);
         // The store orders equal times by another hash than the contract.
         if let Some(first) = page.first() {
-            let start = self.found.partition_point(|peer| peer.member.time > first.time);
+            let start = self.found.partition_point(|peer| peer.activation_key.time > first.time);
             self.found[start..].sort_unstable_by(|a, b| b.cmp(a));
         }
         self.is_wanted = self.reach().is_some_and(|reach| reach >= self.floor);
@@ -164,7 +167,7 @@ impl<L: Facts> BatchContext<'_, L> {
 
     fn peer(&self, entry: &IndexEntry) -> Option<Peer> {
         let Home::Activation(home) = self.at(entry)? else { return None };
-        Some(Peer { member: Member::of(&home.fact), key: entry.fact })
+        Some(Peer { activation_key: ActivationKey::of(&home.fact), key: entry.fact })
     }
 
     fn ids_of(&self, key: &FactKey) -> DeviceIds {

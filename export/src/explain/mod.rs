@@ -26,7 +26,7 @@ pub(crate) use words::span;
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
     let Explanation { activation, decision, before, .. } = explanation;
     let catalogue = Catalogue { policy, pid: activation.pid };
-    let member = |member: &attribution::rules::classify::Member| json!({ "event_id": &*member.id, "event_time": time(member.time) });
+    let member = |member: &attribution::rules::classify::ActivationKey| json!({ "event_id": &*member.id, "event_time": time(member.time) });
     let touches = explanation.considered.iter();
     json!({
         "app": catalogue.app_key(),

@@ -25,7 +25,7 @@ impl Teller<'_> {
             }
             .into();
         };
-        let since = |member: &attribution::rules::classify::Member| {
+        let since = |member: &attribution::rules::classify::ActivationKey| {
             let id = printable(&member.id);
             format!("{id} of {}, {}", time(member.time), age(activation.time, member.time))
         };

@@ -4,7 +4,7 @@ use adtrail_store::memory::Memory;
 use attribution::explain::collect;
 use attribution::explain::explanation::Verdict;
 use attribution::facts::event::Family;
-use attribution::rules::classify::{InstallChain, Member};
+use attribution::rules::classify::{ActivationKey, InstallChain};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use support::random::{self, Facts, Rules};
@@ -50,7 +50,7 @@ proptest! {
             let found = told.considered.iter().find(|one| one.verdict == Verdict::Won);
             let match_type = found.and_then(|one| one.found).map(|found| found.match_type);
             prop_assert_eq!(match_type, credit.touch.as_ref().map(|touch| touch.match_type));
-            let next = Member::of(&told.activation);
+            let next = ActivationKey::of(&told.activation);
             let app = policy.app(fact.pid()).expect("a known app");
             let (_, class) = InstallChain::step(told.before.as_ref(), app, next);
             prop_assert_eq!(class.install_type, told.decision.install_type);

@@ -8,7 +8,7 @@ use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{
     ActivationHome, Cause, Causes, EffectHome, Home, Present, RowPlace,
 };
-use attribution::rules::classify::{InstallChain, InstallChains, Member};
+use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{
     Contributor, CreditedTouch, InstallType, MatchType, RejectReason, RowForm, SUB_PARAMS, Status,
     TouchDetails,
@@ -40,7 +40,7 @@ pub fn encode(home: &Home, out: &mut Vec<u8>) {
         Home::Touch(touch) => fact::put_touch(out, touch),
         Home::Activation(home) => {
             fact::put_activation(out, &home.fact);
-            put_walks(out, &home.chains, &Member::of(&home.fact));
+            put_walks(out, &home.chains, &ActivationKey::of(&home.fact));
             put_present(out, home.present.as_ref());
             put_decision(out, home.decision.as_ref());
             put_decision(out, home.previous.as_ref());
@@ -68,7 +68,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
         Family::Activation => {
             let fact = fact::activation(&mut input, pid, time)?;
             let mut home = ActivationHome {
-                chains: chains(&mut input, &Member::of(&fact))?,
+                chains: chains(&mut input, &ActivationKey::of(&fact))?,
                 fact,
                 present: present(&mut input, version)?,
                 decision: decision(&mut input, version)?,
@@ -90,7 +90,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
 }
 
 /// The activation itself is the end of its walk and most often all of it, so it is not repeated.
-fn put_walks(out: &mut Vec<u8>, chains: &InstallChains, own: &Member) {
+fn put_walks(out: &mut Vec<u8>, chains: &InstallChains, own: &ActivationKey) {
     put_varint(out, chains.chains.len() as u64);
     for member in chains.chains.iter().flat_map(|chain| [&chain.install, &chain.real]) {
         if member == own {
@@ -104,10 +104,10 @@ fn put_walks(out: &mut Vec<u8>, chains: &InstallChains, own: &Member) {
     out.extend_from_slice(&chains.places);
 }
 
-fn chains(input: &mut Input<'_>, own: &Member) -> Result<InstallChains, StoreError> {
+fn chains(input: &mut Input<'_>, own: &ActivationKey) -> Result<InstallChains, StoreError> {
     let mut chains = InstallChains::default();
     let member = |input: &mut Input<'_>| match input.time()? {
-        Some(time) => Ok::<_, StoreError>(Member { time, id: input.boxed()? }),
+        Some(time) => Ok::<_, StoreError>(ActivationKey { time, id: input.boxed()? }),
         None => Ok(own.clone()),
     };
     for _ in 0..input.varint()? {

@@ -5,7 +5,7 @@ use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
 use attribution::ledger::record::{Home, Present, RowPlace};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
-use attribution::rules::classify::{InstallChain, InstallChains, Member};
+use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{InstallType, RejectReason, RowForm, Status};
 use attribution::rules::winner::{Credit, Decision};
 use proptest::prelude::*;
@@ -76,8 +76,8 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
 
 /// One walk that ends with the activation, and one that it goes on from.
 fn chains(activation: &Activation) -> InstallChains {
-    let own = Member::of(activation);
-    let other = Member { time: own.time.minus(1), id: "other".into() };
+    let own = ActivationKey::of(activation);
+    let other = ActivationKey { time: own.time.minus(1), id: "other".into() };
     let mixed = InstallChain { install: other, real: own.clone() };
     InstallChains {
         places: vec![0, 1, 0],
