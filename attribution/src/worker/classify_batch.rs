@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 
 use super::BatchContext;
 use super::batch_state::BatchState;
-use super::device_history::{ListKey, Peer, Peers};
+use super::device_history::{DeviceHistory, HistoryEntry, ListKey};
 use crate::facts::device_ids::DeviceId;
 use crate::facts::keys::FactKey;
 use crate::ledger::Facts;
@@ -45,9 +45,9 @@ impl<L: Facts> BatchContext<'_, L> {
     pub fn classify(&mut self, state: &BatchState) -> Result<Vec<Classified>, L::Error> {
         let mut arrived = state.activations.clone();
         loop {
-            let mut peers = Peers::default();
-            let open = self.pending_activations(&mut peers, &arrived, state)?;
-            let (classified, undecided) = self.classify_all(&mut peers, open)?;
+            let mut history = DeviceHistory::default();
+            let open = self.pending_activations(&mut history, &arrived, state)?;
+            let (classified, undecided) = self.classify_all(&mut history, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
             }
@@ -59,11 +59,11 @@ impl<L: Facts> BatchContext<'_, L> {
     pub fn classify_alone(&mut self, keys: &[FactKey]) -> Result<Vec<Classified>, L::Error> {
         let mut wanted = keys.to_vec();
         loop {
-            let mut peers = Peers::default();
+            let mut history = DeviceHistory::default();
             self.load(wanted.iter().copied())?;
-            let open = self.in_order(&mut peers, wanted.iter().copied().collect());
-            self.read_peers(&mut peers)?;
-            let (classified, undecided) = self.classify_all(&mut peers, open)?;
+            let open = self.in_order(&mut history, wanted.iter().copied().collect());
+            self.read_peers(&mut history)?;
+            let (classified, undecided) = self.classify_all(&mut history, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
             }
@@ -77,14 +77,14 @@ impl<L: Facts> BatchContext<'_, L> {
         &mut self,
         key: FactKey,
     ) -> Result<Option<InstallChain>, L::Error> {
-        let mut peers = Peers::default();
+        let mut history = DeviceHistory::default();
         self.load([key])?;
         if let Some(activation) = self.activation(&key) {
-            peers.precede(&key, activation);
+            history.precede(&key, activation);
         }
         loop {
-            self.read_peers(&mut peers)?;
-            let Some(pending) = self.pending_activation(key, &peers) else { return Ok(None) };
+            self.read_peers(&mut history)?;
+            let Some(pending) = self.pending_activation(key, &history) else { return Ok(None) };
             let blocked = match self.chain_before(&pending) {
                 Ok((before, _)) => return Ok(before),
                 Err(blocked) => blocked,
@@ -92,42 +92,42 @@ impl<L: Facts> BatchContext<'_, L> {
             if blocked.lists.is_empty() {
                 return Ok(None);
             }
-            blocked.lists.iter().for_each(|list| peers.want(list));
+            blocked.lists.iter().for_each(|list| history.want(list));
         }
     }
 
     /// Whom to walk to, oldest first.
     fn pending_activations(
         &mut self,
-        peers: &mut Peers,
+        history: &mut DeviceHistory,
         arrived: &[FactKey],
         state: &BatchState,
     ) -> Result<Vec<FactKey>, L::Error> {
         self.load(arrived.iter().copied())?;
         for key in arrived {
             if let Some(activation) = self.activation(key) {
-                peers.follow(key, activation);
+                history.follow(key, activation);
             }
         }
         for (key, activation) in &state.outgoing_activations {
-            peers.follow(key, activation);
+            history.follow(key, activation);
         }
-        self.read_peers(peers)?;
-        let followers = peers.followers().filter(|key| {
+        self.read_peers(history)?;
+        let followers = history.followers().filter(|key| {
             self.activation(key).is_some_and(|follower| self.is_changeable(key, follower.time))
         });
         let pending_activations = followers.chain(arrived.iter().copied()).collect();
-        let pending_activations = self.in_order(peers, pending_activations);
-        self.read_peers(peers)?;
+        let pending_activations = self.in_order(history, pending_activations);
+        self.read_peers(history)?;
         Ok(pending_activations)
     }
 
     /// Loaded activations, oldest first; asks for those before each.
-    fn in_order(&self, peers: &mut Peers, keys: BTreeSet<FactKey>) -> Vec<FactKey> {
+    fn in_order(&self, history: &mut DeviceHistory, keys: BTreeSet<FactKey>) -> Vec<FactKey> {
         let mut pending_activations: Vec<(ActivationKey, FactKey)> = Vec::new();
         for key in keys {
             let Some(activation) = self.activation(&key) else { continue };
-            peers.precede(&key, activation);
+            history.precede(&key, activation);
             pending_activations.push((ActivationKey::of(activation), key));
         }
         pending_activations.sort_unstable();
@@ -136,7 +136,7 @@ impl<L: Facts> BatchContext<'_, L> {
 
     fn classify_all(
         &mut self,
-        peers: &mut Peers,
+        history: &mut DeviceHistory,
         mut open: Vec<FactKey>,
     ) -> Result<(Vec<Classified>, BTreeSet<FactKey>), L::Error> {
         let mut classified = Vec::with_capacity(open.len());
@@ -144,7 +144,7 @@ impl<L: Facts> BatchContext<'_, L> {
         while !open.is_empty() && undecided.is_empty() {
             let mut waiting: HashSet<FactKey, FixedState> = HashSet::default();
             for key in &open {
-                let Some(mut pending) = self.pending_activation(*key, peers) else { continue };
+                let Some(mut pending) = self.pending_activation(*key, history) else { continue };
                 pending.waiting = Some(&waiting);
                 match self.classify_one(&pending) {
                     Ok((class, chains)) => {
@@ -153,13 +153,13 @@ impl<L: Facts> BatchContext<'_, L> {
                     }
                     Err(blocked) => {
                         waiting.insert(*key);
-                        blocked.lists.iter().for_each(|list| peers.want(list));
+                        blocked.lists.iter().for_each(|list| history.want(list));
                         undecided.extend(blocked.undecided);
                     }
                 }
             }
             open.retain(|key| waiting.contains(key));
-            self.read_peers(peers)?;
+            self.read_peers(history)?;
         }
         Ok((classified, undecided))
     }
@@ -198,14 +198,14 @@ impl<L: Facts> BatchContext<'_, L> {
     fn pending_activation<'p>(
         &'p self,
         key: FactKey,
-        peers: &'p Peers,
+        history: &'p DeviceHistory,
     ) -> Option<PendingActivation<'p>> {
         let (app, activation) = (self.app(&key)?, self.activation(&key)?);
         Some(PendingActivation {
             app,
             activation_key: ActivationKey::of(activation),
             key,
-            peers,
+            history,
             waiting: None,
         })
     }
@@ -217,8 +217,8 @@ impl<L: Facts> BatchContext<'_, L> {
         for id in pending.ids() {
             match pending.last_before(id, &pending.activation_key) {
                 Ok(None) => sources.push(None),
-                Ok(Some(peer)) => match self.number_of(pending, &peer.key, id) {
-                    Ok(number) => sources.push(Some((peer.key, number))),
+                Ok(Some(entry)) => match self.number_of(pending, &entry.key, id) {
+                    Ok(number) => sources.push(Some((entry.key, number))),
                     Err(other) => blocked.add(other),
                 },
                 Err(other) => blocked.add(other),
@@ -241,7 +241,7 @@ impl<L: Facts> BatchContext<'_, L> {
             let number = *numbers.entry(*source).or_insert(next);
             if number == next {
                 let before = match source {
-                    Some((peer, _)) => Some(self.chain_of(pending, peer, id)?),
+                    Some((entry, _)) => Some(self.chain_of(pending, entry, id)?),
                     None => None,
                 };
                 chains.chains.push(pending.step(before).0);
@@ -280,23 +280,23 @@ impl<L: Facts> BatchContext<'_, L> {
         main: &DeviceId,
         distinct: &[(Source, &DeviceId)],
     ) -> Result<Option<InstallChain>, Blocked> {
-        let mut set: Vec<&Peer> = Vec::new();
+        let mut set: Vec<&HistoryEntry> = Vec::new();
         for (_, id) in distinct.iter().filter(|(_, id)| *id != main) {
             self.add_missing(pending, main, id, &mut set)?;
         }
         let start = set.iter().map(|missing| &missing.activation_key).min().cloned();
         let start = start.unwrap_or_else(|| pending.activation_key.clone());
         let mut chain = match pending.last_before(main, &start)? {
-            Some(peer) => Some(self.chain_of(pending, &peer.key, main)?.clone()),
+            Some(entry) => Some(self.chain_of(pending, &entry.key, main)?.clone()),
             None => None,
         };
         let along = pending.older(main, &pending.activation_key).known;
-        set.extend(along.iter().take_while(|peer| peer.activation_key > start));
+        set.extend(along.iter().take_while(|entry| entry.activation_key > start));
         set.sort_unstable();
         set.dedup();
-        for peer in set {
+        for entry in set {
             chain = Some(
-                InstallChain::step(chain.as_ref(), pending.app, peer.activation_key.clone()).0,
+                InstallChain::step(chain.as_ref(), pending.app, entry.activation_key.clone()).0,
             );
         }
         Ok(chain)
@@ -308,14 +308,14 @@ impl<L: Facts> BatchContext<'_, L> {
         pending: &PendingActivation<'p>,
         main: &DeviceId,
         id: &DeviceId,
-        missing: &mut Vec<&'p Peer>,
+        missing: &mut Vec<&'p HistoryEntry>,
     ) -> Result<(), Blocked> {
         let older = pending.older(id, &pending.activation_key);
-        for peer in older.known {
-            if !pending.peers.ids(&peer.key).is_some_and(|ids| ids.contains(main)) {
-                missing.push(peer);
-            } else if self.number_of(pending, &peer.key, main)?
-                == self.number_of(pending, &peer.key, id)?
+        for entry in older.known {
+            if !pending.history.ids(&entry.key).is_some_and(|ids| ids.contains(main)) {
+                missing.push(entry);
+            } else if self.number_of(pending, &entry.key, main)?
+                == self.number_of(pending, &entry.key, id)?
             {
                 // From here back both ids lead to the same activations.
                 return Ok(());
@@ -327,32 +327,32 @@ impl<L: Facts> BatchContext<'_, L> {
     fn chain_of(
         &self,
         pending: &PendingActivation<'_>,
-        peer: &FactKey,
+        entry: &FactKey,
         id: &DeviceId,
     ) -> Result<&InstallChain, Blocked> {
-        self.numbered_chain(pending, peer, id).map(|(_, chain)| chain)
+        self.numbered_chain(pending, entry, id).map(|(_, chain)| chain)
     }
 
     fn number_of(
         &self,
         pending: &PendingActivation<'_>,
-        peer: &FactKey,
+        entry: &FactKey,
         id: &DeviceId,
     ) -> Result<u8, Blocked> {
-        self.numbered_chain(pending, peer, id).map(|(number, _)| number)
+        self.numbered_chain(pending, entry, id).map(|(number, _)| number)
     }
 
     fn numbered_chain(
         &self,
         pending: &PendingActivation<'_>,
-        peer: &FactKey,
+        entry: &FactKey,
         id: &DeviceId,
     ) -> Result<(u8, &InstallChain), Blocked> {
-        if pending.waiting.is_some_and(|waiting| waiting.contains(peer)) {
+        if pending.waiting.is_some_and(|waiting| waiting.contains(entry)) {
             return Err(Blocked::default());
         }
-        self.chain_at(pending.peers, peer, id)
-            .ok_or_else(|| Blocked { undecided: vec![*peer], ..Blocked::default() })
+        self.chain_at(pending.history, entry, id)
+            .ok_or_else(|| Blocked { undecided: vec![*entry], ..Blocked::default() })
     }
 }
 
@@ -361,24 +361,28 @@ struct PendingActivation<'a> {
     app: &'a AppPolicy,
     activation_key: ActivationKey,
     key: FactKey,
-    peers: &'a Peers,
+    history: &'a DeviceHistory,
     /// Those who are blocked themselves.
     waiting: Option<&'a HashSet<FactKey, FixedState>>,
 }
 
 impl<'a> PendingActivation<'a> {
     fn ids(&self) -> impl Iterator<Item = &'a DeviceId> {
-        self.peers.ids(&self.key).into_iter().flat_map(|ids| ids.iter())
+        self.history.ids(&self.key).into_iter().flat_map(|ids| ids.iter())
     }
 
     fn step(&self, before: Option<&InstallChain>) -> (InstallChain, Class) {
         InstallChain::step(before, self.app, self.activation_key.clone())
     }
 
-    fn older(&self, id: &DeviceId, than: &ActivationKey) -> super::device_history::Older<'a> {
-        match self.peers.list(self.key.pid, id) {
+    fn older(
+        &self,
+        id: &DeviceId,
+        than: &ActivationKey,
+    ) -> super::device_history::EntriesBefore<'a> {
+        match self.history.list(self.key.pid, id) {
             Some(list) => list.before(than),
-            None => super::device_history::Older { known: &[], is_whole: true },
+            None => super::device_history::EntriesBefore { known: &[], is_whole: true },
         }
     }
 
@@ -386,7 +390,7 @@ impl<'a> PendingActivation<'a> {
         &self,
         id: &DeviceId,
         than: &ActivationKey,
-    ) -> Result<Option<&'a Peer>, Blocked> {
+    ) -> Result<Option<&'a HistoryEntry>, Blocked> {
         let older = self.older(id, than);
         match older.known.first() {
             None if !older.is_whole => Err(self.unread(id)),

@@ -17,7 +17,7 @@ use crate::rules::classify::{ActivationKey, InstallChain};
 
 /// The device ids whose activations were asked for, and what was read of each.
 #[derive(Default)]
-pub struct Peers {
+pub struct DeviceHistory {
     lists: HashMap<ListKey, List, FixedState>,
     ids: HashMap<FactKey, DeviceIds, FixedState>,
 }
@@ -28,7 +28,7 @@ pub type ListKey = (Pid, DeviceId);
 pub struct List {
     scan: Scan,
     /// Newest first.
-    found: Vec<Peer>,
+    found: Vec<HistoryEntry>,
     is_read: bool,
     is_wanted: bool,
     /// Must be read down to here.
@@ -37,12 +37,12 @@ pub struct List {
 
 /// An activation of a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Peer {
+pub struct HistoryEntry {
     pub activation_key: ActivationKey,
     pub key: FactKey,
 }
 
-impl Peers {
+impl DeviceHistory {
     /// Asks for those that follow an activation on a device, and for whoever comes before it.
     pub fn follow(&mut self, key: &FactKey, activation: &Activation) {
         let ids = DeviceIds::new(&activation.ids);
@@ -97,21 +97,24 @@ impl Peers {
         self.lists.values().flat_map(|list| {
             list.found
                 .iter()
-                .take_while(|peer| peer.activation_key.time >= list.floor)
-                .map(|peer| peer.key)
+                .take_while(|entry| entry.activation_key.time >= list.floor)
+                .map(|entry| entry.key)
         })
     }
 }
 
 impl List {
     /// Those older than a member, newest first, as far as it is known that none is missing.
-    pub fn before(&self, activation_key: &ActivationKey) -> Older<'_> {
-        let start = self.found.partition_point(|peer| peer.activation_key >= *activation_key);
+    pub fn before(&self, activation_key: &ActivationKey) -> EntriesBefore<'_> {
+        let start = self.found.partition_point(|entry| entry.activation_key >= *activation_key);
         let end = match self.reach() {
-            Some(reach) => self.found.partition_point(|peer| peer.activation_key.time > reach),
+            Some(reach) => self.found.partition_point(|entry| entry.activation_key.time > reach),
             None => self.found.len(),
         };
-        Older { known: self.found.get(start..end).unwrap_or_default(), is_whole: self.is_read }
+        EntriesBefore {
+            known: self.found.get(start..end).unwrap_or_default(),
+            is_whole: self.is_read,
+        }
     }
 
     /// The time down to which, exclusive, nothing is missing; `None` if nothing is at all.
@@ -119,14 +122,14 @@ impl List {
         (!self.is_read).then(|| self.scan.after.map_or(EventTime::MAX, |last| last.time))
     }
 
-    fn take(&mut self, page: &[IndexEntry], peers: Vec<Peer>) {
+    fn take(&mut self, page: &[IndexEntry], history: Vec<HistoryEntry>) {
         self.is_read = page.len() < self.scan.limit;
         self.scan.after = page.last().copied().or(self.scan.after);
         self.scan.limit = NEXT_PAGE;
-        self.found.extend(peers);
+        self.found.extend(history);
         // The store orders equal times by another hash than the contract.
         if let Some(first) = page.first() {
-            let start = self.found.partition_point(|peer| peer.activation_key.time > first.time);
+            let start = self.found.partition_point(|entry| entry.activation_key.time > first.time);
             self.found[start..].sort_unstable_by(|a, b| b.cmp(a));
         }
         self.is_wanted = self.reach().is_some_and(|reach| reach >= self.floor);
@@ -135,18 +138,18 @@ impl List {
 
 /// The older part of a list.
 #[derive(Clone, Copy)]
-pub struct Older<'a> {
-    pub known: &'a [Peer],
+pub struct EntriesBefore<'a> {
+    pub known: &'a [HistoryEntry],
     /// Whether nothing comes after what is known.
     pub is_whole: bool,
 }
 
 impl<L: Facts> BatchContext<'_, L> {
     /// Reads a page of every list that is wanted, until none is.
-    pub fn read_peers(&mut self, peers: &mut Peers) -> Result<(), L::Error> {
+    pub fn read_peers(&mut self, history: &mut DeviceHistory) -> Result<(), L::Error> {
         loop {
             let mut lists: Vec<(&ListKey, &mut List)> =
-                peers.lists.iter_mut().filter(|(_, list)| list.is_wanted).collect();
+                history.lists.iter_mut().filter(|(_, list)| list.is_wanted).collect();
             if lists.is_empty() {
                 return Ok(());
             }
@@ -155,9 +158,10 @@ impl<L: Facts> BatchContext<'_, L> {
             self.load(pages.iter().flatten().map(|entry| entry.fact))?;
             for ((key, list), page) in lists.iter_mut().zip(pages) {
                 let found = page.iter().filter_map(|entry| {
-                    let peer = self.peer(entry)?;
-                    let ids = peers.ids.entry(peer.key).or_insert_with(|| self.ids_of(&peer.key));
-                    ids.contains(&key.1).then_some(peer)
+                    let entry = self.entry(entry)?;
+                    let ids =
+                        history.ids.entry(entry.key).or_insert_with(|| self.ids_of(&entry.key));
+                    ids.contains(&key.1).then_some(entry)
                 });
                 let found = found.collect();
                 list.take(&page, found);
@@ -165,9 +169,9 @@ impl<L: Facts> BatchContext<'_, L> {
         }
     }
 
-    fn peer(&self, entry: &IndexEntry) -> Option<Peer> {
+    fn entry(&self, entry: &IndexEntry) -> Option<HistoryEntry> {
         let Home::Activation(home) = self.at(entry)? else { return None };
-        Some(Peer { activation_key: ActivationKey::of(&home.fact), key: entry.fact })
+        Some(HistoryEntry { activation_key: ActivationKey::of(&home.fact), key: entry.fact })
     }
 
     fn ids_of(&self, key: &FactKey) -> DeviceIds {
@@ -181,11 +185,11 @@ impl<L: Facts> BatchContext<'_, L> {
     /// never decided on.
     pub fn chain_at(
         &self,
-        peers: &Peers,
+        history: &DeviceHistory,
         key: &FactKey,
         id: &DeviceId,
     ) -> Option<(u8, &InstallChain)> {
         let Home::Activation(home) = self.home(key)? else { return None };
-        home.chains.at(peers.ids(key)?.place(id)?)
+        home.chains.at(history.ids(key)?.place(id)?)
     }
 }

@@ -6,7 +6,7 @@
 //! device at the same moment at least one sees both.
 //!
 //! The steps, one module each: `deduplicate` settles identities, `affected` finds what can change,
-//! `classes` classifies (over `peers`, the activations of one device), `activations` and `effects`
+//! `classes` classifies (over `history`, the activations of one device), `activations` and `effects`
 //! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `context` holds what has been loaded for
 //! the batch, and `prune` keeps that small.
 
