@@ -246,13 +246,18 @@ fn is_device_blocked(app: &AppPolicy, ids: &DeviceIds) -> bool {
 }
 
 /// The time of the last activation that a touch can be credited with.
-pub fn reach(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> EventTime {
+pub fn window_end(
+    policy: &Policy,
+    app: &AppPolicy,
+    touch: &Touch,
+    is_probabilistic: bool,
+) -> EventTime {
     touch.time.plus(window_ms(policy, app, touch, is_probabilistic))
 }
 
 /// The time of the last activation that a touch can deny to another by counting as one click too
 /// many.
-pub fn counted_reach(policy: &Policy, app: &AppPolicy, touch: &Touch) -> Option<EventTime> {
+pub fn click_cap_end(policy: &Policy, app: &AppPolicy, touch: &Touch) -> Option<EventTime> {
     let counts = app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click;
     counts.then(|| touch.time.plus(counted_max_ms(policy, app)))
 }

@@ -17,12 +17,12 @@ pub struct Inheritance<'a> {
 }
 
 /// The times between which an effect's activation stands, both inclusive.
-pub fn reach_back(app: &AppPolicy, effect: &Effect) -> (EventTime, EventTime) {
+pub fn activation_times(app: &AppPolicy, effect: &Effect) -> (EventTime, EventTime) {
     (effect.time.minus(app.effect_window_ms), effect.time.plus(app.clock_skew_ms))
 }
 
 /// The times between which an activation's effects stand, both inclusive.
-pub fn reach(app: &AppPolicy, activation_time: EventTime) -> (EventTime, EventTime) {
+pub fn effect_times(app: &AppPolicy, activation_time: EventTime) -> (EventTime, EventTime) {
     (activation_time.minus(app.clock_skew_ms), activation_time.plus(app.effect_window_ms))
 }
 
@@ -34,7 +34,7 @@ pub fn in_force<'a>(
     effect_ids: &DeviceIds,
     found: impl Iterator<Item = &'a ActivationHome>,
 ) -> Option<(&'a Activation, &'a Decision)> {
-    let (oldest, newest) = reach_back(app, effect);
+    let (oldest, newest) = activation_times(app, effect);
     found
         .filter_map(|home| Some((&home.fact, home.decision.as_ref()?)))
         .filter(|(activation, decision)| {

@@ -171,7 +171,7 @@ impl<L: Ledger> BatchContext<'_, L> {
 
     fn effect_scans(&self, key: &FactKey, activation: &Activation) -> Vec<Scan> {
         let Some(app) = self.app(key) else { return Vec::new() };
-        let times = inherit::reach(app, activation.time);
+        let times = inherit::effect_times(app, activation.time);
         device_scans(key.pid, activation, Family::Effect, times)
     }
 }

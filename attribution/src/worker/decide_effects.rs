@@ -61,7 +61,7 @@ impl<L: Facts> BatchContext<'_, L> {
     fn effect_case(&self, key: FactKey) -> Option<Case> {
         let (effect, app) = (self.effect(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&effect.ids);
-        let times = inherit::reach_back(app, effect);
+        let times = inherit::activation_times(app, effect);
         let scans = ids
             .iter()
             .map(|id| scan(key.pid, Family::Activation, match_keys::by_id(id), times))

@@ -107,7 +107,7 @@ impl List {
     /// Those older than a member, newest first, as far as it is known that none is missing.
     pub fn before(&self, activation_key: &ActivationKey) -> EntriesBefore<'_> {
         let start = self.found.partition_point(|entry| entry.activation_key >= *activation_key);
-        let end = match self.reach() {
+        let end = match self.read_down_to() {
             Some(reach) => self.found.partition_point(|entry| entry.activation_key.time > reach),
             None => self.found.len(),
         };
@@ -118,7 +118,7 @@ impl List {
     }
 
     /// The time down to which, exclusive, nothing is missing; `None` if nothing is at all.
-    fn reach(&self) -> Option<EventTime> {
+    fn read_down_to(&self) -> Option<EventTime> {
         (!self.is_read).then(|| self.scan.after.map_or(EventTime::MAX, |last| last.time))
     }
 
@@ -132,7 +132,7 @@ impl List {
             let start = self.found.partition_point(|entry| entry.activation_key.time > first.time);
             self.found[start..].sort_unstable_by(|a, b| b.cmp(a));
         }
-        self.is_wanted = self.reach().is_some_and(|reach| reach >= self.floor);
+        self.is_wanted = self.read_down_to().is_some_and(|reach| reach >= self.floor);
     }
 }
 

@@ -73,11 +73,11 @@ pub fn add_reaches(
         let (pid, touch_time) = (touch.pid, touch.time);
         Reach { pid, place, key, tier, touch_time, newest, candidate_until }
     };
-    let by_id = candidate::reach(policy, app, touch, false);
-    let by_place = candidate::reach(policy, app, touch, true);
+    let by_id = candidate::window_end(policy, app, touch, false);
+    let by_place = candidate::window_end(policy, app, touch, true);
     // What is too old for a match by id can still match by its place.
     let by_id = if app.probabilistic { by_id.max(by_place) } else { by_id };
-    let counted = candidate::counted_reach(policy, app, touch).unwrap_or(by_id);
+    let counted = candidate::click_cap_end(policy, app, touch).unwrap_or(by_id);
     let newest = (if goes { counted.max(by_id) } else { by_id }, counted.max(by_id));
     let keys = ids.iter().map(match_keys::by_id);
     reaches.by_key.extend(keys.map(|key| reach(key, newest, false)));
