@@ -9,6 +9,7 @@ use super::BatchContext;
 use super::batch_context::{merged, scan};
 use super::batch_state::BatchState;
 use super::classify_batch::Classified;
+use super::match_windows::{MatchWindow, MatchWindows, ProbabilisticWindow};
 use crate::facts::device_ids::{DeviceIds, Forms};
 use crate::facts::event::{Activation, EventTime, Family, Pid};
 use crate::facts::keys::FactKey;
@@ -19,7 +20,6 @@ use crate::ledger::record::Home;
 use crate::rules::inherit;
 use crate::rules::row::Status;
 use crate::rules::winner::{self, Decision};
-use crate::worker::reach::{PlaceReach, Reach, Reaches};
 
 /// Reaches that are looked into together; more would only take room.
 const TOGETHER: usize = 1_024;
@@ -30,7 +30,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         &mut self,
         state: &mut BatchState,
     ) -> Result<Vec<FactKey>, L::Error> {
-        let Reaches { by_key, by_place } = &mut state.reaches;
+        let MatchWindows { by_key, by_place } = &mut state.windows;
         let mut near = Vec::new();
         self.add_near(by_key, &mut near)?;
         let mut marked = self.marked(by_place)?;
@@ -38,7 +38,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         self.load(near.iter().map(|(entry, _)| entry.fact))?;
         let mut touched: Vec<_> = near
             .into_iter()
-            .filter(|(entry, reach)| self.can_change(entry, reach, state.must_redecide_all))
+            .filter(|(entry, window)| self.can_change(entry, window, state.must_redecide_all))
             .map(|(entry, _)| entry.fact)
             .collect();
         touched.sort_unstable();
@@ -50,37 +50,40 @@ impl<L: Ledger> BatchContext<'_, L> {
     /// change it, no older one can.
     fn add_near(
         &mut self,
-        reaches: &mut [Reach],
-        near: &mut Vec<(IndexEntry, Reach)>,
+        windows: &mut [MatchWindow],
+        near: &mut Vec<(IndexEntry, MatchWindow)>,
     ) -> Result<(), L::Error> {
-        reaches.sort_unstable_by_key(|reach| (reach.group(), reach.touch_time));
-        for place in 1..reaches.len() {
-            let (before, after) = reaches.split_at_mut(place);
-            if let (Some(older), Some(reach)) = (before.last(), after.first_mut())
-                && older.group() == reach.group()
+        windows.sort_unstable_by_key(|window| (window.group(), window.touch_time));
+        for place in 1..windows.len() {
+            let (before, after) = windows.split_at_mut(place);
+            if let (Some(older), Some(window)) = (before.last(), after.first_mut())
+                && older.group() == window.group()
             {
-                reach.candidate_until = reach.candidate_until.max(older.candidate_until);
+                window.candidate_until = window.candidate_until.max(older.candidate_until);
             }
         }
-        for reaches in reaches.chunks(TOGETHER) {
-            let (scans, groups) = scans(reaches);
+        for windows in windows.chunks(TOGETHER) {
+            let (scans, groups) = scans(windows);
             self.scan_all(&scans, |place, entry| {
-                let group = groups.get(place).and_then(|group| reaches.get(group.clone()));
+                let group = groups.get(place).and_then(|group| windows.get(group.clone()));
                 let group = group.unwrap_or_default();
-                let end = group.partition_point(|reach| reach.touch_time < entry.time);
+                let end = group.partition_point(|window| window.touch_time < entry.time);
                 let newest = end.checked_sub(1).and_then(|last| group.get(last));
-                near.extend(newest.map(|reach| (entry, *reach)));
+                near.extend(newest.map(|window| (entry, *window)));
             })?;
         }
         Ok(())
     }
 
     /// The reaches at places as such by the keys of what is marked there.
-    fn marked(&mut self, by_place: &mut [PlaceReach]) -> Result<Vec<Reach>, L::Error> {
-        by_place.sort_unstable_by_key(|at| (at.reach.group(), at.reach.touch_time));
-        let mut reaches = Vec::new();
+    fn marked(
+        &mut self,
+        by_place: &mut [ProbabilisticWindow],
+    ) -> Result<Vec<MatchWindow>, L::Error> {
+        by_place.sort_unstable_by_key(|at| (at.window.group(), at.window.touch_time));
+        let mut windows = Vec::new();
         for by_place in by_place.chunks(TOGETHER) {
-            let marks: Vec<Reach> = by_place.iter().map(PlaceReach::marks).collect();
+            let marks: Vec<MatchWindow> = by_place.iter().map(ProbabilisticWindow::marks).collect();
             let (scans, groups) = scans(&marks);
             let mut found: BTreeSet<(usize, Forms)> = BTreeSet::new();
             self.scan_all(&scans, |scan, entry| {
@@ -89,16 +92,21 @@ impl<L: Ledger> BatchContext<'_, L> {
             for (scan, marked) in found {
                 let group = groups.get(scan).and_then(|group| by_place.get(group.clone()));
                 let met = group.unwrap_or_default().iter().filter(|at| !at.forms.meet(marked));
-                reaches.extend(met.map(|PlaceReach { reach, .. }| Reach {
-                    key: match_keys::activation_by_place(marked, reach.key),
-                    ..*reach
+                windows.extend(met.map(|ProbabilisticWindow { window, .. }| MatchWindow {
+                    key: match_keys::activation_by_place(marked, window.key),
+                    ..*window
                 }));
             }
         }
-        Ok(reaches)
+        Ok(windows)
     }
 
-    fn can_change(&self, entry: &IndexEntry, reach: &Reach, must_redecide_all: bool) -> bool {
+    fn can_change(
+        &self,
+        entry: &IndexEntry,
+        window: &MatchWindow,
+        must_redecide_all: bool,
+    ) -> bool {
         let (Some(Home::Activation(home)), Some(app)) = (self.at(entry), self.app(&entry.fact))
         else {
             return false;
@@ -107,10 +115,10 @@ impl<L: Ledger> BatchContext<'_, L> {
             return false;
         }
         home.decision.as_ref().filter(|_| !must_redecide_all).is_none_or(|decision| {
-            if entry.time > reach.candidate_until {
-                return winner::can_deny(decision, reach.touch_time);
+            if entry.time > window.candidate_until {
+                return winner::can_deny(decision, window.touch_time);
             }
-            winner::can_change(app, decision, reach.tier, reach.touch_time)
+            winner::can_change(app, decision, window.tier, window.touch_time)
         })
     }
 
@@ -182,19 +190,19 @@ fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
 }
 
 /// The scans of sorted reaches, and of each the reaches that it is for.
-fn scans(reaches: &[Reach]) -> (Vec<Scan>, Vec<Range<usize>>) {
-    let mut scans: Vec<Scan> = Vec::with_capacity(reaches.len());
-    let mut groups: Vec<Range<usize>> = Vec::with_capacity(reaches.len());
-    for (place, reach) in reaches.iter().enumerate() {
-        let oldest = reach.touch_time.plus(1);
+fn scans(windows: &[MatchWindow]) -> (Vec<Scan>, Vec<Range<usize>>) {
+    let mut scans: Vec<Scan> = Vec::with_capacity(windows.len());
+    let mut groups: Vec<Range<usize>> = Vec::with_capacity(windows.len());
+    for (place, window) in windows.iter().enumerate() {
+        let oldest = window.touch_time.plus(1);
         if let (Some(scan), Some(range)) = (scans.last_mut(), groups.last_mut())
-            && reaches.get(range.start).is_some_and(|first| first.group() == reach.group())
+            && windows.get(range.start).is_some_and(|first| first.group() == window.group())
             && oldest <= scan.newest
         {
-            scan.newest = scan.newest.max(reach.newest);
+            scan.newest = scan.newest.max(window.newest);
             range.end = place + 1;
         } else {
-            scans.push(scan(reach.pid, Family::Activation, reach.key, (oldest, reach.newest)));
+            scans.push(scan(window.pid, Family::Activation, window.key, (oldest, window.newest)));
             groups.push(place..place + 1);
         }
     }

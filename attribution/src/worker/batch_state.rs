@@ -1,6 +1,6 @@
 //! What the steps of a batch hand to each other.
 
-use super::reach::Reaches;
+use super::match_windows::MatchWindows;
 use crate::facts::event::{Activation, EventTime, Fact, Family};
 use crate::facts::keys::FactKey;
 use crate::ledger::record::Cause;
@@ -9,7 +9,7 @@ use crate::ledger::record::Cause;
 #[derive(Default)]
 pub struct BatchState {
     /// Where the activations stand that the batch's touches can change.
-    pub reaches: Reaches,
+    pub windows: MatchWindows,
     pub activations: Vec<FactKey>,
     pub effects: Vec<FactKey>,
     /// Activations that were replaced, as they were.

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 
 use super::BatchContext;
 use super::batch_state::BatchState;
-use super::reach::{PlaceReach, Reach};
+use super::match_windows::{MatchWindow, ProbabilisticWindow};
 use crate::facts::device_ids::{self, DeviceId, DeviceIds};
 use crate::facts::event::{Activation, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
@@ -112,30 +112,31 @@ impl<L: Ledger> BatchContext<'_, L> {
     fn add_touches(&self, one: &Redecided<'_>, state: &BatchState, found: &mut Found) {
         let Some(app) = self.app(&one.key) else { return };
         let activation = &one.home.fact;
-        let can_change = |reach: &Reach| {
-            reach.newest >= activation.time
-                && [one.previous, one.decision]
-                    .into_iter()
-                    .any(|decision| winner::can_change(app, decision, reach.tier, reach.touch_time))
+        let can_change = |window: &MatchWindow| {
+            window.newest >= activation.time
+                && [one.previous, one.decision].into_iter().any(|decision| {
+                    winner::can_change(app, decision, window.tier, window.touch_time)
+                })
         };
-        let mut near: Vec<&Reach> = Vec::new();
+        let mut near: Vec<&MatchWindow> = Vec::new();
         let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
         for key in one.ids.iter().map(match_keys::by_id).chain(named) {
-            found.has_more |= newest(&state.reaches.by_key, |at| at, one, key, &mut near);
+            found.has_more |= newest(&state.windows.by_key, |at| at, one, key, &mut near);
         }
         if app.probabilistic {
-            let mut placed: Vec<&PlaceReach> = Vec::new();
+            let mut placed: Vec<&ProbabilisticWindow> = Vec::new();
             for key in match_keys::probabilistic_keys(&activation.device) {
-                let by_place = &state.reaches.by_place;
-                found.has_more |= newest(by_place, |at| &at.reach, one, key, &mut placed);
+                let by_place = &state.windows.by_place;
+                found.has_more |= newest(by_place, |at| &at.window, one, key, &mut placed);
             }
             // Touches with ids of its kinds have equal ones and are found by them, or contradict it.
             placed.retain(|at| !at.forms.meet(one.ids.forms()));
-            near.extend(placed.into_iter().map(|at| &at.reach));
+            near.extend(placed.into_iter().map(|at| &at.window));
         }
-        near.retain(|reach| can_change(reach));
-        near.sort_by_key(|reach| Reverse(reach.touch_time));
-        let arrived = near.into_iter().filter_map(|reach| state.arrived.get(reach.place as usize));
+        near.retain(|window| can_change(window));
+        near.sort_by_key(|window| Reverse(window.touch_time));
+        let arrived =
+            near.into_iter().filter_map(|window| state.arrived.get(window.place as usize));
         found.facts.extend(arrived);
     }
 }
@@ -232,8 +233,8 @@ fn arrival(state: &BatchState, key: &FactKey) -> Option<Cause> {
 /// Adds the newest touches of the batch that meet an activation by a key, of each tier, and says
 /// whether there are more.
 fn newest<'s, T>(
-    reaches: &'s [T],
-    reach: fn(&T) -> &Reach,
+    windows: &'s [T],
+    window: fn(&T) -> &MatchWindow,
     one: &Redecided<'_>,
     key: MatchKey,
     near: &mut Vec<&'s T>,
@@ -241,11 +242,11 @@ fn newest<'s, T>(
     let mut has_more = false;
     for tier in TIERS {
         let group = (key, one.key.pid, tier);
-        let end = reaches.partition_point(|at| {
-            (reach(at).group(), reach(at).touch_time) < (group, one.home.fact.time)
+        let end = windows.partition_point(|at| {
+            (window(at).group(), window(at).touch_time) < (group, one.home.fact.time)
         });
-        let before = reaches.get(..end).unwrap_or_default().iter().rev();
-        let mut before = before.take_while(|at| reach(at).group() == group);
+        let before = windows.get(..end).unwrap_or_default().iter().rev();
+        let mut before = before.take_while(|at| window(at).group() == group);
         near.extend(before.by_ref().take(NEAR));
         has_more |= before.next().is_some();
     }

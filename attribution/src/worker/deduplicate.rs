@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use foldhash::fast::FixedState;
 
 use super::batch_state::BatchState;
-use super::reach::{Reaches, add_reaches};
+use super::match_windows::{MatchWindows, add_windows};
 use super::{BatchContext, Report};
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::Fact;
@@ -22,16 +22,16 @@ type Unreconciled = Vec<(FactKey, Fact)>;
 
 impl<L: Ledger> BatchContext<'_, L> {
     /// Settles identities among the facts and against the ledger, and records what is new.
-    /// `reaches` is room to write in.
+    /// `windows` is room to write in.
     pub fn deduplicate(
         &mut self,
         facts: Vec<Fact>,
-        mut reaches: Reaches,
+        mut windows: MatchWindows,
         report: &mut Report,
     ) -> Result<BatchState, L::Error> {
-        reaches.clear();
+        windows.clear();
         let mut state =
-            BatchState { reaches, must_redecide_all: L::SHARED, ..BatchState::default() };
+            BatchState { windows, must_redecide_all: L::SHARED, ..BatchState::default() };
         let mut waiting = self.canonical_messages(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
@@ -105,8 +105,8 @@ impl<L: Ledger> BatchContext<'_, L> {
     ) -> Option<FactWrite> {
         let Some((known, outgoing)) = known else {
             let place = state.arrive(key, fact.time(), false);
-            let reaches = (&mut state.reaches, place, false);
-            let index = index(&fact, self.policy, app, reaches);
+            let windows = (&mut state.windows, place, false);
+            let index = index(&fact, self.policy, app, windows);
             let home = new_home(fact);
             self.note_for_decision(key, &home, state);
             return Some(FactWrite {
@@ -127,16 +127,16 @@ impl<L: Ledger> BatchContext<'_, L> {
         let canonical_messages = if is_canonical { &fact } else { &standing };
         let place = state.arrive(key, canonical_messages.time(), true);
         for outgoing in outgoing {
-            index(&outgoing, self.policy, app, (&mut state.reaches, place, true));
+            index(&outgoing, self.policy, app, (&mut state.windows, place, true));
             state.replace(key, outgoing);
         }
-        let before = index(&standing, self.policy, app, (&mut state.reaches, place, true));
+        let before = index(&standing, self.policy, app, (&mut state.windows, place, true));
         if !is_canonical {
             // Read once more after recording: another worker may be deciding on it.
             state.revisit(std::iter::once(key));
             return None;
         }
-        let after = index(&fact, self.policy, app, (&mut state.reaches, place, false));
+        let after = index(&fact, self.policy, app, (&mut state.windows, place, false));
         let is_stale =
             |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
@@ -179,12 +179,12 @@ fn index(
     fact: &Fact,
     policy: &Policy,
     app: &AppPolicy,
-    (reaches, place, goes): (&mut Reaches, u32, bool),
+    (windows, place, is_removed): (&mut MatchWindows, u32, bool),
 ) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_reaches(reaches, (touch, &ids), policy, app, (place, goes));
+            add_windows(windows, (touch, &ids), policy, app, (place, is_removed));
             match_keys::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {

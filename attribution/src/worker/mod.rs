@@ -19,8 +19,8 @@ mod decide_activations;
 mod decide_effects;
 mod deduplicate;
 mod device_history;
+mod match_windows;
 mod prune_touches;
-mod reach;
 mod recompute;
 pub(crate) mod touch_search;
 
@@ -35,7 +35,7 @@ use crate::rules::policy::Policy;
 use crate::rules::row::Status;
 pub(crate) use batch_context::BatchContext;
 use batch_state::BatchState;
-use reach::Reaches;
+use match_windows::MatchWindows;
 pub use recompute::{Recomputed, recompute, recompute_with_followers};
 
 /// Decides over one ledger.
@@ -44,7 +44,7 @@ pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
     /// Room for a batch's reaches, kept from one to the next: it is a megabyte.
-    reaches: Reaches,
+    windows: MatchWindows,
 }
 
 /// What has arrived together, and how far that brings us.
@@ -78,7 +78,7 @@ pub struct Admitted {
 
 impl<L: Ledger> Worker<L> {
     pub fn new(ledger: L, policy: Arc<Policy>) -> Self {
-        Self { ledger, policy, reaches: Reaches::default() }
+        Self { ledger, policy, windows: MatchWindows::default() }
     }
 
     pub fn ledger(&self) -> &L {
@@ -93,9 +93,9 @@ impl<L: Ledger> Worker<L> {
     /// Facts of apps that the policy does not know are the caller's bug; they are left out.
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let (mut report, nothing) = (Report::default(), Progress::default());
-        let reaches = std::mem::take(&mut self.reaches);
+        let windows = std::mem::take(&mut self.windows);
         let mut context = BatchContext::new(&mut self.ledger, &self.policy);
-        let mut admitted = context.deduplicate(batch.facts, reaches, &mut report)?;
+        let mut admitted = context.deduplicate(batch.facts, windows, &mut report)?;
         context.concurrent.covers_all = admitted.must_redecide_all;
         loop {
             let writes = context.decide_all(&mut admitted)?;
@@ -110,7 +110,7 @@ impl<L: Ledger> Worker<L> {
                 }
             }
             if is_last {
-                self.reaches = admitted.reaches;
+                self.windows = admitted.windows;
                 return Ok(report);
             }
             admitted.revisit(moves.into_iter().map(|(key, _)| key));
