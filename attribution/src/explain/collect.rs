@@ -16,7 +16,7 @@ use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
 use crate::rules::winner::{self, Decision};
 use crate::worker::BatchContext;
 use crate::worker::batch_context::scan;
-use crate::worker::touch_search::Case;
+use crate::worker::touch_search::PendingDecision;
 
 /// Touches of one key and class that are looked at besides those of the decision.
 const AROUND: usize = 8;
@@ -50,15 +50,17 @@ pub fn explain<L: Facts>(
         InstallChain::step(before.as_ref(), app, ActivationKey::of(&home.fact)).1 == class;
     let (until, held) = (context.ledger().consumed_until(), context.ledger().held(pid));
     let expired_before = expiry::expired_before(policy, app, home.fact.time, until, &held);
-    let Some(case) = context.case(key, class.clone(), false) else { return Ok(None) };
+    let Some(pending) = context.pending_decision(key, class.clone(), false) else {
+        return Ok(None);
+    };
     let Grounds { anew, is_second_unread, considered: grounds } =
-        context.grounds(case, &decision)?;
+        context.grounds(pending, &decision)?;
     let is_repeatable = anew.is_none();
     // Without all touches it would be another one anyway.
     let anew = anew.filter(|_| expired_before.is_none());
-    let Some(case) = context.case(key, class, false) else { return Ok(None) };
+    let Some(pending) = context.pending_decision(key, class, false) else { return Ok(None) };
     let Seen { considered: seen, mut unlisted, has_more } =
-        context.see(case, &decision, &grounds)?;
+        context.see(pending, &decision, &grounds)?;
     let mut considered = explanation::ranked(grounds.into_iter().chain(seen).collect());
     unlisted += explanation::cut(&mut considered);
     Ok(Some(Explanation {
@@ -107,29 +109,33 @@ struct Around {
 impl<L: Facts> BatchContext<'_, L> {
     /// Reads as a decision does, with no more room, and on until it is known who came second: he
     /// may be older than the contributors.
-    fn grounds(&mut self, mut case: Case, decision: &Decision) -> Result<Grounds, L::Error> {
-        self.start_reading_alone(&mut case)?;
+    fn grounds(
+        &mut self,
+        mut pending: PendingDecision,
+        decision: &Decision,
+    ) -> Result<Grounds, L::Error> {
+        self.start_reading_alone(&mut pending)?;
         let mut read = 0;
         loop {
-            let before = case.touches.len();
-            self.read_newest(&mut case)?;
-            read += case.touches.len() - before;
-            let is_enough = || read >= SECOND_MAX || self.has_second(&case, decision);
-            if case.is_read() || (self.decision(&case).is_some() && is_enough()) {
+            let before = pending.touches.len();
+            self.read_newest(&mut pending)?;
+            read += pending.touches.len() - before;
+            let is_enough = || read >= SECOND_MAX || self.has_second(&pending, decision);
+            if pending.is_read() || (self.decision(&pending).is_some() && is_enough()) {
                 break;
             }
-            self.prune(&mut case);
+            self.prune(&mut pending);
         }
-        let anew = self.decision(&case).filter(|anew| !anew.is_same(decision));
-        let is_second_unread = !self.has_second(&case, decision);
+        let anew = self.decision(&pending).filter(|anew| !anew.is_same(decision));
+        let is_second_unread = !self.has_second(&pending, decision);
         // With other settings it may be none of those that were kept.
         if let Some(winner) = &decision.credit.touch {
-            let key = match_keys::fact_key(Family::Touch, case.key.pid, &winner.click_id);
+            let key = match_keys::fact_key(Family::Touch, pending.key.pid, &winner.click_id);
             self.load([key])?;
-            self.note(&mut case, key);
+            self.note(&mut pending, key);
         }
-        let mut considered = self.considered(&case, decision);
-        let is_open = !self.is_decided_without_touches(&case);
+        let mut considered = self.considered(&pending, decision);
+        let is_open = !self.is_decided_without_touches(&pending);
         considered.retain(|one| is_open && matches!(one.verdict, Verdict::Won | Verdict::Accepted));
         Ok(Grounds { anew, is_second_unread, considered })
     }
@@ -137,49 +143,49 @@ impl<L: Facts> BatchContext<'_, L> {
     /// Reads what is nearest, whether it could be credited or not.
     fn see(
         &mut self,
-        mut case: Case,
+        mut pending: PendingDecision,
         decision: &Decision,
         grounds: &[Considered],
     ) -> Result<Seen, L::Error> {
-        if self.is_decided_without_touches(&case) {
+        if self.is_decided_without_touches(&pending) {
             return Ok(Seen { considered: Vec::new(), unlisted: 0, has_more: false });
         }
-        self.start_reading_alone(&mut case)?;
+        self.start_reading_alone(&mut pending)?;
         loop {
-            self.read_touches(std::slice::from_mut(&mut case))?;
-            if case.is_read() || case.touches.len() >= READ_MAX {
+            self.read_touches(std::slice::from_mut(&mut pending))?;
+            if pending.is_read() || pending.touches.len() >= READ_MAX {
                 break;
             }
         }
-        let mut around = self.look_around(&mut case)?;
-        let mut considered = self.considered(&case, decision);
-        let pid = case.key.pid;
+        let mut around = self.look_around(&mut pending)?;
+        let mut considered = self.considered(&pending, decision);
+        let pid = pending.key.pid;
         let of = |one: &Considered| match_keys::fact_key(Family::Touch, pid, &one.touch.id);
         let mut listed: BTreeSet<FactKey> = grounds.iter().map(of).collect();
         considered.retain(|one| listed.insert(of(one)));
-        around.others.extend(case.touches.keys());
+        around.others.extend(pending.touches.keys());
         Ok(Seen {
             unlisted: around.others.difference(&listed).count(),
-            has_more: around.has_more || !case.is_read(),
+            has_more: around.has_more || !pending.is_read(),
             considered,
         })
     }
 
-    fn considered(&self, case: &Case, decision: &Decision) -> Vec<Considered> {
-        let Some(subject) = self.subject(case) else { return Vec::new() };
-        consider(&subject, decision, &self.evidence(case))
+    fn considered(&self, pending: &PendingDecision, decision: &Decision) -> Vec<Considered> {
+        let Some(subject) = self.subject(pending) else { return Vec::new() };
+        consider(&subject, decision, &self.evidence(pending))
     }
 
-    fn is_decided_without_touches(&self, case: &Case) -> bool {
-        self.subject(case)
-            .is_some_and(|subject| winner::without_touches(&subject, &case.class).is_some())
+    fn is_decided_without_touches(&self, pending: &PendingDecision) -> bool {
+        self.subject(pending)
+            .is_some_and(|subject| winner::without_touches(&subject, &pending.class).is_some())
     }
 
     /// Whether whoever came second is among those that were read.
-    fn has_second(&self, case: &Case, decision: &Decision) -> bool {
-        case.is_read()
-            || self.subject(case).is_none_or(|subject| {
-                explanation::is_second_settled(&subject, decision, &self.evidence(case))
+    fn has_second(&self, pending: &PendingDecision, decision: &Decision) -> bool {
+        pending.is_read()
+            || self.subject(pending).is_none_or(|subject| {
+                explanation::is_second_settled(&subject, decision, &self.evidence(pending))
             })
     }
 
@@ -200,11 +206,11 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// Adds touches that could be no candidates: too late, too old, of another device, or of user
     /// acquisition before a reinstall.
-    fn look_around(&mut self, case: &mut Case) -> Result<Around, L::Error> {
+    fn look_around(&mut self, pending: &mut PendingDecision) -> Result<Around, L::Error> {
         let mut around = Around::default();
-        let Some(activation) = self.activation(&case.key) else { return Ok(around) };
+        let Some(activation) = self.activation(&pending.key) else { return Ok(around) };
         let (pid, time) = (activation.pid, activation.time);
-        let probabilistic = self.app(&case.key).is_some_and(|app| app.probabilistic);
+        let probabilistic = self.app(&pending.key).is_some_and(|app| app.probabilistic);
         // Apart, so that those after it do not hide those just before it.
         let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
         let places: Vec<MatchKey> = if probabilistic {
@@ -214,7 +220,7 @@ impl<L: Facts> BatchContext<'_, L> {
         };
         let mut keys: Vec<MatchKey> = Vec::new();
         for class in TouchClass::all() {
-            keys.extend(case.ids.iter().map(|id| match_keys::touch_by_id(class, id)));
+            keys.extend(pending.ids.iter().map(|id| match_keys::touch_by_id(class, id)));
         }
         let mark_times = (time.minus(7 * DAY_MS + MARK_MS), time.plus(AFTER_MS));
         let mut marks: Vec<(MatchKey, Scan)> = Vec::new();
@@ -241,12 +247,12 @@ impl<L: Facts> BatchContext<'_, L> {
         self.load(near().map(|entry| entry.fact))?;
         for entry in near() {
             if self.at(entry).is_some() {
-                self.note(case, entry.fact);
+                self.note(pending, entry.fact);
             }
         }
         around.has_more = pages.iter().any(|page| page.len() >= COUNTED_MAX);
         let others = pages.iter().flatten().map(|entry| entry.fact);
-        around.others.extend(others.filter(|key| !case.touches.contains_key(key)));
+        around.others.extend(others.filter(|key| !pending.touches.contains_key(key)));
         Ok(around)
     }
 }

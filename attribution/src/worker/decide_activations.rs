@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use super::BatchContext;
 use super::batch_state::BatchState;
 use super::classify_batch::Classified;
-use super::touch_search::Case;
+use super::touch_search::PendingDecision;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::Home;
 use crate::ledger::{Facts, Ledger};
@@ -30,10 +30,11 @@ impl<L: Ledger> BatchContext<'_, L> {
         classified: &[Classified],
         touched: Vec<FactKey>,
     ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
-        let cases = self.cases(state, classified, touched);
+        let pending_decisions = self.pending_decisions(state, classified, touched);
         // Another worker may have written these very decisions and not their effects yet.
-        let unsure: Vec<_> = cases.iter().filter(|_| L::SHARED).map(|case| case.key).collect();
-        let mut changed = self.decide_cases(cases)?;
+        let unsure: Vec<_> =
+            pending_decisions.iter().filter(|_| L::SHARED).map(|pending| pending.key).collect();
+        let mut changed = self.decide_cases(pending_decisions)?;
         changed.extend(unsure);
         // A replaced activation may show the same row and still be another fact to its effects.
         changed.extend(state.outgoing_activations.iter().map(|(key, _)| *key));
@@ -45,12 +46,12 @@ impl<L: Facts> BatchContext<'_, L> {
     /// Decides on each, and returns those that are decided otherwise than before.
     pub fn decide_cases(
         &mut self,
-        mut cases: Vec<Case>,
+        mut pending_decisions: Vec<PendingDecision>,
     ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
         let mut changed: HashSet<FactKey, FixedState> = HashSet::default();
-        while !cases.is_empty() {
-            let rest = cases.split_off(cases.len().min(TOGETHER));
-            self.decide_together(std::mem::replace(&mut cases, rest), &mut changed)?;
+        while !pending_decisions.is_empty() {
+            let rest = pending_decisions.split_off(pending_decisions.len().min(TOGETHER));
+            self.decide_together(std::mem::replace(&mut pending_decisions, rest), &mut changed)?;
             self.forget_touches();
         }
         Ok(changed)
@@ -58,23 +59,23 @@ impl<L: Facts> BatchContext<'_, L> {
 
     fn decide_together(
         &mut self,
-        cases: Vec<Case>,
+        pending_decisions: Vec<PendingDecision>,
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> Result<(), L::Error> {
-        let [mut open, crowded] = self.start_reading(cases)?;
+        let [mut open, crowded] = self.start_reading(pending_decisions)?;
         for _ in 0..PAGES_TOGETHER {
             self.read_touches(&mut open)?;
-            open.retain(|case| !self.decide_if_settled(case, changed));
+            open.retain(|pending| !self.decide_if_settled(pending, changed));
         }
-        for case in open {
+        for pending in open {
             self.forget_touches();
-            self.take_up(&case)?;
-            self.decide_alone(case, changed)?;
+            self.reload(&pending)?;
+            self.decide_alone(pending, changed)?;
         }
-        for mut case in crowded {
+        for mut pending in crowded {
             self.forget_touches();
-            self.start_reading_alone(&mut case)?;
-            self.decide_alone(case, changed)?;
+            self.start_reading_alone(&mut pending)?;
+            self.decide_alone(pending, changed)?;
         }
         Ok(())
     }
@@ -82,39 +83,39 @@ impl<L: Facts> BatchContext<'_, L> {
     /// Reads a long history page by page and keeps of it what is needed.
     fn decide_alone(
         &mut self,
-        mut case: Case,
+        mut pending: PendingDecision,
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> Result<(), L::Error> {
         loop {
-            self.read_newest(&mut case)?;
-            if self.decide_if_settled(&case, changed) {
+            self.read_newest(&mut pending)?;
+            if self.decide_if_settled(&pending, changed) {
                 return Ok(());
             }
-            self.prune(&mut case);
+            self.prune(&mut pending);
         }
     }
 
     fn decide_if_settled(
         &mut self,
-        case: &Case,
+        pending: &PendingDecision,
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> bool {
-        let Some(decision) = self.decision(case) else { return false };
-        if self.decide_activation(case.key, decision, case.has_new_chains) {
-            changed.insert(case.key);
+        let Some(decision) = self.decision(pending) else { return false };
+        if self.decide_activation(pending.key, decision, pending.has_new_chains) {
+            changed.insert(pending.key);
         }
         true
     }
 
-    pub fn cases(
+    pub fn pending_decisions(
         &mut self,
         state: &BatchState,
         classified: &[Classified],
         touched: Vec<FactKey>,
-    ) -> Vec<Case> {
+    ) -> Vec<PendingDecision> {
         let arrived: HashSet<&FactKey, FixedState> = state.activations.iter().collect();
         let touched: HashSet<FactKey, FixedState> = touched.into_iter().collect();
-        let mut cases = Vec::with_capacity(classified.len() + touched.len());
+        let mut pending_decisions = Vec::with_capacity(classified.len() + touched.len());
         let mut visited: HashSet<FactKey, FixedState> = HashSet::default();
         for Classified { key, class, has_new_chains } in classified {
             visited.insert(*key);
@@ -123,14 +124,20 @@ impl<L: Facts> BatchContext<'_, L> {
                 || touched.contains(key)
                 || self.class(key).as_ref() != Some(class);
             if is_open {
-                cases.extend(self.case(*key, class.clone(), *has_new_chains));
+                pending_decisions.extend(self.pending_decision(
+                    *key,
+                    class.clone(),
+                    *has_new_chains,
+                ));
             } else if let (true, Some(decision)) = (*has_new_chains, self.decision_on(key)) {
                 self.decide_activation(*key, decision.clone(), true);
             }
         }
         let unwalked = touched.into_iter().filter(|key| !visited.contains(key));
-        cases.extend(unwalked.filter_map(|key| self.case(key, self.class(&key)?, false)));
-        cases
+        pending_decisions.extend(
+            unwalked.filter_map(|key| self.pending_decision(key, self.class(&key)?, false)),
+        );
+        pending_decisions
     }
 
     fn decision_on(&self, key: &FactKey) -> Option<&Decision> {

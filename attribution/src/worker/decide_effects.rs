@@ -17,7 +17,7 @@ pub const TOGETHER: usize = 512;
 const PAGES_TOGETHER: usize = 2;
 
 /// An effect that is being decided.
-struct Case {
+struct PendingDecision {
     key: FactKey,
     ids: DeviceIds,
     /// Open searches for activations of the device.
@@ -29,36 +29,37 @@ impl<L: Facts> BatchContext<'_, L> {
     pub fn decide_effects(&mut self, keys: Vec<FactKey>) -> Result<(), L::Error> {
         for keys in keys.chunks(TOGETHER) {
             self.load(keys.iter().copied())?;
-            let mut open: Vec<Case> =
+            let mut open: Vec<PendingDecision> =
                 keys.iter().filter_map(|key| self.effect_case(*key)).collect();
             let mut state = Vec::with_capacity(open.len());
             for _ in 0..PAGES_TOGETHER {
                 self.read_activations(&mut open)?;
                 let (done, rest): (Vec<_>, Vec<_>) =
-                    open.into_iter().partition(|case| self.is_effect_settled(case));
+                    open.into_iter().partition(|pending| self.is_effect_settled(pending));
                 state.extend(done);
                 open = rest;
             }
             self.settle_effects(state)?;
-            for case in open {
-                let mut case = [case];
-                while !self.is_effect_settled(&case[0]) {
-                    self.read_activations(&mut case)?;
+            for pending in open {
+                let mut pending = [pending];
+                while !self.is_effect_settled(&pending[0]) {
+                    self.read_activations(&mut pending)?;
                 }
-                self.settle_effects(case.into())?;
+                self.settle_effects(pending.into())?;
             }
         }
         Ok(())
     }
 
-    fn settle_effects(&mut self, cases: Vec<Case>) -> Result<(), L::Error> {
-        let originals: Vec<_> = cases.iter().filter_map(|case| self.original(case)).collect();
+    fn settle_effects(&mut self, pending_decisions: Vec<PendingDecision>) -> Result<(), L::Error> {
+        let originals: Vec<_> =
+            pending_decisions.iter().filter_map(|pending| self.original(pending)).collect();
         self.load(originals)?;
-        cases.into_iter().for_each(|case| self.settle_effect(case));
+        pending_decisions.into_iter().for_each(|pending| self.settle_effect(pending));
         Ok(())
     }
 
-    fn effect_case(&self, key: FactKey) -> Option<Case> {
+    fn effect_case(&self, key: FactKey) -> Option<PendingDecision> {
         let (effect, app) = (self.effect(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&effect.ids);
         let times = inherit::activation_times(app, effect);
@@ -66,7 +67,7 @@ impl<L: Facts> BatchContext<'_, L> {
             .iter()
             .map(|id| scan(key.pid, Family::Activation, match_keys::by_id(id), times))
             .collect();
-        Some(Case { key, ids, scans, found: Vec::new() })
+        Some(PendingDecision { key, ids, scans, found: Vec::new() })
     }
 
     fn effect(&self, key: &FactKey) -> Option<&Effect> {
@@ -77,19 +78,23 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// Reads the next page of every open search.
-    fn read_activations(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
-        let scans: Vec<Scan> = cases.iter().flat_map(|case| case.scans.iter().copied()).collect();
+    fn read_activations(
+        &mut self,
+        pending_decisions: &mut [PendingDecision],
+    ) -> Result<(), L::Error> {
+        let scans: Vec<Scan> =
+            pending_decisions.iter().flat_map(|pending| pending.scans.iter().copied()).collect();
         let mut pages = self.ledger().scan(&scans)?.into_iter();
         let mut facts = Vec::new();
-        for case in cases {
-            case.scans = std::mem::take(&mut case.scans)
+        for pending in pending_decisions {
+            pending.scans = std::mem::take(&mut pending.scans)
                 .into_iter()
                 .filter_map(|scan| {
                     let page = pages.next()?;
                     facts.extend(page.iter().map(|entry| entry.fact));
                     let is_full = page.len() >= scan.limit;
                     let after = page.last().copied();
-                    case.found.extend(page);
+                    pending.found.extend(page);
                     is_full.then_some(Scan { after, limit: NEXT_PAGE, ..scan })
                 })
                 .collect();
@@ -98,43 +103,43 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// Whether no activation that was not read yet can be the one in force.
-    fn is_effect_settled(&self, case: &Case) -> bool {
+    fn is_effect_settled(&self, pending: &PendingDecision) -> bool {
         let unread: Option<EventTime> =
-            case.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
+            pending.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
         let Some(unread) = unread else { return true };
-        self.activation_in_force(case).is_some_and(|(activation, _)| activation.time > unread)
+        self.activation_in_force(pending).is_some_and(|(activation, _)| activation.time > unread)
     }
 
     fn activation_in_force(
         &self,
-        case: &Case,
+        pending: &PendingDecision,
     ) -> Option<(&crate::facts::event::Activation, &crate::rules::winner::Decision)> {
-        let (effect, app) = (self.effect(&case.key)?, self.app(&case.key)?);
-        let found = case.found.iter().filter_map(|entry| match self.at(entry)? {
+        let (effect, app) = (self.effect(&pending.key)?, self.app(&pending.key)?);
+        let found = pending.found.iter().filter_map(|entry| match self.at(entry)? {
             Home::Activation(home) => Some(&**home),
             _ => None,
         });
-        inherit::in_force(app, effect, &case.ids, found)
+        inherit::in_force(app, effect, &pending.ids, found)
     }
 
     /// Where the install lives whose credit the effect may carry instead.
-    fn original(&self, case: &Case) -> Option<FactKey> {
-        let (_, decision) = self.activation_in_force(case)?;
-        let id = inherit::original(self.app(&case.key)?, decision)?;
-        Some(match_keys::fact_key(Family::Activation, case.key.pid, id))
+    fn original(&self, pending: &PendingDecision) -> Option<FactKey> {
+        let (_, decision) = self.activation_in_force(pending)?;
+        let id = inherit::original(self.app(&pending.key)?, decision)?;
+        Some(match_keys::fact_key(Family::Activation, pending.key.pid, id))
     }
 
-    fn settle_effect(&mut self, case: Case) {
-        let (Some(app), Some(effect)) = (self.app(&case.key), self.effect(&case.key)) else {
+    fn settle_effect(&mut self, pending: PendingDecision) {
+        let (Some(app), Some(effect)) = (self.app(&pending.key), self.effect(&pending.key)) else {
             return;
         };
-        let original = self.original(&case).and_then(|key| self.home(&key));
+        let original = self.original(&pending).and_then(|key| self.home(&key));
         let original = match original {
             Some(Home::Activation(home)) => home.decision.as_ref(),
             _ => None,
         };
-        let inheritance = inherit::inherit(app, self.activation_in_force(&case), original);
+        let inheritance = inherit::inherit(app, self.activation_in_force(&pending), original);
         let row = build_row::effect_row(effect, inheritance);
-        self.decide_effect(case.key, row);
+        self.decide_effect(pending.key, row);
     }
 }

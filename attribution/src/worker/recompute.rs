@@ -76,8 +76,8 @@ fn decide<'a, L: Facts>(
         standing.extend(context.forget_decision(key).map(|home| (*key, home)));
     }
     let classified = classify(&mut context, &state)?;
-    let cases = context.cases(&state, &classified, Vec::new());
-    context.decide_cases(cases)?;
+    let pending_decisions = context.pending_decisions(&state, &classified, Vec::new());
+    context.decide_cases(pending_decisions)?;
     context.decide_effects(std::mem::take(&mut state.effects))?;
     let decided = context.take_decisions().into_iter();
     Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())

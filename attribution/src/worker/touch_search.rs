@@ -31,7 +31,7 @@ const PLACED_MAX: usize = 32;
 const PLACED_FIRST: usize = 256;
 
 /// An activation that is being decided.
-pub struct Case {
+pub struct PendingDecision {
     pub key: FactKey,
     pub class: Class,
     pub has_new_chains: bool,
@@ -41,22 +41,22 @@ pub struct Case {
     pub touches: BTreeMap<FactKey, DeviceIds>,
 }
 
-impl Case {
+impl PendingDecision {
     /// Up to when there may be touches that no search has read.
     pub fn newest_unread(&self) -> Option<EventTime> {
         self.searches.iter().filter_map(Search::unread).max()
     }
 
     /// Where all searches are at their end, they go on to count what is older.
-    fn deepen(&mut self) {
+    fn extend_lookback(&mut self) {
         if self.searches.iter().all(|search| search.is_read) {
-            self.searches.iter_mut().for_each(Search::deepen);
+            self.searches.iter_mut().for_each(Search::extend_lookback);
         }
     }
 
     /// Whether there is nothing more to read, not even to count.
     pub fn is_read(&self) -> bool {
-        self.searches.iter().all(|search| search.is_read && search.deeper.is_none())
+        self.searches.iter().all(|search| search.is_read && search.extended_oldest.is_none())
     }
 }
 
@@ -67,7 +67,7 @@ struct Search {
     tier: Option<Tier>,
     counts: bool,
     /// Where it goes on, for clicks that only count, if a touch that old could be credited.
-    deeper: Option<EventTime>,
+    extended_oldest: Option<EventTime>,
     found: Vec<IndexEntry>,
     is_read: bool,
 }
@@ -75,7 +75,11 @@ struct Search {
 impl Search {
     /// Up to when there may be touches that it has not read.
     fn unread(&self) -> Option<EventTime> {
-        if self.is_read { self.deeper.map(|_| self.scan.oldest.minus(1)) } else { self.after() }
+        if self.is_read {
+            self.extended_oldest.map(|_| self.scan.oldest.minus(1))
+        } else {
+            self.after()
+        }
     }
 
     fn after(&self) -> Option<EventTime> {
@@ -87,8 +91,8 @@ impl Search {
         self.after().unwrap_or(EventTime::MAX)
     }
 
-    fn deepen(&mut self) {
-        if let Some(oldest) = self.deeper.take() {
+    fn extend_lookback(&mut self) {
+        if let Some(oldest) = self.extended_oldest.take() {
             self.scan.oldest = oldest;
             self.tier = None;
             self.is_read = false;
@@ -97,7 +101,12 @@ impl Search {
 }
 
 impl<L: Facts> BatchContext<'_, L> {
-    pub fn case(&self, key: FactKey, class: Class, has_new_chains: bool) -> Option<Case> {
+    pub fn pending_decision(
+        &self,
+        key: FactKey,
+        class: Class,
+        has_new_chains: bool,
+    ) -> Option<PendingDecision> {
         let (activation, app) = (self.activation(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&activation.ids);
         let subject = Subject { policy: self.policy, app, activation, ids: &ids };
@@ -105,27 +114,38 @@ impl<L: Facts> BatchContext<'_, L> {
             Some(_) => Vec::new(),
             None => id_searches(&subject, &class),
         };
-        Some(Case { key, class, has_new_chains, ids, searches, touches: BTreeMap::new() })
+        Some(PendingDecision {
+            key,
+            class,
+            has_new_chains,
+            ids,
+            searches,
+            touches: BTreeMap::new(),
+        })
     }
 
     /// Before the first page is read of cases together. Gives back those whose places are so
     /// crowded that each has to be read alone.
-    pub fn start_reading(&mut self, mut cases: Vec<Case>) -> Result<[Vec<Case>; 2], L::Error> {
-        let crowded = self.add_place_searches(&mut cases, PLACED_MAX)?;
-        let mut together = Vec::with_capacity(cases.len());
+    pub fn start_reading(
+        &mut self,
+        mut pending_decisions: Vec<PendingDecision>,
+    ) -> Result<[Vec<PendingDecision>; 2], L::Error> {
+        let crowded = self.add_place_searches(&mut pending_decisions, PLACED_MAX)?;
+        let mut together = Vec::with_capacity(pending_decisions.len());
         let mut alone = Vec::with_capacity(crowded.len());
-        for (number, case) in cases.into_iter().enumerate() {
-            if crowded.contains(&number) { &mut alone } else { &mut together }.push(case);
+        for (number, pending) in pending_decisions.into_iter().enumerate() {
+            if crowded.contains(&number) { &mut alone } else { &mut together }.push(pending);
         }
-        let named: Vec<_> = together.iter().filter_map(|case| self.named_click(case)).collect();
+        let named: Vec<_> =
+            together.iter().filter_map(|pending| self.named_click(pending)).collect();
         self.load(named)?;
         Ok([together, alone])
     }
 
     /// Before the first page is read of one case.
-    pub fn start_reading_alone(&mut self, case: &mut Case) -> Result<(), L::Error> {
-        self.add_place_searches(std::slice::from_mut(case), usize::MAX)?;
-        let named = self.named_click(case);
+    pub fn start_reading_alone(&mut self, pending: &mut PendingDecision) -> Result<(), L::Error> {
+        self.add_place_searches(std::slice::from_mut(pending), usize::MAX)?;
+        let named = self.named_click(pending);
         self.load(named)
     }
 
@@ -133,19 +153,19 @@ impl<L: Facts> BatchContext<'_, L> {
     /// there are more than so many sets of them: the places of these cases are returned.
     fn add_place_searches(
         &mut self,
-        cases: &mut [Case],
+        pending_decisions: &mut [PendingDecision],
         placed_max: usize,
     ) -> Result<BTreeSet<usize>, L::Error> {
         let mut scans = Vec::new();
         let mut places = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
-            let Some(subject) = self.subject(case) else { continue };
-            if winner::without_touches(&subject, &case.class).is_some() {
+        for (number, pending) in pending_decisions.iter().enumerate() {
+            let Some(subject) = self.subject(pending) else { continue };
+            if winner::without_touches(&subject, &pending.class).is_some() {
                 continue;
             }
             for (place, scan) in mark_scans(&subject) {
                 scans.push(scan);
-                places.push((number, place, case.ids.forms()));
+                places.push((number, place, pending.ids.forms()));
             }
         }
         let mut found: BTreeMap<usize, BTreeSet<(MatchKey, PlacedClass)>> = BTreeMap::new();
@@ -164,35 +184,39 @@ impl<L: Facts> BatchContext<'_, L> {
             }
         })?;
         for (number, placed) in found {
-            let Some(case) = cases.get(number) else { continue };
-            let Some(subject) = self.subject(case) else { continue };
+            let Some(pending) = pending_decisions.get(number) else { continue };
+            let Some(subject) = self.subject(pending) else { continue };
             let placed = placed.into_iter();
             let mut searches: Vec<_> = placed
-                .filter_map(|(place, marked)| place_search(&subject, &case.class, place, marked))
+                .filter_map(|(place, marked)| place_search(&subject, &pending.class, place, marked))
                 .collect();
             let limit = PLACED_FIRST / searches.len().max(1);
             searches.iter_mut().for_each(|search| search.scan.limit = limit.clamp(1, PAGE));
-            cases[number].searches.extend(searches);
+            pending_decisions[number].searches.extend(searches);
         }
         Ok(crowded)
     }
 
     /// Reads the next page of every search that is not at its end; of a case whose searches all
     /// are, and that is still open, what lies deeper.
-    pub fn read_touches(&mut self, cases: &mut [Case]) -> Result<(), L::Error> {
-        cases.iter_mut().for_each(Case::deepen);
-        let searches = cases.iter_mut().flat_map(|case| &mut case.searches);
+    pub fn read_touches(
+        &mut self,
+        pending_decisions: &mut [PendingDecision],
+    ) -> Result<(), L::Error> {
+        pending_decisions.iter_mut().for_each(PendingDecision::extend_lookback);
+        let searches = pending_decisions.iter_mut().flat_map(|pending| &mut pending.searches);
         self.read_pages(searches.filter(|search| !search.is_read).collect())?;
-        cases.iter_mut().for_each(|case| self.note_touches(case));
+        pending_decisions.iter_mut().for_each(|pending| self.note_touches(pending));
         Ok(())
     }
 
     /// Reads on where the newest may be of what was not read. So the searches of a case stay about
     /// as far as each other, however many touches each has of a time, and clicks that count need
     /// not be kept until a search that is far behind has come as far.
-    pub fn read_newest(&mut self, case: &mut Case) -> Result<(), L::Error> {
-        case.deepen();
-        let mut open: Vec<_> = case.searches.iter_mut().filter(|search| !search.is_read).collect();
+    pub fn read_newest(&mut self, pending: &mut PendingDecision) -> Result<(), L::Error> {
+        pending.extend_lookback();
+        let mut open: Vec<_> =
+            pending.searches.iter_mut().filter(|search| !search.is_read).collect();
         let mut reached: Vec<_> = open.iter().map(|search| Reverse(search.reached())).collect();
         if !reached.is_empty() {
             let last = reached.len().div_ceil(OPEN_READ) - 1;
@@ -200,7 +224,7 @@ impl<L: Facts> BatchContext<'_, L> {
             open.retain(|search| search.reached() >= *canonical_messages);
         }
         self.read_pages(open)?;
-        self.note_touches(case);
+        self.note_touches(pending);
         Ok(())
     }
 
@@ -219,43 +243,44 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// Loads anew what was forgotten since the case was looked at.
-    pub fn take_up(&mut self, case: &Case) -> Result<(), L::Error> {
-        let named = self.named_click(case);
-        self.load(case.touches.keys().copied().chain(named))
+    pub fn reload(&mut self, pending: &PendingDecision) -> Result<(), L::Error> {
+        let named = self.named_click(pending);
+        self.load(pending.touches.keys().copied().chain(named))
     }
 
     /// Takes what was read last into the case.
-    fn note_touches(&self, case: &mut Case) {
-        let found = case.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
+    fn note_touches(&self, pending: &mut PendingDecision) {
+        let found =
+            pending.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
         let found: Vec<_> =
             found.filter(|entry| self.at(entry).is_some()).map(|entry| entry.fact).collect();
-        for key in found.into_iter().chain(self.named_click(case)) {
-            self.note(case, key);
+        for key in found.into_iter().chain(self.named_click(pending)) {
+            self.note(pending, key);
         }
     }
 
     /// Takes a touch that was loaded into the case.
-    pub fn note(&self, case: &mut Case, key: FactKey) {
+    pub fn note(&self, pending: &mut PendingDecision, key: FactKey) {
         if let Some(Home::Touch(touch)) = self.home(&key) {
-            case.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
+            pending.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
         }
     }
 
     /// The decision, if no touch that was not read could change it.
-    pub fn decision(&self, case: &Case) -> Option<Decision> {
-        let subject = self.subject(case)?;
-        winner::without_touches(&subject, &case.class)
-            .or_else(|| winner::attribute(&subject, &case.class, &self.evidence(case)))
+    pub fn decision(&self, pending: &PendingDecision) -> Option<Decision> {
+        let subject = self.subject(pending)?;
+        winner::without_touches(&subject, &pending.class)
+            .or_else(|| winner::attribute(&subject, &pending.class, &self.evidence(pending)))
     }
 
-    pub fn evidence<'b>(&'b self, case: &'b Case) -> Evidence<'b> {
+    pub fn evidence<'b>(&'b self, pending: &'b PendingDecision) -> Evidence<'b> {
         let mut evidence = Evidence::default();
-        for (key, ids) in &case.touches {
+        for (key, ids) in &pending.touches {
             if let Some(Home::Touch(touch)) = self.home(key) {
                 evidence.touches.push((touch, ids));
             }
         }
-        for search in &case.searches {
+        for search in &pending.searches {
             if let (false, Some(tier), Some(last)) = (search.is_read, search.tier, search.after()) {
                 evidence.unread.up_to(tier, last);
             }
@@ -266,15 +291,15 @@ impl<L: Facts> BatchContext<'_, L> {
         evidence
     }
 
-    pub fn subject<'b>(&'b self, case: &'b Case) -> Option<Subject<'b>> {
-        let (activation, app) = (self.activation(&case.key)?, self.app(&case.key)?);
-        Some(Subject { policy: self.policy, app, activation, ids: &case.ids })
+    pub fn subject<'b>(&'b self, pending: &'b PendingDecision) -> Option<Subject<'b>> {
+        let (activation, app) = (self.activation(&pending.key)?, self.app(&pending.key)?);
+        Some(Subject { policy: self.policy, app, activation, ids: &pending.ids })
     }
 
     /// Where the touch lives that the activation names by its click id.
-    fn named_click(&self, case: &Case) -> Option<FactKey> {
-        let click_id = device_ids::click_id(&self.activation(&case.key)?.click_id)?;
-        Some(match_keys::fact_key(Family::Touch, case.key.pid, click_id))
+    fn named_click(&self, pending: &PendingDecision) -> Option<FactKey> {
+        let click_id = device_ids::click_id(&self.activation(&pending.key)?.click_id)?;
+        Some(match_keys::fact_key(Family::Touch, pending.key.pid, click_id))
     }
 
     /// A loaded activation.
@@ -310,9 +335,10 @@ fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
         let keys = subject.ids.iter().map(|id| match_keys::touch_by_id(touches, id));
         searches.extend(keys.filter_map(|key| {
             let search = search(subject, key, window_ms, tier)?;
-            let deeper = deeper_ms.map(|ms| subject.activation.time.minus(ms));
-            let deeper = deeper.filter(|deeper| *deeper < search.scan.oldest);
-            Some(Search { counts, deeper, ..search })
+            let extended_oldest = deeper_ms.map(|ms| subject.activation.time.minus(ms));
+            let extended_oldest =
+                extended_oldest.filter(|extended_oldest| *extended_oldest < search.scan.oldest);
+            Some(Search { counts, extended_oldest, ..search })
         }));
     }
     searches
@@ -342,7 +368,14 @@ fn search(
 ) -> Option<Search> {
     let Activation { pid, time, .. } = *subject.activation;
     let scan = scan(pid, Family::Touch, key, (time.minus(window_ms), subject.newest()?));
-    Some(Search { scan, tier, counts: false, deeper: None, found: Vec::new(), is_read: false })
+    Some(Search {
+        scan,
+        tier,
+        counts: false,
+        extended_oldest: None,
+        found: Vec::new(),
+        is_read: false,
+    })
 }
 
 fn can_win(class: &Class, touches: TouchClass) -> bool {
