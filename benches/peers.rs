@@ -245,8 +245,8 @@ impl Peer {
     fn load(name: &'static str, folder: &Path, rows: &Path) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-        let cache = cache.or(home).expect("a home").join("adtrail");
+        let record = std::env::var_os("HOME").map(|record| Path::new(&record).join(".cache"));
+        let cache = cache.or(record).expect("a home").join("adtrail");
         let out = folder.join(format!("{name}.csv"));
         let mut process = Command::new(cache.join("peers/bin/python"))
             .arg(root.join("benches/peers/peer.py"))

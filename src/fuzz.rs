@@ -5,7 +5,7 @@
 mod kept;
 
 use attribution::facts::event::{Fact, Pid};
-use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
+use attribution::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord};
 use attribution::rules::policy::{AppPolicy, Policy};
 use ingest::decode;
 use store::layout::codec::fact_record;
@@ -31,8 +31,8 @@ fn stored(input: &[u8]) {
     let Ok(fact) = decode::decode(input, None, &policy) else { return };
     let (family, pid) = (fact.family(), fact.pid());
     let kept = match fact {
-        Fact::Touch(touch) => Home::Touch(touch),
-        Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
+        Fact::Touch(touch) => FactRecord::Touch(touch),
+        Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
             fact: *fact,
             chains: Default::default(),
             present: None,
@@ -40,7 +40,9 @@ fn stored(input: &[u8]) {
             previous: None,
             changed_by: Causes::default(),
         })),
-        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+        Fact::Effect(fact) => {
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+        }
     };
     let mut written = Vec::new();
     fact_record::encode(&kept, &mut written);

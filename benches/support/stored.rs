@@ -5,7 +5,7 @@ use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, TouchKind,
 };
 use attribution::facts::match_keys;
-use attribution::ledger::record::{EffectHome, Home};
+use attribution::ledger::record::{EffectRecord, FactRecord};
 use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::rules::build_row;
 use attribution::rules::inherit::Inheritance;
@@ -96,6 +96,6 @@ fn purchase(number: u64, apps: u32) -> DecisionWrite {
     let inheritance = Inheritance { activation, credit, credit_of: None };
     let row = build_row::effect_row(&effect, inheritance);
     let key = match_keys::fact_key(Family::Effect, app, &effect.id);
-    let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
-    DecisionWrite { key, home, row, replaced: None }
+    let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, present: None }));
+    DecisionWrite { key, record, row, replaced: None }
 }

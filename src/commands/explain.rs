@@ -9,7 +9,7 @@ use attribution::facts::event::{Effect, Family, TouchKind};
 use attribution::facts::match_keys::fact_key;
 use attribution::facts::printable::printable;
 use attribution::ledger::Facts;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::AppPolicy;
 use attribution::rules::row::EventType;
 use store::StoreError;
@@ -48,20 +48,20 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
 /// What else has this id, for whoever took it for an activation's; empty if nothing has.
 fn namesake(reader: &mut Reader, app: &AppPolicy, id: &str) -> Result<String, StoreError> {
     let keys = [Family::Effect, Family::Touch].map(|family| fact_key(family, app.pid, id));
-    let home = reader.homes(&keys)?.into_iter().flatten().find(|home| home.id() == id);
-    Ok(match home {
-        Some(Home::Effect(effect)) => {
+    let record = reader.records(&keys)?.into_iter().flatten().find(|record| record.id() == id);
+    Ok(match record {
+        Some(FactRecord::Effect(effect)) => {
             let activation = activation_of(reader, app, &effect.fact)?;
             let of = activation
                 .map(|id| format!(" of activation {}", printable(&id)))
                 .unwrap_or_default();
             format!("; it is that of an effect{of}")
         }
-        Some(Home::Touch(touch)) => match touch.kind {
+        Some(FactRecord::Touch(touch)) => match touch.kind {
             TouchKind::Click => "; it is the click_id of a click".into(),
             TouchKind::Impression => "; it is the click_id of an impression".into(),
         },
-        Some(Home::Activation(_)) | None => String::new(),
+        Some(FactRecord::Activation(_)) | None => String::new(),
     })
 }
 

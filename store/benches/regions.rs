@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use adtrail_store::embedded::Embedded;
 use attribution::facts::event::{Device, Effect, EventTime, Family, Pid};
 use attribution::facts::match_keys;
-use attribution::ledger::record::{EffectHome, Home};
+use attribution::ledger::record::{EffectRecord, FactRecord};
 use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::rules::build_row;
 use attribution::rules::inherit::Inheritance;
@@ -102,8 +102,8 @@ fn decision(number: u64) -> DecisionWrite {
     let row =
         build_row::effect_row(&effect, Inheritance { activation: None, credit, credit_of: None });
     let key = match_keys::fact_key(Family::Effect, pid, &effect.id);
-    let home = Home::Effect(Box::new(EffectHome { fact: effect, present: None }));
-    DecisionWrite { key, home, row, replaced: None }
+    let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, present: None }));
+    DecisionWrite { key, record, row, replaced: None }
 }
 
 /// CPU-seconds of this thread so far.

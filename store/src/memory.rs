@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -20,7 +20,7 @@ use crate::layout::codec;
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// Where each home's value is.
-    homes: HashMap<FactKey, Place, FixedState>,
+    records: HashMap<FactKey, Place, FixedState>,
     values: Values,
     /// Newest first.
     index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
@@ -70,13 +70,13 @@ impl Memory {
 impl Facts for Memory {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes = Vec::with_capacity(keys.len());
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records = Vec::with_capacity(keys.len());
         for key in keys {
-            let home = self.kept_home(key)?;
-            homes.push(home.filter(|home| !self.expiry.has_expired(key.pid, home)));
+            let record = self.kept_home(key)?;
+            records.push(record.filter(|record| !self.expiry.has_expired(key.pid, record)));
         }
-        Ok(homes)
+        Ok(records)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
@@ -102,14 +102,14 @@ impl Ledger for Memory {
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        for FactWrite { key, home, index, marks, stale, .. } in facts {
+        for FactWrite { key, record, index, marks, stale, .. } in facts {
             for (found_by, time) in stale {
                 let stale = IndexEntry { time, fact: key };
                 if let Some(entries) = self.index.get_mut(&(key.family, found_by, key.pid)) {
                     entries.remove(&stale);
                 }
             }
-            let entry = IndexEntry { time: home.time(), fact: key };
+            let entry = IndexEntry { time: record.time(), fact: key };
             let entries = index.into_iter().map(|found_by| (found_by, entry)).chain(marks);
             for (found_by, entry) in entries {
                 self.index
@@ -117,7 +117,7 @@ impl Ledger for Memory {
                     .and_modify(|entries| entries.insert(entry))
                     .or_insert(Entries::One(entry));
             }
-            self.put_home(key, &home);
+            self.put_home(key, &record);
         }
         Ok(Vec::new())
     }
@@ -127,11 +127,11 @@ impl Ledger for Memory {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        for DecisionWrite { key, home, row, replaced } in decisions {
+        for DecisionWrite { key, record, row, replaced } in decisions {
             if let Some(old) = replaced {
                 self.rows.remove(&(row.pid, old.event_time.millis(), old.spreadid.0, row.seq));
             }
-            self.put_home(key, &home);
+            self.put_home(key, &record);
             self.rows.insert((row.pid, row.event_time.millis(), row.spreadid.0, row.seq), row);
         }
         for position in &progress.positions {
@@ -147,15 +147,15 @@ impl Ledger for Memory {
 
 impl Memory {
     /// Whether or not it has expired.
-    fn kept_home(&self, key: &FactKey) -> Result<Option<Home>, StoreError> {
-        let value = self.homes.get(key).and_then(|place| self.values.get(*place));
+    fn kept_home(&self, key: &FactKey) -> Result<Option<FactRecord>, StoreError> {
+        let value = self.records.get(key).and_then(|place| self.values.get(*place));
         value.map(|value| codec::fact_record::decode(key.family, key.pid, value)).transpose()
     }
 
-    fn put_home(&mut self, key: FactKey, home: &Home) {
+    fn put_home(&mut self, key: FactKey, record: &FactRecord) {
         self.value.clear();
-        codec::fact_record::encode(home, &mut self.value);
-        self.homes.insert(key, self.values.push(&self.value));
+        codec::fact_record::encode(record, &mut self.value);
+        self.records.insert(key, self.values.push(&self.value));
     }
 
     fn page(&self, scan: &Scan) -> Vec<IndexEntry> {

@@ -7,7 +7,7 @@ use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::{AppPolicy, Policy};
 
@@ -206,10 +206,10 @@ impl Rows<'_> {
 impl Facts for Reader {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         match self {
-            Self::Embedded(reader) => reader.homes(keys),
-            Self::Shared(reader) => reader.homes(keys),
+            Self::Embedded(reader) => reader.records(keys),
+            Self::Shared(reader) => reader.records(keys),
         }
     }
 

@@ -151,8 +151,8 @@ impl Bed {
                 EventType::Effect => Family::Effect,
             };
             let key = fact_key(family, row.pid, &row.event_id);
-            let home = model.home(&key).expect("a row has a home");
-            writes.push(DecisionWrite { key, home, row, replaced: None });
+            let record = model.record(&key).expect("a row has a home");
+            writes.push(DecisionWrite { key, record, row, replaced: None });
         }
         let mut disk = Embedded::open(&self.config.store, &self.config.policy).expect("a store");
         disk.commit(writes, &Progress::default()).expect("a commit");

@@ -9,7 +9,7 @@ use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::Scan;
-use crate::ledger::record::{Cause, Causes, Home};
+use crate::ledger::record::{Cause, Causes, FactRecord};
 use crate::rules::classify::{ActivationKey, Class, InstallChain};
 use crate::rules::expiry;
 use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
@@ -41,15 +41,17 @@ pub fn explain<L: Facts>(
     let mut context = BatchContext::new(facts, policy);
     let key = match_keys::fact_key(Family::Activation, pid, event_id);
     context.load([key])?;
-    let Some(Home::Activation(home)) = context.home(&key).cloned() else { return Ok(None) };
-    let (Some(decision), Some(app)) = (home.decision, policy.app(pid)) else { return Ok(None) };
+    let Some(FactRecord::Activation(record)) = context.record(&key).cloned() else {
+        return Ok(None);
+    };
+    let (Some(decision), Some(app)) = (record.decision, policy.app(pid)) else { return Ok(None) };
     let class = Class { install_type: decision.install_type, original: decision.original.clone() };
-    let changed_by = context.came_in(&home.changed_by)?;
+    let changed_by = context.came_in(&record.changed_by)?;
     let before = context.chain_before_activation(key)?;
     let is_class_repeatable =
-        InstallChain::step(before.as_ref(), app, ActivationKey::of(&home.fact)).1 == class;
+        InstallChain::step(before.as_ref(), app, ActivationKey::of(&record.fact)).1 == class;
     let (until, held) = (context.ledger().consumed_until(), context.ledger().held(pid));
-    let expired_before = expiry::expired_before(policy, app, home.fact.time, until, &held);
+    let expired_before = expiry::expired_before(policy, app, record.fact.time, until, &held);
     let Some(pending) = context.pending_decision(key, class.clone(), false) else {
         return Ok(None);
     };
@@ -64,15 +66,15 @@ pub fn explain<L: Facts>(
     let mut considered = explanation::ranked(grounds.into_iter().chain(seen).collect());
     unlisted += explanation::cut(&mut considered);
     Ok(Some(Explanation {
-        activation: home.fact,
+        activation: record.fact,
         decision,
         anew,
         is_repeatable,
         is_class_repeatable,
-        previous: home.previous,
+        previous: record.previous,
         changed_by,
-        changed_by_more: home.changed_by.has_more,
-        revision: home.present.map_or(0, |present| present.revision),
+        changed_by_more: record.changed_by.has_more,
+        revision: record.present.map_or(0, |present| present.revision),
         before,
         considered,
         unlisted,
@@ -193,12 +195,12 @@ impl<L: Facts> BatchContext<'_, L> {
     fn came_in(&mut self, causes: &Causes) -> Result<Vec<CameIn>, L::Error> {
         self.load(causes.facts.iter().map(|cause| cause.fact))?;
         let came_in = |Cause { fact, time, again }: &Cause| {
-            let home = self.home(fact);
-            let kind = match home {
-                Some(Home::Touch(touch)) if touch.time == *time => Some(touch.kind),
+            let record = self.record(fact);
+            let kind = match record {
+                Some(FactRecord::Touch(touch)) if touch.time == *time => Some(touch.kind),
                 _ => None,
             };
-            let id = home.map(|home| home.id().into());
+            let id = record.map(|record| record.id().into());
             CameIn { id, kind, family: fact.family, time: *time, again: *again }
         };
         Ok(causes.facts.iter().map(came_in).collect())

@@ -12,7 +12,7 @@ use crate::facts::keys::FactKey;
 use crate::facts::match_keys::{self, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::rules::expiry::{Expired, Needed};
 use crate::rules::policy::{AppPolicy, Policy};
 
@@ -20,7 +20,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub place: IndexEntry,
-    pub home: Home,
+    pub record: FactRecord,
 }
 
 /// Part of a timeline.
@@ -65,14 +65,14 @@ pub fn timeline<F: Facts>(
 ) -> Result<Timeline, F::Error> {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
     let (until, held) = (facts.consumed_until(), facts.held(app.pid));
-    let has_expired = |home: &Home| {
-        let (family, lookback_ms) = match home {
-            Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
-            Home::Activation(_) => (Family::Activation, None),
-            Home::Effect(_) => (Family::Effect, None),
+    let has_expired = |record: &FactRecord| {
+        let (family, lookback_ms) = match record {
+            FactRecord::Touch(touch) => (Family::Touch, touch.lookback_ms),
+            FactRecord::Activation(_) => (Family::Activation, None),
+            FactRecord::Effect(_) => (Family::Effect, None),
         };
         let oldest = needed.zip(until).map(|(of, until)| of.oldest(family, lookback_ms, until));
-        home.time() < oldest.unwrap_or_default().max(held.oldest(family, lookback_ms))
+        record.time() < oldest.unwrap_or_default().max(held.oldest(family, lookback_ms))
     };
     let mut places = Places::new(app.pid, ids, after, limit + 1);
     let mut found: Vec<Found> = Vec::new();
@@ -82,11 +82,12 @@ pub fn timeline<F: Facts>(
             break;
         }
         let keys: Vec<FactKey> = page.iter().map(|place| place.fact).collect();
-        for (place, home) in page.into_iter().zip(facts.homes(&keys)?) {
+        for (place, record) in page.into_iter().zip(facts.records(&keys)?) {
             // An entry whose time is another is of a fact that was replaced, and a hash only finds.
-            let is_its =
-                |home: &Home| home.time() == place.time && !has_expired(home) && has_any(home, ids);
-            found.extend(home.filter(is_its).map(|home| Found { place, home }));
+            let is_its = |record: &FactRecord| {
+                record.time() == place.time && !has_expired(record) && has_any(record, ids)
+            };
+            found.extend(record.filter(is_its).map(|record| Found { place, record }));
         }
     }
     let has_more = found.len() > limit;
@@ -94,11 +95,11 @@ pub fn timeline<F: Facts>(
     Ok(Timeline { found, has_more })
 }
 
-fn has_any(home: &Home, ids: &DeviceIds) -> bool {
-    let own = match home {
-        Home::Touch(touch) => &touch.ids,
-        Home::Activation(home) => &home.fact.ids,
-        Home::Effect(home) => &home.fact.ids,
+fn has_any(record: &FactRecord, ids: &DeviceIds) -> bool {
+    let own = match record {
+        FactRecord::Touch(touch) => &touch.ids,
+        FactRecord::Activation(record) => &record.fact.ids,
+        FactRecord::Effect(record) => &record.fact.ids,
     };
     DeviceIds::new(own).iter().any(|id| ids.contains(id))
 }

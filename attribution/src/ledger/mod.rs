@@ -16,14 +16,14 @@ use crate::facts::keys::{FactKey, MatchKey};
 use crate::rules::expiry::Expired;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
-use record::{Home, Known, Present};
+use record::{FactRecord, Known, Present};
 
 /// The facts of a store, and how they are found.
 pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// The homes of the keys, in their order, recorded but uncommitted facts included.
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, Self::Error>;
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, Self::Error>;
 
     /// The index entries of each scan, newest first, at most its limit; recorded but uncommitted
     /// facts included. Entries can be stale.
@@ -103,7 +103,7 @@ pub struct Mark {
 #[derive(Debug, Clone)]
 pub struct FactWrite {
     pub key: FactKey,
-    pub home: Home,
+    pub record: FactRecord,
     /// Keys under which the fact is found at its own time.
     pub index: Vec<MatchKey>,
     /// Entries that lead to no fact. They stay when the fact goes.
@@ -120,7 +120,7 @@ pub struct FactWrite {
 pub struct DecisionWrite {
     pub key: FactKey,
     /// With the new decision and the new row's [`Present`].
-    pub home: Home,
+    pub record: FactRecord,
     pub row: Row,
     /// The row that goes. On a shared store it can be the very row, of a decision that stands: whoever
     /// has decided may have ended before it was put.

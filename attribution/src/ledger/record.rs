@@ -8,27 +8,27 @@ use crate::rules::winner::Decision;
 
 /// What a store keeps under a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Home {
+pub enum FactRecord {
     Touch(Box<Touch>),
-    Activation(Box<ActivationHome>),
-    Effect(Box<EffectHome>),
+    Activation(Box<ActivationRecord>),
+    Effect(Box<EffectRecord>),
 }
 
 /// What is known by a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
     Nothing,
-    Home(Home),
+    FactRecord(FactRecord),
     /// On a shared store: a home and the facts that its own took the place of, in batches that are not
     /// committed. Whoever had them may be gone, so what these reached is decided on again.
-    Replaced(Home, Vec<Fact>),
+    Replaced(FactRecord, Vec<Fact>),
     /// An activation or effect that has expired: no decision depends on it any more, and its row
     /// stands as long as rows are kept.
     Row,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActivationHome {
+pub struct ActivationRecord {
     pub fact: Activation,
     /// What the next activations of its devices go on from; none before the first decision.
     pub chains: InstallChains,
@@ -62,7 +62,7 @@ pub struct Cause {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EffectHome {
+pub struct EffectRecord {
     pub fact: Effect,
     pub present: Option<Present>,
 }
@@ -93,36 +93,36 @@ pub struct RowPlace {
     pub fact_hash: u64,
 }
 
-impl Home {
+impl FactRecord {
     pub fn present_mut(&mut self) -> Option<&mut Present> {
         match self {
             Self::Touch(_) => None,
-            Self::Activation(home) => home.present.as_mut(),
-            Self::Effect(home) => home.present.as_mut(),
+            Self::Activation(record) => record.present.as_mut(),
+            Self::Effect(record) => record.present.as_mut(),
         }
     }
 
     pub fn time(&self) -> EventTime {
         match self {
             Self::Touch(touch) => touch.time,
-            Self::Activation(home) => home.fact.time,
-            Self::Effect(home) => home.fact.time,
+            Self::Activation(record) => record.fact.time,
+            Self::Effect(record) => record.fact.time,
         }
     }
 
     pub fn id(&self) -> &str {
         match self {
             Self::Touch(touch) => &touch.id,
-            Self::Activation(home) => &home.fact.id,
-            Self::Effect(home) => &home.fact.id,
+            Self::Activation(record) => &record.fact.id,
+            Self::Effect(record) => &record.fact.id,
         }
     }
 
     pub fn present(&self) -> Option<&Present> {
         match self {
             Self::Touch(_) => None,
-            Self::Activation(home) => home.present.as_ref(),
-            Self::Effect(home) => home.present.as_ref(),
+            Self::Activation(record) => record.present.as_ref(),
+            Self::Effect(record) => record.present.as_ref(),
         }
     }
 }

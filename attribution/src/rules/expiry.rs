@@ -113,7 +113,7 @@ impl Expired {
 
     /// The time before which homes of a family are gone. Those of activations and effects last as long as
     /// rows do, however little depends on them: an id that returns is not a second event.
-    pub fn oldest_home(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
+    pub fn oldest_record(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
         let oldest = self.oldest(family, lookback_ms);
         if family == Family::Touch { oldest } else { oldest.min(self.rows) }
     }

@@ -5,7 +5,7 @@ use super::row::{InstallType, Status};
 use super::winner::{Credit, Decision};
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, Effect, EventTime};
-use crate::ledger::record::ActivationHome;
+use crate::ledger::record::ActivationRecord;
 
 /// What an effect carries, and from which activation.
 #[derive(Debug, Clone)]
@@ -32,11 +32,11 @@ pub fn in_force<'a>(
     app: &AppPolicy,
     effect: &Effect,
     effect_ids: &DeviceIds,
-    found: impl Iterator<Item = &'a ActivationHome>,
+    found: impl Iterator<Item = &'a ActivationRecord>,
 ) -> Option<(&'a Activation, &'a Decision)> {
     let (oldest, newest) = activation_times(app, effect);
     found
-        .filter_map(|home| Some((&home.fact, home.decision.as_ref()?)))
+        .filter_map(|record| Some((&record.fact, record.decision.as_ref()?)))
         .filter(|(activation, decision)| {
             activation.time >= oldest
                 && activation.time <= newest

@@ -16,7 +16,7 @@ use crate::facts::keys::FactKey;
 use crate::facts::match_keys;
 use crate::ledger::Ledger;
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::rules::inherit;
 use crate::rules::row::Status;
 use crate::rules::winner::{self, Decision};
@@ -107,14 +107,15 @@ impl<L: Ledger> BatchContext<'_, L> {
         window: &MatchWindow,
         must_redecide_all: bool,
     ) -> bool {
-        let (Some(Home::Activation(home)), Some(app)) = (self.at(entry), self.app(&entry.fact))
+        let (Some(FactRecord::Activation(record)), Some(app)) =
+            (self.at(entry), self.app(&entry.fact))
         else {
             return false;
         };
         if !self.is_changeable(&entry.fact, entry.time) {
             return false;
         }
-        home.decision.as_ref().filter(|_| !must_redecide_all).is_none_or(|decision| {
+        record.decision.as_ref().filter(|_| !must_redecide_all).is_none_or(|decision| {
             if entry.time > window.candidate_until {
                 return winner::can_deny(decision, window.touch_time);
             }
@@ -166,12 +167,15 @@ impl<L: Ledger> BatchContext<'_, L> {
         }
         self.scan_all(&merged(scans), |_, entry| followers.push(entry.fact))?;
         self.load(followers.iter().copied())?;
-        followers.retain(|key| match self.home(key) {
-            Some(Home::Activation(_)) if state.must_redecide_all => true,
-            Some(Home::Activation(home)) => home.decision.as_ref().is_some_and(|decision| {
-                decision.credit.status == Status::Unattributed
-                    && original(key, decision).is_some_and(|original| changed.contains(&original))
-            }),
+        followers.retain(|key| match self.record(key) {
+            Some(FactRecord::Activation(_)) if state.must_redecide_all => true,
+            Some(FactRecord::Activation(record)) => {
+                record.decision.as_ref().is_some_and(|decision| {
+                    decision.credit.status == Status::Unattributed
+                        && original(key, decision)
+                            .is_some_and(|original| changed.contains(&original))
+                })
+            }
             _ => false,
         });
         Ok(followers)

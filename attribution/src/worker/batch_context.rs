@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::{Causes, Home, Present, RowPlace};
+use crate::ledger::record::{Causes, FactRecord, Present, RowPlace};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
@@ -24,7 +24,7 @@ pub struct BatchContext<'a, L> {
     ledger: &'a mut L,
     pub policy: &'a Policy,
     /// Activations and effects as decided in this batch, or as loaded.
-    homes: HashMap<FactKey, Option<Home>, FixedState>,
+    records: HashMap<FactKey, Option<FactRecord>, FixedState>,
     decided: HashMap<FactKey, Decided, FixedState>,
     /// Activations that were decided otherwise before this batch.
     pub redecided: Vec<FactKey>,
@@ -52,27 +52,27 @@ struct Decided {
 
 impl<'a, L: Facts> BatchContext<'a, L> {
     pub fn new(ledger: &'a mut L, policy: &'a Policy) -> Self {
-        let (homes, decided) = (HashMap::default(), HashMap::default());
+        let (records, decided) = (HashMap::default(), HashMap::default());
         let (redecided, changed_chains) = (Vec::new(), HashSet::default());
         let concurrent = ConcurrentWrites::default();
-        Self { ledger, policy, homes, decided, redecided, changed_chains, concurrent }
+        Self { ledger, policy, records, decided, redecided, changed_chains, concurrent }
     }
 
     /// Has an event decided on as if it never was. Gives it back as it stands, if it does.
-    pub fn forget_decision(&mut self, key: &FactKey) -> Option<Home> {
-        let home = self.homes.get_mut(key)?.as_mut()?;
-        let standing = home.clone();
-        match home {
-            Home::Touch(_) => return None,
-            Home::Activation(home) => home.present = None,
-            Home::Effect(home) => home.present = None,
+    pub fn forget_decision(&mut self, key: &FactKey) -> Option<FactRecord> {
+        let record = self.records.get_mut(key)?.as_mut()?;
+        let standing = record.clone();
+        match record {
+            FactRecord::Touch(_) => return None,
+            FactRecord::Activation(record) => record.present = None,
+            FactRecord::Effect(record) => record.present = None,
         }
         Some(standing)
     }
 
     /// Forgets all that was loaded and decided, not what was recorded.
     pub fn clear(&mut self) {
-        self.homes.clear();
+        self.records.clear();
         self.decided.clear();
         self.redecided.clear();
         self.changed_chains.clear();
@@ -95,41 +95,41 @@ impl<'a, L: Facts> BatchContext<'a, L> {
     }
 
     /// Puts a home that is known without loading.
-    pub fn put(&mut self, key: FactKey, home: Home) {
-        self.homes.insert(key, Some(home));
+    pub fn put(&mut self, key: FactKey, record: FactRecord) {
+        self.records.insert(key, Some(record));
     }
 
     /// Makes room: touches are read for a few decisions at a time.
     pub fn forget_touches(&mut self) {
-        self.retain_homes(|key| key.family != Family::Touch);
+        self.retain_records(|key| key.family != Family::Touch);
     }
 
-    pub fn retain_homes(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
-        self.homes.retain(|key, _| is_needed(key));
+    pub fn retain_records(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
+        self.records.retain(|key, _| is_needed(key));
     }
 
-    /// Makes the homes of all keys available to [`BatchContext::home`].
+    /// Makes the homes of all keys available to [`BatchContext::record`].
     pub fn load(&mut self, keys: impl IntoIterator<Item = FactKey>) -> Result<(), L::Error> {
         let mut missing: Vec<FactKey> =
-            keys.into_iter().filter(|key| !self.homes.contains_key(key)).collect();
+            keys.into_iter().filter(|key| !self.records.contains_key(key)).collect();
         missing.sort_unstable();
         missing.dedup();
         if missing.is_empty() {
             return Ok(());
         }
-        let homes = self.ledger.homes(&missing)?;
-        self.homes.extend(missing.into_iter().zip(homes));
+        let records = self.ledger.records(&missing)?;
+        self.records.extend(missing.into_iter().zip(records));
         Ok(())
     }
 
     /// A loaded home.
-    pub fn home(&self, key: &FactKey) -> Option<&Home> {
-        self.homes.get(key)?.as_ref()
+    pub fn record(&self, key: &FactKey) -> Option<&FactRecord> {
+        self.records.get(key)?.as_ref()
     }
 
     /// The home that an index entry leads to, unless the entry is stale.
-    pub fn at(&self, entry: &IndexEntry) -> Option<&Home> {
-        self.home(&entry.fact).filter(|home| home.time() == entry.time)
+    pub fn at(&self, entry: &IndexEntry) -> Option<&FactRecord> {
+        self.record(&entry.fact).filter(|record| record.time() == entry.time)
     }
 
     /// Gives every entry of every scan to `visit`, with the scan's place.
@@ -161,9 +161,11 @@ impl<'a, L: Facts> BatchContext<'a, L> {
 
     /// Keeps the walks that end with an activation, and says whether they are others than before.
     pub fn keep_chains(&mut self, key: &FactKey, chains: InstallChains) -> bool {
-        let Some(Some(Home::Activation(home))) = self.homes.get_mut(key) else { return false };
-        if home.chains != chains {
-            home.chains = chains;
+        let Some(Some(FactRecord::Activation(record))) = self.records.get_mut(key) else {
+            return false;
+        };
+        if record.chains != chains {
+            record.chains = chains;
             self.changed_chains.insert(*key);
         }
         self.changed_chains.contains(key)
@@ -177,45 +179,47 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         decision: Decision,
         must_write: bool,
     ) -> bool {
-        let Some(Some(Home::Activation(home))) = self.homes.get_mut(&key) else { return false };
-        let row = build_row::activation_row(&home.fact, &decision);
+        let Some(Some(FactRecord::Activation(record))) = self.records.get_mut(&key) else {
+            return false;
+        };
+        let row = build_row::activation_row(&record.fact, &decision);
         let digest = build_row::digest(&(&row, &decision.original));
-        let before = home.decision.replace(decision);
-        let is_new = home.present.is_none_or(|present| present.digest != digest);
+        let before = record.decision.replace(decision);
+        let is_new = record.present.is_none_or(|present| present.digest != digest);
         // That more is told of the touch is no other decision.
-        let is_same = before.as_ref() == home.decision.as_ref();
+        let is_same = before.as_ref() == record.decision.as_ref();
         let is_only_told = !is_same
             && before
                 .as_ref()
-                .zip(home.decision.as_ref())
+                .zip(record.decision.as_ref())
                 .is_some_and(|(before, now)| before.is_short() && before.is_same(now));
         if is_new && !is_only_told {
             self.redecided.extend(before.is_some().then_some(key));
-            home.previous = before;
+            record.previous = before;
         }
         if is_new || must_write {
-            self.decided.insert(key, Decided::new(row, digest, &mut home.present));
+            self.decided.insert(key, Decided::new(row, digest, &mut record.present));
         } else if self.concurrent.has(&key) {
-            self.decided.insert(key, Decided::rewrite(row, home.present));
+            self.decided.insert(key, Decided::rewrite(row, record.present));
         }
         is_new
     }
 
     /// Keeps what an activation was decided otherwise for.
     pub fn keep_causes(&mut self, key: &FactKey, causes: Causes) {
-        if let Some(Some(Home::Activation(home))) = self.homes.get_mut(key) {
-            home.changed_by = causes;
+        if let Some(Some(FactRecord::Activation(record))) = self.records.get_mut(key) {
+            record.changed_by = causes;
         }
     }
 
     /// Takes a decision on an effect.
     pub fn decide_effect(&mut self, key: FactKey, row: Row) {
-        let Some(Some(Home::Effect(home))) = self.homes.get_mut(&key) else { return };
+        let Some(Some(FactRecord::Effect(record))) = self.records.get_mut(&key) else { return };
         let digest = build_row::digest(&row);
-        if home.present.is_none_or(|present| present.digest != digest) {
-            self.decided.insert(key, Decided::new(row, digest, &mut home.present));
+        if record.present.is_none_or(|present| present.digest != digest) {
+            self.decided.insert(key, Decided::new(row, digest, &mut record.present));
         } else if self.concurrent.has(&key) {
-            self.decided.insert(key, Decided::rewrite(row, home.present));
+            self.decided.insert(key, Decided::rewrite(row, record.present));
         }
     }
 
@@ -230,8 +234,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         let mut writes: Vec<_> = decided
             .into_iter()
             .filter_map(|(key, Decided { row, replaced })| {
-                let home = self.homes.remove(&key)??;
-                Some(DecisionWrite { key, home, row, replaced })
+                let record = self.records.remove(&key)??;
+                Some(DecisionWrite { key, record, row, replaced })
             })
             .collect();
         writes.sort_unstable_by_key(|write| write.key);

@@ -16,7 +16,7 @@ use crate::facts::event::{Activation, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::match_keys;
 use crate::ledger::Ledger;
-use crate::ledger::record::{ActivationHome, CAUSES_MAX, Cause, Causes, Home};
+use crate::ledger::record::{ActivationRecord, CAUSES_MAX, Cause, Causes, FactRecord};
 use crate::rules::candidate::Tier;
 use crate::rules::classify::ActivationKey;
 use crate::rules::winner::{self, Decision};
@@ -53,7 +53,7 @@ struct Links {
 /// An activation that was decided otherwise before.
 struct Redecided<'a> {
     key: FactKey,
-    home: &'a ActivationHome,
+    record: &'a ActivationRecord,
     ids: DeviceIds,
     decision: &'a Decision,
     previous: &'a Decision,
@@ -76,10 +76,10 @@ impl<L: Ledger> BatchContext<'_, L> {
         state: &BatchState,
         links: &mut Option<Links>,
     ) -> Option<Causes> {
-        let Some(Home::Activation(home)) = self.home(&key) else { return None };
-        let (decision, previous) = (home.decision.as_ref()?, home.previous.as_ref()?);
-        let ids = DeviceIds::new(&home.fact.ids);
-        let one = Redecided { key, home, ids, decision, previous };
+        let Some(FactRecord::Activation(record)) = self.record(&key) else { return None };
+        let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
+        let ids = DeviceIds::new(&record.fact.ids);
+        let one = Redecided { key, record, ids, decision, previous };
         let mut found = Found::default();
         found.facts.extend(arrival(state, &key));
         let class = |decision: &Decision| (decision.install_type, decision.original.clone());
@@ -111,7 +111,7 @@ impl<L: Ledger> BatchContext<'_, L> {
 
     fn add_touches(&self, one: &Redecided<'_>, state: &BatchState, found: &mut Found) {
         let Some(app) = self.app(&one.key) else { return };
-        let activation = &one.home.fact;
+        let activation = &one.record.fact;
         let can_change = |window: &MatchWindow| {
             window.newest >= activation.time
                 && [one.previous, one.decision].into_iter().any(|decision| {
@@ -153,7 +153,7 @@ impl Found {
     /// before these.
     fn add_peers(&mut self, one: &Redecided<'_>, links: &Links) {
         let mut seen: HashSet<usize, FixedState> = HashSet::default();
-        let own = ActivationKey::of(&one.home.fact);
+        let own = ActivationKey::of(&one.record.fact);
         let mut open = VecDeque::from([(&own, &one.ids)]);
         while let Some((activation_key, ids)) = open.pop_front() {
             for place in ids.iter().flat_map(|id| links.before(one.key.pid, id, activation_key)) {
@@ -243,7 +243,7 @@ fn newest<'s, T>(
     for tier in TIERS {
         let group = (key, one.key.pid, tier);
         let end = windows.partition_point(|at| {
-            (window(at).group(), window(at).touch_time) < (group, one.home.fact.time)
+            (window(at).group(), window(at).touch_time) < (group, one.record.fact.time)
         });
         let before = windows.get(..end).unwrap_or_default().iter().rev();
         let mut before = before.take_while(|at| window(at).group() == group);

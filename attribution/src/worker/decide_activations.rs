@@ -10,7 +10,7 @@ use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use super::touch_search::PendingDecision;
 use crate::facts::keys::FactKey;
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::ledger::{Facts, Ledger};
 use crate::rules::classify::Class;
 use crate::rules::winner::Decision;
@@ -141,8 +141,8 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     fn decision_on(&self, key: &FactKey) -> Option<&Decision> {
-        match self.home(key)? {
-            Home::Activation(home) => home.decision.as_ref(),
+        match self.record(key)? {
+            FactRecord::Activation(record) => record.decision.as_ref(),
             _ => None,
         }
     }

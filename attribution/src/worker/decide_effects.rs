@@ -8,7 +8,7 @@ use crate::facts::keys::FactKey;
 use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::rules::{build_row, inherit};
 
 /// Effects that are decided together, and the pages of activations that are read for so many: most
@@ -71,8 +71,8 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     fn effect(&self, key: &FactKey) -> Option<&Effect> {
-        match self.home(key)? {
-            Home::Effect(home) => Some(&home.fact),
+        match self.record(key)? {
+            FactRecord::Effect(record) => Some(&record.fact),
             _ => None,
         }
     }
@@ -116,7 +116,7 @@ impl<L: Facts> BatchContext<'_, L> {
     ) -> Option<(&crate::facts::event::Activation, &crate::rules::winner::Decision)> {
         let (effect, app) = (self.effect(&pending.key)?, self.app(&pending.key)?);
         let found = pending.found.iter().filter_map(|entry| match self.at(entry)? {
-            Home::Activation(home) => Some(&**home),
+            FactRecord::Activation(record) => Some(&**record),
             _ => None,
         });
         inherit::in_force(app, effect, &pending.ids, found)
@@ -133,9 +133,9 @@ impl<L: Facts> BatchContext<'_, L> {
         let (Some(app), Some(effect)) = (self.app(&pending.key), self.effect(&pending.key)) else {
             return;
         };
-        let original = self.original(&pending).and_then(|key| self.home(&key));
+        let original = self.original(&pending).and_then(|key| self.record(&key));
         let original = match original {
-            Some(Home::Activation(home)) => home.decision.as_ref(),
+            Some(FactRecord::Activation(record)) => record.decision.as_ref(),
             _ => None,
         };
         let inheritance = inherit::inherit(app, self.activation_in_force(&pending), original);

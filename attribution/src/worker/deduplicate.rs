@@ -12,7 +12,7 @@ use crate::facts::event::Fact;
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
-use crate::ledger::record::{ActivationHome, Causes, EffectHome, Home, Known};
+use crate::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord, Known};
 use crate::ledger::{FactWrite, Ledger};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
@@ -43,11 +43,11 @@ impl<L: Ledger> BatchContext<'_, L> {
                 let Some(app) = self.app(&key) else { continue };
                 let known = match known {
                     Known::Nothing => None,
-                    Known::Home(home) => Some((home, Vec::new())),
-                    Known::Replaced(home, outgoing) => Some((home, outgoing)),
+                    Known::FactRecord(record) => Some((record, Vec::new())),
+                    Known::Replaced(record, outgoing) => Some((record, outgoing)),
                     Known::Row => continue,
                 };
-                if known.as_ref().is_some_and(|(home, _)| !is_same_fact(home, &fact, app)) {
+                if known.as_ref().is_some_and(|(record, _)| !is_same_fact(record, &fact, app)) {
                     conflicting.push(key);
                 }
                 writes.extend(self.reconcile((key, fact), known, app, &mut state));
@@ -64,7 +64,7 @@ impl<L: Ledger> BatchContext<'_, L> {
             for key in conflicting.into_iter().filter(is_recorded) {
                 report.admitted_mut(key.family).conflicting += 1;
             }
-            waiting = lost.into_iter().map(|write| (write.key, into_fact(write.home))).collect();
+            waiting = lost.into_iter().map(|write| (write.key, into_fact(write.record))).collect();
         }
         Ok(state)
     }
@@ -99,7 +99,7 @@ impl<L: Ledger> BatchContext<'_, L> {
     fn reconcile(
         &mut self,
         (key, fact): (FactKey, Fact),
-        known: Option<(Home, Vec<Fact>)>,
+        known: Option<(FactRecord, Vec<Fact>)>,
         app: &AppPolicy,
         state: &mut BatchState,
     ) -> Option<FactWrite> {
@@ -107,12 +107,12 @@ impl<L: Ledger> BatchContext<'_, L> {
             let place = state.arrive(key, fact.time(), false);
             let windows = (&mut state.windows, place, false);
             let index = index(&fact, self.policy, app, windows);
-            let home = new_home(fact);
-            self.note_for_decision(key, &home, state);
+            let record = new_record(fact);
+            self.note_for_decision(key, &record, state);
             return Some(FactWrite {
                 key,
-                marks: marks(&home, app),
-                home,
+                marks: marks(&record, app),
+                record,
                 index,
                 stale: Vec::new(),
                 outgoing: None,
@@ -142,25 +142,25 @@ impl<L: Ledger> BatchContext<'_, L> {
         let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
         let outgoing = L::SHARED.then(|| standing.clone());
         state.replace(key, standing);
-        let home = replace(known, fact);
-        self.note_for_decision(key, &home, state);
-        Some(FactWrite { key, marks: marks(&home, app), home, index: after, stale, outgoing })
+        let record = replace(known, fact);
+        self.note_for_decision(key, &record, state);
+        Some(FactWrite { key, marks: marks(&record, app), record, index: after, stale, outgoing })
     }
 
     /// Notes an activation or effect that is to be decided on.
-    fn note_for_decision(&mut self, key: FactKey, home: &Home, state: &mut BatchState) {
-        match home {
-            Home::Touch(_) => return,
-            Home::Activation(_) => state.activations.push(key),
-            Home::Effect(_) => state.effects.push(key),
+    fn note_for_decision(&mut self, key: FactKey, record: &FactRecord, state: &mut BatchState) {
+        match record {
+            FactRecord::Touch(_) => return,
+            FactRecord::Activation(_) => state.activations.push(key),
+            FactRecord::Effect(_) => state.effects.push(key),
         }
-        self.put(key, home.clone());
+        self.put(key, record.clone());
     }
 }
 
 /// Whether a home's fact is this one.
-fn is_same_fact(home: &Home, fact: &Fact, app: &AppPolicy) -> bool {
-    canonical::compare(fact, &into_fact(home.clone()), &app.key).is_eq()
+fn is_same_fact(record: &FactRecord, fact: &Fact, app: &AppPolicy) -> bool {
+    canonical::compare(fact, &into_fact(record.clone()), &app.key).is_eq()
 }
 
 fn count(key: FactKey, is_known: bool, report: &mut Report) {
@@ -196,24 +196,24 @@ fn index(
 }
 
 /// What the fact leaves at its places.
-fn marks(home: &Home, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
-    match home {
-        Home::Touch(touch) if app.probabilistic => {
+fn marks(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
+    match record {
+        FactRecord::Touch(touch) if app.probabilistic => {
             match_keys::touch_marks(touch, &DeviceIds::new(&touch.ids))
         }
-        Home::Activation(home) if app.probabilistic => {
-            match_keys::activation_marks(&home.fact, &DeviceIds::new(&home.fact.ids))
+        FactRecord::Activation(record) if app.probabilistic => {
+            match_keys::activation_marks(&record.fact, &DeviceIds::new(&record.fact.ids))
         }
         _ => Vec::new(),
     }
 }
 
-fn new_home(fact: Fact) -> Home {
+fn new_record(fact: Fact) -> FactRecord {
     match fact {
-        Fact::Touch(touch) => Home::Touch(touch),
+        Fact::Touch(touch) => FactRecord::Touch(touch),
         Fact::Activation(fact) => {
             let chains = InstallChains::default();
-            let home = ActivationHome {
+            let record = ActivationRecord {
                 fact: *fact,
                 chains,
                 decision: None,
@@ -221,31 +221,33 @@ fn new_home(fact: Fact) -> Home {
                 changed_by: Causes::default(),
                 present: None,
             };
-            Home::Activation(Box::new(home))
+            FactRecord::Activation(Box::new(record))
         }
-        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+        Fact::Effect(fact) => {
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+        }
     }
 }
 
 /// The home with another fact in it; its present row stays until the new decision, and nobody
 /// goes on from its walks.
-fn replace(known: Home, fact: Fact) -> Home {
+fn replace(known: FactRecord, fact: Fact) -> FactRecord {
     match (known, fact) {
-        (Home::Activation(home), Fact::Activation(fact)) => {
+        (FactRecord::Activation(record), Fact::Activation(fact)) => {
             let chains = InstallChains::default();
-            Home::Activation(Box::new(ActivationHome { fact: *fact, chains, ..*home }))
+            FactRecord::Activation(Box::new(ActivationRecord { fact: *fact, chains, ..*record }))
         }
-        (Home::Effect(home), Fact::Effect(fact)) => {
-            Home::Effect(Box::new(EffectHome { fact: *fact, ..*home }))
+        (FactRecord::Effect(record), Fact::Effect(fact)) => {
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, ..*record }))
         }
-        (_, fact) => new_home(fact),
+        (_, fact) => new_record(fact),
     }
 }
 
-fn into_fact(home: Home) -> Fact {
-    match home {
-        Home::Touch(touch) => Fact::Touch(touch),
-        Home::Activation(home) => Fact::Activation(Box::new(home.fact)),
-        Home::Effect(home) => Fact::Effect(Box::new(home.fact)),
+fn into_fact(record: FactRecord) -> Fact {
+    match record {
+        FactRecord::Touch(touch) => Fact::Touch(touch),
+        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact)),
+        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact)),
     }
 }

@@ -12,7 +12,7 @@ use crate::facts::keys::FactKey;
 use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::rules::classify::{ActivationKey, InstallChain};
 
 /// The device ids whose activations were asked for, and what was read of each.
@@ -170,13 +170,13 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     fn entry(&self, entry: &IndexEntry) -> Option<HistoryEntry> {
-        let Home::Activation(home) = self.at(entry)? else { return None };
-        Some(HistoryEntry { activation_key: ActivationKey::of(&home.fact), key: entry.fact })
+        let FactRecord::Activation(record) = self.at(entry)? else { return None };
+        Some(HistoryEntry { activation_key: ActivationKey::of(&record.fact), key: entry.fact })
     }
 
     fn ids_of(&self, key: &FactKey) -> DeviceIds {
-        match self.home(key) {
-            Some(Home::Activation(home)) => DeviceIds::new(&home.fact.ids),
+        match self.record(key) {
+            Some(FactRecord::Activation(record)) => DeviceIds::new(&record.fact.ids),
             _ => DeviceIds::default(),
         }
     }
@@ -189,7 +189,7 @@ impl<L: Facts> BatchContext<'_, L> {
         key: &FactKey,
         id: &DeviceId,
     ) -> Option<(u8, &InstallChain)> {
-        let Home::Activation(home) = self.home(key)? else { return None };
-        home.chains.at(history.ids(key)?.place(id)?)
+        let FactRecord::Activation(record) = self.record(key)? else { return None };
+        record.chains.at(history.ids(key)?.place(id)?)
     }
 }

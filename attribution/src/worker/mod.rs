@@ -121,7 +121,8 @@ impl<L: Ledger> Worker<L> {
 
 /// The statuses that a row leaves and enters, if it shows another decision than before.
 fn moved(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
-    let is_equal = |before: &Present| write.home.present().map(|p| p.digest) == Some(before.digest);
+    let is_equal =
+        |before: &Present| write.record.present().map(|p| p.digest) == Some(before.digest);
     if write.replaced.as_ref().is_some_and(is_equal) {
         return None;
     }
@@ -170,7 +171,7 @@ impl<L: Ledger> BatchContext<'_, L> {
     fn decide_effects_from_fresh(&mut self, effects: Vec<FactKey>) -> Result<(), L::Error> {
         for some in effects.chunks(decide_effects::TOGETHER) {
             self.load(some.iter().copied())?;
-            self.retain_homes(|key| key.family == Family::Effect);
+            self.retain_records(|key| key.family == Family::Effect);
             self.decide_effects(some.to_vec())?;
         }
         Ok(())

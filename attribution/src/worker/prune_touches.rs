@@ -11,7 +11,7 @@ use super::touch_search::PendingDecision;
 use crate::facts::event::{EventTime, Family, Touch, TouchKind};
 use crate::facts::keys::FactKey;
 use crate::ledger::Facts;
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
 use crate::rules::row::CONTRIBUTORS_MAX;
 use crate::rules::winner::strength;
@@ -21,7 +21,7 @@ impl<L: Facts> BatchContext<'_, L> {
     pub fn prune(&mut self, pending: &mut PendingDecision) {
         let needed = self.needed(pending);
         pending.touches.retain(|key, _| needed.contains(key));
-        self.retain_homes(|key| key.family != Family::Touch || needed.contains(key));
+        self.retain_records(|key| key.family != Family::Touch || needed.contains(key));
     }
 
     fn needed(&self, pending: &PendingDecision) -> HashSet<FactKey, FixedState> {
@@ -76,8 +76,8 @@ impl<L: Facts> BatchContext<'_, L> {
         &'b self,
         pending: &'b PendingDecision,
     ) -> impl Iterator<Item = (FactKey, &'b Touch, &'b crate::facts::device_ids::DeviceIds)> {
-        pending.touches.iter().filter_map(|(key, ids)| match self.home(key)? {
-            Home::Touch(touch) => Some((*key, &**touch, ids)),
+        pending.touches.iter().filter_map(|(key, ids)| match self.record(key)? {
+            FactRecord::Touch(touch) => Some((*key, &**touch, ids)),
             _ => None,
         })
     }

@@ -7,7 +7,7 @@ use super::BatchContext;
 use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use crate::facts::keys::FactKey;
-use crate::ledger::record::{Causes, Home};
+use crate::ledger::record::{Causes, FactRecord};
 use crate::ledger::{DecisionWrite, Facts};
 use crate::rules::build_row;
 use crate::rules::policy::Policy;
@@ -17,7 +17,7 @@ use crate::rules::row::{Row, RowForm};
 #[derive(Debug, Clone)]
 pub struct Recomputed {
     /// `None` of an activation that is only written because one before it was.
-    pub standing: Option<Home>,
+    pub standing: Option<FactRecord>,
     /// What to write in its place. Where the same row comes out it keeps its revision.
     pub write: DecisionWrite,
 }
@@ -25,16 +25,17 @@ pub struct Recomputed {
 impl Recomputed {
     /// Whether the row would be another one, or there is none.
     pub fn has_other_row(&self) -> bool {
-        let digest = |home: &Home| home.present().map(|present| present.digest);
-        self.standing.as_ref().and_then(digest) != digest(&self.write.home)
+        let digest = |record: &FactRecord| record.present().map(|present| present.digest);
+        self.standing.as_ref().and_then(digest) != digest(&self.write.record)
     }
 
     /// Whether the decision would be another one, or what later activations go on from.
     pub fn is_other(&self) -> bool {
         self.has_other_row()
-            || match (&self.standing, &self.write.home) {
-                (Some(Home::Activation(standing)), Home::Activation(home)) => {
-                    standing.decision != home.decision || !standing.chains.same_result(&home.chains)
+            || match (&self.standing, &self.write.record) {
+                (Some(FactRecord::Activation(standing)), FactRecord::Activation(record)) => {
+                    standing.decision != record.decision
+                        || !standing.chains.same_result(&record.chains)
                 }
                 _ => false,
             }
@@ -71,9 +72,9 @@ fn decide<'a, L: Facts>(
     let mut state = BatchState::default();
     state.revisit(known);
     context.load(state.activations.iter().chain(&state.effects).copied())?;
-    let mut standing: BTreeMap<FactKey, Home> = BTreeMap::new();
+    let mut standing: BTreeMap<FactKey, FactRecord> = BTreeMap::new();
     for key in state.activations.iter().chain(&state.effects) {
-        standing.extend(context.forget_decision(key).map(|home| (*key, home)));
+        standing.extend(context.forget_decision(key).map(|record| (*key, record)));
     }
     let classified = classify(&mut context, &state)?;
     let pending_decisions = context.pending_decisions(&state, &classified, Vec::new());
@@ -83,23 +84,25 @@ fn decide<'a, L: Facts>(
     Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())
 }
 
-fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Recomputed {
+fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
     let Some(before) = &standing else { return Recomputed { standing, write } };
     write.replaced = before.present().copied();
     shorten(before, &mut write);
     let revision = write.replaced.map_or(0, |present| present.revision);
     let digest = write.replaced.map(|present| present.digest);
-    if let Some(present) = write.home.present_mut() {
+    if let Some(present) = write.record.present_mut() {
         let is_same = Some(present.digest) == digest;
         present.revision = if is_same { revision } else { revision.saturating_add(1) };
         write.row.revision = present.revision;
     }
-    if let (Home::Activation(before), Home::Activation(home)) = (before, &mut write.home) {
-        if before.decision == home.decision {
-            home.previous = before.previous.clone();
+    if let (FactRecord::Activation(before), FactRecord::Activation(record)) =
+        (before, &mut write.record)
+    {
+        if before.decision == record.decision {
+            record.previous = before.previous.clone();
         } else {
             // Nothing came in: what was kept of that is of another change.
-            home.changed_by = Causes { facts: Vec::new(), has_more: true };
+            record.changed_by = Causes { facts: Vec::new(), has_more: true };
         }
     }
     Recomputed { standing, write }
@@ -107,21 +110,21 @@ fn beside(standing: Option<Home>, mut write: DecisionWrite) -> Recomputed {
 
 /// Has the decision told as the one that stands was, where that is one of before rows told all that
 /// they do: else every one of them would be another.
-fn shorten(before: &Home, write: &mut DecisionWrite) {
+fn shorten(before: &FactRecord, write: &mut DecisionWrite) {
     let Some(RowForm::Short) = before.present().map(|present| present.form) else { return };
     let row = write.row.clone().in_form(RowForm::Short);
-    let digest = match &mut write.home {
-        Home::Touch(_) => return,
-        Home::Activation(home) => {
-            let decision = home.decision.take().map(|decision| decision.in_form(RowForm::Short));
+    let digest = match &mut write.record {
+        FactRecord::Touch(_) => return,
+        FactRecord::Activation(record) => {
+            let decision = record.decision.take().map(|decision| decision.in_form(RowForm::Short));
             let original = decision.as_ref().and_then(|decision| decision.original.clone());
-            home.decision = decision;
+            record.decision = decision;
             build_row::digest(&(&Row { revision: 0, ..row.clone() }, &original))
         }
-        Home::Effect(_) => build_row::digest(&Row { revision: 0, ..row.clone() }),
+        FactRecord::Effect(_) => build_row::digest(&Row { revision: 0, ..row.clone() }),
     };
     write.row = row;
-    if let Some(present) = write.home.present_mut() {
+    if let Some(present) = write.record.present_mut() {
         (present.digest, present.form) = (digest, RowForm::Short);
     }
 }

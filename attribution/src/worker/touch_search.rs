@@ -12,7 +12,7 @@ use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::Home;
+use crate::ledger::record::FactRecord;
 use crate::rules::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
 use crate::rules::classify::Class;
 use crate::rules::row::InstallType;
@@ -261,7 +261,7 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// Takes a touch that was loaded into the case.
     pub fn note(&self, pending: &mut PendingDecision, key: FactKey) {
-        if let Some(Home::Touch(touch)) = self.home(&key) {
+        if let Some(FactRecord::Touch(touch)) = self.record(&key) {
             pending.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
         }
     }
@@ -276,7 +276,7 @@ impl<L: Facts> BatchContext<'_, L> {
     pub fn evidence<'b>(&'b self, pending: &'b PendingDecision) -> Evidence<'b> {
         let mut evidence = Evidence::default();
         for (key, ids) in &pending.touches {
-            if let Some(Home::Touch(touch)) = self.home(key) {
+            if let Some(FactRecord::Touch(touch)) = self.record(key) {
                 evidence.touches.push((touch, ids));
             }
         }
@@ -304,8 +304,8 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// A loaded activation.
     pub fn activation(&self, key: &FactKey) -> Option<&Activation> {
-        match self.home(key)? {
-            Home::Activation(home) => Some(&home.fact),
+        match self.record(key)? {
+            FactRecord::Activation(record) => Some(&record.fact),
             _ => None,
         }
     }

@@ -46,8 +46,8 @@ pub fn run(config: &Config, total: usize) {
     let position = store.positions().expect("positions")[0].next_offset as u64;
     assert!(position >= committed, "{position} of {committed}");
     let click = facts::click(position - 1, total as u64);
-    let home = store.homes(&[fact_key(Family::Touch, click.pid, &click.id)]).expect("a home");
-    assert!(home[0].is_some(), "the last click before the position is there");
+    let record = store.records(&[fact_key(Family::Touch, click.pid, &click.id)]).expect("a home");
+    assert!(record[0].is_some(), "the last click before the position is there");
     println!(
         "killed after {} more clicks, with {now} MiB (at most {peak}): open again in {seconds:.1} s \
          ({cpu:.1} of CPU), nothing lost",

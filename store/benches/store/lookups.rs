@@ -101,9 +101,9 @@ fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
     let found = reader.scan(&[scan]).expect("a scan");
     let index = started.elapsed().as_nanos() as f64 / 1e3;
     let entry = found[0][0];
-    let home = reader.homes(&[entry.fact]).expect("a home").pop().flatten();
+    let record = reader.records(&[entry.fact]).expect("a home").pop().flatten();
     let whole = started.elapsed().as_nanos() as f64 / 1e3;
-    assert_eq!(home.map(|home| home.time()), Some(entry.time), "the touch of the entry");
+    assert_eq!(record.map(|record| record.time()), Some(entry.time), "the touch of the entry");
     (index, whole)
 }
 

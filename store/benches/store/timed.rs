@@ -9,7 +9,7 @@ use adtrail_store::layout::key::{self, Key, RowKey};
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -71,7 +71,7 @@ impl Timed {
         for fact in facts {
             let entries = &mut commit.facts[fact.key.family as usize];
             let entry = |by: &MatchKey| {
-                let key = key::index(*by, &fact.key, fact.home.time());
+                let key = key::index(*by, &fact.key, fact.record.time());
                 (key, fact.key.id.0.to_be_bytes().to_vec())
             };
             entries.extend(fact.index.iter().map(entry));
@@ -83,7 +83,7 @@ impl Timed {
         let Some(commit) = self.kept.as_mut().and_then(|commits| commits.last_mut()) else {
             return;
         };
-        for DecisionWrite { key, home, row, .. } in decisions {
+        for DecisionWrite { key, record, row, .. } in decisions {
             let row_key = RowKey {
                 partition: self.partitions[row.pid.0 as usize],
                 pid: row.pid,
@@ -93,9 +93,9 @@ impl Timed {
             };
             let (mut row_value, mut home_value) = (Vec::new(), Vec::new());
             codec::row::encode(row, &mut row_value);
-            codec::fact_record::encode(home, &mut home_value);
+            codec::fact_record::encode(record, &mut home_value);
             commit.rows.push((row_key.encode(), row_value));
-            commit.facts[key.family as usize].push((key::home(key), home_value));
+            commit.facts[key.family as usize].push((key::record(key), home_value));
         }
         commit.facts.iter_mut().for_each(|entries| entries.sort());
     }
@@ -104,8 +104,8 @@ impl Timed {
 impl Facts for Timed {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        self.reading.time(|| self.store.homes(keys))
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        self.reading.time(|| self.store.records(keys))
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

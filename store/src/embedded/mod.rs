@@ -21,7 +21,7 @@ use std::path::Path;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -170,22 +170,22 @@ impl Embedded {
     }
 
     /// Whether or not they have expired.
-    fn kept_homes(&self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes: Vec<Option<Home>> = Vec::with_capacity(keys.len());
+    fn kept_homes(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records: Vec<Option<FactRecord>> = Vec::with_capacity(keys.len());
         let mut missing: Vec<(usize, FactKey)> = Vec::new();
         for (place, fact) in keys.iter().enumerate() {
-            let known = self.pending.get(fact.family, &key::home(fact));
+            let known = self.pending.get(fact.family, &key::record(fact));
             if known.is_none() {
                 missing.push((place, *fact));
             }
-            homes.push(
+            records.push(
                 known
                     .map(|value| codec::fact_record::decode(fact.family, fact.pid, value))
                     .transpose()?,
             );
         }
-        self.tables.homes(&missing, &mut homes)?;
-        Ok(homes)
+        self.tables.records(&missing, &mut records)?;
+        Ok(records)
     }
 }
 
@@ -198,12 +198,12 @@ impl std::fmt::Debug for Embedded {
 impl Facts for Embedded {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes = self.kept_homes(keys)?;
-        for (fact, home) in keys.iter().zip(&mut homes) {
-            home.take_if(|home| self.expiry.has_expired(fact.pid, home));
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records = self.kept_homes(keys)?;
+        for (fact, record) in keys.iter().zip(&mut records) {
+            record.take_if(|record| self.expiry.has_expired(fact.pid, record));
         }
-        Ok(homes)
+        Ok(records)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
@@ -225,23 +225,27 @@ impl Ledger for Embedded {
     }
 
     fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
-        let homes = self.kept_homes(keys)?.into_iter();
-        Ok(keys.iter().zip(homes).map(|(key, home)| self.expiry.known(key.pid, home)).collect())
+        let records = self.kept_homes(keys)?.into_iter();
+        Ok(keys
+            .iter()
+            .zip(records)
+            .map(|(key, record)| self.expiry.known(key.pid, record))
+            .collect())
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         for write in &facts {
             let family = write.key.family;
-            self.pending.put_home(&write.key, &write.home);
+            self.pending.put_home(&write.key, &write.record);
             for (found_by, time) in &write.stale {
                 self.pending.delete(family, key::index(*found_by, &write.key, *time));
             }
-            let lookback_ms = match &write.home {
-                Home::Touch(touch) => touch.lookback_ms,
+            let lookback_ms = match &write.record {
+                FactRecord::Touch(touch) => touch.lookback_ms,
                 _ => None,
             };
             for found_by in &write.index {
-                let key = key::index(*found_by, &write.key, write.home.time());
+                let key = key::index(*found_by, &write.key, write.record.time());
                 self.pending.put_index(family, key, write.key.id.0, lookback_ms);
             }
             for (found_by, IndexEntry { time, fact }) in &write.marks {
@@ -262,7 +266,7 @@ impl Ledger for Embedded {
         self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
         for mut write in decisions {
             self.rows.put(&mut batch, &self.tables, &mut write)?;
-            self.pending.put_home(&write.key, &write.home);
+            self.pending.put_home(&write.key, &write.record);
         }
         self.pending.sort();
         self.pending.drain_into(&mut batch, &self.tables);

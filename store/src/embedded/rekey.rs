@@ -12,7 +12,7 @@
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys;
-use attribution::ledger::record::{Home, Present};
+use attribution::ledger::record::{FactRecord, Present};
 use attribution::rules::row::{EventType, seq};
 use rocksdb::{ColumnFamily, WriteBatch};
 
@@ -62,7 +62,7 @@ impl Pass<'_, '_> {
             self.references((place, family), from)?;
         }
         for family in Family::ALL {
-            self.homes(family)?;
+            self.records(family)?;
         }
         self.rows(&meta::apps(tables, settings.partitions)?, settings.partitions)?;
         Ok(tables.db.flush_wal(true)?)
@@ -87,13 +87,13 @@ impl Pass<'_, '_> {
                 group = *key.first_chunk().ok_or_else(|| StoreError::corrupt("a fact's key"))?;
             }
             match key::decode_fact(key).ok_or_else(|| StoreError::corrupt("a fact's key"))? {
-                FactPlace::Home { pid, .. } if family == Family::Activation => {
+                FactPlace::FactRecord { pid, .. } if family == Family::Activation => {
                     if let Some(value) = self.with_causes(pid, value)? {
                         self.batch.put_cf(table, key, value);
                     }
                     Ok(())
                 }
-                FactPlace::Home { .. } => Ok(()),
+                FactPlace::FactRecord { .. } => Ok(()),
                 FactPlace::Index { pid, tag, .. } => {
                     self.entry(table, key, value, (family, pid, tag))
                 }
@@ -133,8 +133,8 @@ impl Pass<'_, '_> {
 
     /// A home that names others, by their present keys; those that are gone are more that may have been.
     fn with_causes(&self, pid: Pid, value: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut home = codec::fact_record::decode(Family::Activation, pid, value)?;
-        let Home::Activation(activation) = &mut home else { return Ok(None) };
+        let mut record = codec::fact_record::decode(Family::Activation, pid, value)?;
+        let FactRecord::Activation(activation) = &mut record else { return Ok(None) };
         let causes = &mut activation.changed_by;
         if causes.facts.is_empty() {
             return Ok(None);
@@ -151,24 +151,24 @@ impl Pass<'_, '_> {
         }
         causes.facts = facts;
         let mut value = Vec::new();
-        codec::fact_record::encode(&home, &mut value);
+        codec::fact_record::encode(&record, &mut value);
         Ok(Some(value))
     }
 
     /// The present key of what stands under a past one.
     fn present(&self, past: FactKey) -> Result<Option<FactKey>, StoreError> {
-        let home =
-            self.tables.db.get_pinned_cf(self.tables.facts(past.family), key::home(&past))?;
-        let Some(home) = home else { return Ok(None) };
-        Ok(Some(match_keys::fact_key(past.family, past.pid, &fact::id_of(&home)?)))
+        let record =
+            self.tables.db.get_pinned_cf(self.tables.facts(past.family), key::record(&past))?;
+        let Some(record) = record else { return Ok(None) };
+        Ok(Some(match_keys::fact_key(past.family, past.pid, &fact::id_of(&record)?)))
     }
 
-    fn homes(&mut self, family: Family) -> Result<(), StoreError> {
+    fn records(&mut self, family: Family) -> Result<(), StoreError> {
         let table = self.tables.facts(family);
         self.tables.each_entry(table, &[], |past, value| {
-            if let Some(FactPlace::Home { pid, .. }) = key::decode_fact(past) {
+            if let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(past) {
                 let fact = match_keys::fact_key(family, pid, &fact::id_of(value)?);
-                self.move_to(table, (past, &key::home(&fact)), value)?;
+                self.move_to(table, (past, &key::record(&fact)), value)?;
             }
             Ok(())
         })?;
@@ -204,12 +204,12 @@ impl Pass<'_, '_> {
         partitions: u16,
     ) -> Result<u8, StoreError> {
         let family = event_type.family();
-        let home = key::home(&match_keys::fact_key(family, past.pid, id));
-        if let Some(value) = self.tables.db.get_pinned_cf(self.tables.facts(family), home)? {
+        let record = key::record(&match_keys::fact_key(family, past.pid, id));
+        if let Some(value) = self.tables.db.get_pinned_cf(self.tables.facts(family), record)? {
             let present = match codec::fact_record::decode(family, past.pid, &value)? {
-                Home::Activation(home) => home.present,
-                Home::Effect(home) => home.present,
-                Home::Touch(_) => None,
+                FactRecord::Activation(record) => record.present,
+                FactRecord::Effect(record) => record.present,
+                FactRecord::Touch(_) => None,
             };
             if let Some(Present { place, .. }) = present {
                 return Ok(place.fan_bits);

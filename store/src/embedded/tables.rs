@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use rocksdb::{
     ColumnFamily, DB, DBRawIterator, DBRecoveryMode, Options, ReadOptions, WriteBatch, WriteOptions,
 };
@@ -190,17 +190,17 @@ impl Tables {
     }
 
     /// Fills the places of the homes that are stored; keys of a family come in key order.
-    pub fn homes(
+    pub fn records(
         &self,
         missing: &[(usize, FactKey)],
-        homes: &mut [Option<Home>],
+        records: &mut [Option<FactRecord>],
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
             let wanted: Vec<_> = missing.iter().filter(|(_, fact)| fact.family == family).collect();
             if wanted.is_empty() {
                 continue;
             }
-            let keys: Vec<_> = wanted.iter().map(|(_, fact)| key::home(fact)).collect();
+            let keys: Vec<_> = wanted.iter().map(|(_, fact)| key::record(fact)).collect();
             let table = self.facts(family);
             // One alone costs less by itself.
             let values = match &keys[..] {
@@ -209,7 +209,7 @@ impl Tables {
             };
             for ((place, fact), value) in wanted.into_iter().zip(values) {
                 if let Some(value) = value? {
-                    homes[*place] = Some(codec::fact_record::decode(family, fact.pid, &value)?);
+                    records[*place] = Some(codec::fact_record::decode(family, fact.pid, &value)?);
                 }
             }
         }

@@ -120,7 +120,7 @@ fn each_home(
     mut each: impl FnMut(&FactKey, &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     tables.each_entry(tables.facts(family), &[], |key, value| match key::decode_fact(key) {
-        Some(FactPlace::Home { id, pid, tag }) => {
+        Some(FactPlace::FactRecord { id, pid, tag }) => {
             each(&FactKey { family, id: MatchKey(id), pid, tag }, value)
         }
         _ => Ok(()),

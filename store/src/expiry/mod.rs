@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use attribution::facts::event::{EventTime, Family, Pid};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::rules::expiry::{Expired, Needed};
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
@@ -105,8 +105,8 @@ impl Expiry {
     }
 
     /// The time before which homes of a family are gone.
-    pub fn oldest_home(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [own, held] = self.both(pid).map(|of| of.oldest_home(family, lookback_ms));
+    pub fn oldest_record(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
+        let [own, held] = self.both(pid).map(|of| of.oldest_record(family, lookback_ms));
         own.max(held)
     }
 
@@ -123,27 +123,27 @@ impl Expiry {
         [own, self.held(pid)]
     }
 
-    pub fn has_expired(&self, pid: Pid, home: &Home) -> bool {
-        let (family, lookback_ms) = kind(home);
-        home.time() < self.oldest(pid, family, lookback_ms)
+    pub fn has_expired(&self, pid: Pid, record: &FactRecord) -> bool {
+        let (family, lookback_ms) = kind(record);
+        record.time() < self.oldest(pid, family, lookback_ms)
     }
 
     /// What is known by the identity of a home.
-    pub fn known(&self, pid: Pid, home: Option<Home>) -> Known {
-        let Some(home) = home else { return Known::Nothing };
-        if !self.has_expired(pid, &home) {
-            return Known::Home(home);
+    pub fn known(&self, pid: Pid, record: Option<FactRecord>) -> Known {
+        let Some(record) = record else { return Known::Nothing };
+        if !self.has_expired(pid, &record) {
+            return Known::FactRecord(record);
         }
-        let (family, lookback_ms) = kind(&home);
-        let is_gone = home.time() < self.oldest_home(pid, family, lookback_ms);
+        let (family, lookback_ms) = kind(&record);
+        let is_gone = record.time() < self.oldest_record(pid, family, lookback_ms);
         if is_gone { Known::Nothing } else { Known::Row }
     }
 }
 
-fn kind(home: &Home) -> (Family, Option<u64>) {
-    match home {
-        Home::Touch(touch) => (Family::Touch, touch.lookback_ms),
-        Home::Activation(_) => (Family::Activation, None),
-        Home::Effect(_) => (Family::Effect, None),
+fn kind(record: &FactRecord) -> (Family, Option<u64>) {
+    match record {
+        FactRecord::Touch(touch) => (Family::Touch, touch.lookback_ms),
+        FactRecord::Activation(_) => (Family::Activation, None),
+        FactRecord::Effect(_) => (Family::Effect, None),
     }
 }

@@ -46,9 +46,9 @@ pub fn key(input: &[u8]) {
 fn facts(key: &Key, value: &[u8]) {
     match key::decode_fact(key) {
         None => assert!(key::decode_index(Family::Touch, key, 0).is_none()),
-        Some(FactPlace::Home { id, pid, tag }) => {
+        Some(FactPlace::FactRecord { id, pid, tag }) => {
             let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };
-            assert_eq!(key::home(&fact), *key);
+            assert_eq!(key::record(&fact), *key);
         }
         Some(FactPlace::Index { pid, time, tag }) => {
             let Ok((id, lookback_ms)) = crate::layout::codec::index_value(value) else { return };

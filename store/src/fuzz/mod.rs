@@ -15,7 +15,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("key", keys::key),
     ("row", values::row),
-    ("home", values::home),
+    ("home", values::record),
     ("figures", figures::figures),
     ("backup", values::backup),
 ];

@@ -2,7 +2,7 @@
 //! is written and read again as it was.
 
 use attribution::facts::event::{Fact, Family, Pid};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::codec::row::{RowView, TextCell};
@@ -31,18 +31,18 @@ pub fn row(input: &[u8]) {
 }
 
 /// A byte for the family, and the value of a home.
-pub fn home(input: &[u8]) {
+pub fn record(input: &[u8]) {
     let Some((family, value)) = input.split_first() else { return };
     let (family, pid) = (Family::ALL[usize::from(*family) % Family::ALL.len()], Pid(1));
     let Ok(found) = code::decode(family, pid, value) else { return };
     let read = fact::decode(family, pid, value);
     let expected = match &found {
-        Home::Touch(touch) => Fact::Touch(touch.clone()),
-        Home::Activation(home) => Fact::Activation(Box::new(home.fact.clone())),
-        Home::Effect(home) => Fact::Effect(Box::new(home.fact.clone())),
+        FactRecord::Touch(touch) => Fact::Touch(touch.clone()),
+        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact.clone())),
+        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact.clone())),
     };
     assert_eq!(read.ok(), Some(expected));
-    let lookback_ms = if let Home::Touch(touch) = &found { touch.lookback_ms } else { None };
+    let lookback_ms = if let FactRecord::Touch(touch) = &found { touch.lookback_ms } else { None };
     let times = fact::times(family, value).ok();
     assert_eq!(times, Some((found.time(), lookback_ms)));
     let mut written = Vec::new();

@@ -162,7 +162,7 @@ fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<Piece>, StoreEr
 
 fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError> {
     match decode_fact(key) {
-        Some(FactPlace::Home { .. }) => {
+        Some(FactPlace::FactRecord { .. }) => {
             let (row, column) = (key.to_vec(), VALUE.to_vec());
             Ok(CellPut {
                 row,

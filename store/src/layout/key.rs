@@ -109,7 +109,7 @@ pub fn next(key: &Key) -> Option<Key> {
 }
 
 /// A fact's home: id u64 · pid u32 · 0 u48 · tag u48. No inverted time is 0.
-pub fn home(fact: &FactKey) -> Key {
+pub fn record(fact: &FactKey) -> Key {
     fact_key(fact.id, fact.pid, 0, fact.tag)
 }
 
@@ -154,14 +154,14 @@ pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
 
 /// What a key in a table of facts is.
 pub enum FactPlace {
-    Home { id: u64, pid: Pid, tag: u64 },
+    FactRecord { id: u64, pid: Pid, tag: u64 },
     Index { pid: Pid, time: EventTime, tag: u64 },
 }
 
 impl FactPlace {
     pub fn pid(&self) -> Pid {
         match self {
-            Self::Home { pid, .. } | Self::Index { pid, .. } => *pid,
+            Self::FactRecord { pid, .. } | Self::Index { pid, .. } => *pid,
         }
     }
 }
@@ -171,7 +171,7 @@ pub fn decode_fact(key: &[u8]) -> Option<FactPlace> {
     let key: &Key = key.try_into().ok()?;
     let pid = Pid(read_u32(key, 8));
     match read_u48(key, 12) {
-        0 => Some(FactPlace::Home { id: read_u64(key, 0), pid, tag: read_u48(key, 18) }),
+        0 => Some(FactPlace::FactRecord { id: read_u64(key, 0), pid, tag: read_u48(key, 18) }),
         inverted => {
             let time = time(U48_MAX - inverted)?;
             Some(FactPlace::Index { pid, time, tag: read_u48(key, 18) })
@@ -281,11 +281,11 @@ mod tests {
     fn index_keys_sort_newest_first_after_the_home() {
         let fact = FactKey { family: Family::Touch, id: MatchKey(7), pid: Pid(1), tag: 5 };
         let keys =
-            [home(&fact), index(MatchKey(7), &fact, at(9)), index(MatchKey(7), &fact, at(8))];
+            [record(&fact), index(MatchKey(7), &fact, at(9)), index(MatchKey(7), &fact, at(8))];
         assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
         let entry = decode_index(Family::Touch, &keys[1], 7);
         assert_eq!(entry, Some(IndexEntry { time: at(9), fact }));
-        assert!(home(&fact) < index(MatchKey(7), &fact, EventTime::MAX));
+        assert!(record(&fact) < index(MatchKey(7), &fact, EventTime::MAX));
     }
 
     #[test]

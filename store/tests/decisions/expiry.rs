@@ -156,13 +156,13 @@ fn an_event_id_that_returns_is_known_as_long_as_its_row_is_kept() {
 #[test]
 fn homes_of_events_go_when_their_rows_do() {
     let (mut worker, dir) = retaining(600, rules_with(without_counting));
-    let homes = |dir: &Path| ["activations", "effects"].map(|table| entries(dir, table));
+    let records = |dir: &Path| ["activations", "effects"].map(|table| entries(dir, table));
     give(&mut worker, vec![activation("a", A), effect("e", A)], a_and(600 * DAY));
     worker.ledger().compact();
-    assert_eq!(homes(dir.path()), [1, 1]);
+    assert_eq!(records(dir.path()), [1, 1]);
     give(&mut worker, vec![], a_and(600 * DAY + 1));
     worker.ledger().compact();
-    assert_eq!(homes(dir.path()), [0, 0]);
+    assert_eq!(records(dir.path()), [0, 0]);
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn facts_out_of_order_do_not_take_back_what_is_decided() {
     check(&worker, &rows);
     give(&mut worker, vec![], a_and(40 * DAY));
     worker.ledger().compact();
-    let home = fact_key(Family::Touch, X, "c2");
-    assert_eq!(worker.ledger_mut().homes(&[home]).expect("homes"), [None]);
+    let record = fact_key(Family::Touch, X, "c2");
+    assert_eq!(worker.ledger_mut().records(&[record]).expect("homes"), [None]);
     give(&mut worker, vec![click("c1", a_and(-2 * HOUR))], a_and(40 * DAY));
     check(&worker, &rows);
     // An older one of the device is classified, and takes nothing from those after it.

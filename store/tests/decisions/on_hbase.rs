@@ -141,7 +141,7 @@ fn what_stands_beside_homes_moves_with_them() {
     target.finish(&[], &policy).expect("it is moved");
     let rows = |hbase: &config::HBase| {
         let mut cluster = Cluster::connect(hbase).expect("hbase answers");
-        let keys: Vec<_> = keys.iter().map(key::home).collect();
+        let keys: Vec<_> = keys.iter().map(key::record).collect();
         cluster.get_rows(Table::Facts(Family::Activation), &keys).expect("hbase works")
     };
     let stands = rows(&from.1);

@@ -295,15 +295,15 @@ fn check_late_end(there: Vec<Draft>, batch: Vec<Draft>, between: Vec<Draft>) {
     let all = [&there[..], &left, &right].concat();
     let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
     let model = left_by(&rules(), vec![there]);
-    for homes in 1..4 {
+    for records in 1..4 {
         let mut stop = 0;
         loop {
             let mut turns = vec![Side::Left; stop];
             turns.resize(stop + 10_000, Side::Right);
             let batches = [vec![left.clone()], vec![right.clone()]];
-            let from = (model.clone(), Some(homes));
+            let from = (model.clone(), Some(records));
             let outcome = race_from(from, &rules(), batches, &turns);
-            let how = format!("stopped after {stop} steps, ended after {homes} homes");
+            let how = format!("stopped after {stop} steps, ended after {records} homes");
             if outcome.is_whole {
                 same(&outcome.rows, &expected, &how);
             }

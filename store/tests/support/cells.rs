@@ -16,7 +16,7 @@ use adtrail_store::layout::stored_row::StoredRow;
 use attribution::facts::event::Pid;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Position;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 
 const WRITES_PER_MS: u64 = 8;
 
@@ -121,8 +121,8 @@ impl Model {
         *deleted = until.max(*deleted);
     }
 
-    pub fn home(&self, key: &FactKey) -> Option<Home> {
-        let value = self.get(Table::Facts(key.family), &key::home(key))?;
+    pub fn record(&self, key: &FactKey) -> Option<FactRecord> {
+        let value = self.get(Table::Facts(key.family), &key::record(key))?;
         Some(fact_record::decode(key.family, key.pid, &value).expect("a home").0)
     }
 
@@ -162,8 +162,8 @@ impl Model {
 fn decides(table: Table, put: &PutWhere) -> bool {
     let Table::Facts(family) = table else { return false };
     let revision = |value: &[u8]| {
-        let (home, _) = fact_record::decode(family, Pid(0), value).expect("a home");
-        home.present().map(|present| present.revision)
+        let (record, _) = fact_record::decode(family, Pid(0), value).expect("a home");
+        record.present().map(|present| present.revision)
     };
     revision(&put.value) != put.expected.as_deref().and_then(revision)
 }

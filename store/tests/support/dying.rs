@@ -4,7 +4,7 @@ use adtrail_store::StoreError;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 
@@ -18,8 +18,8 @@ pub struct Dying<'a, L> {
 impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        self.ledger.homes(keys)
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        self.ledger.records(keys)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

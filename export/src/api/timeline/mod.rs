@@ -7,7 +7,7 @@ pub(crate) mod cursor;
 use attribution::explain::timeline::{CompleteSince, Timeline, complete_since, timeline};
 use attribution::facts::device_ids::{DeviceIds, IdKind};
 use attribution::facts::event::{EventTime, Family, Purpose, SpreadId};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::{AppPolicy, Policy};
 use attribution::rules::row::{Status, touch_kind_name};
 use axum::extract::rejection::PathRejection;
@@ -166,7 +166,8 @@ fn document(
         "activations": since_of(Family::Activation),
         "effects": since_of(Family::Effect),
     });
-    let events: Vec<Value> = timeline.found.iter().map(|found| writer.event(&found.home)).collect();
+    let events: Vec<Value> =
+        timeline.found.iter().map(|found| writer.event(&found.record)).collect();
     json!({ "app": &*app.key, "complete_since": complete_since, "events": events })
 }
 
@@ -178,9 +179,9 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn event(&mut self, home: &Home) -> Value {
-        match home {
-            Home::Touch(touch) => json!({
+    fn event(&mut self, record: &FactRecord) -> Value {
+        match record {
+            FactRecord::Touch(touch) => json!({
                 "type": touch_kind_name(touch.kind),
                 "time": self.time(touch.time),
                 "click_id": text(&touch.click_id),
@@ -193,14 +194,14 @@ impl Writer<'_> {
                 "channel": self.channel(touch.spreadid),
                 "site": text(&touch.site),
             }),
-            Home::Activation(home) => {
-                let decision = home.decision.as_ref();
+            FactRecord::Activation(record) => {
+                let decision = record.decision.as_ref();
                 let touch = decision.and_then(|decision| decision.credit.touch.as_ref());
-                let (status, spreadid) = present(home.present.as_ref());
+                let (status, spreadid) = present(record.present.as_ref());
                 json!({
                     "type": "activation",
-                    "time": self.time(home.fact.time),
-                    "event_id": &*home.fact.id,
+                    "time": self.time(record.fact.time),
+                    "event_id": &*record.fact.id,
                     "status": status,
                     "install_type": decision.map(|decision| decision.install_type.name()),
                     "spreadid": spreadid.0,
@@ -211,19 +212,19 @@ impl Writer<'_> {
                     "click_id": touch.and_then(|touch| text(&touch.click_id)),
                 })
             }
-            Home::Effect(home) => {
-                let (status, spreadid) = present(home.present.as_ref());
+            FactRecord::Effect(record) => {
+                let (status, spreadid) = present(record.present.as_ref());
                 json!({
                     "type": "effect",
-                    "time": self.time(home.fact.time),
-                    "event_id": &*home.fact.id,
-                    "event_name": &*home.fact.name,
+                    "time": self.time(record.fact.time),
+                    "event_id": &*record.fact.id,
+                    "event_name": &*record.fact.name,
                     "status": status,
                     "spreadid": spreadid.0,
                     "campaign": self.campaign(spreadid),
                     "channel": self.channel(spreadid),
-                    "revenue": text(&home.fact.revenue),
-                    "currency": text(&home.fact.currency),
+                    "revenue": text(&record.fact.revenue),
+                    "currency": text(&record.fact.currency),
                 })
             }
         }

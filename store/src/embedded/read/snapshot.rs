@@ -8,7 +8,7 @@ use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::AppPolicy;
 use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
@@ -273,11 +273,11 @@ impl Eq for Part<'_> {}
 impl Facts for Reader {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes = vec![None; keys.len()];
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records = vec![None; keys.len()];
         let wanted: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
-        self.tables.homes(&wanted, &mut homes)?;
-        Ok(homes)
+        self.tables.records(&wanted, &mut records)?;
+        Ok(records)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

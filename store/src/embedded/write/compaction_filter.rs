@@ -15,8 +15,8 @@ pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> 
     let pid = place.pid();
     let oldest = |lookback_ms| expiry.oldest(pid, family, lookback_ms);
     match place {
-        FactPlace::Home { .. } => codec::fact::times(family, value)
-            .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_home(pid, family, lookback_ms)),
+        FactPlace::FactRecord { .. } => codec::fact::times(family, value)
+            .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_record(pid, family, lookback_ms)),
         FactPlace::Index { time, .. } if time >= oldest(None) => false,
         FactPlace::Index { time, tag, .. } => match codec::index_value(value) {
             Ok((0, _)) => is_mark_expired(family, time, tag, oldest),

@@ -3,7 +3,7 @@
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use rocksdb::WriteBatch;
 
 use crate::embedded::tables::Tables;
@@ -29,10 +29,10 @@ pub struct Entry {
 }
 
 impl Pending {
-    pub fn put_home(&mut self, fact: &FactKey, home: &Home) {
+    pub fn put_home(&mut self, fact: &FactKey, record: &FactRecord) {
         let start = self.values.len();
-        codec::fact_record::encode(home, &mut self.values);
-        self.push(fact.family, key::home(fact), Some((start, self.values.len() - start)));
+        codec::fact_record::encode(record, &mut self.values);
+        self.push(fact.family, key::record(fact), Some((start, self.values.len() - start)));
     }
 
     pub fn put_index(&mut self, family: Family, key: Key, id: u64, lookback_ms: Option<u64>) {

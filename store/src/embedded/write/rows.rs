@@ -199,7 +199,7 @@ impl RowTable {
             self.views.add(batch, tables, &place, row);
         }
         batch.put_cf(tables.events(), key, value);
-        if let Some(present) = write.home.present_mut() {
+        if let Some(present) = write.record.present_mut() {
             present.place = row_ref::row_place(row, app.fan_bits, bytes);
         }
         Ok(())

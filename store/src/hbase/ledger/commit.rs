@@ -2,12 +2,12 @@
 
 use attribution::facts::keys::FactKey;
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::{Home, Present};
+use attribution::ledger::record::{FactRecord, Present};
 use attribution::rules::row::Row;
 
 use super::cells::{self, Cells, Put, Table, VALUE};
 use super::fact_record::{self, Gone};
-use super::{NewHome, SharedLedger};
+use super::{NewRecord, SharedLedger};
 use crate::StoreError;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
@@ -28,7 +28,7 @@ struct Plan {
 /// A home to put, then its row, and then to delete the rows that go.
 struct Show {
     key: FactKey,
-    home: Home,
+    record: FactRecord,
     row: Put,
     /// Rows that the standing home tells of.
     noted: Vec<Gone>,
@@ -59,12 +59,12 @@ impl<C: Cells> SharedLedger<C> {
         self.delete_noted(&mut shows)?;
         let parts = |show: Show| {
             let gone = show.gone();
-            let Show { key, home, row, .. } = show;
-            let value = fact_record::encode(&home, &gone);
-            (NewHome { key, value, ttl_ms: None }, (key, row, gone))
+            let Show { key, record, row, .. } = show;
+            let value = fact_record::encode(&record, &gone);
+            (NewRecord { key, value, ttl_ms: None }, (key, row, gone))
         };
-        let (homes, shown): (Vec<_>, Vec<_>) = shows.into_iter().map(parts).unzip();
-        let is_put = self.put_homes(homes)?;
+        let (records, shown): (Vec<_>, Vec<_>) = shows.into_iter().map(parts).unzip();
+        let is_put = self.put_homes(records)?;
         for ((key, row, gone), is_put) in shown.into_iter().zip(is_put) {
             if is_put {
                 rows.push(row);
@@ -98,11 +98,11 @@ impl<C: Cells> SharedLedger<C> {
         };
         let key = self.row_key(&write.row, fan_bits);
         let row = put_row(&key, &write.row);
-        if let Some(present) = write.home.present_mut() {
+        if let Some(present) = write.record.present_mut() {
             present.place = row_ref::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
         }
         let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
-        plan.shows.push(Show { key: write.key, home: write.home, row, noted, replaced });
+        plan.shows.push(Show { key: write.key, record: write.record, row, noted, replaced });
         Ok(())
     }
 
@@ -166,10 +166,12 @@ impl<C: Cells> SharedLedger<C> {
 }
 
 /// Whether nobody has decided about the event, or replaced its fact, since it was read.
-fn is_as_read(stored: &Home, write: &DecisionWrite) -> bool {
-    let is_same_fact = match (stored, &write.home) {
-        (Home::Activation(stored), Home::Activation(home)) => stored.fact == home.fact,
-        (Home::Effect(stored), Home::Effect(home)) => stored.fact == home.fact,
+fn is_as_read(stored: &FactRecord, write: &DecisionWrite) -> bool {
+    let is_same_fact = match (stored, &write.record) {
+        (FactRecord::Activation(stored), FactRecord::Activation(record)) => {
+            stored.fact == record.fact
+        }
+        (FactRecord::Effect(stored), FactRecord::Effect(record)) => stored.fact == record.fact,
         _ => false,
     };
     let revision = |present: Option<&Present>| present.map(|one| one.revision);

@@ -6,7 +6,7 @@
 //! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
 
 use attribution::facts::event::{Fact, Family, Pid};
-use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
+use attribution::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord};
 use attribution::rules::classify::InstallChains;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,7 +25,7 @@ pub struct Gone {
 }
 
 /// Of all that go the last ones, where they are more than the count can say.
-pub fn encode(home: &Home, gone: &[Gone]) -> Vec<u8> {
+pub fn encode(record: &FactRecord, gone: &[Gone]) -> Vec<u8> {
     let gone = &gone[gone.len().saturating_sub(usize::from(u8::MAX))..];
     let mut value = Vec::with_capacity(384);
     value.push(u8::try_from(gone.len()).unwrap_or(u8::MAX));
@@ -33,23 +33,27 @@ pub fn encode(home: &Home, gone: &[Gone]) -> Vec<u8> {
         value.extend(row.encode());
         value.extend(revision.to_be_bytes());
     }
-    codec::fact_record::encode(home, &mut value);
+    codec::fact_record::encode(record, &mut value);
     value
 }
 
-pub fn decode(family: Family, pid: Pid, value: &[u8]) -> Result<(Home, Vec<Gone>), StoreError> {
-    let (gone, home) = split(value).ok_or_else(|| StoreError::corrupt("a home"))?;
-    Ok((codec::fact_record::decode(family, pid, home)?, gone))
+pub fn decode(
+    family: Family,
+    pid: Pid,
+    value: &[u8],
+) -> Result<(FactRecord, Vec<Gone>), StoreError> {
+    let (gone, record) = split(value).ok_or_else(|| StoreError::corrupt("a home"))?;
+    Ok((codec::fact_record::decode(family, pid, record)?, gone))
 }
 
 /// As an embedded store has it.
 pub fn bare(value: &[u8]) -> Result<&[u8], StoreError> {
-    split(value).map(|(_, home)| home).ok_or_else(|| StoreError::corrupt("a home"))
+    split(value).map(|(_, record)| record).ok_or_else(|| StoreError::corrupt("a home"))
 }
 
 /// Of the home as an embedded store has it, where no row went.
-pub fn with_nothing_gone(home: &[u8]) -> Vec<u8> {
-    [&[0][..], home].concat()
+pub fn with_nothing_gone(record: &[u8]) -> Vec<u8> {
+    [&[0][..], record].concat()
 }
 
 fn split(value: &[u8]) -> Option<(Vec<Gone>, &[u8])> {
@@ -86,10 +90,10 @@ pub fn read(
     Ok((value.map(|(_, value)| value.as_slice()), facts))
 }
 
-fn undecided(fact: Fact) -> Home {
+fn undecided(fact: Fact) -> FactRecord {
     match fact {
-        Fact::Touch(touch) => Home::Touch(touch),
-        Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
+        Fact::Touch(touch) => FactRecord::Touch(touch),
+        Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
             fact: *fact,
             chains: InstallChains::default(),
             decision: None,
@@ -97,14 +101,16 @@ fn undecided(fact: Fact) -> Home {
             changed_by: Causes::default(),
             present: None,
         })),
-        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+        Fact::Effect(fact) => {
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+        }
     }
 }
 
-pub fn into_fact(home: Home) -> Fact {
-    match home {
-        Home::Touch(touch) => Fact::Touch(touch),
-        Home::Activation(home) => Fact::Activation(Box::new(home.fact)),
-        Home::Effect(home) => Fact::Effect(Box::new(home.fact)),
+pub fn into_fact(record: FactRecord) -> Fact {
+    match record {
+        FactRecord::Touch(touch) => Fact::Touch(touch),
+        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact)),
+        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact)),
     }
 }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -83,36 +83,36 @@ impl<C> SharedLedger<C> {
 }
 
 /// A home to be put.
-struct NewHome {
+struct NewRecord {
     key: FactKey,
     value: Vec<u8>,
     ttl_ms: Option<u64>,
 }
 
 impl<C: Cells> SharedLedger<C> {
-    fn read_homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes = vec![None; keys.len()];
+    fn read_homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records = vec![None; keys.len()];
         for family in Family::ALL {
             let places: Vec<usize> =
                 (0..keys.len()).filter(|place| keys[*place].family == family).collect();
             if places.is_empty() {
                 continue;
             }
-            let rows: Vec<Key> = places.iter().map(|place| key::home(&keys[*place])).collect();
+            let rows: Vec<Key> = places.iter().map(|place| key::record(&keys[*place])).collect();
             let values = self.cells.get(Table::Facts(family), &rows)?;
             for (place, value) in places.into_iter().zip(values) {
                 let key = &keys[place];
-                homes[place] = match &value {
+                records[place] = match &value {
                     Some(value) => Some(fact_record::decode(family, key.pid, value)?.0),
                     None => None,
                 };
-                homes[place].take_if(|home| self.expiry.has_expired(key.pid, home));
+                records[place].take_if(|record| self.expiry.has_expired(key.pid, record));
                 if family != Family::Touch {
                     self.note(key, value);
                 }
             }
         }
-        Ok(homes)
+        Ok(records)
     }
 
     fn note(&mut self, key: &FactKey, value: Option<Vec<u8>>) {
@@ -128,10 +128,10 @@ impl<C: Cells> SharedLedger<C> {
             let of_family = facts.iter().filter(|write| write.key.family == family);
             let (mut kept, mut entries) = (Vec::new(), Vec::new());
             for write in of_family {
-                let ttl_ms = self.lives.of(&write.key, &write.home);
+                let ttl_ms = self.lives.of(&write.key, &write.record);
                 if let Some(fact) = &write.outgoing {
                     let (column, value) = fact_record::outgoing(fact);
-                    let row = key::home(&write.key).to_vec();
+                    let row = key::record(&write.key).to_vec();
                     kept.push(Put { row, column, value, time: None, ttl_ms });
                 }
                 entries.extend(own_entries(write, ttl_ms));
@@ -151,18 +151,18 @@ impl<C: Cells> SharedLedger<C> {
     }
 
     /// Puts homes that are still what was read; says of each whether it did.
-    fn put_homes(&mut self, homes: Vec<NewHome>) -> Result<Vec<bool>, StoreError> {
-        let mut is_put = vec![false; homes.len()];
+    fn put_homes(&mut self, records: Vec<NewRecord>) -> Result<Vec<bool>, StoreError> {
+        let mut is_put = vec![false; records.len()];
         for family in Family::ALL {
             let places: Vec<usize> =
-                (0..homes.len()).filter(|place| homes[*place].key.family == family).collect();
+                (0..records.len()).filter(|place| records[*place].key.family == family).collect();
             if places.is_empty() {
                 continue;
             }
             let put = |place: &usize| {
-                let NewHome { key, value, ttl_ms } = &homes[*place];
+                let NewRecord { key, value, ttl_ms } = &records[*place];
                 let expected = self.read.get(key).cloned();
-                let (row, value) = (key::home(key), value.clone());
+                let (row, value) = (key::record(key), value.clone());
                 PutWhere { row, expected, value, ttl_ms: *ttl_ms }
             };
             let puts = places.iter().map(put).collect();
@@ -172,7 +172,7 @@ impl<C: Cells> SharedLedger<C> {
                 is_put[*place] = taken;
             }
         }
-        for (NewHome { key, value, .. }, is_put) in homes.into_iter().zip(&is_put) {
+        for (NewRecord { key, value, .. }, is_put) in records.into_iter().zip(&is_put) {
             // Of one that was not put nobody knows what stands there, and touches are put once in a batch.
             self.note(&key, Some(value).filter(|_| *is_put && key.family != Family::Touch));
         }
@@ -197,8 +197,8 @@ impl<C: Cells> SharedLedger<C> {
 
     /// Entries that were put for a touch before its home was found taken may be those of the home, which has
     /// them kept as long as itself.
-    fn lengthen(&mut self, key: &FactKey, home: &Home) -> Result<(), StoreError> {
-        let ttl_ms = self.lives.of(key, home);
+    fn lengthen(&mut self, key: &FactKey, record: &FactRecord) -> Result<(), StoreError> {
+        let ttl_ms = self.lives.of(key, record);
         let Some(met) = self.met.get(key) else { return Ok(()) };
         let is_longer = met.ttl_ms.is_some_and(|ms| ttl_ms.is_none_or(|home_ms| home_ms > ms));
         if !is_longer {
@@ -212,7 +212,7 @@ impl<C: Cells> SharedLedger<C> {
 impl<C: Cells> Facts for SharedLedger<C> {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         self.read_homes(keys)
     }
 
@@ -266,16 +266,16 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             if places.is_empty() {
                 continue;
             }
-            let rows: Vec<Key> = places.iter().map(|place| key::home(&keys[*place])).collect();
+            let rows: Vec<Key> = places.iter().map(|place| key::record(&keys[*place])).collect();
             let columns = self.cells.get_rows(Table::Facts(family), &rows)?;
             for (place, columns) in places.into_iter().zip(columns) {
                 let key = &keys[place];
                 let (value, outgoing) = fact_record::read(family, key.pid, &columns)?;
                 if let Some(value) = value {
-                    let home = fact_record::decode(family, key.pid, value)?.0;
-                    self.lengthen(key, &home)?;
-                    all[place] = match self.expiry.known(key.pid, Some(home)) {
-                        Known::Home(home) => known(home, outgoing),
+                    let record = fact_record::decode(family, key.pid, value)?.0;
+                    self.lengthen(key, &record)?;
+                    all[place] = match self.expiry.known(key.pid, Some(record)) {
+                        Known::FactRecord(record) => known(record, outgoing),
                         expired => expired,
                     };
                 }
@@ -287,33 +287,33 @@ impl<C: Cells> Ledger for SharedLedger<C> {
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         self.put_entries(&facts)?;
-        let mut homes = Vec::with_capacity(facts.len());
+        let mut records = Vec::with_capacity(facts.len());
         for write in &facts {
             let stood = match self.read.get(&write.key) {
                 Some(value) => Some(fact_record::decode(write.key.family, write.key.pid, value)?),
                 None => None,
             };
             // Nothing that it takes the place of outlives it.
-            let homes_of_it = [Some(&write.home), stood.as_ref().map(|(home, _)| home)];
+            let homes_of_it = [Some(&write.record), stood.as_ref().map(|(record, _)| record)];
             let lives =
-                homes_of_it.into_iter().flatten().map(|home| self.lives.of(&write.key, home));
+                homes_of_it.into_iter().flatten().map(|record| self.lives.of(&write.key, record));
             let ttl_ms = lives.reduce(|one, other| Some(one?.max(other?))).flatten();
             let gone = stood.map(|(_, gone)| gone).unwrap_or_default();
-            let value = fact_record::encode(&write.home, &gone);
-            homes.push(NewHome { key: write.key, value, ttl_ms });
+            let value = fact_record::encode(&write.record, &gone);
+            records.push(NewRecord { key: write.key, value, ttl_ms });
         }
-        let is_put = self.put_homes(homes)?;
+        let is_put = self.put_homes(records)?;
         let (mut stale, mut lost) = (Vec::new(), Vec::new());
         for (write, is_put) in facts.into_iter().zip(is_put) {
             if is_put {
                 let key = |(found_by, time): &(_, _)| key::index(*found_by, &write.key, *time);
                 // A fact that takes the place of this one is not later: entries of a later time are of none that
                 // will stand. One of the same time can have this entry too, and have put it by now.
-                let gone = write.stale.iter().filter(|(_, time)| *time != write.home.time());
+                let gone = write.stale.iter().filter(|(_, time)| *time != write.record.time());
                 stale.extend(gone.map(|one| (write.key.family, key(one))));
             } else {
                 if write.key.family == Family::Touch {
-                    let ttl_ms = self.lives.of(&write.key, &write.home);
+                    let ttl_ms = self.lives.of(&write.key, &write.record);
                     let entries = own_entries(&write, ttl_ms).collect();
                     self.met.insert(write.key, Met { entries, ttl_ms });
                 }
@@ -341,16 +341,16 @@ impl<C: Cells> Ledger for SharedLedger<C> {
 }
 
 /// One that still stands is about to be replaced, by whoever has put it there.
-fn known(home: Home, outgoing: Vec<Fact>) -> Known {
-    let outgoing: Vec<Fact> = outgoing.into_iter().filter(|fact| !stands(fact, &home)).collect();
-    if outgoing.is_empty() { Known::Home(home) } else { Known::Replaced(home, outgoing) }
+fn known(record: FactRecord, outgoing: Vec<Fact>) -> Known {
+    let outgoing: Vec<Fact> = outgoing.into_iter().filter(|fact| !stands(fact, &record)).collect();
+    if outgoing.is_empty() { Known::FactRecord(record) } else { Known::Replaced(record, outgoing) }
 }
 
-fn stands(fact: &Fact, home: &Home) -> bool {
-    match (fact, home) {
-        (Fact::Touch(fact), Home::Touch(home)) => fact == home,
-        (Fact::Activation(fact), Home::Activation(home)) => **fact == home.fact,
-        (Fact::Effect(fact), Home::Effect(home)) => **fact == home.fact,
+fn stands(fact: &Fact, record: &FactRecord) -> bool {
+    match (fact, record) {
+        (Fact::Touch(fact), FactRecord::Touch(record)) => fact == record,
+        (Fact::Activation(fact), FactRecord::Activation(record)) => **fact == record.fact,
+        (Fact::Effect(fact), FactRecord::Effect(record)) => **fact == record.fact,
         _ => false,
     }
 }

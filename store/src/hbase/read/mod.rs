@@ -12,7 +12,7 @@ use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::Expired;
 
 use super::cluster::Cluster;
@@ -158,8 +158,8 @@ fn tell(
 impl Facts for Reader {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        SharedLedger::new(self.cluster.clone(), [], self.partitions).homes(keys)
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        SharedLedger::new(self.cluster.clone(), [], self.partitions).records(keys)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use attribution::facts::event::{EventTime, Family as FactFamily, Pid};
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::Needed;
 use attribution::rules::policy::{DAY_MS, HOUR_MS, LOOKBACK_MAX_MS, Policy};
 use foldhash::fast::FixedState;
@@ -126,8 +126,8 @@ impl Lives {
     }
 
     /// `None`: as long as the table says.
-    pub fn of(&self, key: &FactKey, home: &Home) -> Option<u64> {
-        let Home::Touch(touch) = home else { return None };
+    pub fn of(&self, key: &FactKey, record: &FactRecord) -> Option<u64> {
+        let FactRecord::Touch(touch) = record else { return None };
         let kept_ms = kept_ms(self.0.get(&key.pid)?, FactFamily::Touch, touch.lookback_ms);
         Some(kept_ms.saturating_add(LAG_MS))
     }

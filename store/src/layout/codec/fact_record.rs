@@ -6,7 +6,7 @@
 use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{
-    ActivationHome, Cause, Causes, EffectHome, Home, Present, RowPlace,
+    ActivationRecord, Cause, Causes, EffectRecord, FactRecord, Present, RowPlace,
 };
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{
@@ -33,41 +33,41 @@ const CAUSES_SINCE: u8 = 3;
 const OLDEST: u8 = 2;
 
 /// Appends a home's value; the app and the family are in its key.
-pub fn encode(home: &Home, out: &mut Vec<u8>) {
+pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
     out.push(VERSION);
-    put_time(out, Some(home.time()));
-    match home {
-        Home::Touch(touch) => fact::put_touch(out, touch),
-        Home::Activation(home) => {
-            fact::put_activation(out, &home.fact);
-            put_walks(out, &home.chains, &ActivationKey::of(&home.fact));
-            put_present(out, home.present.as_ref());
-            put_decision(out, home.decision.as_ref());
-            put_decision(out, home.previous.as_ref());
-            if home.previous.is_some() {
-                put_causes(out, &home.changed_by);
+    put_time(out, Some(record.time()));
+    match record {
+        FactRecord::Touch(touch) => fact::put_touch(out, touch),
+        FactRecord::Activation(record) => {
+            fact::put_activation(out, &record.fact);
+            put_walks(out, &record.chains, &ActivationKey::of(&record.fact));
+            put_present(out, record.present.as_ref());
+            put_decision(out, record.decision.as_ref());
+            put_decision(out, record.previous.as_ref());
+            if record.previous.is_some() {
+                put_causes(out, &record.changed_by);
             }
         }
-        Home::Effect(home) => {
-            fact::put_effect(out, &home.fact);
-            put_present(out, home.present.as_ref());
+        FactRecord::Effect(record) => {
+            fact::put_effect(out, &record.fact);
+            put_present(out, record.present.as_ref());
         }
     }
 }
 
 /// Reads a home of a family and app.
-pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError> {
+pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, StoreError> {
     let mut input = Input::new(bytes);
     let version = input.byte()?;
     if !(OLDEST..=VERSION).contains(&version) {
         return Err(StoreError::corrupt(format!("a fact of layout version {version}")));
     }
     let time = input.some_time()?;
-    let home = match family {
-        Family::Touch => Home::Touch(Box::new(fact::touch(&mut input, pid, time)?)),
+    let record = match family {
+        Family::Touch => FactRecord::Touch(Box::new(fact::touch(&mut input, pid, time)?)),
         Family::Activation => {
             let fact = fact::activation(&mut input, pid, time)?;
-            let mut home = ActivationHome {
+            let mut record = ActivationRecord {
                 chains: chains(&mut input, &ActivationKey::of(&fact))?,
                 fact,
                 present: present(&mut input, version)?,
@@ -75,18 +75,18 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Home, StoreError
                 previous: decision(&mut input, version)?,
                 changed_by: Causes::default(),
             };
-            if home.previous.is_some() && version >= CAUSES_SINCE {
-                home.changed_by = causes(&mut input, pid)?;
+            if record.previous.is_some() && version >= CAUSES_SINCE {
+                record.changed_by = causes(&mut input, pid)?;
             }
-            Home::Activation(Box::new(home))
+            FactRecord::Activation(Box::new(record))
         }
-        Family::Effect => Home::Effect(Box::new(EffectHome {
+        Family::Effect => FactRecord::Effect(Box::new(EffectRecord {
             fact: fact::effect(&mut input, pid, time)?,
             present: present(&mut input, version)?,
         })),
     };
     input.end()?;
-    Ok(home)
+    Ok(record)
 }
 
 /// The activation itself is the end of its walk and most often all of it, so it is not repeated.

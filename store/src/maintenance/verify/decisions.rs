@@ -6,7 +6,7 @@ use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::facts::{device_ids, match_keys};
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::{Home, Present, RowPlace};
+use attribution::ledger::record::{FactRecord, Present, RowPlace};
 use attribution::rules::row::{EventType, Row, seq};
 use attribution::worker::{Recomputed, recompute, recompute_with_followers};
 
@@ -73,7 +73,7 @@ impl Checker<'_> {
             let right = if is_open || is_good { None } else { self.right(&event, found) };
             let right = right.as_ref().map(|right| self.written(right));
             let can_repair = is_open || right.is_some();
-            let named = self.named(&event.fact, &event.home);
+            let named = self.named(&event.fact, &event.record);
             let problems = decision.map(|problem| (problem, can_repair && !is_held));
             for (problem, can_repair) in problems.into_iter().chain(row.map(|of| (of, can_repair)))
             {
@@ -100,10 +100,10 @@ impl Checker<'_> {
     fn events(&mut self, family: Family, part: &[Entry]) -> Vec<Event> {
         let mut events = Vec::new();
         for (key, value) in part {
-            let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { continue };
-            let Ok(home) = codec::fact_record::decode(family, pid, value) else { continue };
-            let fact = match_keys::fact_key(family, pid, home.id());
-            if key::home(&fact)[..] != **key {
+            let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
+            let Ok(record) = codec::fact_record::decode(family, pid, value) else { continue };
+            let fact = match_keys::fact_key(family, pid, record.id());
+            if key::record(&fact)[..] != **key {
                 continue;
             }
             let base =
@@ -113,10 +113,10 @@ impl Checker<'_> {
                 continue;
             };
             let partitions = self.settings.partitions;
-            let row = home
+            let row = record
                 .present()
-                .and_then(|present| row_key(&app, (pid, seq_of(&home)), present, partitions));
-            events.push(Event { fact, home, app, row, recomputed: None });
+                .and_then(|present| row_key(&app, (pid, seq_of(&record)), present, partitions));
+            events.push(Event { fact, record, app, row, recomputed: None });
         }
         events
     }
@@ -126,8 +126,8 @@ impl Checker<'_> {
         let is_open = |event: &&Event| {
             let pid = event.fact.pid;
             self.policy.app(pid).is_some()
-                && event.home.time() >= self.expiry.changeable_from(pid)
-                && !self.expiry.has_expired(pid, &event.home)
+                && event.record.time() >= self.expiry.changeable_from(pid)
+                && !self.expiry.has_expired(pid, &event.record)
         };
         let open: Vec<FactKey> = events.iter().filter(is_open).map(|event| event.fact).collect();
         self.report.looked(Check::Decisions, events.len());
@@ -168,12 +168,12 @@ impl Checker<'_> {
     }
 
     fn judge_decision(&mut self, event: &Event, witness: Option<&Witness>) -> Option<Problem> {
-        let Some(present) = event.home.present() else { return Some(Problem::Undecided) };
-        if witness.is_some_and(|witness| !witness.is_of(&event.home)) {
+        let Some(present) = event.record.present() else { return Some(Problem::Undecided) };
+        if witness.is_some_and(|witness| !witness.is_of(&event.record)) {
             return Some(Problem::FactAltered);
         }
         let recomputed = event.recomputed.as_ref().filter(|recomputed| recomputed.is_other());
-        if event.row.is_none() || !is_of_itself(&event.home, present) {
+        if event.row.is_none() || !is_of_itself(&event.record, present) {
             return Some(Problem::DecisionAltered);
         }
         recomputed?;
@@ -203,7 +203,7 @@ impl Checker<'_> {
         found: &Found,
         decision: Option<Problem>,
     ) -> Option<Problem> {
-        let (key, present) = (event.row?, event.home.present()?);
+        let (key, present) = (event.row?, event.record.present()?);
         if key.event_time < event.app.oldest {
             return None;
         }
@@ -226,19 +226,19 @@ impl Checker<'_> {
 
     /// Whether a decision may differ because a fact is lost: then the one that stands is the better.
     fn is_loss(&mut self, event: &Event) -> Result<bool, StoreError> {
-        let credited = match &event.home {
-            Home::Activation(home) => {
-                home.decision.as_ref().and_then(|of| of.credit.touch.as_ref())
+        let credited = match &event.record {
+            FactRecord::Activation(record) => {
+                record.decision.as_ref().and_then(|of| of.credit.touch.as_ref())
             }
             _ => None,
         };
         if let Some(touch) = credited.filter(|touch| !touch.click_id.is_empty()) {
             let pid = event.fact.pid;
             let id = device_ids::click_id(&touch.click_id).unwrap_or_default();
-            let key = key::home(&match_keys::fact_key(Family::Touch, pid, id));
+            let key = key::record(&match_keys::fact_key(Family::Touch, pid, id));
             let touches = self.look_up(Tables::name_of(Family::Touch), vec![key])?;
             if matches!(touches.of(&key), Found::Nothing) {
-                let named = self.named(&event.fact, &event.home);
+                let named = self.named(&event.fact, &event.record);
                 self.find(Problem::TouchMissing, || named);
                 return Ok(true);
             }
@@ -262,13 +262,13 @@ impl Checker<'_> {
             if self.is_witnessed(&recomputed)? {
                 continue;
             }
-            let DecisionWrite { key, home, row, replaced } = recomputed.write;
+            let DecisionWrite { key, record, row, replaced } = recomputed.write;
             let base = || key::partition("", self.settings.partitions);
             let app = self.app(key.pid).unwrap_or_else(|| App::new(base()));
             let replaced = replaced.and_then(|present| {
-                row_key(&app, (key.pid, seq_of(&home)), &present, self.settings.partitions)
+                row_key(&app, (key.pid, seq_of(&record)), &present, self.settings.partitions)
             });
-            let written = self.written(&Right { fact: key, home, row, replaced, app });
+            let written = self.written(&Right { fact: key, record, row, replaced, app });
             if let Some(batch) = &mut self.fixes {
                 written.put(batch, &self.tables);
             }
@@ -279,22 +279,23 @@ impl Checker<'_> {
     /// Whether a decision that follows from a wrong one would take the place of a row that is as
     /// it was decided. It is told of and left: that row says what was true.
     fn is_witnessed(&mut self, recomputed: &Recomputed) -> Result<bool, StoreError> {
-        let Some(home) = recomputed.standing.clone().filter(|_| recomputed.has_other_row()) else {
+        let Some(record) = recomputed.standing.clone().filter(|_| recomputed.has_other_row())
+        else {
             return Ok(false);
         };
         let fact = recomputed.write.key;
-        let (Some(app), Some(present)) = (self.app(fact.pid), home.present()) else {
+        let (Some(app), Some(present)) = (self.app(fact.pid), record.present()) else {
             return Ok(false);
         };
-        let row = row_key(&app, (fact.pid, seq_of(&home)), present, self.settings.partitions);
+        let row = row_key(&app, (fact.pid, seq_of(&record)), present, self.settings.partitions);
         let Some(row) = row else { return Ok(false) };
         let rows = self.look_up(EVENTS, vec![row.encode()])?;
-        let event = Event { fact, home, app, row: Some(row), recomputed: None };
+        let event = Event { fact, record, app, row: Some(row), recomputed: None };
         if Witness::of(&event, rows.of(&row.encode())).is_none() {
             return Ok(false);
         }
         if self.told_events.insert(fact) {
-            let named = self.named(&fact, &event.home);
+            let named = self.named(&fact, &event.record);
             self.find_other(|| named);
         }
         Ok(true)
@@ -308,8 +309,10 @@ fn is_row_of(
     value: &[u8],
     present: &Present,
 ) -> bool {
-    let original = match &event.home {
-        Home::Activation(home) => home.decision.as_ref().and_then(|of| of.original.as_deref()),
+    let original = match &event.record {
+        FactRecord::Activation(record) => {
+            record.decision.as_ref().and_then(|of| of.original.as_deref())
+        }
         _ => None,
     };
     stored_row::row(key, view).is_some_and(|row| {
@@ -329,10 +332,10 @@ fn is_noted(row: &Row, value: &[u8], place: &RowPlace) -> bool {
             || (place.fact_hash, place.install_type) == (right.fact_hash, right.install_type))
 }
 
-fn seq_of(home: &Home) -> u64 {
-    let event_type = match home {
-        Home::Effect(_) => EventType::Effect,
+fn seq_of(record: &FactRecord) -> u64 {
+    let event_type = match record {
+        FactRecord::Effect(_) => EventType::Effect,
         _ => EventType::Activation,
     };
-    seq(event_type, home.id())
+    seq(event_type, record.id())
 }

@@ -1,7 +1,7 @@
 //! An activation or effect under verification.
 
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::{Home, Present};
+use attribution::ledger::record::{FactRecord, Present};
 use attribution::worker::Recomputed;
 
 use super::stored_row::digest_of;
@@ -11,7 +11,7 @@ use crate::layout::key::RowKey;
 /// An activation or effect as it is kept.
 pub struct Event {
     pub fact: FactKey,
-    pub home: Home,
+    pub record: FactRecord,
     pub app: App,
     /// Where its row is; none if it can not be anywhere.
     pub row: Option<RowKey>,
@@ -27,13 +27,13 @@ impl Event {
 }
 
 /// Whether what is kept of a decision agrees with itself.
-pub fn is_of_itself(home: &Home, present: &Present) -> bool {
-    if present.event_time != home.time() {
+pub fn is_of_itself(record: &FactRecord, present: &Present) -> bool {
+    if present.event_time != record.time() {
         return false;
     }
-    let Home::Activation(home) = home else { return true };
-    home.decision.as_ref().is_some_and(|decision| {
+    let FactRecord::Activation(record) = record else { return true };
+    record.decision.as_ref().is_some_and(|decision| {
         (decision.credit.spreadid, decision.credit.status) == (present.spreadid, present.status)
-            && digest_of(&home.fact, decision, present.form) == present.digest
+            && digest_of(&record.fact, decision, present.form) == present.digest
     })
 }

@@ -2,7 +2,7 @@
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::{Home, Present};
+use attribution::ledger::record::{FactRecord, Present};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
 use attribution::worker::recompute;
@@ -24,7 +24,7 @@ use crate::layout::row_ref::row_place;
 /// What is to stand of an event.
 pub struct Right {
     pub fact: FactKey,
-    pub home: Home,
+    pub record: FactRecord,
     pub row: Row,
     pub replaced: Option<RowKey>,
     pub app: App,
@@ -33,12 +33,12 @@ pub struct Right {
 impl Checker<'_> {
     /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
     pub fn right(&self, event: &Event, found: &Found) -> Option<Right> {
-        let present = event.home.present().copied()?;
-        let mut home = event.home.clone();
-        let row = match &mut home {
-            Home::Touch(_) => None,
-            Home::Activation(kept) => {
-                if !is_of_itself(&event.home, &present) {
+        let present = event.record.present().copied()?;
+        let mut record = event.record.clone();
+        let row = match &mut record {
+            FactRecord::Touch(_) => None,
+            FactRecord::Activation(kept) => {
+                if !is_of_itself(&event.record, &present) {
                     let witness = Witness::of(event, found)?;
                     let original = witness.original.clone();
                     kept.decision = stored_row::decision(witness.into_row(), original);
@@ -46,13 +46,13 @@ impl Checker<'_> {
                 let row =
                     kept.decision.as_ref().map(|of| build_row::activation_row(&kept.fact, of));
                 let row = row.map(|row| row.in_form(present.form));
-                row.filter(|_| is_of_itself(&home, &present))
+                row.filter(|_| is_of_itself(&record, &present))
             }
-            Home::Effect(_) => self.effect_row(event, &present),
+            FactRecord::Effect(_) => self.effect_row(event, &present),
         };
         let mut row = row?;
         row.revision = present.revision;
-        Some(Right { fact: event.fact, home, row, replaced: event.row, app: event.app })
+        Some(Right { fact: event.fact, record, row, replaced: event.row, app: event.app })
     }
 
     /// The row of an effect whose activations are kept still, if it is the one that was decided.
@@ -72,10 +72,10 @@ impl Checker<'_> {
 
     /// As bytes. A row that is the same again stays where it was.
     pub fn written(&self, right: &Right) -> Written {
-        let Right { fact, home, row, replaced, app } = right;
+        let Right { fact, record, row, replaced, app } = right;
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
-        let fan_bits = home.present().map_or(0, |present| present.place.fan_bits);
+        let fan_bits = record.present().map_or(0, |present| present.place.fan_bits);
         let fan_bits =
             if is_same && fan_bits <= app.fan_bits_max { fan_bits } else { app.fan_bits };
         let new = RowKey {
@@ -87,16 +87,16 @@ impl Checker<'_> {
         };
         let mut value = Vec::with_capacity(384);
         codec::row::encode(row, &mut value);
-        let mut home = home.clone();
-        if let Some(present) = home.present_mut() {
+        let mut record = record.clone();
+        if let Some(present) = record.present_mut() {
             present.place = row_place(row, fan_bits, KEY_BYTES + value.len());
         }
         let mut home_value = Vec::with_capacity(512);
-        codec::fact_record::encode(&home, &mut home_value);
+        codec::fact_record::encode(&record, &mut home_value);
         let is_shown = row.event_time >= app.oldest;
         Written {
             family: fact.family,
-            home: (key::home(fact), home_value),
+            record: (key::record(fact), home_value),
             row: is_shown.then(|| (new.encode(), value)),
             gone: replaced.filter(|old| *old != new).map(|old| old.encode()),
         }
@@ -106,7 +106,7 @@ impl Checker<'_> {
 /// A home and its row.
 pub struct Written {
     family: Family,
-    home: (Key, Vec<u8>),
+    record: (Key, Vec<u8>),
     row: Option<(Key, Vec<u8>)>,
     gone: Option<Key>,
 }
@@ -119,6 +119,6 @@ impl Written {
         if let Some((key, value)) = &self.row {
             batch.put_cf(tables.events(), key, value);
         }
-        batch.put_cf(tables.facts(self.family), self.home.0, &self.home.1);
+        batch.put_cf(tables.facts(self.family), self.record.0, &self.record.1);
     }
 }

@@ -3,7 +3,7 @@
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
@@ -20,18 +20,18 @@ pub struct Entries {
     pub value: Vec<u8>,
 }
 
-pub fn entries(fact: &FactKey, home: &Home) -> Entries {
-    let (ids, lookback_ms) = match home {
-        Home::Touch(touch) => (DeviceIds::new(&touch.ids), touch.lookback_ms),
-        Home::Activation(home) => (DeviceIds::new(&home.fact.ids), None),
-        Home::Effect(home) => (DeviceIds::new(&home.fact.ids), None),
+pub fn entries(fact: &FactKey, record: &FactRecord) -> Entries {
+    let (ids, lookback_ms) = match record {
+        FactRecord::Touch(touch) => (DeviceIds::new(&touch.ids), touch.lookback_ms),
+        FactRecord::Activation(record) => (DeviceIds::new(&record.fact.ids), None),
+        FactRecord::Effect(record) => (DeviceIds::new(&record.fact.ids), None),
     };
-    let key = |by: &MatchKey| key::index(*by, fact, home.time());
-    let [by_id, all] = [false, true].map(|probabilistic| keys(home, &ids, probabilistic));
-    let marks = match home {
-        Home::Touch(touch) => match_keys::touch_marks(touch, &ids),
-        Home::Activation(home) => match_keys::activation_marks(&home.fact, &ids),
-        Home::Effect(_) => Vec::new(),
+    let key = |by: &MatchKey| key::index(*by, fact, record.time());
+    let [by_id, all] = [false, true].map(|probabilistic| keys(record, &ids, probabilistic));
+    let marks = match record {
+        FactRecord::Touch(touch) => match_keys::touch_marks(touch, &ids),
+        FactRecord::Activation(record) => match_keys::activation_marks(&record.fact, &ids),
+        FactRecord::Effect(_) => Vec::new(),
     };
     let mut value = Vec::with_capacity(9);
     codec::put_index_value(&mut value, fact.id.0, lookback_ms);
@@ -43,11 +43,13 @@ pub fn entries(fact: &FactKey, home: &Home) -> Entries {
     }
 }
 
-fn keys(home: &Home, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
-    match home {
-        Home::Touch(touch) => match_keys::touch_index(touch, ids, probabilistic),
-        Home::Activation(home) => match_keys::activation_index(&home.fact, ids, probabilistic),
-        Home::Effect(_) => ids.iter().map(match_keys::by_id).collect(),
+fn keys(record: &FactRecord, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+    match record {
+        FactRecord::Touch(touch) => match_keys::touch_index(touch, ids, probabilistic),
+        FactRecord::Activation(record) => {
+            match_keys::activation_index(&record.fact, ids, probabilistic)
+        }
+        FactRecord::Effect(_) => ids.iter().map(match_keys::by_id).collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::{self, MARK_MS};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::DAY_MS;
 
 use super::expected_entries::{Entries, entries, mark_value};
@@ -35,35 +35,41 @@ impl Checker<'_> {
     /// Facts decode, stand under their identities and are found by their keys.
     fn check_facts(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
         let table = Tables::name_of(family);
-        let mut expected: Vec<(FactKey, Home, Entries)> = Vec::new();
+        let mut expected: Vec<(FactKey, FactRecord, Entries)> = Vec::new();
         for (key, value) in chunk {
-            let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { continue };
+            let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
             self.report.looked(Check::Facts, 1);
-            let Ok(home) = codec::fact_record::decode(family, pid, value) else {
+            let Ok(record) = codec::fact_record::decode(family, pid, value) else {
                 self.find(Problem::FactUnreadable, || at(table, key));
                 continue;
             };
-            let fact = match_keys::fact_key(family, pid, home.id());
-            if key::home(&fact)[..] != **key {
+            let fact = match_keys::fact_key(family, pid, record.id());
+            if key::record(&fact)[..] != **key {
                 self.find(Problem::FactMisplaced, || at(table, key));
                 continue;
             }
-            if self.policy.app(pid).is_some() && !self.expiry.has_expired(pid, &home) {
-                let entries = entries(&fact, &home);
-                expected.push((fact, home, entries));
+            if self.policy.app(pid).is_some() && !self.expiry.has_expired(pid, &record) {
+                let entries = entries(&fact, &record);
+                expected.push((fact, record, entries));
             }
         }
         let wanted = expected.iter().flat_map(|(_, _, entries)| {
             entries.by_id.iter().chain(&entries.by_place).chain(&entries.marks).copied()
         });
         let found = self.look_up(table, wanted.collect())?;
-        for (fact, home, entries) in expected {
-            self.check_found(&fact, &home, &entries, &found);
+        for (fact, record, entries) in expected {
+            self.check_found(&fact, &record, &entries, &found);
         }
         Ok(())
     }
 
-    fn check_found(&mut self, fact: &FactKey, home: &Home, entries: &Entries, found: &LookedUp) {
+    fn check_found(
+        &mut self,
+        fact: &FactKey,
+        record: &FactRecord,
+        entries: &Entries,
+        found: &LookedUp,
+    ) {
         let is = |key: &Key, value: &[u8]| match found.of(key) {
             Found::Value(found) => **found == *value,
             Found::Nothing => false,
@@ -87,7 +93,7 @@ impl Checker<'_> {
             self.report.without_place += u64::from(app.is_some_and(|app| app.probabilistic));
         }
         for (problem, key, value) in missing {
-            let named = self.named(fact, home);
+            let named = self.named(fact, record);
             self.find_and(
                 problem,
                 || named,
@@ -104,7 +110,7 @@ impl Checker<'_> {
         let mut leading: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
         for (key, value) in chunk {
             let place = key::decode_fact(key);
-            if let Some(FactPlace::Home { .. }) = place {
+            if let Some(FactPlace::FactRecord { .. }) = place {
                 continue;
             }
             self.report.looked(Check::Index, 1);
@@ -114,10 +120,10 @@ impl Checker<'_> {
                 Read::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
             }
         }
-        let homes = leading.iter().map(|(_, _, _, fact)| key::home(fact)).collect();
-        let homes = self.look_up(table, homes)?;
+        let records = leading.iter().map(|(_, _, _, fact)| key::record(fact)).collect();
+        let records = self.look_up(table, records)?;
         for (key, value, time, fact) in leading {
-            let home = match homes.of(&key::home(&fact)) {
+            let record = match records.of(&key::record(&fact)) {
                 Found::Nothing => {
                     self.remove_entry(Problem::EntryToNowhere, family, &key);
                     continue;
@@ -126,15 +132,15 @@ impl Checker<'_> {
                     self.report.unchecked += 1;
                     continue;
                 }
-                Found::Value(home) => codec::fact_record::decode(family, fact.pid, home),
+                Found::Value(record) => codec::fact_record::decode(family, fact.pid, record),
             };
             // One that can not be read is told of itself.
-            let Ok(home) = home else { continue };
-            if home.time() != time {
+            let Ok(record) = record else { continue };
+            if record.time() != time {
                 self.report.stale += 1;
                 continue;
             }
-            let entries = entries(&fact, &home);
+            let entries = entries(&fact, &record);
             let is_its = entries.by_id.contains(&key) || entries.by_place.contains(&key);
             if !is_its || *entries.value != *value {
                 self.remove_entry(Problem::EntryOfAnother, family, &key);

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
@@ -265,12 +265,14 @@ impl<'a> Checker<'a> {
 
     /// The app's key and, of an event that has a row, its id. A touch is named by its key: its id
     /// may be a click's.
-    fn named(&self, fact: &FactKey, home: &Home) -> String {
-        let key = crate::layout::key::home(fact);
-        match home {
-            Home::Touch(_) => at(Tables::name_of(fact.family), &key),
-            Home::Activation(_) => format!("{} activation {}", self.app_name(fact.pid), id(home)),
-            Home::Effect(_) => format!("{} effect {}", self.app_name(fact.pid), id(home)),
+    fn named(&self, fact: &FactKey, record: &FactRecord) -> String {
+        let key = crate::layout::key::record(fact);
+        match record {
+            FactRecord::Touch(_) => at(Tables::name_of(fact.family), &key),
+            FactRecord::Activation(_) => {
+                format!("{} activation {}", self.app_name(fact.pid), id(record))
+            }
+            FactRecord::Effect(_) => format!("{} effect {}", self.app_name(fact.pid), id(record)),
         }
     }
 
@@ -279,8 +281,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn id(home: &Home) -> String {
-    attribution::facts::printable::printable(home.id()).to_string()
+fn id(record: &FactRecord) -> String {
+    attribution::facts::printable::printable(record.id()).to_string()
 }
 
 /// A table and a key.

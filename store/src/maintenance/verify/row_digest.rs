@@ -2,7 +2,7 @@
 //! something else comes out now, the row is right: what it is made from was altered or is lost, or
 //! settings have changed.
 
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::build_row;
 use attribution::rules::inherit::Inheritance;
 use attribution::rules::row::Row;
@@ -24,31 +24,31 @@ impl Witness {
     pub fn of(event: &Event, found: &Found) -> Option<Self> {
         let (Found::Value(value), Some(key)) = (found, event.row) else { return None };
         let row = stored_row::row(&key, &RowView::decode(value).ok()?)?;
-        let present = event.home.present()?;
-        let recomputed = event.recomputed.as_ref().map(|recomputed| &recomputed.write.home);
-        let homes = [Some(&event.home), recomputed].into_iter().flatten();
-        let mut originals = std::iter::once(None).chain(homes.flat_map(originals));
+        let present = event.record.present()?;
+        let recomputed = event.recomputed.as_ref().map(|recomputed| &recomputed.write.record);
+        let records = [Some(&event.record), recomputed].into_iter().flatten();
+        let mut originals = std::iter::once(None).chain(records.flat_map(originals));
         let is_its = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
         let original = originals.find(is_its)?;
         Some(Self { row, original })
     }
 
     /// Whether what the row shows of the event itself is what its fact says.
-    pub fn is_of(&self, home: &Home) -> bool {
+    pub fn is_of(&self, record: &FactRecord) -> bool {
         let Self { row, original } = self;
-        let of_fact = match home {
-            Home::Touch(_) => None,
-            Home::Activation(home) => stored_row::decision(row.clone(), original.clone())
-                .map(|decision| build_row::activation_row(&home.fact, &decision)),
-            Home::Effect(home) => {
+        let of_fact = match record {
+            FactRecord::Touch(_) => None,
+            FactRecord::Activation(record) => stored_row::decision(row.clone(), original.clone())
+                .map(|decision| build_row::activation_row(&record.fact, &decision)),
+            FactRecord::Effect(record) => {
                 let credit = credit(row);
                 let inheritance = Inheritance { activation: None, credit, credit_of: None };
-                let of_fact = build_row::effect_row(&home.fact, inheritance);
+                let of_fact = build_row::effect_row(&record.fact, inheritance);
                 let (install_type, activation) = (row.install_type, row.activation.clone());
                 Some(Row { install_type, activation, ..of_fact })
             }
         };
-        let form = home.present().map(|present| present.form).unwrap_or_default();
+        let form = record.present().map(|present| present.form).unwrap_or_default();
         let of_fact = of_fact.map(|of_fact| of_fact.in_form(form));
         of_fact.is_some_and(|of_fact| of_fact == Row { revision: 0, ..row.clone() })
     }
@@ -60,10 +60,10 @@ impl Witness {
 }
 
 /// The installs that an activation may follow.
-fn originals(home: &Home) -> Vec<Option<Box<str>>> {
-    let Home::Activation(home) = home else { return Vec::new() };
-    let of_decision = home.decision.as_ref().and_then(|decision| decision.original.clone());
-    let installs = home.chains.chains.iter().map(|chain| chain.install.id.clone());
+fn originals(record: &FactRecord) -> Vec<Option<Box<str>>> {
+    let FactRecord::Activation(record) = record else { return Vec::new() };
+    let of_decision = record.decision.as_ref().and_then(|decision| decision.original.clone());
+    let installs = record.chains.chains.iter().map(|chain| chain.install.id.clone());
     of_decision.into_iter().chain(installs).map(Some).collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys;
-use attribution::ledger::record::{Home, Present};
+use attribution::ledger::record::{FactRecord, Present};
 use attribution::rules::row::{EventType, seq};
 
 use super::table_scan::{Entry, Found};
@@ -34,21 +34,22 @@ impl Checker<'_> {
         let mut homeless: Homeless = (Pid(0), EventTime::default(), BTreeSet::new());
         self.walk(Check::Rows, EVENTS, |checker, chunk| {
             let rows = checker.readable(&chunk);
-            let mut homes = Vec::new();
+            let mut records = Vec::new();
             for family in [Family::Activation, Family::Effect] {
                 let of_family = rows.iter().filter(|row| row.fact.family == family);
-                let keys = of_family.map(|row| key::home(&row.fact)).collect();
-                homes.push(checker.look_up(Tables::name_of(family), keys)?);
+                let keys = of_family.map(|row| key::record(&row.fact)).collect();
+                records.push(checker.look_up(Tables::name_of(family), keys)?);
             }
             for row in rows {
-                let homes = &homes[usize::from(row.fact.family == Family::Effect)];
-                match homes.of(&key::home(&row.fact)) {
+                let records = &records[usize::from(row.fact.family == Family::Effect)];
+                match records.of(&key::record(&row.fact)) {
                     Found::Unreadable => checker.report.unchecked += 1,
                     Found::Nothing => checker.check_homeless(&row, &mut homeless),
-                    Found::Value(home) => {
-                        let home = codec::fact_record::decode(row.fact.family, row.fact.pid, home);
+                    Found::Value(record) => {
+                        let record =
+                            codec::fact_record::decode(row.fact.family, row.fact.pid, record);
                         // One that can not be read is told of itself.
-                        home.into_iter().for_each(|home| checker.check_row(&row, &home));
+                        record.into_iter().for_each(|record| checker.check_row(&row, &record));
                     }
                 }
             }
@@ -97,12 +98,12 @@ impl Checker<'_> {
         }
     }
 
-    fn check_row(&mut self, row: &Row<'_>, home: &Home) {
+    fn check_row(&mut self, row: &Row<'_>, record: &FactRecord) {
         let Some(app) = self.app(row.key.pid) else { return };
         let partitions = self.settings.partitions;
         let is_possible = (0..=app.fan_bits_max)
             .any(|bits| self.partition(&app, row.key.seq, bits) == row.key.partition);
-        let expected = home
+        let expected = record
             .present()
             .map(|present| row_key(&app, (row.key.pid, row.key.seq), present, partitions));
         let (problem, is_kept) = match expected {
@@ -128,7 +129,7 @@ impl Checker<'_> {
     /// Facts of events are kept as long as rows are, or longer.
     fn check_homeless(&mut self, row: &Row<'_>, homeless: &mut Homeless) {
         let (pid, time) = (row.key.pid, row.key.event_time);
-        let is_expired = time < self.expiry.oldest_home(pid, row.fact.family, None);
+        let is_expired = time < self.expiry.oldest_record(pid, row.fact.family, None);
         if !is_expired {
             let named = self.row_name(row);
             return self.find(Problem::RowWithoutFact, || named);

@@ -4,7 +4,7 @@ use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::Expired;
 
 use crate::StoreError;
@@ -22,14 +22,14 @@ pub struct Present {
 impl Facts for Present {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        let mut homes = vec![None; keys.len()];
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records = vec![None; keys.len()];
         let wanted: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
-        self.tables.homes(&wanted, &mut homes)?;
-        for (fact, home) in keys.iter().zip(&mut homes) {
-            home.take_if(|home| self.expiry.has_expired(fact.pid, home));
+        self.tables.records(&wanted, &mut records)?;
+        for (fact, record) in keys.iter().zip(&mut records) {
+            record.take_if(|record| self.expiry.has_expired(fact.pid, record));
         }
-        Ok(homes)
+        Ok(records)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

@@ -27,7 +27,7 @@ fn values() -> Vec<(Vec<u8>, Decode)> {
     let (store, _dir) = on_disk(&rules());
     let mut worker = fed(store, &rules(), vec![facts]);
     let mut values: Vec<(Vec<u8>, Decode)> = Vec::new();
-    for (key, found) in keys.iter().zip(worker.ledger_mut().homes(&keys).expect("homes")) {
+    for (key, found) in keys.iter().zip(worker.ledger_mut().records(&keys).expect("homes")) {
         let mut value = Vec::new();
         fact_record::encode(&found.expect("a home"), &mut value);
         values.push((
@@ -85,7 +85,7 @@ fn no_flipped_bit_is_a_panic() {
 fn damage_in_the_store_is_told() {
     let (store, dir) = on_disk(&rules());
     let mut worker = fed(store, &rules(), vec![identified([activation("a", A)])]);
-    super::record(worker.ledger_mut(), [touch("c", 5, &[1])]);
+    super::record_facts(worker.ledger_mut(), [touch("c", 5, &[1])]);
     super::commit(worker.ledger_mut());
     drop(worker);
     {
@@ -93,8 +93,8 @@ fn damage_in_the_store_is_told() {
         let tables = DB::open_cf(&Options::default(), dir.path(), tables).expect("a RocksDB");
         let table = |name| tables.cf_handle(name).expect("a table");
         let write = touch("c", 5, &[1]);
-        tables.put_cf(table("touches"), key::home(&write.key), b"\x01nonsense").expect("a write");
-        let entry = key::index(write.index[0], &write.key, write.home.time());
+        tables.put_cf(table("touches"), key::record(&write.key), b"\x01nonsense").expect("a write");
+        let entry = key::index(write.index[0], &write.key, write.record.time());
         tables.put_cf(table("touches"), entry, b"short").expect("a write");
         tables.put_cf(table("offsets"), b"clicks", b"1").expect("a write");
     }
@@ -103,7 +103,7 @@ fn damage_in_the_store_is_told() {
         let error = result.expect_err("the store is damaged");
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     };
-    damaged(store.homes(&[touch("c", 5, &[]).key]).map(drop));
+    damaged(store.records(&[touch("c", 5, &[]).key]).map(drop));
     damaged(store.scan(&[scan(1, 9, 0)]).map(drop));
     damaged(store.positions().map(drop));
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, millis};
 use super::support::rules::rules;
 use super::support::run::{Shelf, fed, open, position, read, settings};
-use super::{commit, home_of, record, scan, times, touch};
+use super::{commit, home_of, record_facts, scan, times, touch};
 
 fn folder() -> TempDir {
     TempDir::with_prefix("adtrail-store-").expect("a temporary folder")
@@ -42,7 +42,7 @@ fn what_was_committed_is_there_after_opening_again() {
     let (rows, counts) = (worker.ledger().shown(), worker.ledger().status_counts());
     drop(worker);
     let mut store = open(dir.path(), &rules());
-    record(&mut store, [touch("c", 5, &[1])]);
+    record_facts(&mut store, [touch("c", 5, &[1])]);
     let positions = vec![position("clicks", 0, 7)];
     let progress = Progress { positions, consumed_until: Some(millis(9)) };
     store.commit(Vec::new(), &progress).expect("a commit");
@@ -56,16 +56,16 @@ fn what_was_committed_is_there_after_opening_again() {
     assert_eq!(store.consumed_until(), Some(millis(9)));
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
     let write = touch("c", 5, &[]);
-    assert_eq!(home_of(&mut store, write.key), Some(write.home));
+    assert_eq!(home_of(&mut store, write.key), Some(write.record));
 }
 
 #[test]
 fn what_was_recorded_alone_is_gone_after_opening_again() {
     let dir = folder();
     let mut store = open(dir.path(), &rules());
-    record(&mut store, [touch("c", 5, &[1])]);
+    record_facts(&mut store, [touch("c", 5, &[1])]);
     commit(&mut store);
-    record(&mut store, [touch("d", 6, &[1])]);
+    record_facts(&mut store, [touch("d", 6, &[1])]);
     drop(store);
     let mut store = open(dir.path(), &rules());
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);

@@ -5,7 +5,7 @@ use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use tempfile::TempDir;
 
-use super::{commit, end_of_time, home_of, record, scan, times, touch};
+use super::{commit, end_of_time, home_of, record_facts, scan, times, touch};
 use crate::support::rules::{X, rules};
 use crate::support::run::on_disk;
 
@@ -23,7 +23,7 @@ fn table(figures: &Figures, name: &str) -> TableFigures {
 /// A store with so many clicks, each with a key of its own from 0 on.
 fn clicked(count: u64) -> (Embedded, TempDir) {
     let (mut store, dir) = on_disk(&rules());
-    record(&mut store, (0..count).map(|n| touch(&format!("c{n}"), 1_000, &[n])));
+    record_facts(&mut store, (0..count).map(|n| touch(&format!("c{n}"), 1_000, &[n])));
     commit(&mut store);
     (store, dir)
 }

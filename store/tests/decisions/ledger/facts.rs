@@ -9,7 +9,8 @@ use attribution::ledger::index::{IndexEntry, Scan};
 use super::support::facts::{activation, click, effect, millis};
 use super::support::rules::{X, Y};
 use super::{
-    Kept, commit, end_of_time, entries, entry, home_of, of_app, record, scan, times, touch, write,
+    Kept, commit, end_of_time, entries, entry, home_of, of_app, record_facts, scan, times, touch,
+    write,
 };
 
 suite! { on_hbase_too:
@@ -40,13 +41,13 @@ fn recorded_facts_have_their_homes_at_once(ledger: &mut impl Kept) {
     for fact in &facts {
         assert_eq!(home_of(ledger, fact.key), None);
     }
-    record(ledger, facts.clone());
+    record_facts(ledger, facts.clone());
     for fact in &facts {
-        assert_eq!(home_of(ledger, fact.key).as_ref(), Some(&fact.home));
+        assert_eq!(home_of(ledger, fact.key).as_ref(), Some(&fact.record));
     }
     commit(ledger);
     for fact in &facts {
-        assert_eq!(home_of(ledger, fact.key).as_ref(), Some(&fact.home));
+        assert_eq!(home_of(ledger, fact.key).as_ref(), Some(&fact.record));
     }
 }
 
@@ -59,32 +60,32 @@ fn homes_come_in_the_order_of_their_keys(ledger: &mut impl Kept) {
         })
         .collect();
     let (stored, recorded) = facts.split_at(10);
-    record(ledger, stored.to_vec());
+    record_facts(ledger, stored.to_vec());
     commit(ledger);
-    record(ledger, recorded.to_vec());
+    record_facts(ledger, recorded.to_vec());
     let mut keys: Vec<_> = facts.iter().rev().map(|fact| fact.key).collect();
     keys.push(fact_key(Family::Touch, X, "nobody"));
     keys.push(keys[3]);
-    let mut expected: Vec<_> = facts.iter().rev().map(|fact| Some(fact.home.clone())).collect();
+    let mut expected: Vec<_> = facts.iter().rev().map(|fact| Some(fact.record.clone())).collect();
     expected.push(None);
     expected.push(expected[3].clone());
-    assert_eq!(ledger.homes(&keys).expect("a look-up"), expected);
+    assert_eq!(ledger.records(&keys).expect("a look-up"), expected);
 }
 
 fn a_home_is_replaced(ledger: &mut impl Kept) {
     let [first, second, third] = [9, 8, 7].map(|ms| touch("c", ms, &[1]));
-    record(ledger, [first.clone()]);
-    record(ledger, [second.clone()]);
-    assert_eq!(home_of(ledger, first.key), Some(second.home));
+    record_facts(ledger, [first.clone()]);
+    record_facts(ledger, [second.clone()]);
+    assert_eq!(home_of(ledger, first.key), Some(second.record));
     commit(ledger);
-    record(ledger, [third.clone()]);
-    assert_eq!(home_of(ledger, first.key), Some(third.home.clone()));
+    record_facts(ledger, [third.clone()]);
+    assert_eq!(home_of(ledger, first.key), Some(third.record.clone()));
     commit(ledger);
-    assert_eq!(home_of(ledger, first.key), Some(third.home));
+    assert_eq!(home_of(ledger, first.key), Some(third.record));
 }
 
 fn scans_are_newest_first_and_both_bounds_are_inclusive(ledger: &mut impl Kept) {
-    record(ledger, [3, 1, 5, 2, 4].map(|ms| touch(&format!("c{ms}"), ms, &[1])));
+    record_facts(ledger, [3, 1, 5, 2, 4].map(|ms| touch(&format!("c{ms}"), ms, &[1])));
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, 9, 0)), [5, 4, 3, 2, 1]);
         assert_eq!(times(ledger, scan(1, 4, 2)), [4, 3, 2]);
@@ -96,14 +97,14 @@ fn scans_are_newest_first_and_both_bounds_are_inclusive(ledger: &mut impl Kept) 
 }
 
 fn a_scan_whose_bounds_cross_is_empty(ledger: &mut impl Kept) {
-    record(ledger, [touch("c", 5, &[1])]);
+    record_facts(ledger, [touch("c", 5, &[1])]);
     assert_eq!(times(ledger, scan(1, 4, 6)), [0; 0]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 4, 6)), [0; 0]);
 }
 
 fn the_first_and_the_last_times_are_found(ledger: &mut impl Kept) {
-    record(ledger, [touch("first", 0, &[1]), touch("last", end_of_time(), &[1])]);
+    record_facts(ledger, [touch("first", 0, &[1]), touch("last", end_of_time(), &[1])]);
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, end_of_time(), 0)), [end_of_time() as u64, 0]);
         assert_eq!(times(ledger, scan(1, end_of_time() - 1, 0)), [0]);
@@ -129,9 +130,9 @@ fn paged(ledger: &mut impl Kept, scan: Scan, limit: usize) -> Vec<IndexEntry> {
 fn pages_follow_each_other(ledger: &mut impl Kept) {
     let even = (0..20).map(|n| touch(&format!("c{n}"), n * 2, &[1]));
     let odd = (0..20).map(|n| touch(&format!("d{n}"), n * 2 + 1, &[1]));
-    record(ledger, even);
+    record_facts(ledger, even);
     commit(ledger);
-    record(ledger, odd);
+    record_facts(ledger, odd);
     for limit in [1, 3, 40, 41] {
         let found = paged(ledger, scan(1, 37, 2), limit);
         let times: Vec<_> = found.iter().map(|entry| entry.time.millis()).collect();
@@ -141,10 +142,10 @@ fn pages_follow_each_other(ledger: &mut impl Kept) {
 
 fn many_entries_of_one_millisecond_have_pages(ledger: &mut impl Kept) {
     let facts: Vec<_> = (0..50).map(|n| touch(&format!("c{n}"), 5, &[1])).collect();
-    record(ledger, facts[..25].to_vec());
+    record_facts(ledger, facts[..25].to_vec());
     commit(ledger);
-    record(ledger, facts[25..].to_vec());
-    record(ledger, [touch("newer", 6, &[1]), touch("older", 4, &[1])]);
+    record_facts(ledger, facts[25..].to_vec());
+    record_facts(ledger, [touch("newer", 6, &[1]), touch("older", 4, &[1])]);
     let whole = paged(ledger, scan(1, 9, 0), 1_000);
     assert_eq!(whole.len(), 52);
     for limit in [1, 7, 51, 52, 53] {
@@ -156,11 +157,11 @@ fn many_entries_of_one_millisecond_have_pages(ledger: &mut impl Kept) {
 }
 
 fn what_is_stored_and_what_is_recorded_are_one_scan(ledger: &mut impl Kept) {
-    record(ledger, [touch("c1", 1, &[1]), touch("c3", 3, &[1]), touch("c5", 5, &[1])]);
+    record_facts(ledger, [touch("c1", 1, &[1]), touch("c3", 3, &[1]), touch("c5", 5, &[1])]);
     commit(ledger);
-    record(ledger, [touch("c0", 0, &[1]), touch("c2", 2, &[1]), touch("c6", 6, &[1])]);
+    record_facts(ledger, [touch("c0", 0, &[1]), touch("c2", 2, &[1]), touch("c6", 6, &[1])]);
     // What is stored is recorded again.
-    record(ledger, [touch("c3", 3, &[1])]);
+    record_facts(ledger, [touch("c3", 3, &[1])]);
     assert_eq!(times(ledger, scan(1, 9, 0)), [6, 5, 3, 2, 1, 0]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [6, 5, 3, 2, 1, 0]);
@@ -173,9 +174,9 @@ fn instead(write: FactWrite, keys: &[u64], ms: i64) -> FactWrite {
 }
 
 fn a_recorded_end_hides_a_stored_entry(ledger: &mut impl Kept) {
-    record(ledger, [touch("c", 5, &[1, 2]), touch("d", 5, &[1]), touch("e", 4, &[1])]);
+    record_facts(ledger, [touch("c", 5, &[1, 2]), touch("d", 5, &[1]), touch("e", 4, &[1])]);
     commit(ledger);
-    record(ledger, [instead(touch("c", 3, &[1]), &[1, 2], 5)]);
+    record_facts(ledger, [instead(touch("c", 3, &[1]), &[1, 2], 5)]);
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, 9, 0)), [5, 4, 3]);
         assert_eq!(entries(ledger, scan(1, 5, 5)), [entry(&touch("d", 5, &[]))]);
@@ -186,8 +187,8 @@ fn a_recorded_end_hides_a_stored_entry(ledger: &mut impl Kept) {
 }
 
 fn an_entry_can_end_before_it_is_stored(ledger: &mut impl Kept) {
-    record(ledger, [touch("c", 5, &[1, 2])]);
-    record(ledger, [instead(touch("c", 3, &[2]), &[1, 2], 5)]);
+    record_facts(ledger, [touch("c", 5, &[1, 2])]);
+    record_facts(ledger, [instead(touch("c", 3, &[2]), &[1, 2], 5)]);
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, 9, 0)), [0; 0]);
         assert_eq!(times(ledger, scan(2, 9, 0)), [3]);
@@ -198,15 +199,15 @@ fn an_entry_can_end_before_it_is_stored(ledger: &mut impl Kept) {
 /// Of facts with one time it is the content that says which one stands, so a key can be one of the first and
 /// of the third. On a shared store the entry of the second may stay: it leads to a fact that does not match.
 fn an_entry_can_come_back(ledger: &mut impl Kept) {
-    record(ledger, [touch("c", 5, &[1])]);
+    record_facts(ledger, [touch("c", 5, &[1])]);
     commit(ledger);
-    record(ledger, [instead(touch("c", 5, &[2]), &[1], 5)]);
-    record(ledger, [instead(touch("c", 5, &[1]), &[2], 5)]);
+    record_facts(ledger, [instead(touch("c", 5, &[2]), &[1], 5)]);
+    record_facts(ledger, [instead(touch("c", 5, &[1]), &[2], 5)]);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
     // Ended and set by one write: it is set.
-    record(ledger, [instead(touch("c", 5, &[1]), &[1], 5)]);
+    record_facts(ledger, [instead(touch("c", 5, &[1]), &[1], 5)]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
 }
@@ -224,9 +225,9 @@ fn a_key_finds_its_own_family_and_app_alone(ledger: &mut impl Kept) {
             ]
         })
     };
-    record(ledger, all(5));
+    record_facts(ledger, all(5));
     commit(ledger);
-    record(ledger, all(6));
+    record_facts(ledger, all(6));
     for (family, letter) in [(Family::Touch, "c"), (Family::Activation, "a"), (Family::Effect, "e")]
     {
         for pid in [X, Y] {
@@ -242,7 +243,7 @@ fn a_key_finds_its_own_family_and_app_alone(ledger: &mut impl Kept) {
 
 fn a_fact_is_found_by_each_of_its_keys(ledger: &mut impl Kept) {
     let keys = [0, 1, u64::MAX - 1, u64::MAX];
-    record(ledger, [touch("c", 5, &keys)]);
+    record_facts(ledger, [touch("c", 5, &keys)]);
     for _ in ["recorded", "committed"] {
         for key in keys {
             assert_eq!(entries(ledger, scan(key, 9, 0)), [entry(&touch("c", 5, &[]))]);
@@ -252,8 +253,8 @@ fn a_fact_is_found_by_each_of_its_keys(ledger: &mut impl Kept) {
 }
 
 fn many_scans_are_answered_in_their_order(ledger: &mut impl Kept) {
-    record(ledger, (0..30).map(|n| touch(&format!("c{n}"), n, &[n as u64 % 3])));
-    record(ledger, [write(activation("a", millis(5)), &[1])]);
+    record_facts(ledger, (0..30).map(|n| touch(&format!("c{n}"), n, &[n as u64 % 3])));
+    record_facts(ledger, [write(activation("a", millis(5)), &[1])]);
     commit(ledger);
     let activations = Scan { family: Family::Activation, ..scan(1, 99, 0) };
     let scans = [scan(2, 99, 0), scan(0, 99, 0), activations, scan(7, 99, 0), scan(2, 10, 0)];
@@ -266,9 +267,9 @@ fn many_scans_are_answered_in_their_order(ledger: &mut impl Kept) {
 }
 
 fn nothing_asked_is_nothing_done(ledger: &mut impl Kept) {
-    assert!(ledger.homes(&[]).expect("a look-up").is_empty());
+    assert!(ledger.records(&[]).expect("a look-up").is_empty());
     assert!(ledger.scan(&[]).expect("scans").is_empty());
-    record(ledger, []);
+    record_facts(ledger, []);
     commit(ledger);
     assert!(ledger.positions().expect("positions").is_empty());
 }

@@ -5,7 +5,7 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{ActivationHome, Causes, EffectHome, Home};
+use attribution::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord};
 use attribution::ledger::{FactWrite, Ledger, Progress};
 use attribution::rules::classify::InstallChains;
 
@@ -22,7 +22,7 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     let fact = fact.into();
     FactWrite {
         key: fact_key(fact.family(), fact.pid(), fact.id()),
-        home: home(fact),
+        record: record(fact),
         index: keys.iter().copied().map(MatchKey).collect(),
         marks: Vec::new(),
         stale: Vec::new(),
@@ -30,10 +30,10 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     }
 }
 
-pub fn home(fact: Fact) -> Home {
+pub fn record(fact: Fact) -> FactRecord {
     match fact {
-        Fact::Touch(touch) => Home::Touch(touch),
-        Fact::Activation(fact) => Home::Activation(Box::new(ActivationHome {
+        Fact::Touch(touch) => FactRecord::Touch(touch),
+        Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
             fact: *fact,
             chains: InstallChains::default(),
             decision: None,
@@ -41,7 +41,9 @@ pub fn home(fact: Fact) -> Home {
             changed_by: Causes::default(),
             present: None,
         })),
-        Fact::Effect(fact) => Home::Effect(Box::new(EffectHome { fact: *fact, present: None })),
+        Fact::Effect(fact) => {
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+        }
     }
 }
 
@@ -64,7 +66,7 @@ pub fn scan(key: u64, newest: i64, oldest: i64) -> Scan {
 }
 
 /// As a worker does it: what is given back was known otherwise than thought, and is looked at.
-pub fn record(ledger: &mut impl Kept, writes: impl IntoIterator<Item = FactWrite>) {
+pub fn record_facts(ledger: &mut impl Kept, writes: impl IntoIterator<Item = FactWrite>) {
     let lost = ledger.record(writes.into_iter().collect()).expect("facts are recorded");
     if lost.is_empty() {
         return;
@@ -89,12 +91,12 @@ pub fn times(ledger: &mut impl Kept, scan: Scan) -> Vec<u64> {
     entries(ledger, scan).iter().map(|entry| entry.time.millis()).collect()
 }
 
-pub fn home_of(ledger: &mut impl Kept, key: FactKey) -> Option<Home> {
-    ledger.homes(&[key]).expect("a look-up").remove(0)
+pub fn home_of(ledger: &mut impl Kept, key: FactKey) -> Option<FactRecord> {
+    ledger.records(&[key]).expect("a look-up").remove(0)
 }
 
 pub fn entry(of: &FactWrite) -> IndexEntry {
-    IndexEntry { time: of.home.time(), fact: of.key }
+    IndexEntry { time: of.record.time(), fact: of.key }
 }
 
 pub fn end_of_time() -> i64 {

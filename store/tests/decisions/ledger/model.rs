@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::support::facts::millis;
 use super::support::rules::rules;
 use super::support::run::open;
-use super::{commit, record, scan, touch};
+use super::{commit, record_facts, scan, touch};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -76,8 +76,8 @@ proptest! {
                         .into_iter()
                         .map(|(id, ms, keys)| next_write(&mut standing, id, ms, keys))
                         .collect();
-                    record(&mut memory, writes.clone());
-                    record(disk, writes);
+                    record_facts(&mut memory, writes.clone());
+                    record_facts(disk, writes);
                 }
                 Step::Commit => commit(disk),
                 Step::Reopen => {
@@ -90,7 +90,7 @@ proptest! {
                 prop_assert_eq!(pages(disk, limit, newest), pages(&mut memory, limit, newest));
             }
             let keys: Vec<_> = (0..12).map(|id| touch(&format!("c{id}"), 0, &[]).key).collect();
-            prop_assert_eq!(disk.homes(&keys).unwrap(), memory.homes(&keys).unwrap());
+            prop_assert_eq!(disk.records(&keys).unwrap(), memory.records(&keys).unwrap());
         }
     }
 }

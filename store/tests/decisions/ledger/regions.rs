@@ -123,8 +123,8 @@ impl Bed {
         let mut decisions = Vec::new();
         for (number, row) in last {
             let key = write(event(number, row.0), &[]).key;
-            let home = self.store().homes(&[key]).expect("a look-up").remove(0);
-            let replaced = home.and_then(|home| home.present().copied());
+            let record = self.store().records(&[key]).expect("a look-up").remove(0);
+            let replaced = record.and_then(|record| record.present().copied());
             decisions.push(decided(event(number, row.0).ua(&row.2), row.1, replaced));
             self.rows.insert(number, row);
         }

@@ -10,7 +10,7 @@ use adtrail_store::layout::key::RowKey;
 use adtrail_store::layout::summary_counts::{Count, Counted, QUARTER_MS, What};
 use adtrail_store::reader::Reader;
 use attribution::facts::event::{EventTime, Pid, SpreadId};
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use attribution::rules::policy::HOUR_MS;
 use attribution::rules::row::{InstallType, Status};
@@ -125,8 +125,8 @@ impl Bed {
         let mut decisions = Vec::new();
         for said in last.into_values() {
             let key = write(event(said, start_ms), &[]).key;
-            let home = self.store().homes(&[key]).expect("a look-up").remove(0);
-            decisions.push(decision(said, start_ms, home.as_ref()));
+            let record = self.store().records(&[key]).expect("a look-up").remove(0);
+            decisions.push(decision(said, start_ms, record.as_ref()));
         }
         commit(self.store(), decisions);
     }
@@ -153,12 +153,12 @@ fn event(said: &Said, start_ms: u64) -> Draft {
     if said.number.is_multiple_of(5) { draft.of_app_y() } else { draft }
 }
 
-fn decision(said: &Said, start_ms: u64, home: Option<&Home>) -> DecisionWrite {
-    let replaced = home.and_then(|home| home.present().copied());
+fn decision(said: &Said, start_ms: u64, record: Option<&FactRecord>) -> DecisionWrite {
+    let replaced = record.and_then(|record| record.present().copied());
     let mut decided = decided(event(said, start_ms), u32::from(said.spreadid), replaced);
     decided.row.status = Status::ALL[usize::from(said.status)];
     decided.row.install_type = InstallType::ALL.get(usize::from(said.install_type)).copied();
-    if let Some(present) = decided.home.present_mut() {
+    if let Some(present) = decided.record.present_mut() {
         present.status = decided.row.status;
     }
     decided

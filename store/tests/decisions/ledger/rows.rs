@@ -2,7 +2,7 @@
 
 use adtrail_store::memory::Memory;
 use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
-use attribution::ledger::record::{Home, Present, RowPlace};
+use attribution::ledger::record::{FactRecord, Present, RowPlace};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::support::facts::{Draft, activation, effect, millis};
 use super::support::rules::rules;
 use super::support::run::{Shelf, on_disk, position};
-use super::{home, home_of, write};
+use super::{home_of, record, write};
 
 suite! {
     a_row_stands_where_its_campaign_and_time_say
@@ -61,17 +61,17 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
         place: RowPlace::default(),
     };
     let key = write(fact.clone(), &[]).key;
-    let mut home = home(fact);
-    match &mut home {
-        Home::Activation(home) => {
-            home.chains = chains(&home.fact);
-            home.decision = Some(decision);
-            home.present = Some(present);
+    let mut record = record(fact);
+    match &mut record {
+        FactRecord::Activation(record) => {
+            record.chains = chains(&record.fact);
+            record.decision = Some(decision);
+            record.present = Some(present);
         }
-        Home::Effect(home) => home.present = Some(present),
-        Home::Touch(_) => {}
+        FactRecord::Effect(record) => record.present = Some(present),
+        FactRecord::Touch(_) => {}
     }
-    DecisionWrite { key, home, row, replaced }
+    DecisionWrite { key, record, row, replaced }
 }
 
 /// One walk that ends with the activation, and one that it goes on from.
@@ -109,14 +109,14 @@ fn a_row_stands_where_its_campaign_and_time_say(ledger: &mut impl Shelf) {
 fn a_replaced_row_is_gone_at_once(ledger: &mut impl Shelf) {
     let first = decided(activation("a", millis(5)), 7, None);
     commit(ledger, [first.clone()]);
-    let second = decided(activation("a", millis(5)), 8, first.home.present().copied());
+    let second = decided(activation("a", millis(5)), 8, first.record.present().copied());
     commit(ledger, [second.clone()]);
     assert_eq!(rows(ledger), ["a @5 8"]);
-    let third = decided(activation("a", millis(4)), 8, second.home.present().copied());
+    let third = decided(activation("a", millis(4)), 8, second.record.present().copied());
     commit(ledger, [third.clone()]);
     assert_eq!(rows(ledger), ["a @4 8"]);
     let other = decided(effect("e", millis(5)), 7, None);
-    let fourth = decided(activation("a", millis(3)), 0, third.home.present().copied());
+    let fourth = decided(activation("a", millis(3)), 0, third.record.present().copied());
     commit(ledger, [other, fourth]);
     assert_eq!(rows(ledger), ["a @3 0", "e @5 7"]);
 }
@@ -124,7 +124,7 @@ fn a_replaced_row_is_gone_at_once(ledger: &mut impl Shelf) {
 fn a_row_at_the_same_place_is_overwritten(ledger: &mut impl Shelf) {
     let first = decided(activation("a", millis(5)), 7, None);
     commit(ledger, [first.clone()]);
-    let present = first.home.present().copied();
+    let present = first.record.present().copied();
     let again = decided(activation("a", millis(5)).ip("203.0.113.9"), 7, present);
     commit(ledger, [again]);
     assert_eq!(rows(ledger), ["a @5 7"]);
@@ -139,7 +139,7 @@ fn decisions_come_back_with_their_homes(ledger: &mut impl Shelf) {
         let mut found = home_of(ledger, decision.key).expect("a home");
         // Each ledger notes its own.
         found.present_mut().expect("a present row").place = RowPlace::default();
-        assert_eq!(found, decision.home);
+        assert_eq!(found, decision.record);
     }
 }
 
@@ -200,7 +200,7 @@ proptest! {
                 _ => activation("b", millis(ms)).of_app_y(),
             };
             let decision = decided(draft, spreadid, present[event]);
-            present[event] = decision.home.present().copied();
+            present[event] = decision.record.present().copied();
             commit(&mut memory, [decision.clone()]);
             commit(&mut embedded, [decision]);
             prop_assert_eq!(memory.shown(), embedded.shown());

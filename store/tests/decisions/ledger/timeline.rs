@@ -16,7 +16,7 @@ use super::support::facts::{D, DAY, a_and, click, effect, identified, millis};
 use super::support::random::facts;
 use super::support::rules::{X, rules};
 use super::support::run::{Shelf, fed, on_disk};
-use super::{record, write};
+use super::{record_facts, write};
 
 fn ids(name: &str, value: &str) -> DeviceIds {
     DeviceIds::new(&vec![(name.into(), value.into())])
@@ -43,19 +43,19 @@ fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<Fou
     let of_x = given.iter().filter(|fact| fact.pid() == X);
     let keys: BTreeSet<FactKey> = of_x.map(|fact| fact_key(fact.family(), X, fact.id())).collect();
     let keys: Vec<FactKey> = keys.into_iter().collect();
-    let homes = ledger.homes(&keys).expect("homes");
+    let records = ledger.records(&keys).expect("homes");
     let mut all: Vec<Found> = keys
         .into_iter()
-        .zip(homes)
-        .filter_map(|(fact, home)| {
-            let home = home?;
-            let own = match &home {
-                attribution::ledger::record::Home::Touch(touch) => &touch.ids,
-                attribution::ledger::record::Home::Activation(home) => &home.fact.ids,
-                attribution::ledger::record::Home::Effect(home) => &home.fact.ids,
+        .zip(records)
+        .filter_map(|(fact, record)| {
+            let record = record?;
+            let own = match &record {
+                attribution::ledger::record::FactRecord::Touch(touch) => &touch.ids,
+                attribution::ledger::record::FactRecord::Activation(record) => &record.fact.ids,
+                attribution::ledger::record::FactRecord::Effect(record) => &record.fact.ids,
             };
             let has = DeviceIds::new(own).iter().any(|id| ids.contains(id));
-            has.then(|| Found { place: IndexEntry { time: home.time(), fact }, home })
+            has.then(|| Found { place: IndexEntry { time: record.time(), fact }, record })
         })
         .collect();
     all.sort_by_key(|found| {
@@ -104,10 +104,10 @@ fn an_entry_alone_is_no_fact_of_a_device() {
         .flat_map(|class| ids.iter().map(move |id| touch_by_id(class, id).0))
         .collect();
     let mut ledger = Memory::default();
-    record(&mut ledger, [write(click("c1", a_and(7)), &keys)]);
-    record(&mut ledger, [write(click("c1", a_and(6)), &keys)]);
-    record(&mut ledger, [write(click("c2", a_and(8)).only("oaid", "another"), &keys)]);
-    record(&mut ledger, [write(click("c3", a_and(5)), &keys)]);
+    record_facts(&mut ledger, [write(click("c1", a_and(7)), &keys)]);
+    record_facts(&mut ledger, [write(click("c1", a_and(6)), &keys)]);
+    record_facts(&mut ledger, [write(click("c2", a_and(8)).only("oaid", "another"), &keys)]);
+    record_facts(&mut ledger, [write(click("c3", a_and(5)), &keys)]);
     for page in [1, 2, 10] {
         let found = read(&mut ledger, &ids, page);
         let times: Vec<_> = found.iter().map(|found| found.place.time).collect();

@@ -11,7 +11,7 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
-use attribution::ledger::record::{Home, Known, Present};
+use attribution::ledger::record::{FactRecord, Known, Present};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status, seq};
 use attribution::worker::Report;
@@ -32,7 +32,7 @@ pub trait Stored {
     /// Whether others may be in the middle of changing it.
     const SHARED: bool;
 
-    fn home(&mut self, key: &FactKey) -> Known;
+    fn record(&mut self, key: &FactKey) -> Known;
 
     /// The rows that are shown of one event: revision, time and campaign.
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)>;
@@ -45,7 +45,7 @@ pub trait Stored {
 impl Stored for Memory {
     const SHARED: bool = false;
 
-    fn home(&mut self, key: &FactKey) -> Known {
+    fn record(&mut self, key: &FactKey) -> Known {
         self.known(&[*key]).expect("memory does not fail").remove(0)
     }
 
@@ -66,8 +66,8 @@ impl Stored for Memory {
 impl Stored for Model {
     const SHARED: bool = true;
 
-    fn home(&mut self, key: &FactKey) -> Known {
-        Self::home(self, key).map_or(Known::Nothing, Known::Home)
+    fn record(&mut self, key: &FactKey) -> Known {
+        Self::record(self, key).map_or(Known::Nothing, Known::FactRecord)
     }
 
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)> {
@@ -104,8 +104,8 @@ pub fn is_kept(
 
 fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
     let key = fact_key(fact.family(), fact.pid(), fact.id());
-    let home = match stored.home(&key) {
-        Known::Home(home) | Known::Replaced(home, _) => home,
+    let record = match stored.record(&key) {
+        Known::FactRecord(record) | Known::Replaced(record, _) => record,
         Known::Row => return is_shown_once(stored, fact, None),
         // The state of touches goes.
         Known::Nothing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
@@ -114,10 +114,10 @@ fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
         Known::Nothing => return Err("there is no such fact".into()),
     };
     let app = plan.policy.app(fact.pid()).expect("a known app");
-    let standing = match home.clone() {
-        Home::Touch(touch) => Fact::Touch(touch),
-        Home::Activation(home) => Fact::Activation(Box::new(home.fact)),
-        Home::Effect(home) => Fact::Effect(Box::new(home.fact)),
+    let standing = match record.clone() {
+        FactRecord::Touch(touch) => Fact::Touch(touch),
+        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact)),
+        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact)),
     };
     // What can not change any more is not replaced.
     if plan.kind != Kind::Expiring
@@ -125,7 +125,7 @@ fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
     {
         return Err(format!("another fact stands: {standing:?}"));
     }
-    match home.present() {
+    match record.present() {
         _ if fact.family() == Family::Touch => Ok(()),
         Some(present) => is_shown_once(stored, fact, Some(present)),
         None => Err("nothing is decided about it".into()),

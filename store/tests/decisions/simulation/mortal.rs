@@ -5,7 +5,7 @@ use adtrail_store::memory::Memory;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{Home, Known};
+use attribution::ledger::record::{FactRecord, Known};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 
@@ -44,8 +44,8 @@ fn over() -> StoreError {
 impl Facts for Mortal<'_> {
     type Error = StoreError;
 
-    fn homes(&mut self, keys: &[FactKey]) -> Result<Vec<Option<Home>>, StoreError> {
-        self.call()?.homes(keys)
+    fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        self.call()?.records(keys)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

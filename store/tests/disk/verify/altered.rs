@@ -6,11 +6,11 @@ use adtrail_store::layout::key::{self, RowKey};
 use adtrail_store::maintenance::verify::{Options, Problem, repair};
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::match_keys;
-use attribution::ledger::record::Home;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::row::{EventType, seq};
 
 use super::bed::{Bed, Case, Raw, check_left, check_made_whole};
-use super::tables::{credited, homes};
+use super::tables::{credited, records};
 
 /// The damage is found so, and no repair changes what is exported, or calls the store whole.
 fn check(name: &str, problem: Problem, damage: impl FnOnce(&Raw)) -> Bed {
@@ -32,38 +32,38 @@ fn check_no_repair(bed: &Bed) {
     }
 }
 
-fn alter(raw: &Raw, (family, table): (Family, &str), is_newest: bool, change: fn(&mut Home)) {
-    let mut homes = homes(raw, family, table).into_iter();
-    let found = if is_newest { homes.next_back() } else { homes.next() };
-    let (key, mut home) = found.expect("an event");
-    change(&mut home);
-    put(raw, table, &key, &home);
+fn alter(raw: &Raw, (family, table): (Family, &str), is_newest: bool, change: fn(&mut FactRecord)) {
+    let mut records = records(raw, family, table).into_iter();
+    let found = if is_newest { records.next_back() } else { records.next() };
+    let (key, mut record) = found.expect("an event");
+    change(&mut record);
+    put(raw, table, &key, &record);
 }
 
-fn put(raw: &Raw, table: &str, key: &[u8], home: &Home) {
+fn put(raw: &Raw, table: &str, key: &[u8], record: &FactRecord) {
     let mut value = Vec::new();
-    fact_record::encode(home, &mut value);
+    fact_record::encode(record, &mut value);
     raw.put(table, key, &value);
 }
 
-fn revenue(home: &mut Home) {
-    let Home::Effect(effect) = home else { panic!("no effect") };
+fn revenue(record: &mut FactRecord) {
+    let FactRecord::Effect(effect) = record else { panic!("no effect") };
     effect.fact.revenue = "1000000".into();
 }
 
-fn app_version(home: &mut Home) {
-    let Home::Activation(activation) = home else { panic!("no activation") };
+fn app_version(record: &mut FactRecord) {
+    let FactRecord::Activation(activation) = record else { panic!("no activation") };
     activation.fact.app_version = "another".into();
 }
 
 /// By it the activation that is credited to the click would be another campaign's.
 fn alter_click(raw: &Raw, pid: Pid, id: &str) {
-    let key = key::home(&match_keys::fact_key(Family::Touch, pid, id));
-    let mut home =
+    let key = key::record(&match_keys::fact_key(Family::Touch, pid, id));
+    let mut record =
         fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a click");
-    let Home::Touch(touch) = &mut home else { panic!("no click") };
+    let FactRecord::Touch(touch) = &mut record else { panic!("no click") };
     touch.spreadid.0 += 1;
-    put(raw, "touches", &key, &home);
+    put(raw, "touches", &key, &record);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_click_and_the_decision_are_altered() {
         let click = credit.touch.as_ref().expect("a touch").click_id.clone();
         credit.touch.as_mut().expect("a touch").click_id = "c-other".into();
         let pid = activation.fact.pid;
-        put(raw, "activations", &key, &Home::Activation(Box::new(activation)));
+        put(raw, "activations", &key, &FactRecord::Activation(Box::new(activation)));
         alter_click(raw, pid, &click);
     });
     assert!(!bed.verify().found.contains_key(&Problem::DecisionAltered));
@@ -137,11 +137,11 @@ fn a_click_is_lost() {
     let _case = Case::new("a click is lost and keeps its credit");
     let bed = Bed::new();
     bed.damage(|raw| {
-        let (_, home) = credited(raw, true);
-        let touch = home.decision.and_then(|decision| decision.credit.touch).expect("a touch");
-        let click = match_keys::fact_key(Family::Touch, home.fact.pid, &touch.click_id);
-        raw.get("touches", &key::home(&click));
-        raw.delete("touches", &key::home(&click));
+        let (_, record) = credited(raw, true);
+        let touch = record.decision.and_then(|decision| decision.credit.touch).expect("a touch");
+        let click = match_keys::fact_key(Family::Touch, record.fact.pid, &touch.click_id);
+        raw.get("touches", &key::record(&click));
+        raw.delete("touches", &key::record(&click));
     });
     let found = bed.verify().found;
     for problem in [Problem::TouchMissing, Problem::EntryToNowhere, Problem::DecisionDiffers] {
@@ -155,8 +155,8 @@ fn without_its_row_an_event_is_decided_again() {
     let problems = &[Problem::DecisionLost, Problem::RowMissing];
     check_made_whole(&[("a fact is altered and its row is deleted", problems, |raw| {
         alter(raw, (Family::Effect, "effects"), true, revenue);
-        let (_, home) = homes(raw, Family::Effect, "effects").pop().expect("an effect");
-        let seq = seq(EventType::Effect, home.id());
+        let (_, record) = records(raw, Family::Effect, "effects").pop().expect("an effect");
+        let seq = seq(EventType::Effect, record.id());
         let of_it = |key: &[u8]| RowKey::decode(key).is_some_and(|key| key.seq == seq);
         let rows = raw.entries("events").into_iter().filter(|(key, _)| of_it(key));
         rows.for_each(|(key, _)| raw.delete("events", &key));

@@ -7,7 +7,7 @@ use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::key::{self, FactPlace, Key, RowKey};
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
-use attribution::ledger::record::{Home, Present};
+use attribution::ledger::record::{FactRecord, Present};
 use attribution::rules::row::EventType;
 
 use super::bed::{Bed, Entry, Raw};
@@ -22,20 +22,20 @@ fn past(fact: FactKey) -> FactKey {
 }
 
 fn past_home(family: Family, pid: Pid, value: &[u8]) -> Vec<u8> {
-    let mut home = fact_record::decode(family, pid, value).expect("a home");
-    if let Home::Activation(activation) = &mut home {
+    let mut record = fact_record::decode(family, pid, value).expect("a home");
+    if let FactRecord::Activation(activation) = &mut record {
         activation.changed_by.facts.iter_mut().for_each(|cause| cause.fact = past(cause.fact));
     }
     let mut value = Vec::new();
-    fact_record::encode(&home, &mut value);
+    fact_record::encode(&record, &mut value);
     value
 }
 
 fn past_fact(family: Family, (key, value): &Entry) -> (Key, Vec<u8>) {
     match key::decode_fact(key).expect("a fact's key") {
-        FactPlace::Home { id, pid, tag } => {
+        FactPlace::FactRecord { id, pid, tag } => {
             let fact = past(FactKey { family, id: MatchKey(id), pid, tag });
-            (key::home(&fact), past_home(family, pid, value))
+            (key::record(&fact), past_home(family, pid, value))
         }
         FactPlace::Index { pid, time, tag } => {
             let (id, lookback) = value.split_first_chunk().expect("an id");
@@ -56,15 +56,15 @@ fn fans(raw: &Raw) -> BTreeMap<u64, u8> {
     let mut fans = BTreeMap::new();
     for (family, table) in TABLES {
         for (key, value) in raw.entries(table) {
-            let Some(FactPlace::Home { pid, .. }) = key::decode_fact(&key) else { continue };
-            let home = fact_record::decode(family, pid, &value).expect("a home");
-            let (event_type, present) = match &home {
-                Home::Touch(_) => continue,
-                Home::Activation(home) => (EventType::Activation, home.present),
-                Home::Effect(home) => (EventType::Effect, home.present),
+            let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(&key) else { continue };
+            let record = fact_record::decode(family, pid, &value).expect("a home");
+            let (event_type, present) = match &record {
+                FactRecord::Touch(_) => continue,
+                FactRecord::Activation(record) => (EventType::Activation, record.present),
+                FactRecord::Effect(record) => (EventType::Effect, record.present),
             };
             if let Some(Present { place, .. }) = present {
-                fans.insert(attribution::rules::row::seq(event_type, home.id()), place.fan_bits);
+                fans.insert(attribution::rules::row::seq(event_type, record.id()), place.fan_bits);
             }
         }
     }
@@ -115,17 +115,17 @@ fn contents(bed: &Bed) -> Vec<(&'static str, Vec<Entry>)> {
 
 /// Of a cause that is gone nobody knows the present key: it is left out on both sides.
 fn name_known(raw: &Raw, key: &[u8], value: &mut Box<[u8]>) {
-    let Some(FactPlace::Home { pid, .. }) = key::decode_fact(key) else { return };
-    let mut home = fact_record::decode(Family::Activation, pid, value).expect("a home");
-    let Home::Activation(activation) = &mut home else { return };
+    let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(key) else { return };
+    let mut record = fact_record::decode(Family::Activation, pid, value).expect("a home");
+    let FactRecord::Activation(activation) = &mut record else { return };
     let causes = &mut activation.changed_by;
     causes.facts.retain(|cause| {
         let (_, table) = TABLES[cause.fact.family as usize];
-        raw.0.get_cf(raw.table(table), key::home(&cause.fact)).expect("a look-up").is_some()
+        raw.0.get_cf(raw.table(table), key::record(&cause.fact)).expect("a look-up").is_some()
     });
     causes.has_more = false;
     let mut known = Vec::new();
-    fact_record::encode(&home, &mut known);
+    fact_record::encode(&record, &mut known);
     *value = known.into();
 }
 

@@ -7,7 +7,7 @@ use adtrail_store::layout::key::{self, FactPlace, RowKey};
 use adtrail_store::layout::summary_counts::Count;
 use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::{Family, SpreadId};
-use attribution::ledger::record::{ActivationHome, Home, RowPlace};
+use attribution::ledger::record::{ActivationRecord, FactRecord, RowPlace};
 use attribution::rules::row::{EventType, Status};
 
 use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};
@@ -35,36 +35,36 @@ fn is_credited(row: &RowView<'_>) -> bool {
     row.event_type == EventType::Activation && row.status == Status::Attributed
 }
 
-pub fn homes(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, Home)> {
+pub fn records(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, FactRecord)> {
     let of = |(key, value): Entry| match key::decode_fact(&key) {
-        Some(FactPlace::Home { pid, .. }) => {
+        Some(FactPlace::FactRecord { pid, .. }) => {
             Some((key, fact_record::decode(family, pid, &value).expect("a home")))
         }
         _ => None,
     };
-    let mut homes: Vec<_> = raw.entries(table).into_iter().filter_map(of).collect();
-    homes.sort_by_key(|(_, home)| home.time());
-    homes
+    let mut records: Vec<_> = raw.entries(table).into_iter().filter_map(of).collect();
+    records.sort_by_key(|(_, record)| record.time());
+    records
 }
 
 /// An activation that is credited: the newest, or the oldest.
-pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationHome) {
-    let mut homes =
-        homes(raw, Family::Activation, "activations").into_iter().filter_map(|(key, home)| {
-            match home {
-                Home::Activation(home) if home.present?.status == Status::Attributed => {
-                    Some((key, *home))
+pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationRecord) {
+    let mut records =
+        records(raw, Family::Activation, "activations").into_iter().filter_map(|(key, record)| {
+            match record {
+                FactRecord::Activation(record) if record.present?.status == Status::Attributed => {
+                    Some((key, *record))
                 }
                 _ => None,
             }
         });
-    let found = if is_newest { homes.next_back() } else { homes.next() };
+    let found = if is_newest { records.next_back() } else { records.next() };
     found.expect("an activation")
 }
 
-fn put_home(raw: &Raw, key: &[u8], home: Home) {
+fn put_home(raw: &Raw, key: &[u8], record: FactRecord) {
     let mut value = Vec::new();
-    fact_record::encode(&home, &mut value);
+    fact_record::encode(&record, &mut value);
     raw.put("activations", key, &value);
 }
 
@@ -84,9 +84,9 @@ fn delete_old_row(raw: &Raw, of: EventType) {
 
 /// A home that notes something else of its row would be taken from the counts as that.
 fn note_otherwise(raw: &Raw, change: fn(&mut RowPlace)) {
-    let (key, mut home) = credited(raw, true);
-    change(&mut home.present.as_mut().expect("a row").place);
-    put_home(raw, &key, Home::Activation(Box::new(home)));
+    let (key, mut record) = credited(raw, true);
+    change(&mut record.present.as_mut().expect("a row").place);
+    put_home(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
 /// The counts still say what they said, so they are right again with the row.
@@ -151,10 +151,10 @@ fn damaged_rows_are_made_right() {
 }
 
 fn alter_decision(raw: &Raw, is_newest: bool) {
-    let (key, mut home) = credited(raw, is_newest);
-    let decision = home.decision.as_mut().expect("a decision");
+    let (key, mut record) = credited(raw, is_newest);
+    let decision = record.decision.as_mut().expect("a decision");
     decision.credit.touch.as_mut().expect("a touch").click_id = "c-other".into();
-    put_home(raw, &key, Home::Activation(Box::new(home)));
+    put_home(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
 const DECISIONS: &[Damage] = &[
@@ -165,9 +165,9 @@ const DECISIONS: &[Damage] = &[
         alter_decision(raw, false);
     }),
     ("what the next activation goes on from is altered", &[Problem::DecisionAltered], |raw| {
-        let (key, mut home) = credited(raw, true);
-        home.chains.chains[0].real.id = "a-other".into();
-        put_home(raw, &key, Home::Activation(Box::new(home)));
+        let (key, mut record) = credited(raw, true);
+        record.chains.chains[0].real.id = "a-other".into();
+        put_home(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry leads to nowhere", &[Problem::EntryToNowhere], |raw| {
         let (key, value) = index_entry(raw, "touches");
@@ -203,9 +203,9 @@ fn delete_mark(raw: &Raw, table: &str) {
 
 const LOST: &[Damage] = &[
     ("an event was never decided on", &[Problem::Undecided], |raw| {
-        let (key, mut home) = credited(raw, true);
-        (home.present, home.decision) = (None, None);
-        put_home(raw, &key, Home::Activation(Box::new(home)));
+        let (key, mut record) = credited(raw, true);
+        (record.present, record.decision) = (None, None);
+        put_home(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry of a touch is deleted", &[Problem::EntryMissing], |raw| {
         delete_entry(raw, "touches");
