@@ -35,13 +35,13 @@ fn stored(input: &[u8]) {
         Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
             fact: *fact,
             chains: Default::default(),
-            present: None,
+            current_row: None,
             decision: None,
             previous: None,
             changed_by: Causes::default(),
         })),
         Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
         }
     };
     let mut written = Vec::new();

@@ -96,6 +96,6 @@ fn purchase(number: u64, apps: u32) -> DecisionWrite {
     let inheritance = Inheritance { activation, credit, credit_of: None };
     let row = build_row::effect_row(&effect, inheritance);
     let key = match_keys::fact_key(Family::Effect, app, &effect.id);
-    let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, present: None }));
+    let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, current_row: None }));
     DecisionWrite { key, record, row, replaced: None }
 }

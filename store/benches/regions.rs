@@ -102,7 +102,7 @@ fn decision(number: u64) -> DecisionWrite {
     let row =
         build_row::effect_row(&effect, Inheritance { activation: None, credit, credit_of: None });
     let key = match_keys::fact_key(Family::Effect, pid, &effect.id);
-    let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, present: None }));
+    let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, current_row: None }));
     DecisionWrite { key, record, row, replaced: None }
 }
 

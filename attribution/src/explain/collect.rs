@@ -74,7 +74,7 @@ pub fn explain<L: Facts>(
         previous: record.previous,
         changed_by,
         changed_by_more: record.changed_by.has_more,
-        revision: record.present.map_or(0, |present| present.revision),
+        revision: record.current_row.map_or(0, |current_row| current_row.revision),
         before,
         considered,
         unlisted,

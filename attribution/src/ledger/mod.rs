@@ -16,7 +16,7 @@ use crate::facts::keys::{FactKey, MatchKey};
 use crate::rules::expiry::Expired;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
-use record::{FactRecord, Known, Present};
+use record::{CurrentRow, FactRecord, Known};
 
 /// The facts of a store, and how they are found.
 pub trait Facts {
@@ -119,12 +119,12 @@ pub struct FactWrite {
 #[derive(Debug, Clone)]
 pub struct DecisionWrite {
     pub key: FactKey,
-    /// With the new decision and the new row's [`Present`].
+    /// With the new decision and the new row's [`CurrentRow`].
     pub record: FactRecord,
     pub row: Row,
     /// The row that goes. On a shared store it can be the very row, of a decision that stands: whoever
     /// has decided may have ended before it was put.
-    pub replaced: Option<Present>,
+    pub replaced: Option<CurrentRow>,
 }
 
 impl DecisionWrite {

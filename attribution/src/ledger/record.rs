@@ -37,7 +37,7 @@ pub struct ActivationRecord {
     pub previous: Option<Decision>,
     /// What came in when it did; nothing depends on this either.
     pub changed_by: Causes,
-    pub present: Option<Present>,
+    pub current_row: Option<CurrentRow>,
 }
 
 /// The facts that came in together and can have changed a decision.
@@ -64,12 +64,12 @@ pub struct Cause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectRecord {
     pub fact: Effect,
-    pub present: Option<Present>,
+    pub current_row: Option<CurrentRow>,
 }
 
 /// The row that shows an event now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Present {
+pub struct CurrentRow {
     pub revision: u32,
     pub event_time: EventTime,
     pub spreadid: SpreadId,
@@ -77,13 +77,13 @@ pub struct Present {
     /// Of all that was decided, as the row tells it: what is equal is no correction.
     pub digest: u64,
     pub form: RowForm,
-    pub place: RowPlace,
+    pub place: RowRef,
 }
 
 /// What a ledger notes of a row, when it commits it, to take it back without reading it; the worker hands it back with
 /// the decision that replaces it, and knows nothing of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RowPlace {
+pub struct RowRef {
     /// Over how many partitions the app's rows were spread, as a power of two.
     pub fan_bits: u8,
     /// Of key and value; 0 if it is not known.
@@ -94,11 +94,11 @@ pub struct RowPlace {
 }
 
 impl FactRecord {
-    pub fn present_mut(&mut self) -> Option<&mut Present> {
+    pub fn current_row_mut(&mut self) -> Option<&mut CurrentRow> {
         match self {
             Self::Touch(_) => None,
-            Self::Activation(record) => record.present.as_mut(),
-            Self::Effect(record) => record.present.as_mut(),
+            Self::Activation(record) => record.current_row.as_mut(),
+            Self::Effect(record) => record.current_row.as_mut(),
         }
     }
 
@@ -118,11 +118,11 @@ impl FactRecord {
         }
     }
 
-    pub fn present(&self) -> Option<&Present> {
+    pub fn current_row(&self) -> Option<&CurrentRow> {
         match self {
             Self::Touch(_) => None,
-            Self::Activation(record) => record.present.as_ref(),
-            Self::Effect(record) => record.present.as_ref(),
+            Self::Activation(record) => record.current_row.as_ref(),
+            Self::Effect(record) => record.current_row.as_ref(),
         }
     }
 }

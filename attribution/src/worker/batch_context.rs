@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::record::{Causes, FactRecord, Present, RowPlace};
+use crate::ledger::record::{Causes, CurrentRow, FactRecord, RowRef};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
@@ -47,7 +47,7 @@ pub struct ConcurrentWrites {
 /// A new row and the one that it replaces.
 struct Decided {
     row: Row,
-    replaced: Option<Present>,
+    replaced: Option<CurrentRow>,
 }
 
 impl<'a, L: Facts> BatchContext<'a, L> {
@@ -64,8 +64,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         let standing = record.clone();
         match record {
             FactRecord::Touch(_) => return None,
-            FactRecord::Activation(record) => record.present = None,
-            FactRecord::Effect(record) => record.present = None,
+            FactRecord::Activation(record) => record.current_row = None,
+            FactRecord::Effect(record) => record.current_row = None,
         }
         Some(standing)
     }
@@ -185,7 +185,7 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         let row = build_row::activation_row(&record.fact, &decision);
         let digest = build_row::digest(&(&row, &decision.original));
         let before = record.decision.replace(decision);
-        let is_new = record.present.is_none_or(|present| present.digest != digest);
+        let is_new = record.current_row.is_none_or(|current_row| current_row.digest != digest);
         // That more is told of the touch is no other decision.
         let is_same = before.as_ref() == record.decision.as_ref();
         let is_only_told = !is_same
@@ -198,9 +198,9 @@ impl<'a, L: Facts> BatchContext<'a, L> {
             record.previous = before;
         }
         if is_new || must_write {
-            self.decided.insert(key, Decided::new(row, digest, &mut record.present));
+            self.decided.insert(key, Decided::new(row, digest, &mut record.current_row));
         } else if self.concurrent.has(&key) {
-            self.decided.insert(key, Decided::rewrite(row, record.present));
+            self.decided.insert(key, Decided::rewrite(row, record.current_row));
         }
         is_new
     }
@@ -216,10 +216,10 @@ impl<'a, L: Facts> BatchContext<'a, L> {
     pub fn decide_effect(&mut self, key: FactKey, row: Row) {
         let Some(Some(FactRecord::Effect(record))) = self.records.get_mut(&key) else { return };
         let digest = build_row::digest(&row);
-        if record.present.is_none_or(|present| present.digest != digest) {
-            self.decided.insert(key, Decided::new(row, digest, &mut record.present));
+        if record.current_row.is_none_or(|current_row| current_row.digest != digest) {
+            self.decided.insert(key, Decided::new(row, digest, &mut record.current_row));
         } else if self.concurrent.has(&key) {
-            self.decided.insert(key, Decided::rewrite(row, record.present));
+            self.decided.insert(key, Decided::rewrite(row, record.current_row));
         }
     }
 
@@ -269,22 +269,22 @@ impl ConcurrentWrites {
 
 impl Decided {
     /// The row of a decision that stands.
-    fn rewrite(mut row: Row, present: Option<Present>) -> Self {
-        row.revision = present.map_or(0, |present| present.revision);
-        Self { row, replaced: present }
+    fn rewrite(mut row: Row, current_row: Option<CurrentRow>) -> Self {
+        row.revision = current_row.map_or(0, |current_row| current_row.revision);
+        Self { row, replaced: current_row }
     }
 
-    fn new(mut row: Row, digest: u64, present: &mut Option<Present>) -> Self {
-        let replaced = *present;
-        row.revision = replaced.map_or(0, |present| present.revision).saturating_add(1);
-        *present = Some(Present {
+    fn new(mut row: Row, digest: u64, current_row: &mut Option<CurrentRow>) -> Self {
+        let replaced = *current_row;
+        row.revision = replaced.map_or(0, |current_row| current_row.revision).saturating_add(1);
+        *current_row = Some(CurrentRow {
             revision: row.revision,
             event_time: row.event_time,
             spreadid: row.spreadid,
             status: row.status,
             digest,
             form: RowForm::Full,
-            place: RowPlace::default(),
+            place: RowRef::default(),
         });
         Self { row, replaced }
     }

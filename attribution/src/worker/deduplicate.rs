@@ -219,12 +219,12 @@ fn new_record(fact: Fact) -> FactRecord {
                 decision: None,
                 previous: None,
                 changed_by: Causes::default(),
-                present: None,
+                current_row: None,
             };
             FactRecord::Activation(Box::new(record))
         }
         Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
         }
     }
 }

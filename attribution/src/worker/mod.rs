@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::facts::event::{Fact, Family};
 use crate::facts::keys::FactKey;
-use crate::ledger::record::Present;
+use crate::ledger::record::CurrentRow;
 use crate::ledger::{DecisionWrite, Ledger, Progress};
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
@@ -122,11 +122,11 @@ impl<L: Ledger> Worker<L> {
 /// The statuses that a row leaves and enters, if it shows another decision than before.
 fn moved(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
     let is_equal =
-        |before: &Present| write.record.present().map(|p| p.digest) == Some(before.digest);
+        |before: &CurrentRow| write.record.current_row().map(|p| p.digest) == Some(before.digest);
     if write.replaced.as_ref().is_some_and(is_equal) {
         return None;
     }
-    Some((write.replaced.map(|present| present.status), write.row.status))
+    Some((write.replaced.map(|current_row| current_row.status), write.row.status))
 }
 
 impl Report {

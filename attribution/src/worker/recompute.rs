@@ -25,7 +25,8 @@ pub struct Recomputed {
 impl Recomputed {
     /// Whether the row would be another one, or there is none.
     pub fn has_other_row(&self) -> bool {
-        let digest = |record: &FactRecord| record.present().map(|present| present.digest);
+        let digest =
+            |record: &FactRecord| record.current_row().map(|current_row| current_row.digest);
         self.standing.as_ref().and_then(digest) != digest(&self.write.record)
     }
 
@@ -86,14 +87,14 @@ fn decide<'a, L: Facts>(
 
 fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
     let Some(before) = &standing else { return Recomputed { standing, write } };
-    write.replaced = before.present().copied();
+    write.replaced = before.current_row().copied();
     shorten(before, &mut write);
-    let revision = write.replaced.map_or(0, |present| present.revision);
-    let digest = write.replaced.map(|present| present.digest);
-    if let Some(present) = write.record.present_mut() {
-        let is_same = Some(present.digest) == digest;
-        present.revision = if is_same { revision } else { revision.saturating_add(1) };
-        write.row.revision = present.revision;
+    let revision = write.replaced.map_or(0, |current_row| current_row.revision);
+    let digest = write.replaced.map(|current_row| current_row.digest);
+    if let Some(current_row) = write.record.current_row_mut() {
+        let is_same = Some(current_row.digest) == digest;
+        current_row.revision = if is_same { revision } else { revision.saturating_add(1) };
+        write.row.revision = current_row.revision;
     }
     if let (FactRecord::Activation(before), FactRecord::Activation(record)) =
         (before, &mut write.record)
@@ -111,7 +112,9 @@ fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed 
 /// Has the decision told as the one that stands was, where that is one of before rows told all that
 /// they do: else every one of them would be another.
 fn shorten(before: &FactRecord, write: &mut DecisionWrite) {
-    let Some(RowForm::Short) = before.present().map(|present| present.form) else { return };
+    let Some(RowForm::Short) = before.current_row().map(|current_row| current_row.form) else {
+        return;
+    };
     let row = write.row.clone().in_form(RowForm::Short);
     let digest = match &mut write.record {
         FactRecord::Touch(_) => return,
@@ -124,7 +127,7 @@ fn shorten(before: &FactRecord, write: &mut DecisionWrite) {
         FactRecord::Effect(_) => build_row::digest(&Row { revision: 0, ..row.clone() }),
     };
     write.row = row;
-    if let Some(present) = write.record.present_mut() {
-        (present.digest, present.form) = (digest, RowForm::Short);
+    if let Some(current_row) = write.record.current_row_mut() {
+        (current_row.digest, current_row.form) = (digest, RowForm::Short);
     }
 }

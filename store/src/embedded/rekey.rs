@@ -12,7 +12,7 @@
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys;
-use attribution::ledger::record::{FactRecord, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::row::{EventType, seq};
 use rocksdb::{ColumnFamily, WriteBatch};
 
@@ -118,14 +118,14 @@ impl Pass<'_, '_> {
         if id == MatchKey(0) {
             return Ok(());
         }
-        let present = self.present(past)?;
-        if present == Some(past) {
+        let current_row = self.current_row(past)?;
+        if current_row == Some(past) {
             return Ok(());
         }
         self.batch.delete_cf(table, key);
-        if let Some(present) = present {
-            let key = key::with_tag(key.try_into().map_err(|_| damage())?, present.tag);
-            let value = [&present.id.0.to_be_bytes(), lookback].concat();
+        if let Some(current_row) = current_row {
+            let key = key::with_tag(key.try_into().map_err(|_| damage())?, current_row.tag);
+            let value = [&current_row.id.0.to_be_bytes(), lookback].concat();
             self.batch.put_cf(table, key, value);
         }
         Ok(())
@@ -141,9 +141,9 @@ impl Pass<'_, '_> {
         }
         let mut facts = Vec::with_capacity(causes.facts.len());
         for mut cause in std::mem::take(&mut causes.facts) {
-            match self.present(cause.fact)? {
-                Some(present) => {
-                    cause.fact = present;
+            match self.current_row(cause.fact)? {
+                Some(current_row) => {
+                    cause.fact = current_row;
                     facts.push(cause);
                 }
                 None => causes.has_more = true,
@@ -156,7 +156,7 @@ impl Pass<'_, '_> {
     }
 
     /// The present key of what stands under a past one.
-    fn present(&self, past: FactKey) -> Result<Option<FactKey>, StoreError> {
+    fn current_row(&self, past: FactKey) -> Result<Option<FactKey>, StoreError> {
         let record =
             self.tables.db.get_pinned_cf(self.tables.facts(past.family), key::record(&past))?;
         let Some(record) = record else { return Ok(None) };
@@ -181,15 +181,16 @@ impl Pass<'_, '_> {
             let past = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
             let row = RowView::decode(value)?;
             let id = row.text(TextCell::EventId);
-            let mut present = RowKey { seq: seq(row.event_type, id), ..past };
-            if present == past {
+            let mut current_row = RowKey { seq: seq(row.event_type, id), ..past };
+            if current_row == past {
                 return Ok(());
             }
             if let Some(app) = apps.of(past.pid).filter(|app| app.fan_bits_max > 0) {
                 let fan_bits = self.fan_bits(&app, &past, (row.event_type, id), partitions)?;
-                present.partition = key::row_partition(app.base, present.seq, fan_bits, partitions);
+                current_row.partition =
+                    key::row_partition(app.base, current_row.seq, fan_bits, partitions);
             }
-            self.move_to(table, (key, &present.encode()), value)
+            self.move_to(table, (key, &current_row.encode()), value)
         })?;
         self.write()
     }
@@ -206,12 +207,12 @@ impl Pass<'_, '_> {
         let family = event_type.family();
         let record = key::record(&match_keys::fact_key(family, past.pid, id));
         if let Some(value) = self.tables.db.get_pinned_cf(self.tables.facts(family), record)? {
-            let present = match codec::fact_record::decode(family, past.pid, &value)? {
-                FactRecord::Activation(record) => record.present,
-                FactRecord::Effect(record) => record.present,
+            let current_row = match codec::fact_record::decode(family, past.pid, &value)? {
+                FactRecord::Activation(record) => record.current_row,
+                FactRecord::Effect(record) => record.current_row,
                 FactRecord::Touch(_) => None,
             };
-            if let Some(Present { place, .. }) = present {
+            if let Some(CurrentRow { place, .. }) = current_row {
                 return Ok(place.fan_bits);
             }
         }
@@ -225,14 +226,14 @@ impl Pass<'_, '_> {
     fn move_to(
         &mut self,
         table: &ColumnFamily,
-        (past, present): (&[u8], &Key),
+        (past, current_row): (&[u8], &Key),
         value: &[u8],
     ) -> Result<(), StoreError> {
-        if past == present {
+        if past == current_row {
             return Ok(());
         }
         self.batch.delete_cf(table, past);
-        self.batch.put_cf(table, present, value);
+        self.batch.put_cf(table, current_row, value);
         if self.batch.len() < self.changes { Ok(()) } else { self.write() }
     }
 

@@ -1,14 +1,14 @@
 //! What is kept of a row with the decision that it shows.
 
-use attribution::ledger::record::RowPlace;
+use attribution::ledger::record::RowRef;
 use attribution::rules::row::Row;
 
 use super::summary_counts;
 
 /// What a home notes of its row.
-pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowPlace {
+pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowRef {
     let (bytes, install_type) = (bytes as u32, row.install_type);
-    RowPlace { fan_bits, bytes, install_type, fact_hash: fact_hash(row) }
+    RowRef { fan_bits, bytes, install_type, fact_hash: fact_hash(row) }
 }
 
 pub fn fact_hash(row: &Row) -> u64 {

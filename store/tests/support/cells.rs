@@ -163,7 +163,7 @@ fn decides(table: Table, put: &PutWhere) -> bool {
     let Table::Facts(family) = table else { return false };
     let revision = |value: &[u8]| {
         let (record, _) = fact_record::decode(family, Pid(0), value).expect("a home");
-        record.present().map(|present| present.revision)
+        record.current_row().map(|current_row| current_row.revision)
     };
     revision(&put.value) != put.expected.as_deref().and_then(revision)
 }

@@ -197,7 +197,7 @@ impl Writer<'_> {
             FactRecord::Activation(record) => {
                 let decision = record.decision.as_ref();
                 let touch = decision.and_then(|decision| decision.credit.touch.as_ref());
-                let (status, spreadid) = present(record.present.as_ref());
+                let (status, spreadid) = current_row(record.current_row.as_ref());
                 json!({
                     "type": "activation",
                     "time": self.time(record.fact.time),
@@ -213,7 +213,7 @@ impl Writer<'_> {
                 })
             }
             FactRecord::Effect(record) => {
-                let (status, spreadid) = present(record.present.as_ref());
+                let (status, spreadid) = current_row(record.current_row.as_ref());
                 json!({
                     "type": "effect",
                     "time": self.time(record.fact.time),
@@ -246,11 +246,11 @@ impl Writer<'_> {
 }
 
 /// Status and campaign of a row; none before the first decision.
-fn present(
-    present: Option<&attribution::ledger::record::Present>,
+fn current_row(
+    current_row: Option<&attribution::ledger::record::CurrentRow>,
 ) -> (Option<&'static str>, SpreadId) {
-    present.map_or((None, SpreadId::default()), |present| {
-        (Some(Status::name(present.status)), present.spreadid)
+    current_row.map_or((None, SpreadId::default()), |current_row| {
+        (Some(Status::name(current_row.status)), current_row.spreadid)
     })
 }
 

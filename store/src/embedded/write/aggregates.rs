@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use attribution::facts::event::{EventTime, Pid};
-use attribution::ledger::record::Present;
+use attribution::ledger::record::CurrentRow;
 use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
@@ -40,7 +40,7 @@ impl Views {
         &mut self,
         batch: &mut WriteBatch,
         tables: &Tables,
-        (key, old): (&RowKey, &Present),
+        (key, old): (&RowKey, &CurrentRow),
         row: &Row,
     ) -> Result<(), StoreError> {
         if Brought::has(row.event_type, old.status) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::Present;
+use attribution::ledger::record::CurrentRow;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
@@ -199,8 +199,8 @@ impl RowTable {
             self.views.add(batch, tables, &place, row);
         }
         batch.put_cf(tables.events(), key, value);
-        if let Some(present) = write.record.present_mut() {
-            present.place = row_ref::row_place(row, app.fan_bits, bytes);
+        if let Some(current_row) = write.record.current_row_mut() {
+            current_row.place = row_ref::row_place(row, app.fan_bits, bytes);
         }
         Ok(())
     }
@@ -305,7 +305,7 @@ fn is_counted(app: &App, place: &RowKey, key: &Key, tables: &Tables) -> Result<b
 }
 
 /// Of key and value. Homes of older layouts do not say.
-fn old_bytes(old: &Present, key: &Key, tables: &Tables) -> Result<i64, StoreError> {
+fn old_bytes(old: &CurrentRow, key: &Key, tables: &Tables) -> Result<i64, StoreError> {
     if old.place.bytes > 0 {
         return Ok(i64::from(old.place.bytes));
     }

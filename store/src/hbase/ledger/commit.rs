@@ -2,7 +2,7 @@
 
 use attribution::facts::keys::FactKey;
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::{FactRecord, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::row::Row;
 
 use super::cells::{self, Cells, Put, Table, VALUE};
@@ -85,8 +85,8 @@ impl<C: Cells> SharedLedger<C> {
             plan.lost.push(write.key);
             return Ok(());
         };
-        if let (true, Some(present)) = (write.is_again(), write.replaced) {
-            let key = self.row_key(&write.row, present.place.fan_bits);
+        if let (true, Some(current_row)) = (write.is_again(), write.replaced) {
+            let key = self.row_key(&write.row, current_row.place.fan_bits);
             plan.after.extend(noted.into_iter().filter(|gone| gone.row != key));
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
@@ -98,8 +98,9 @@ impl<C: Cells> SharedLedger<C> {
         };
         let key = self.row_key(&write.row, fan_bits);
         let row = put_row(&key, &write.row);
-        if let Some(present) = write.record.present_mut() {
-            present.place = row_ref::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
+        if let Some(current_row) = write.record.current_row_mut() {
+            current_row.place =
+                row_ref::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
         }
         let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
         plan.shows.push(Show { key: write.key, record: write.record, row, noted, replaced });
@@ -158,7 +159,7 @@ impl<C: Cells> SharedLedger<C> {
     }
 
     /// Where the row was that a decision replaces.
-    fn gone(&self, row: &Row, replaced: &Present) -> Gone {
+    fn gone(&self, row: &Row, replaced: &CurrentRow) -> Gone {
         let key = self.row_key(row, replaced.place.fan_bits);
         let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
         Gone { row, revision: replaced.revision }
@@ -174,8 +175,8 @@ fn is_as_read(stored: &FactRecord, write: &DecisionWrite) -> bool {
         (FactRecord::Effect(stored), FactRecord::Effect(record)) => stored.fact == record.fact,
         _ => false,
     };
-    let revision = |present: Option<&Present>| present.map(|one| one.revision);
-    is_same_fact && revision(stored.present()) == revision(write.replaced.as_ref())
+    let revision = |current_row: Option<&CurrentRow>| current_row.map(|one| one.revision);
+    is_same_fact && revision(stored.current_row()) == revision(write.replaced.as_ref())
 }
 
 /// When a row was decided on: later decisions hide earlier ones, and all expire by the event's age.

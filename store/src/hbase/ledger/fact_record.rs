@@ -99,10 +99,10 @@ fn undecided(fact: Fact) -> FactRecord {
             decision: None,
             previous: None,
             changed_by: Causes::default(),
-            present: None,
+            current_row: None,
         })),
         Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
         }
     }
 }

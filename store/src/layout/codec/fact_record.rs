@@ -6,7 +6,7 @@
 use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{
-    ActivationRecord, Cause, Causes, EffectRecord, FactRecord, Present, RowPlace,
+    ActivationRecord, Cause, Causes, CurrentRow, EffectRecord, FactRecord, RowRef,
 };
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{
@@ -41,7 +41,7 @@ pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
         FactRecord::Activation(record) => {
             fact::put_activation(out, &record.fact);
             put_walks(out, &record.chains, &ActivationKey::of(&record.fact));
-            put_present(out, record.present.as_ref());
+            put_present(out, record.current_row.as_ref());
             put_decision(out, record.decision.as_ref());
             put_decision(out, record.previous.as_ref());
             if record.previous.is_some() {
@@ -50,7 +50,7 @@ pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
         }
         FactRecord::Effect(record) => {
             fact::put_effect(out, &record.fact);
-            put_present(out, record.present.as_ref());
+            put_present(out, record.current_row.as_ref());
         }
     }
 }
@@ -70,7 +70,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
             let mut record = ActivationRecord {
                 chains: chains(&mut input, &ActivationKey::of(&fact))?,
                 fact,
-                present: present(&mut input, version)?,
+                current_row: current_row(&mut input, version)?,
                 decision: decision(&mut input, version)?,
                 previous: decision(&mut input, version)?,
                 changed_by: Causes::default(),
@@ -82,7 +82,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
         }
         Family::Effect => FactRecord::Effect(Box::new(EffectRecord {
             fact: fact::effect(&mut input, pid, time)?,
-            present: present(&mut input, version)?,
+            current_row: current_row(&mut input, version)?,
         })),
     };
     input.end()?;
@@ -122,43 +122,43 @@ fn chains(input: &mut Input<'_>, own: &ActivationKey) -> Result<InstallChains, S
 /// By their stored code.
 const FORMS: [RowForm; 2] = [RowForm::Short, RowForm::Full];
 
-fn put_present(out: &mut Vec<u8>, present: Option<&Present>) {
-    put_time(out, present.map(|present| present.event_time));
-    let Some(present) = present else { return };
-    put_varint(out, u64::from(present.revision));
-    put_varint(out, u64::from(present.spreadid.0));
-    out.push(code(&Status::ALL, Some(&present.status)));
-    out.extend_from_slice(&present.digest.to_be_bytes());
-    out.push(present.place.fan_bits);
-    put_varint(out, u64::from(present.place.bytes));
-    out.push(code(&InstallType::ALL, present.place.install_type.as_ref()));
-    out.extend_from_slice(&present.place.fact_hash.to_be_bytes());
-    out.push(code(&FORMS, Some(&present.form)));
+fn put_present(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
+    put_time(out, current_row.map(|current_row| current_row.event_time));
+    let Some(current_row) = current_row else { return };
+    put_varint(out, u64::from(current_row.revision));
+    put_varint(out, u64::from(current_row.spreadid.0));
+    out.push(code(&Status::ALL, Some(&current_row.status)));
+    out.extend_from_slice(&current_row.digest.to_be_bytes());
+    out.push(current_row.place.fan_bits);
+    put_varint(out, u64::from(current_row.place.bytes));
+    out.push(code(&InstallType::ALL, current_row.place.install_type.as_ref()));
+    out.extend_from_slice(&current_row.place.fact_hash.to_be_bytes());
+    out.push(code(&FORMS, Some(&current_row.form)));
 }
 
-fn present(input: &mut Input<'_>, version: u8) -> Result<Option<Present>, StoreError> {
+fn current_row(input: &mut Input<'_>, version: u8) -> Result<Option<CurrentRow>, StoreError> {
     let Some(event_time) = input.time()? else { return Ok(None) };
-    let mut present = Present {
+    let mut current_row = CurrentRow {
         event_time,
         revision: input.varint_u32()?,
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
         digest: input.u64()?,
         form: RowForm::Short,
-        place: RowPlace::default(),
+        place: RowRef::default(),
     };
     if version >= PLACE_SINCE {
-        present.place.fan_bits = input.byte()?;
-        present.place.bytes = input.varint_u32()?;
+        current_row.place.fan_bits = input.byte()?;
+        current_row.place.bytes = input.varint_u32()?;
     }
     if version >= COUNTED_SINCE {
-        present.place.install_type = choose_option(&InstallType::ALL, input.byte()?)?;
-        present.place.fact_hash = input.u64()?;
+        current_row.place.install_type = choose_option(&InstallType::ALL, input.byte()?)?;
+        current_row.place.fact_hash = input.u64()?;
     }
     if version >= DETAILS_SINCE {
-        present.form = chosen(&FORMS, input)?;
+        current_row.form = chosen(&FORMS, input)?;
     }
-    Ok(Some(present))
+    Ok(Some(current_row))
 }
 
 fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {

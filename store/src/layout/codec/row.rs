@@ -119,7 +119,7 @@ pub struct RowView<'a> {
     texts: &'a [u8],
     spans: [Span; TEXT_CELLS],
     /// A bit per text cell, by [`TextCell`]: whether there is one.
-    present: u64,
+    current_row: u64,
     /// The same: whether CSV must quote it.
     needs_quotes: u64,
 }
@@ -148,7 +148,7 @@ impl<'a> RowView<'a> {
             contributors: [const { None }; CONTRIBUTORS_MAX],
             texts: &[],
             spans: [Span::default(); TEXT_CELLS],
-            present: 0,
+            current_row: 0,
             needs_quotes: 0,
         };
         let count = usize::from(input.byte()?);
@@ -165,8 +165,8 @@ impl<'a> RowView<'a> {
             });
         }
         row.needs_quotes = input.varint()?;
-        row.present = input.varint()?;
-        if row.present >> TEXT_CELLS != 0 {
+        row.current_row = input.varint()?;
+        if row.current_row >> TEXT_CELLS != 0 {
             return Err(StoreError::corrupt("a row with unknown cells"));
         }
         row.texts = input.rest();
@@ -182,7 +182,7 @@ impl<'a> RowView<'a> {
         let mut input = Input::new(self.texts);
         // Then all lengths are of one byte, and no text has to be looked at by itself.
         let is_ascii = self.texts.is_ascii();
-        let mut missing = self.present;
+        let mut missing = self.current_row;
         while missing != 0 {
             let len = if is_ascii { usize::from(input.byte()?) } else { input.len()? };
             let start = self.texts.len() - input.rest().len();
@@ -216,10 +216,10 @@ impl<'a> RowView<'a> {
     #[inline]
     pub fn texts_between(&self, first: TextCell, last: TextCell) -> impl Iterator<Item = TextCell> {
         let up_to_last = u64::MAX >> (u64::BITS - 1 - last as u32);
-        let mut present = self.present & up_to_last & (u64::MAX << first as u32);
+        let mut current_row = self.current_row & up_to_last & (u64::MAX << first as u32);
         std::iter::from_fn(move || {
-            let next = TextCell::ALL.get(present.trailing_zeros() as usize)?;
-            present &= present - 1;
+            let next = TextCell::ALL.get(current_row.trailing_zeros() as usize)?;
+            current_row &= current_row - 1;
             Some(*next)
         })
     }

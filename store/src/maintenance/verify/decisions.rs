@@ -6,7 +6,7 @@ use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::facts::{device_ids, match_keys};
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::{FactRecord, Present, RowPlace};
+use attribution::ledger::record::{CurrentRow, FactRecord, RowRef};
 use attribution::rules::row::{EventType, Row, seq};
 use attribution::worker::{Recomputed, recompute, recompute_with_followers};
 
@@ -14,7 +14,7 @@ use super::event::{Event, is_of_itself};
 use super::expected::Right;
 use super::row_digest::Witness;
 use super::rows::row_key;
-use super::snapshot_facts::Present as PresentFacts;
+use super::snapshot_facts::CurrentRow as PresentFacts;
 use super::stored_row::{self, digest, is_written_so};
 use super::table_scan::{Entry, Found};
 use super::{Check, Checker, Problem};
@@ -113,9 +113,9 @@ impl Checker<'_> {
                 continue;
             };
             let partitions = self.settings.partitions;
-            let row = record
-                .present()
-                .and_then(|present| row_key(&app, (pid, seq_of(&record)), present, partitions));
+            let row = record.current_row().and_then(|current_row| {
+                row_key(&app, (pid, seq_of(&record)), current_row, partitions)
+            });
             events.push(Event { fact, record, app, row, recomputed: None });
         }
         events
@@ -168,12 +168,12 @@ impl Checker<'_> {
     }
 
     fn judge_decision(&mut self, event: &Event, witness: Option<&Witness>) -> Option<Problem> {
-        let Some(present) = event.record.present() else { return Some(Problem::Undecided) };
+        let Some(current_row) = event.record.current_row() else { return Some(Problem::Undecided) };
         if witness.is_some_and(|witness| !witness.is_of(&event.record)) {
             return Some(Problem::FactAltered);
         }
         let recomputed = event.recomputed.as_ref().filter(|recomputed| recomputed.is_other());
-        if event.row.is_none() || !is_of_itself(&event.record, present) {
+        if event.row.is_none() || !is_of_itself(&event.record, current_row) {
             return Some(Problem::DecisionAltered);
         }
         recomputed?;
@@ -203,7 +203,7 @@ impl Checker<'_> {
         found: &Found,
         decision: Option<Problem>,
     ) -> Option<Problem> {
-        let (key, present) = (event.row?, event.record.present()?);
+        let (key, current_row) = (event.row?, event.record.current_row()?);
         if key.event_time < event.app.oldest {
             return None;
         }
@@ -220,7 +220,7 @@ impl Checker<'_> {
         let Ok(view) = RowView::decode(value) else { return Some(Problem::RowUnreadable) };
         let altered = [Some(Problem::DecisionAltered), Some(Problem::FactAltered)];
         let is_altered = altered.contains(&decision);
-        let is_its = is_altered || is_row_of(event, (&key, &view), value, present);
+        let is_its = is_altered || is_row_of(event, (&key, &view), value, current_row);
         (!is_its).then_some(Problem::RowDiffers)
     }
 
@@ -265,8 +265,8 @@ impl Checker<'_> {
             let DecisionWrite { key, record, row, replaced } = recomputed.write;
             let base = || key::partition("", self.settings.partitions);
             let app = self.app(key.pid).unwrap_or_else(|| App::new(base()));
-            let replaced = replaced.and_then(|present| {
-                row_key(&app, (key.pid, seq_of(&record)), &present, self.settings.partitions)
+            let replaced = replaced.and_then(|current_row| {
+                row_key(&app, (key.pid, seq_of(&record)), &current_row, self.settings.partitions)
             });
             let written = self.written(&Right { fact: key, record, row, replaced, app });
             if let Some(batch) = &mut self.fixes {
@@ -284,10 +284,10 @@ impl Checker<'_> {
             return Ok(false);
         };
         let fact = recomputed.write.key;
-        let (Some(app), Some(present)) = (self.app(fact.pid), record.present()) else {
+        let (Some(app), Some(current_row)) = (self.app(fact.pid), record.current_row()) else {
             return Ok(false);
         };
-        let row = row_key(&app, (fact.pid, seq_of(&record)), present, self.settings.partitions);
+        let row = row_key(&app, (fact.pid, seq_of(&record)), current_row, self.settings.partitions);
         let Some(row) = row else { return Ok(false) };
         let rows = self.look_up(EVENTS, vec![row.encode()])?;
         let event = Event { fact, record, app, row: Some(row), recomputed: None };
@@ -307,7 +307,7 @@ fn is_row_of(
     event: &Event,
     (key, view): (&RowKey, &RowView<'_>),
     value: &[u8],
-    present: &Present,
+    current_row: &CurrentRow,
 ) -> bool {
     let original = match &event.record {
         FactRecord::Activation(record) => {
@@ -316,16 +316,16 @@ fn is_row_of(
         _ => None,
     };
     stored_row::row(key, view).is_some_and(|row| {
-        row.revision == present.revision
-            && row.status == present.status
-            && is_noted(&row, value, &present.place)
-            && digest(&row, original) == present.digest
+        row.revision == current_row.revision
+            && row.status == current_row.status
+            && is_noted(&row, value, &current_row.place)
+            && digest(&row, original) == current_row.digest
             && is_written_so(&row, value)
     })
 }
 
 /// Whether the home notes of the row what it is; homes of older layouts do not say.
-fn is_noted(row: &Row, value: &[u8], place: &RowPlace) -> bool {
+fn is_noted(row: &Row, value: &[u8], place: &RowRef) -> bool {
     let right = row_place(row, place.fan_bits, KEY_BYTES + value.len());
     (place.bytes == 0 || place.bytes == right.bytes)
         && (place.fact_hash == 0

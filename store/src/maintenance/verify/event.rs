@@ -1,7 +1,7 @@
 //! An activation or effect under verification.
 
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::{FactRecord, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::worker::Recomputed;
 
 use super::stored_row::digest_of;
@@ -27,13 +27,14 @@ impl Event {
 }
 
 /// Whether what is kept of a decision agrees with itself.
-pub fn is_of_itself(record: &FactRecord, present: &Present) -> bool {
-    if present.event_time != record.time() {
+pub fn is_of_itself(record: &FactRecord, current_row: &CurrentRow) -> bool {
+    if current_row.event_time != record.time() {
         return false;
     }
     let FactRecord::Activation(record) = record else { return true };
     record.decision.as_ref().is_some_and(|decision| {
-        (decision.credit.spreadid, decision.credit.status) == (present.spreadid, present.status)
-            && digest_of(&record.fact, decision, present.form) == present.digest
+        (decision.credit.spreadid, decision.credit.status)
+            == (current_row.spreadid, current_row.status)
+            && digest_of(&record.fact, decision, current_row.form) == current_row.digest
     })
 }

@@ -2,7 +2,7 @@
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
-use attribution::ledger::record::{FactRecord, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
 use attribution::worker::recompute;
@@ -11,7 +11,7 @@ use rocksdb::WriteBatch;
 use super::Checker;
 use super::event::{Event, is_of_itself};
 use super::row_digest::Witness;
-use super::snapshot_facts::Present as PresentFacts;
+use super::snapshot_facts::CurrentRow as PresentFacts;
 use super::stored_row::{self, digest};
 use super::table_scan::Found;
 use crate::apps::spread::App;
@@ -33,30 +33,30 @@ pub struct Right {
 impl Checker<'_> {
     /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
     pub fn right(&self, event: &Event, found: &Found) -> Option<Right> {
-        let present = event.record.present().copied()?;
+        let current_row = event.record.current_row().copied()?;
         let mut record = event.record.clone();
         let row = match &mut record {
             FactRecord::Touch(_) => None,
             FactRecord::Activation(kept) => {
-                if !is_of_itself(&event.record, &present) {
+                if !is_of_itself(&event.record, &current_row) {
                     let witness = Witness::of(event, found)?;
                     let original = witness.original.clone();
                     kept.decision = stored_row::decision(witness.into_row(), original);
                 }
                 let row =
                     kept.decision.as_ref().map(|of| build_row::activation_row(&kept.fact, of));
-                let row = row.map(|row| row.in_form(present.form));
-                row.filter(|_| is_of_itself(&record, &present))
+                let row = row.map(|row| row.in_form(current_row.form));
+                row.filter(|_| is_of_itself(&record, &current_row))
             }
-            FactRecord::Effect(_) => self.effect_row(event, &present),
+            FactRecord::Effect(_) => self.effect_row(event, &current_row),
         };
         let mut row = row?;
-        row.revision = present.revision;
+        row.revision = current_row.revision;
         Some(Right { fact: event.fact, record, row, replaced: event.row, app: event.app })
     }
 
     /// The row of an effect whose activations are kept still, if it is the one that was decided.
-    fn effect_row(&self, event: &Event, present: &Present) -> Option<Row> {
+    fn effect_row(&self, event: &Event, current_row: &CurrentRow) -> Option<Row> {
         let recomputed = match event.recomputed.clone() {
             Some(recomputed) => Some(recomputed),
             None => {
@@ -67,7 +67,7 @@ impl Checker<'_> {
             }
         };
         let row = recomputed.map(|recomputed| recomputed.write.row);
-        row.filter(|row| digest(row, None) == present.digest)
+        row.filter(|row| digest(row, None) == current_row.digest)
     }
 
     /// As bytes. A row that is the same again stays where it was.
@@ -75,7 +75,7 @@ impl Checker<'_> {
         let Right { fact, record, row, replaced, app } = right;
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
-        let fan_bits = record.present().map_or(0, |present| present.place.fan_bits);
+        let fan_bits = record.current_row().map_or(0, |current_row| current_row.place.fan_bits);
         let fan_bits =
             if is_same && fan_bits <= app.fan_bits_max { fan_bits } else { app.fan_bits };
         let new = RowKey {
@@ -88,8 +88,8 @@ impl Checker<'_> {
         let mut value = Vec::with_capacity(384);
         codec::row::encode(row, &mut value);
         let mut record = record.clone();
-        if let Some(present) = record.present_mut() {
-            present.place = row_place(row, fan_bits, KEY_BYTES + value.len());
+        if let Some(current_row) = record.current_row_mut() {
+            current_row.place = row_place(row, fan_bits, KEY_BYTES + value.len());
         }
         let mut home_value = Vec::with_capacity(512);
         codec::fact_record::encode(&record, &mut home_value);

@@ -24,11 +24,11 @@ impl Witness {
     pub fn of(event: &Event, found: &Found) -> Option<Self> {
         let (Found::Value(value), Some(key)) = (found, event.row) else { return None };
         let row = stored_row::row(&key, &RowView::decode(value).ok()?)?;
-        let present = event.record.present()?;
+        let current_row = event.record.current_row()?;
         let recomputed = event.recomputed.as_ref().map(|recomputed| &recomputed.write.record);
         let records = [Some(&event.record), recomputed].into_iter().flatten();
         let mut originals = std::iter::once(None).chain(records.flat_map(originals));
-        let is_its = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == present.digest;
+        let is_its = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == current_row.digest;
         let original = originals.find(is_its)?;
         Some(Self { row, original })
     }
@@ -48,7 +48,7 @@ impl Witness {
                 Some(Row { install_type, activation, ..of_fact })
             }
         };
-        let form = record.present().map(|present| present.form).unwrap_or_default();
+        let form = record.current_row().map(|current_row| current_row.form).unwrap_or_default();
         let of_fact = of_fact.map(|of_fact| of_fact.in_form(form));
         of_fact.is_some_and(|of_fact| of_fact == Row { revision: 0, ..row.clone() })
     }

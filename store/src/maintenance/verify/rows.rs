@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys;
-use attribution::ledger::record::{FactRecord, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::row::{EventType, seq};
 
 use super::table_scan::{Entry, Found};
@@ -104,8 +104,8 @@ impl Checker<'_> {
         let is_possible = (0..=app.fan_bits_max)
             .any(|bits| self.partition(&app, row.key.seq, bits) == row.key.partition);
         let expected = record
-            .present()
-            .map(|present| row_key(&app, (row.key.pid, row.key.seq), present, partitions));
+            .current_row()
+            .map(|current_row| row_key(&app, (row.key.pid, row.key.seq), current_row, partitions));
         let (problem, is_kept) = match expected {
             // Told of with its fact.
             None => return,
@@ -165,15 +165,15 @@ impl Checker<'_> {
 pub fn row_key(
     app: &App,
     (pid, seq): (Pid, u64),
-    present: &Present,
+    current_row: &CurrentRow,
     partitions: u16,
 ) -> Option<RowKey> {
-    let fan_bits = present.place.fan_bits;
+    let fan_bits = current_row.place.fan_bits;
     (fan_bits <= app.fan_bits_max).then(|| RowKey {
         partition: key::row_partition(app.base, seq, fan_bits, partitions),
         pid,
-        event_time: present.event_time,
-        spreadid: present.spreadid,
+        event_time: current_row.event_time,
+        spreadid: current_row.spreadid,
         seq,
     })
 }

@@ -14,12 +14,12 @@ use crate::embedded::write::pending::Pending;
 use crate::expiry::Expiry;
 
 /// Without those that have expired, whether or not a compaction came by.
-pub struct Present {
+pub struct CurrentRow {
     pub tables: Tables,
     pub expiry: Expiry,
 }
 
-impl Facts for Present {
+impl Facts for CurrentRow {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {

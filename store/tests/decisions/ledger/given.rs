@@ -39,10 +39,10 @@ pub fn record(fact: Fact) -> FactRecord {
             decision: None,
             previous: None,
             changed_by: Causes::default(),
-            present: None,
+            current_row: None,
         })),
         Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, present: None }))
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
         }
     }
 }

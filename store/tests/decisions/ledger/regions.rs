@@ -124,7 +124,7 @@ impl Bed {
         for (number, row) in last {
             let key = write(event(number, row.0), &[]).key;
             let record = self.store().records(&[key]).expect("a look-up").remove(0);
-            let replaced = record.and_then(|record| record.present().copied());
+            let replaced = record.and_then(|record| record.current_row().copied());
             decisions.push(decided(event(number, row.0).ua(&row.2), row.1, replaced));
             self.rows.insert(number, row);
         }

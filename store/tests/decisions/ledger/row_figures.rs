@@ -154,12 +154,12 @@ fn event(said: &Said, start_ms: u64) -> Draft {
 }
 
 fn decision(said: &Said, start_ms: u64, record: Option<&FactRecord>) -> DecisionWrite {
-    let replaced = record.and_then(|record| record.present().copied());
+    let replaced = record.and_then(|record| record.current_row().copied());
     let mut decided = decided(event(said, start_ms), u32::from(said.spreadid), replaced);
     decided.row.status = Status::ALL[usize::from(said.status)];
     decided.row.install_type = InstallType::ALL.get(usize::from(said.install_type)).copied();
-    if let Some(present) = decided.record.present_mut() {
-        present.status = decided.row.status;
+    if let Some(current_row) = decided.record.current_row_mut() {
+        current_row.status = decided.row.status;
     }
     decided
 }

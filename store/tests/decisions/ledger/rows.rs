@@ -2,7 +2,7 @@
 
 use adtrail_store::memory::Memory;
 use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
-use attribution::ledger::record::{FactRecord, Present, RowPlace};
+use attribution::ledger::record::{CurrentRow, FactRecord, RowRef};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
@@ -29,7 +29,7 @@ fn progress(positions: &[Position]) -> Progress {
 }
 
 /// A decision about an activation or effect in favour of a campaign.
-pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> DecisionWrite {
+pub fn decided(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> DecisionWrite {
     let fact = Fact::from(draft);
     let credit = Credit {
         spreadid: SpreadId(spreadid),
@@ -50,15 +50,15 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
         }
         Fact::Touch(_) => panic!("nothing is decided about touches"),
     };
-    row.revision = replaced.map_or(1, |present| present.revision + 1);
-    let present = Present {
+    row.revision = replaced.map_or(1, |current_row| current_row.revision + 1);
+    let current_row = CurrentRow {
         revision: row.revision,
         event_time: row.event_time,
         spreadid: row.spreadid,
         status: row.status,
         digest: u64::MAX,
         form: RowForm::Full,
-        place: RowPlace::default(),
+        place: RowRef::default(),
     };
     let key = write(fact.clone(), &[]).key;
     let mut record = record(fact);
@@ -66,9 +66,9 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<Present>) -> Decisi
         FactRecord::Activation(record) => {
             record.chains = chains(&record.fact);
             record.decision = Some(decision);
-            record.present = Some(present);
+            record.current_row = Some(current_row);
         }
-        FactRecord::Effect(record) => record.present = Some(present),
+        FactRecord::Effect(record) => record.current_row = Some(current_row),
         FactRecord::Touch(_) => {}
     }
     DecisionWrite { key, record, row, replaced }
@@ -109,14 +109,14 @@ fn a_row_stands_where_its_campaign_and_time_say(ledger: &mut impl Shelf) {
 fn a_replaced_row_is_gone_at_once(ledger: &mut impl Shelf) {
     let first = decided(activation("a", millis(5)), 7, None);
     commit(ledger, [first.clone()]);
-    let second = decided(activation("a", millis(5)), 8, first.record.present().copied());
+    let second = decided(activation("a", millis(5)), 8, first.record.current_row().copied());
     commit(ledger, [second.clone()]);
     assert_eq!(rows(ledger), ["a @5 8"]);
-    let third = decided(activation("a", millis(4)), 8, second.record.present().copied());
+    let third = decided(activation("a", millis(4)), 8, second.record.current_row().copied());
     commit(ledger, [third.clone()]);
     assert_eq!(rows(ledger), ["a @4 8"]);
     let other = decided(effect("e", millis(5)), 7, None);
-    let fourth = decided(activation("a", millis(3)), 0, third.record.present().copied());
+    let fourth = decided(activation("a", millis(3)), 0, third.record.current_row().copied());
     commit(ledger, [other, fourth]);
     assert_eq!(rows(ledger), ["a @3 0", "e @5 7"]);
 }
@@ -124,8 +124,8 @@ fn a_replaced_row_is_gone_at_once(ledger: &mut impl Shelf) {
 fn a_row_at_the_same_place_is_overwritten(ledger: &mut impl Shelf) {
     let first = decided(activation("a", millis(5)), 7, None);
     commit(ledger, [first.clone()]);
-    let present = first.record.present().copied();
-    let again = decided(activation("a", millis(5)).ip("203.0.113.9"), 7, present);
+    let current_row = first.record.current_row().copied();
+    let again = decided(activation("a", millis(5)).ip("203.0.113.9"), 7, current_row);
     commit(ledger, [again]);
     assert_eq!(rows(ledger), ["a @5 7"]);
     assert!(ledger.shown()[0].whole.contains("203.0.113.9"));
@@ -138,7 +138,7 @@ fn decisions_come_back_with_their_homes(ledger: &mut impl Shelf) {
     for decision in decisions {
         let mut found = home_of(ledger, decision.key).expect("a home");
         // Each ledger notes its own.
-        found.present_mut().expect("a present row").place = RowPlace::default();
+        found.current_row_mut().expect("a present row").place = RowRef::default();
         assert_eq!(found, decision.record);
     }
 }
@@ -192,19 +192,19 @@ proptest! {
     ) {
         let (mut embedded, _dir) = on_disk(&rules());
         let mut memory = Memory::default();
-        let mut present = [None; 3];
+        let mut current_row = [None; 3];
         for (event, ms, spreadid) in decisions {
             let draft = match event {
                 0 => activation("a", millis(ms)),
                 1 => effect("a", millis(ms)),
                 _ => activation("b", millis(ms)).of_app_y(),
             };
-            let decision = decided(draft, spreadid, present[event]);
-            present[event] = decision.record.present().copied();
+            let decision = decided(draft, spreadid, current_row[event]);
+            current_row[event] = decision.record.current_row().copied();
             commit(&mut memory, [decision.clone()]);
             commit(&mut embedded, [decision]);
             prop_assert_eq!(memory.shown(), embedded.shown());
-            prop_assert_eq!(memory.shown().len(), present.iter().flatten().count());
+            prop_assert_eq!(memory.shown().len(), current_row.iter().flatten().count());
             let counted: u64 = embedded.status_counts().values().sum();
             prop_assert_eq!(counted, memory.shown().len() as u64);
         }

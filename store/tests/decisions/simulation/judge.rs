@@ -11,7 +11,7 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
-use attribution::ledger::record::{FactRecord, Known, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord, Known};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status, seq};
 use attribution::worker::Report;
@@ -125,16 +125,20 @@ fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
     {
         return Err(format!("another fact stands: {standing:?}"));
     }
-    match record.present() {
+    match record.current_row() {
         _ if fact.family() == Family::Touch => Ok(()),
-        Some(present) => is_shown_once(stored, fact, Some(present)),
+        Some(current_row) => is_shown_once(stored, fact, Some(current_row)),
         None => Err("nothing is decided about it".into()),
     }
 }
 
 /// One event has one row, and it is that of the present decision; or, while others may be in the middle of
 /// changing it, of one before.
-pub fn is_shown_once<S: Stored>(stored: &S, fact: &Fact, present: Option<&Present>) -> Verdict {
+pub fn is_shown_once<S: Stored>(
+    stored: &S,
+    fact: &Fact,
+    current_row: Option<&CurrentRow>,
+) -> Verdict {
     let event_type = match fact.family() {
         Family::Touch => return Ok(()),
         Family::Activation => EventType::Activation,
@@ -142,7 +146,7 @@ pub fn is_shown_once<S: Stored>(stored: &S, fact: &Fact, present: Option<&Presen
     };
     let rows = stored.rows_of(fact.pid(), seq(event_type, fact.id()));
     let Some(row) = rows.first() else { return Err("it has no row".into()) };
-    let expected = present.map(|one| (one.revision, one.event_time, one.spreadid));
+    let expected = current_row.map(|one| (one.revision, one.event_time, one.spreadid));
     if S::SHARED {
         let is_ahead = expected.is_some_and(|expected| rows.iter().any(|row| row.0 > expected.0));
         return if is_ahead { Err(format!("a row is ahead of {expected:?}")) } else { Ok(()) };

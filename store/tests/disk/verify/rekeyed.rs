@@ -7,7 +7,7 @@ use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::key::{self, FactPlace, Key, RowKey};
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
-use attribution::ledger::record::{FactRecord, Present};
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::row::EventType;
 
 use super::bed::{Bed, Entry, Raw};
@@ -58,12 +58,12 @@ fn fans(raw: &Raw) -> BTreeMap<u64, u8> {
         for (key, value) in raw.entries(table) {
             let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(&key) else { continue };
             let record = fact_record::decode(family, pid, &value).expect("a home");
-            let (event_type, present) = match &record {
+            let (event_type, current_row) = match &record {
                 FactRecord::Touch(_) => continue,
-                FactRecord::Activation(record) => (EventType::Activation, record.present),
-                FactRecord::Effect(record) => (EventType::Effect, record.present),
+                FactRecord::Activation(record) => (EventType::Activation, record.current_row),
+                FactRecord::Effect(record) => (EventType::Effect, record.current_row),
             };
-            if let Some(Present { place, .. }) = present {
+            if let Some(CurrentRow { place, .. }) = current_row {
                 fans.insert(attribution::rules::row::seq(event_type, record.id()), place.fan_bits);
             }
         }

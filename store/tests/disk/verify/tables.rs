@@ -7,7 +7,7 @@ use adtrail_store::layout::key::{self, FactPlace, RowKey};
 use adtrail_store::layout::summary_counts::Count;
 use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::{Family, SpreadId};
-use attribution::ledger::record::{ActivationRecord, FactRecord, RowPlace};
+use attribution::ledger::record::{ActivationRecord, FactRecord, RowRef};
 use attribution::rules::row::{EventType, Status};
 
 use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};
@@ -52,7 +52,9 @@ pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationRecord) {
     let mut records =
         records(raw, Family::Activation, "activations").into_iter().filter_map(|(key, record)| {
             match record {
-                FactRecord::Activation(record) if record.present?.status == Status::Attributed => {
+                FactRecord::Activation(record)
+                    if record.current_row?.status == Status::Attributed =>
+                {
                     Some((key, *record))
                 }
                 _ => None,
@@ -83,9 +85,9 @@ fn delete_old_row(raw: &Raw, of: EventType) {
 }
 
 /// A home that notes something else of its row would be taken from the counts as that.
-fn note_otherwise(raw: &Raw, change: fn(&mut RowPlace)) {
+fn note_otherwise(raw: &Raw, change: fn(&mut RowRef)) {
     let (key, mut record) = credited(raw, true);
-    change(&mut record.present.as_mut().expect("a row").place);
+    change(&mut record.current_row.as_mut().expect("a row").place);
     put_home(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
@@ -204,7 +206,7 @@ fn delete_mark(raw: &Raw, table: &str) {
 const LOST: &[Damage] = &[
     ("an event was never decided on", &[Problem::Undecided], |raw| {
         let (key, mut record) = credited(raw, true);
-        (record.present, record.decision) = (None, None);
+        (record.current_row, record.decision) = (None, None);
         put_home(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry of a touch is deleted", &[Problem::EntryMissing], |raw| {
