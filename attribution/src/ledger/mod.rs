@@ -86,14 +86,14 @@ pub struct Position {
     pub next_offset: i64,
     /// By which a topic that was made anew is told from the one that was read: it was there when that was
     /// looked at.
-    pub mark: Option<Mark>,
+    pub mark: Option<RecordFingerprint>,
     /// The last one that was read, as far as that is known: what comes after it is what follows it.
-    pub last: Option<Mark>,
+    pub last: Option<RecordFingerprint>,
 }
 
 /// A record that was read of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mark {
+pub struct RecordFingerprint {
     pub offset: i64,
     /// A hash of its time, key and value.
     pub digest: u64,

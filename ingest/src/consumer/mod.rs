@@ -26,7 +26,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use attribution::ledger::{Mark, Position, Progress};
+use attribution::ledger::{Position, Progress, RecordFingerprint};
 use config::{Config, Kafka};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
@@ -309,7 +309,7 @@ impl Reader {
                     }
                     match self.sorter.take(&message, topic, now) {
                         None => {
-                            let mark = Mark { offset, digest: digest(&message) };
+                            let mark = RecordFingerprint { offset, digest: digest(&message) };
                             self.offsets.pass(topic, partition, mark);
                         }
                         Some(hold) => {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use attribution::ledger::Mark;
+use attribution::ledger::RecordFingerprint;
 use config::Kafka;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
@@ -24,7 +24,7 @@ use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 
 /// A record that was read, and where.
-pub type Place = (TopicKind, i32, Mark);
+pub type Place = (TopicKind, i32, RecordFingerprint);
 
 /// What is at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,9 +174,9 @@ fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool>
 fn look_at(
     consumer: &Consumer,
     topic: &str,
-    open: &mut BTreeMap<i32, Mark>,
+    open: &mut BTreeMap<i32, RecordFingerprint>,
     timeout: Duration,
-    mut tell: impl FnMut(i32, Mark, Seen),
+    mut tell: impl FnMut(i32, RecordFingerprint, Seen),
 ) -> KafkaResult<()> {
     let mut list = TopicPartitionList::new();
     for (partition, mark) in &*open {
@@ -204,7 +204,7 @@ fn look_at(
     consumer.unassign()
 }
 
-fn compare(mark: Mark, offset: i64, digest: impl FnOnce() -> u64) -> Seen {
+fn compare(mark: RecordFingerprint, offset: i64, digest: impl FnOnce() -> u64) -> Seen {
     if offset != mark.offset {
         Seen::Gone
     } else if digest() == mark.digest {

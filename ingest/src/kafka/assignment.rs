@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use attribution::ledger::Mark;
+use attribution::ledger::RecordFingerprint;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -199,14 +199,17 @@ pub fn find_committed(
 }
 
 /// What a position says of records that were read, as [`positions`] writes it.
-fn marks(metadata: &str) -> [Option<Mark>; 2] {
+fn marks(metadata: &str) -> [Option<RecordFingerprint>; 2] {
     let (looked_at, last) = metadata.split_once(' ').unwrap_or((metadata, ""));
     [looked_at, last].map(mark)
 }
 
-fn mark(text: &str) -> Option<Mark> {
+fn mark(text: &str) -> Option<RecordFingerprint> {
     let (offset, digest) = text.split_once(':')?;
-    Some(Mark { offset: offset.parse().ok()?, digest: u64::from_str_radix(digest, 16).ok()? })
+    Some(RecordFingerprint {
+        offset: offset.parse().ok()?,
+        digest: u64::from_str_radix(digest, 16).ok()?,
+    })
 }
 
 /// Positions, each with its marks.
@@ -217,8 +220,9 @@ pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPart
         told.set_offset(Offset::Offset(next))?;
         let marks = [offsets.mark(topic, partition), offsets.last(topic, partition)];
         let marks = marks.into_iter().flatten();
-        let marks: Vec<_> =
-            marks.map(|Mark { offset, digest }| format!("{offset}:{digest:016x}")).collect();
+        let marks: Vec<_> = marks
+            .map(|RecordFingerprint { offset, digest }| format!("{offset}:{digest:016x}"))
+            .collect();
         if !marks.is_empty() {
             told.set_metadata(marks.join(" "));
         }

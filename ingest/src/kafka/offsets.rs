@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use attribution::ledger::{Mark, Position};
+use attribution::ledger::{Position, RecordFingerprint};
 
 use super::topics::{PerTopic, TopicKind, TopicNames};
 
@@ -14,11 +14,11 @@ pub struct Offsets(PerTopic<BTreeMap<i32, Read>>);
 struct Read {
     next: i64,
     /// A record that was there when the topic was looked at last; it is kept with the position.
-    mark: Option<Mark>,
+    mark: Option<RecordFingerprint>,
     /// A record that was read since, to be looked at next.
-    candidate: Option<Mark>,
+    candidate: Option<RecordFingerprint>,
     /// The last one that was read.
-    last: Option<Mark>,
+    last: Option<RecordFingerprint>,
 }
 
 impl Offsets {
@@ -38,23 +38,23 @@ impl Offsets {
     }
 
     /// By which the partition is known again.
-    pub fn mark(&self, topic: TopicKind, partition: i32) -> Option<Mark> {
+    pub fn mark(&self, topic: TopicKind, partition: i32) -> Option<RecordFingerprint> {
         self.0.of(topic).get(&partition).and_then(|read| read.mark.or(read.candidate))
     }
 
     /// The last record that was read.
-    pub fn last(&self, topic: TopicKind, partition: i32) -> Option<Mark> {
+    pub fn last(&self, topic: TopicKind, partition: i32) -> Option<RecordFingerprint> {
         self.0.of(topic).get(&partition).and_then(|read| read.last)
     }
 
     /// Of each partition a record that nobody has looked at since it was read.
-    pub fn candidates(&self) -> impl Iterator<Item = (TopicKind, i32, Mark)> {
+    pub fn candidates(&self) -> impl Iterator<Item = (TopicKind, i32, RecordFingerprint)> {
         self.all().filter_map(|(topic, partition, read)| Some((topic, partition, read.candidate?)))
     }
 
     /// A record was read. Where nobody would look at another before, the one before it is looked at once more: this
     /// one is of the same topic only if that one is still there.
-    pub fn pass(&mut self, topic: TopicKind, partition: i32, mark: Mark) {
+    pub fn pass(&mut self, topic: TopicKind, partition: i32, mark: RecordFingerprint) {
         let next = mark.offset + 1;
         let read = Read { next, mark: None, candidate: None, last: None };
         let read = self.0.of_mut(topic).entry(partition).or_insert(read);
@@ -69,7 +69,7 @@ impl Offsets {
         topic: TopicKind,
         partition: i32,
         next: i64,
-        [mark, last]: [Option<Mark>; 2],
+        [mark, last]: [Option<RecordFingerprint>; 2],
     ) {
         let read = Read { next, mark, candidate: mark.or(last), last };
         self.0.of_mut(topic).insert(partition, read);
@@ -84,7 +84,13 @@ impl Offsets {
 
     /// A candidate was looked at: it is there, or it is there no more, as records go. The next one is what
     /// was read last by now.
-    pub fn settle(&mut self, topic: TopicKind, partition: i32, mark: Mark, is_there: bool) {
+    pub fn settle(
+        &mut self,
+        topic: TopicKind,
+        partition: i32,
+        mark: RecordFingerprint,
+        is_there: bool,
+    ) {
         let read = self.0.of_mut(topic).get_mut(&partition);
         if let Some(read) = read.filter(|read| read.candidate == Some(mark)) {
             read.candidate = read.last.filter(|last| last.offset > mark.offset);
@@ -123,8 +129,8 @@ impl Offsets {
 mod tests {
     use super::*;
 
-    fn mark(offset: i64) -> Mark {
-        Mark { offset, digest: offset as u64 }
+    fn mark(offset: i64) -> RecordFingerprint {
+        RecordFingerprint { offset, digest: offset as u64 }
     }
 
     fn candidates(offsets: &Offsets) -> Vec<i64> {

@@ -6,7 +6,7 @@
 use attribution::facts::event::{EventTime, Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::IndexEntry;
-use attribution::ledger::{Mark, Position};
+use attribution::ledger::{Position, RecordFingerprint};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Every key but that of a position has this many bytes.
@@ -188,17 +188,17 @@ pub fn position(position: &Position) -> Vec<u8> {
 }
 
 /// The value of a record that was read of a partition: offset i64 · digest u64.
-pub fn mark(Mark { offset, digest }: Mark) -> [u8; 16] {
+pub fn mark(RecordFingerprint { offset, digest }: RecordFingerprint) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&offset.to_be_bytes());
     value[8..].copy_from_slice(&digest.to_be_bytes());
     value
 }
 
-pub fn decode_mark(value: &[u8]) -> Option<Mark> {
+pub fn decode_mark(value: &[u8]) -> Option<RecordFingerprint> {
     let (offset, digest) = value.split_first_chunk()?;
     let digest = u64::from_be_bytes(digest.try_into().ok()?);
-    Some(Mark { offset: i64::from_be_bytes(*offset), digest })
+    Some(RecordFingerprint { offset: i64::from_be_bytes(*offset), digest })
 }
 
 /// The position at a key, with its value.
@@ -300,7 +300,7 @@ mod tests {
         let value = kept.next_offset.to_be_bytes();
         assert_eq!(decode_position(&position(&kept), &value), Some(kept));
         assert_eq!(decode_position(b"x", &value), None);
-        let read = Mark { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
+        let read = RecordFingerprint { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
         assert_eq!(decode_mark(&mark(read)), Some(read));
         assert_eq!(decode_mark(&[0; 15]), None);
     }

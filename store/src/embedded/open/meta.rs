@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use attribution::facts::event::{EventTime, Pid};
-use attribution::ledger::{Mark, Position};
+use attribution::ledger::{Position, RecordFingerprint};
 use attribution::rules::policy::Policy;
 use rocksdb::{ReadOptions, WriteBatch};
 
@@ -196,7 +196,11 @@ pub fn take_marks(tables: &Tables, position: &mut Position) -> Result<(), StoreE
     Ok(())
 }
 
-fn mark(tables: &Tables, prefix: &[u8], position: &Position) -> Result<Option<Mark>, StoreError> {
+fn mark(
+    tables: &Tables,
+    prefix: &[u8],
+    position: &Position,
+) -> Result<Option<RecordFingerprint>, StoreError> {
     let name = [prefix, &key::position(position)].concat();
     let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
     let mark = key::decode_mark(&value);

@@ -116,7 +116,7 @@ impl Checker<'_> {
             self.report.looked(Check::Index, 1);
             match self.entry(family, key, value) {
                 Read::Leads(key, time, fact) => leading.push((key, value, time, fact)),
-                Read::Mark | Read::Expired => {}
+                Read::RecordFingerprint | Read::Expired => {}
                 Read::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
             }
         }
@@ -157,7 +157,7 @@ impl Checker<'_> {
         let Some(entry) = key::decode_index(family, &key, id) else { return Read::Damaged };
         if id == 0 {
             let is_day = entry.time.millis() % MARK_MS == 0;
-            return if is_day { Read::Mark } else { Read::Damaged };
+            return if is_day { Read::RecordFingerprint } else { Read::Damaged };
         }
         // The lookback is rounded up to days: the fact itself may have gone up to a day earlier.
         let lookback_ms = lookback_ms.map(|ms| ms.saturating_sub(DAY_MS));
@@ -176,7 +176,7 @@ impl Checker<'_> {
 /// What an index entry is.
 enum Read {
     Leads(Key, EventTime, FactKey),
-    Mark,
+    RecordFingerprint,
     /// A compaction will leave it out.
     Expired,
     Damaged,
