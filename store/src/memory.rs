@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -97,7 +97,7 @@ impl Ledger for Memory {
         Ok(self.positions.values().cloned().collect())
     }
 
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
         keys.iter().map(|key| Ok(self.expiry.known(key.pid, self.kept_home(key)?))).collect()
     }
 

@@ -16,7 +16,7 @@ use crate::facts::keys::{FactKey, MatchKey};
 use crate::rules::expiry::Expired;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
-use record::{CurrentRow, FactRecord, Known};
+use record::{CurrentRow, FactRecord, Lookup};
 
 /// The facts of a store, and how they are found.
 pub trait Facts {
@@ -52,7 +52,7 @@ pub trait Ledger: Facts {
     fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
     /// What is known by the identities, in their order.
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, Self::Error>;
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, Self::Error>;
 
     /// Makes facts readable, for this worker and, where the store is shared, for all. Gives back
     /// the facts whose home another worker changed since it was read: settle these again.

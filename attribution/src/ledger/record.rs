@@ -16,15 +16,15 @@ pub enum FactRecord {
 
 /// What is known by a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    Nothing,
-    FactRecord(FactRecord),
+pub enum Lookup {
+    Missing,
+    Found(FactRecord),
     /// On a shared store: a home and the facts that its own took the place of, in batches that are not
     /// committed. Whoever had them may be gone, so what these reached is decided on again.
-    Replaced(FactRecord, Vec<Fact>),
+    Superseded(FactRecord, Vec<Fact>),
     /// An activation or effect that has expired: no decision depends on it any more, and its row
     /// stands as long as rows are kept.
-    Row,
+    Tombstone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

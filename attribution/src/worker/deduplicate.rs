@@ -12,7 +12,7 @@ use crate::facts::event::Fact;
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
-use crate::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord, Known};
+use crate::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord, Lookup};
 use crate::ledger::{FactWrite, Ledger};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
@@ -35,17 +35,17 @@ impl<L: Ledger> BatchContext<'_, L> {
         let mut waiting = self.canonical_messages(facts, report);
         while !waiting.is_empty() {
             let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
-            let known = self.ledger().known(&keys)?;
-            let is_known: Vec<bool> = known.iter().map(|known| *known != Known::Nothing).collect();
+            let known = self.ledger().lookup(&keys)?;
+            let is_known: Vec<bool> = known.iter().map(|known| *known != Lookup::Missing).collect();
             let mut conflicting = Vec::new();
             let mut writes = Vec::with_capacity(keys.len());
             for ((key, fact), known) in waiting.into_iter().zip(known) {
                 let Some(app) = self.app(&key) else { continue };
                 let known = match known {
-                    Known::Nothing => None,
-                    Known::FactRecord(record) => Some((record, Vec::new())),
-                    Known::Replaced(record, outgoing) => Some((record, outgoing)),
-                    Known::Row => continue,
+                    Lookup::Missing => None,
+                    Lookup::Found(record) => Some((record, Vec::new())),
+                    Lookup::Superseded(record, outgoing) => Some((record, outgoing)),
+                    Lookup::Tombstone => continue,
                 };
                 if known.as_ref().is_some_and(|(record, _)| !is_same_fact(record, &fact, app)) {
                     conflicting.push(key);

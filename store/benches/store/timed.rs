@@ -9,7 +9,7 @@ use adtrail_store::layout::key::{self, Key, RowKey};
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -126,8 +126,8 @@ impl Ledger for Timed {
         self.store.positions()
     }
 
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
-        self.reading.time(|| self.store.known(keys))
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
+        self.reading.time(|| self.store.lookup(keys))
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

@@ -21,7 +21,7 @@ use std::path::Path;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -224,7 +224,7 @@ impl Ledger for Embedded {
         meta::positions(&self.tables)
     }
 
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
         let records = self.kept_homes(keys)?.into_iter();
         Ok(keys
             .iter()

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use attribution::facts::event::{EventTime, Family, Pid};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::rules::expiry::{Expired, Needed};
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
@@ -129,14 +129,14 @@ impl Expiry {
     }
 
     /// What is known by the identity of a home.
-    pub fn known(&self, pid: Pid, record: Option<FactRecord>) -> Known {
-        let Some(record) = record else { return Known::Nothing };
+    pub fn known(&self, pid: Pid, record: Option<FactRecord>) -> Lookup {
+        let Some(record) = record else { return Lookup::Missing };
         if !self.has_expired(pid, &record) {
-            return Known::FactRecord(record);
+            return Lookup::Found(record);
         }
         let (family, lookback_ms) = kind(&record);
         let is_gone = record.time() < self.oldest_record(pid, family, lookback_ms);
-        if is_gone { Known::Nothing } else { Known::Row }
+        if is_gone { Lookup::Missing } else { Lookup::Tombstone }
     }
 }
 

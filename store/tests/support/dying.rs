@@ -4,7 +4,7 @@ use adtrail_store::StoreError;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 
@@ -40,8 +40,8 @@ impl<L: Ledger<Error = StoreError>> Ledger for Dying<'_, L> {
         self.ledger.positions()
     }
 
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
-        self.ledger.known(keys)
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
+        self.ledger.lookup(keys)
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

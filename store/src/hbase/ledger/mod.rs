@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 use attribution::rules::policy::Policy;
@@ -256,8 +256,8 @@ impl<C: Cells> Ledger for SharedLedger<C> {
 
     /// Touches are taken for new, as nearly all are: one whose home is taken is given back by
     /// [`Ledger::record`], and is looked at when it is asked for again.
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
-        let mut all = vec![Known::Nothing; keys.len()];
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
+        let mut all = vec![Lookup::Missing; keys.len()];
         let is_read = |key: &FactKey| key.family != Family::Touch || self.met.contains_key(key);
         let read: Vec<usize> = (0..keys.len()).filter(|place| is_read(&keys[*place])).collect();
         for family in Family::ALL {
@@ -275,7 +275,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
                     let record = fact_record::decode(family, key.pid, value)?.0;
                     self.lengthen(key, &record)?;
                     all[place] = match self.expiry.known(key.pid, Some(record)) {
-                        Known::FactRecord(record) => known(record, outgoing),
+                        Lookup::Found(record) => known(record, outgoing),
                         expired => expired,
                     };
                 }
@@ -341,9 +341,9 @@ impl<C: Cells> Ledger for SharedLedger<C> {
 }
 
 /// One that still stands is about to be replaced, by whoever has put it there.
-fn known(record: FactRecord, outgoing: Vec<Fact>) -> Known {
+fn known(record: FactRecord, outgoing: Vec<Fact>) -> Lookup {
     let outgoing: Vec<Fact> = outgoing.into_iter().filter(|fact| !stands(fact, &record)).collect();
-    if outgoing.is_empty() { Known::FactRecord(record) } else { Known::Replaced(record, outgoing) }
+    if outgoing.is_empty() { Lookup::Found(record) } else { Lookup::Superseded(record, outgoing) }
 }
 
 fn stands(fact: &Fact, record: &FactRecord) -> bool {

@@ -72,7 +72,7 @@ pub fn record_facts(ledger: &mut impl Kept, writes: impl IntoIterator<Item = Fac
         return;
     }
     let keys: Vec<FactKey> = lost.iter().map(|write| write.key).collect();
-    ledger.known(&keys).expect("a look-up");
+    ledger.lookup(&keys).expect("a look-up");
     let lost = ledger.record(lost).expect("facts are recorded");
     assert!(lost.is_empty(), "nobody else writes");
 }

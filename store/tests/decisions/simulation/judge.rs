@@ -11,7 +11,7 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
-use attribution::ledger::record::{CurrentRow, FactRecord, Known};
+use attribution::ledger::record::{CurrentRow, FactRecord, Lookup};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status, seq};
 use attribution::worker::Report;
@@ -32,7 +32,7 @@ pub trait Stored {
     /// Whether others may be in the middle of changing it.
     const SHARED: bool;
 
-    fn record(&mut self, key: &FactKey) -> Known;
+    fn record(&mut self, key: &FactKey) -> Lookup;
 
     /// The rows that are shown of one event: revision, time and campaign.
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)>;
@@ -45,8 +45,8 @@ pub trait Stored {
 impl Stored for Memory {
     const SHARED: bool = false;
 
-    fn record(&mut self, key: &FactKey) -> Known {
-        self.known(&[*key]).expect("memory does not fail").remove(0)
+    fn record(&mut self, key: &FactKey) -> Lookup {
+        self.lookup(&[*key]).expect("memory does not fail").remove(0)
     }
 
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)> {
@@ -66,8 +66,8 @@ impl Stored for Memory {
 impl Stored for Model {
     const SHARED: bool = true;
 
-    fn record(&mut self, key: &FactKey) -> Known {
-        Self::record(self, key).map_or(Known::Nothing, Known::FactRecord)
+    fn record(&mut self, key: &FactKey) -> Lookup {
+        Self::record(self, key).map_or(Lookup::Missing, Lookup::Found)
     }
 
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)> {
@@ -105,13 +105,13 @@ pub fn is_kept(
 fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
     let key = fact_key(fact.family(), fact.pid(), fact.id());
     let record = match stored.record(&key) {
-        Known::FactRecord(record) | Known::Replaced(record, _) => record,
-        Known::Row => return is_shown_once(stored, fact, None),
+        Lookup::Found(record) | Lookup::Superseded(record, _) => record,
+        Lookup::Tombstone => return is_shown_once(stored, fact, None),
         // The state of touches goes.
-        Known::Nothing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
+        Lookup::Missing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
             return Ok(());
         }
-        Known::Nothing => return Err("there is no such fact".into()),
+        Lookup::Missing => return Err("there is no such fact".into()),
     };
     let app = plan.policy.app(fact.pid()).expect("a known app");
     let standing = match record.clone() {

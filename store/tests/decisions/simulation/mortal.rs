@@ -5,7 +5,7 @@ use adtrail_store::memory::Memory;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{FactRecord, Known};
+use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::Expired;
 
@@ -66,8 +66,8 @@ impl Ledger for Mortal<'_> {
         self.call()?.positions()
     }
 
-    fn known(&mut self, keys: &[FactKey]) -> Result<Vec<Known>, StoreError> {
-        self.call()?.known(keys)
+    fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
+        self.call()?.lookup(keys)
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
