@@ -57,7 +57,7 @@ const STATUSES: [StatusCode; 9] = [
 pub(crate) enum Refused {
     NoToken,
     BadToken,
-    Expired,
+    ExpiryFloor,
     App,
     Downloads,
 }

@@ -7,7 +7,7 @@ use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
@@ -87,7 +87,7 @@ impl Facts for Memory {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.held(pid)
     }
 }

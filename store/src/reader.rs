@@ -8,7 +8,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
@@ -227,7 +227,7 @@ impl Facts for Reader {
         }
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         match self {
             Self::Embedded(reader) => reader.held(pid),
             Self::Shared(reader) => reader.held(pid),

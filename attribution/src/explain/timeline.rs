@@ -13,7 +13,7 @@ use crate::facts::match_keys::{self, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
-use crate::rules::expiry::{Expired, Needed};
+use crate::rules::expiry::{ExpiryFloor, Needed};
 use crate::rules::policy::{AppPolicy, Policy};
 
 /// A fact of a timeline, and where it stands in it.
@@ -40,7 +40,7 @@ pub type CompleteSince = [EventTime; Family::ALL.len()];
 pub fn complete_since(
     policy: &Policy,
     app: &AppPolicy,
-    (consumed_until, held): (Option<EventTime>, &Expired),
+    (consumed_until, held): (Option<EventTime>, &ExpiryFloor),
     rows_from: EventTime,
 ) -> CompleteSince {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
@@ -187,11 +187,11 @@ mod tests {
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(1_000 * DAY_MS);
         let from = now.minus(300 * DAY_MS);
-        let days_with = |app: &AppPolicy, until, held: &Expired| {
+        let days_with = |app: &AppPolicy, until, held: &ExpiryFloor| {
             let since = complete_since(&policy, app, (until, held), from);
             since.map(|time| time.millis().div_ceil(DAY_MS))
         };
-        let days = |app: &AppPolicy, until| days_with(app, until, &Expired::default());
+        let days = |app: &AppPolicy, until| days_with(app, until, &ExpiryFloor::default());
         // Windows of 7 days for clicks, of 400 and 90 for effects and reinstalls, and the horizon.
         assert_eq!(days(&app, Some(now)), [986, 503, 993]);
         assert_eq!(days(&app, None), [0, 0, 0]);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::facts::event::{EventTime, Fact, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::rules::expiry::Expired;
+use crate::rules::expiry::ExpiryFloor;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
 use record::{CurrentRow, FactRecord, Lookup};
@@ -35,7 +35,7 @@ pub trait Facts {
 
     /// What of an app has expired by settings that it no longer has: gone as well, whatever the settings
     /// are now.
-    fn held(&self, pid: Pid) -> Expired;
+    fn held(&self, pid: Pid) -> ExpiryFloor;
 }
 
 /// A store of facts, decisions, rows and Kafka positions.

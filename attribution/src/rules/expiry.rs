@@ -62,9 +62,9 @@ impl Needed {
 
     /// What has expired once everything is consumed up to a broker time. Where rows are kept for ever
     /// `rows_ms` is none.
-    pub fn expired(&self, consumed_until: EventTime, rows_ms: Option<u64>) -> Expired {
+    pub fn expired(&self, consumed_until: EventTime, rows_ms: Option<u64>) -> ExpiryFloor {
         let oldest = |family| self.oldest(family, None, consumed_until);
-        Expired {
+        ExpiryFloor {
             touches: oldest(Family::Touch),
             activations: oldest(Family::Activation),
             effects: oldest(Family::Effect),
@@ -86,7 +86,7 @@ impl Needed {
 /// How far the state of an app has expired; 1970 where it has not. What has stays so, whatever the
 /// settings are later, as some of it may be gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Expired {
+pub struct ExpiryFloor {
     /// Facts of each family before its time have, but for touches with a lookback of their own.
     pub touches: EventTime,
     pub activations: EventTime,
@@ -98,7 +98,7 @@ pub struct Expired {
     pub rows: EventTime,
 }
 
-impl Expired {
+impl ExpiryFloor {
     /// As of [`Needed::oldest`].
     pub fn oldest(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
         match family {
@@ -150,7 +150,7 @@ pub fn expired_before(
     app: &AppPolicy,
     activation_time: EventTime,
     consumed_until: Option<EventTime>,
-    held: &Expired,
+    held: &ExpiryFloor,
 ) -> Option<EventTime> {
     let needed = Needed::new(policy, app, app.correction_horizon_ms.unwrap_or(0));
     let until = consumed_until.filter(|_| app.correction_horizon_ms.is_some());
@@ -165,7 +165,7 @@ pub fn expired_before(
 pub fn changeable_from(
     app: &AppPolicy,
     consumed_until: Option<EventTime>,
-    held: &Expired,
+    held: &ExpiryFloor,
 ) -> EventTime {
     let own = match (app.correction_horizon_ms, consumed_until) {
         (Some(horizon_ms), Some(until)) => until.minus(horizon_ms.saturating_add(DISORDER_MS)),
@@ -215,8 +215,8 @@ mod tests {
         let app = AppPolicy::new(Pid(1), "a");
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(NOW);
-        let nothing = Expired::default();
-        let before = |app: &AppPolicy, until: Option<EventTime>, held: &Expired| {
+        let nothing = ExpiryFloor::default();
+        let before = |app: &AppPolicy, until: Option<EventTime>, held: &ExpiryFloor| {
             expired_before(&policy, app, now.minus(age_ms), until, held)
         };
         let found = before(&app, Some(now), &nothing);
@@ -241,7 +241,7 @@ mod tests {
         let mut app = AppPolicy::new(Pid(1), "a");
         let until = EventTime::default().plus(NOW);
         let expected = NOW - 7 * DAY_MS - DISORDER_MS;
-        let nothing = Expired::default();
+        let nothing = ExpiryFloor::default();
         assert_eq!(changeable_from(&app, Some(until), &nothing).millis(), expected);
         assert_eq!(changeable_from(&app, None, &nothing), EventTime::default());
         let policy = Policy::new(vec![app.clone()], vec![]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     /// Days that touches, activations, effects and rows are kept, and that facts may be late.
-    fn expired([touches, activations, effects, rows, late]: [u64; 5]) -> Expired {
+    fn expired([touches, activations, effects, rows, late]: [u64; 5]) -> ExpiryFloor {
         let needed = [touches, activations, effects, late].map(|days| days * DAY_MS);
         let until = EventTime::default().plus(NOW);
         Needed::from_ms(needed).expired(until, Some(rows * DAY_MS))

@@ -214,7 +214,7 @@ impl From<Refusal> for Problem {
             Refusal::NoToken | Refusal::Malformed | Refusal::Unknown => {
                 (StatusCode::UNAUTHORIZED, "/problems/unauthorized", "Unauthorized")
             }
-            Refusal::Expired(_) => {
+            Refusal::ExpiryFloor(_) => {
                 (StatusCode::UNAUTHORIZED, "/problems/token-expired", "Token expired")
             }
             Refusal::Downloads { .. } => (

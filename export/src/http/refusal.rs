@@ -15,7 +15,7 @@ pub(crate) enum Refusal {
     #[error("this token is not known here; whoever runs this can make another")]
     Unknown,
     #[error("this token has expired, whoever runs this can make another: {0}")]
-    Expired(Timestamp),
+    ExpiryFloor(Timestamp),
     #[error("too many downloads of one token are under way, the most are {downloads_max}")]
     Downloads { downloads_max: usize },
 }

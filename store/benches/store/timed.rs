@@ -11,7 +11,7 @@ use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 
 use crate::thread_seconds;
@@ -116,7 +116,7 @@ impl Facts for Timed {
         self.store.consumed_until()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.store.held(pid)
     }
 }

@@ -23,7 +23,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status};
 use rocksdb::{WriteBatch, WriteOptions};
@@ -214,7 +214,7 @@ impl Facts for Embedded {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.held(pid)
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::facts::event::{EventTime, Family, Pid};
-use attribution::rules::expiry::{DISORDER_MS, Expired, Needed};
+use attribution::rules::expiry::{DISORDER_MS, ExpiryFloor, Needed};
 
 use crate::StoreError;
 use crate::apps::spread::CLOCK_OFF_MS;
@@ -20,7 +20,7 @@ pub struct Noted {
     /// By the settings that it was opened with last; `None`: nothing expires.
     pub kept: Option<Kept>,
     /// By those before them.
-    pub held: Expired,
+    pub held: ExpiryFloor,
 }
 
 pub type NotedApps = BTreeMap<Pid, Noted>;
@@ -38,7 +38,7 @@ impl Noted {
             held = held.or(&before);
         }
         if own.covers(&held) {
-            held = Expired::default();
+            held = ExpiryFloor::default();
         }
         Self { kept, held }
     }
@@ -52,7 +52,7 @@ impl Noted {
 
     /// Whether a store can have noted this, by now at the latest.
     pub fn is_possible(&self, now: EventTime) -> bool {
-        let Expired { touches, activations, effects, late, rows } = self.held;
+        let ExpiryFloor { touches, activations, effects, late, rows } = self.held;
         [touches, activations, effects, late, rows]
             .iter()
             .all(|time| *time <= now.plus(CLOCK_OFF_MS))
@@ -62,7 +62,7 @@ impl Noted {
         let kept = self.kept.map(|kept| (kept.needed.to_ms(), kept.retention_ms.unwrap_or(NONE)));
         let ([touches_ms, activations_ms, effects_ms, late_ms], rows_ms) =
             kept.unwrap_or(([NONE; 4], NONE));
-        let Expired { touches, activations, effects, late, rows } = self.held;
+        let ExpiryFloor { touches, activations, effects, late, rows } = self.held;
         let times = [touches, activations, effects, late, rows].map(EventTime::millis);
         let limits = [touches_ms, activations_ms, effects_ms, late_ms, rows_ms];
         limits.iter().chain(&times).flat_map(|ms| ms.to_be_bytes()).collect()
@@ -77,7 +77,7 @@ impl Noted {
         let mut time = || number().map(|ms| i64::try_from(ms).unwrap_or(-1));
         let mut time = || time().and_then(EventTime::from_millis);
         let (touches, activations, effects) = (time()?, time()?, time()?);
-        let held = Expired { touches, activations, effects, late: time()?, rows: time()? };
+        let held = ExpiryFloor { touches, activations, effects, late: time()?, rows: time()? };
         input.end().ok()?;
         let [.., late_ms] = needed;
         let retention_ms = Some(rows_ms).filter(|ms| *ms != NONE);
@@ -86,7 +86,7 @@ impl Noted {
     }
 }
 
-fn expired(kept: Option<Kept>, until: Option<EventTime>) -> Expired {
+fn expired(kept: Option<Kept>, until: Option<EventTime>) -> ExpiryFloor {
     kept.zip(until).map(|(kept, until)| kept.expired(until)).unwrap_or_default()
 }
 
@@ -119,7 +119,7 @@ pub struct HeldBack {
 
 impl HeldBack {
     /// `None` where the settings have come as far.
-    pub fn of(pid: Pid, held: &Expired, kept: Option<Kept>, until: EventTime) -> Option<Self> {
+    pub fn of(pid: Pid, held: &ExpiryFloor, kept: Option<Kept>, until: EventTime) -> Option<Self> {
         let own = expired(kept, Some(until));
         let parts = [Part::Late, Part::Touches, Part::Activations, Part::Effects, Part::Rows];
         let is_held = |part: &Part| part.of(held) > part.of(&own);
@@ -153,7 +153,7 @@ enum Part {
 }
 
 impl Part {
-    fn of(self, expired: &Expired) -> EventTime {
+    fn of(self, expired: &ExpiryFloor) -> EventTime {
         match self {
             Self::Late => expired.late,
             Self::Touches => expired.oldest(Family::Touch, None),
@@ -164,7 +164,7 @@ impl Part {
     }
 
     /// What it expires by.
-    fn setting(self, held: &Expired) -> &'static str {
+    fn setting(self, held: &ExpiryFloor) -> &'static str {
         match self {
             // Facts are kept as long as rows where the horizon is off.
             Self::Late if held.late.plus(DISORDER_MS) == held.rows => "store.retention",
@@ -201,7 +201,7 @@ mod tests {
     fn what_is_written_reads_as_it_was() {
         let held = week().unwrap().expired(day(600));
         for kept in [None, week(), kept([1, 2, 3, 4], None)] {
-            for held in [Expired::default(), held] {
+            for held in [ExpiryFloor::default(), held] {
                 let noted = Noted { kept, held };
                 let value = noted.encode();
                 assert_eq!(Noted::decode(&value), Some(noted));
@@ -215,12 +215,12 @@ mod tests {
     #[test]
     fn nothing_is_held_where_settings_stay_or_become_shorter() {
         let noted = Noted::default().under(week(), Some(day(600)));
-        assert_eq!(noted, Noted { kept: week(), held: Expired::default() });
+        assert_eq!(noted, Noted { kept: week(), held: ExpiryFloor::default() });
         for shorter in [week(), kept([7, 490, 0, 6], Some(400)), kept([1, 1, 0, 7], Some(7))] {
-            assert_eq!(noted.under(shorter, Some(day(700))).held, Expired::default());
+            assert_eq!(noted.under(shorter, Some(day(700))).held, ExpiryFloor::default());
         }
         let fresh = noted.under(kept([30, 490, 0, 30], None), None);
-        assert_eq!(fresh.held, Expired::default(), "nothing was consumed");
+        assert_eq!(fresh.held, ExpiryFloor::default(), "nothing was consumed");
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(noted.held, week().unwrap().expired(day(600)));
         // However often it is opened.
         assert_eq!(noted.under(longer, Some(day(622))), noted);
-        assert_eq!(noted.under(longer, Some(day(623))).held, Expired::default());
+        assert_eq!(noted.under(longer, Some(day(623))).held, ExpiryFloor::default());
         // Gone from the settings, and back.
         let off = noted.under(None, Some(day(610)));
         let held = noted.held.or(&longer.unwrap().expired(day(610)));
@@ -263,7 +263,7 @@ mod tests {
             Some(Kept { needed, retention_ms: Some(days * DAY_MS) })
         };
         check(off(60), off(90), &["store.retention"], Some(630));
-        let own = HeldBack::of(Pid(1), &Expired::default(), week(), day(600));
+        let own = HeldBack::of(Pid(1), &ExpiryFloor::default(), week(), day(600));
         assert_eq!(own, None);
     }
 }

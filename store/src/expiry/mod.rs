@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::rules::expiry::{Expired, Needed};
+use attribution::rules::expiry::{ExpiryFloor, Needed};
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
@@ -35,7 +35,7 @@ impl ConsumedUntil {
 pub struct Expiry {
     apps: Arc<HashMap<Pid, Kept, FixedState>>,
     until: ConsumedUntil,
-    held: Arc<OnceLock<HashMap<Pid, Expired, FixedState>>>,
+    held: Arc<OnceLock<HashMap<Pid, ExpiryFloor, FixedState>>>,
 }
 
 /// How long the state of an app is kept.
@@ -48,7 +48,7 @@ pub struct Kept {
 
 impl Kept {
     /// What has expired once all is consumed up to a time.
-    pub fn expired(&self, until: EventTime) -> Expired {
+    pub fn expired(&self, until: EventTime) -> ExpiryFloor {
         self.needed.expired(until, self.retention_ms)
     }
 }
@@ -68,12 +68,12 @@ impl Expiry {
 
     /// Takes what is held of each app, once, and before anything expires by these settings.
     pub fn hold(&self, noted: &NotedApps) {
-        let held = noted.iter().filter(|(_, noted)| noted.held != Expired::default());
+        let held = noted.iter().filter(|(_, noted)| noted.held != ExpiryFloor::default());
         // Called once, by who opens the store.
         let _ = self.held.set(held.map(|(pid, noted)| (*pid, noted.held)).collect());
     }
 
-    pub fn held(&self, pid: Pid) -> Expired {
+    pub fn held(&self, pid: Pid) -> ExpiryFloor {
         self.held.get().and_then(|held| held.get(&pid)).copied().unwrap_or_default()
     }
 
@@ -117,7 +117,7 @@ impl Expiry {
     }
 
     /// By the settings, and by those before them.
-    fn both(&self, pid: Pid) -> [Expired; 2] {
+    fn both(&self, pid: Pid) -> [ExpiryFloor; 2] {
         let own = self.until.get().zip(self.apps.get(&pid));
         let own = own.map(|(until, app)| app.expired(until)).unwrap_or_default();
         [own, self.held(pid)]

@@ -6,7 +6,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 
 /// A ledger that comes back.
 pub struct Dying<'a, L> {
@@ -30,7 +30,7 @@ impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
         self.ledger.consumed_until()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.ledger.held(pid)
     }
 }

@@ -129,7 +129,7 @@ impl Access {
         let admitted = admitted.filter(|_| is_right).ok_or(Refusal::Unknown)?;
         // Only its owner is told that it was good once.
         match admitted.expires {
-            Some(expires) if expires <= now => Err(Refusal::Expired(expires)),
+            Some(expires) if expires <= now => Err(Refusal::ExpiryFloor(expires)),
             _ => Ok(&admitted.caller),
         }
     }
@@ -196,7 +196,7 @@ impl Gate {
         self.metrics.refused(match refusal {
             Refusal::NoToken => Refused::NoToken,
             Refusal::Malformed | Refusal::Unknown => Refused::BadToken,
-            Refusal::Expired(_) => Refused::Expired,
+            Refusal::ExpiryFloor(_) => Refused::ExpiryFloor,
             Refusal::Downloads { .. } => Refused::Downloads,
         });
         refusal.into()

@@ -185,7 +185,7 @@ fn a_token_is_good_until_its_end() {
     for now in [expires, expires + nano] {
         assert_eq!(
             access.admit(&Method::GET, &headers, now).unwrap_err(),
-            Refusal::Expired(expires)
+            Refusal::ExpiryFloor(expires)
         );
     }
 }

@@ -9,7 +9,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::AppPolicy;
 use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 
@@ -288,7 +288,7 @@ impl Facts for Reader {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.held(pid)
     }
 }

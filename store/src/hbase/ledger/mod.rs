@@ -17,7 +17,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
@@ -241,7 +241,7 @@ impl<C: Cells> Facts for SharedLedger<C> {
         None
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.held(pid)
     }
 }

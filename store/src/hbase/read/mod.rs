@@ -13,7 +13,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 
 use super::cluster::Cluster;
 use super::ledger::SharedLedger;
@@ -171,7 +171,7 @@ impl Facts for Reader {
         Some(now().minus(LAG_MS))
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         // Where HBase does not answer, what is read next tells of it.
         meta::noted_of(&self.cluster, pid).unwrap_or_default().held
     }

@@ -116,7 +116,7 @@ impl Checker<'_> {
             self.report.looked(Check::Index, 1);
             match self.entry(family, key, value) {
                 Read::Leads(key, time, fact) => leading.push((key, value, time, fact)),
-                Read::RecordFingerprint | Read::Expired => {}
+                Read::RecordFingerprint | Read::ExpiryFloor => {}
                 Read::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
             }
         }
@@ -162,7 +162,7 @@ impl Checker<'_> {
         // The lookback is rounded up to days: the fact itself may have gone up to a day earlier.
         let lookback_ms = lookback_ms.map(|ms| ms.saturating_sub(DAY_MS));
         if entry.time < self.expiry.oldest(entry.fact.pid, family, lookback_ms) {
-            return Read::Expired;
+            return Read::ExpiryFloor;
         }
         Read::Leads(key, entry.time, entry.fact)
     }
@@ -178,6 +178,6 @@ enum Read {
     Leads(Key, EventTime, FactKey),
     RecordFingerprint,
     /// A compaction will leave it out.
-    Expired,
+    ExpiryFloor,
     Damaged,
 }

@@ -5,7 +5,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 
 use crate::StoreError;
 use crate::embedded::read::index;
@@ -40,7 +40,7 @@ impl Facts for CurrentRow {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.held(pid)
     }
 }

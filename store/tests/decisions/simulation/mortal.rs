@@ -7,7 +7,7 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
-use attribution::rules::expiry::Expired;
+use attribution::rules::expiry::ExpiryFloor;
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Facts for Mortal<'_> {
         self.memory.consumed_until()
     }
 
-    fn held(&self, pid: Pid) -> Expired {
+    fn held(&self, pid: Pid) -> ExpiryFloor {
         self.memory.held(pid)
     }
 }
