@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::explanation::{self, CameIn, Considered, Explanation, Verdict, consider};
+use super::explanation::{self, ChangeCause, Evaluated, Explanation, Verdict, consider};
 use crate::facts::event::{Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
@@ -90,12 +90,12 @@ struct Grounds {
     anew: Option<Decision>,
     is_second_unread: bool,
     /// The accepted touches that are the strongest, and the newest; all that can be contributors.
-    considered: Vec<Considered>,
+    considered: Vec<Evaluated>,
 }
 
 /// What is found around the decision, bounded.
 struct Seen {
-    considered: Vec<Considered>,
+    considered: Vec<Evaluated>,
     unlisted: usize,
     has_more: bool,
 }
@@ -147,7 +147,7 @@ impl<L: Facts> BatchContext<'_, L> {
         &mut self,
         mut pending: PendingDecision,
         decision: &Decision,
-        grounds: &[Considered],
+        grounds: &[Evaluated],
     ) -> Result<Seen, L::Error> {
         if self.is_decided_without_touches(&pending) {
             return Ok(Seen { considered: Vec::new(), unlisted: 0, has_more: false });
@@ -162,7 +162,7 @@ impl<L: Facts> BatchContext<'_, L> {
         let mut around = self.look_around(&mut pending)?;
         let mut considered = self.considered(&pending, decision);
         let pid = pending.key.pid;
-        let of = |one: &Considered| match_keys::fact_key(Family::Touch, pid, &one.touch.id);
+        let of = |one: &Evaluated| match_keys::fact_key(Family::Touch, pid, &one.touch.id);
         let mut listed: BTreeSet<FactKey> = grounds.iter().map(of).collect();
         considered.retain(|one| listed.insert(of(one)));
         around.others.extend(pending.touches.keys());
@@ -173,7 +173,7 @@ impl<L: Facts> BatchContext<'_, L> {
         })
     }
 
-    fn considered(&self, pending: &PendingDecision, decision: &Decision) -> Vec<Considered> {
+    fn considered(&self, pending: &PendingDecision, decision: &Decision) -> Vec<Evaluated> {
         let Some(subject) = self.subject(pending) else { return Vec::new() };
         consider(&subject, decision, &self.evidence(pending))
     }
@@ -192,7 +192,7 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 
     /// What came in when the decision changed, with the names that it has now.
-    fn came_in(&mut self, causes: &Causes) -> Result<Vec<CameIn>, L::Error> {
+    fn came_in(&mut self, causes: &Causes) -> Result<Vec<ChangeCause>, L::Error> {
         self.load(causes.facts.iter().map(|cause| cause.fact))?;
         let came_in = |Cause { fact, time, again }: &Cause| {
             let record = self.record(fact);
@@ -201,7 +201,7 @@ impl<L: Facts> BatchContext<'_, L> {
                 _ => None,
             };
             let id = record.map(|record| record.id().into());
-            CameIn { id, kind, family: fact.family, time: *time, again: *again }
+            ChangeCause { id, kind, family: fact.family, time: *time, again: *again }
         };
         Ok(causes.facts.iter().map(came_in).collect())
     }

@@ -33,7 +33,7 @@ pub struct Explanation {
     /// As it was decided before, on fewer facts.
     pub previous: Option<Decision>,
     /// What came in when that one changed, the likeliest to have changed it first.
-    pub changed_by: Vec<CameIn>,
+    pub changed_by: Vec<ChangeCause>,
     /// Whether more came in with these that can have changed it.
     pub changed_by_more: bool,
     /// How often it was decided in all.
@@ -41,7 +41,7 @@ pub struct Explanation {
     /// The activations of the same device before it that its class depends on.
     pub before: Option<InstallChain>,
     /// Best first: the winner, whoever else was accepted, the rejected, and who was no candidate.
-    pub considered: Vec<Considered>,
+    pub considered: Vec<Evaluated>,
     /// Touches with its keys that are not listed, as far as they were counted.
     pub unlisted: usize,
     /// Whether there may be more that were not even counted.
@@ -54,7 +54,7 @@ pub struct Explanation {
 
 /// A touch or an activation that came in when the decision changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CameIn {
+pub struct ChangeCause {
     /// None if it is no longer kept.
     pub id: Option<Box<str>>,
     /// Of a touch that is as it was then.
@@ -68,13 +68,13 @@ pub struct CameIn {
 
 /// A touch that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Considered {
+pub struct Evaluated {
     pub touch: Touch,
     pub verdict: Verdict,
     pub found: Option<Found>,
 }
 
-impl Considered {
+impl Evaluated {
     /// What the strongest is chosen by, before its id (the contract's section 5).
     pub fn strength(&self) -> (Option<Tier>, EventTime, Option<u8>) {
         let tier = self.found.map(|found| found.tier);
@@ -123,12 +123,12 @@ pub fn consider(
     subject: &Subject<'_>,
     decision: &Decision,
     evidence: &Evidence<'_>,
-) -> Vec<Considered> {
+) -> Vec<Evaluated> {
     let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
     evidence
         .touches
         .iter()
-        .map(|(touch, ids)| Considered {
+        .map(|(touch, ids)| Evaluated {
             touch: (*touch).clone(),
             verdict: verdict(subject, decision, (touch, ids), &clicks),
             found: found(subject, touch, ids),
@@ -138,7 +138,7 @@ pub fn consider(
 }
 
 /// The best first, with the contributors among those that were accepted, which must all be there.
-pub fn ranked(mut considered: Vec<Considered>) -> Vec<Considered> {
+pub fn ranked(mut considered: Vec<Evaluated>) -> Vec<Evaluated> {
     considered.sort_by_cached_key(|one| Reverse((one.touch.time, one.touch.id.clone())));
     let accepted = considered.iter_mut().filter(|one| one.verdict == Verdict::Accepted);
     accepted.take(CONTRIBUTORS_MAX).for_each(|one| one.verdict = Verdict::Contributor);
@@ -147,8 +147,8 @@ pub fn ranked(mut considered: Vec<Considered>) -> Vec<Considered> {
 }
 
 /// The strongest of those that were accepted and did not win, as [`ranked`] orders them.
-pub fn runner_up(considered: &[Considered]) -> Option<usize> {
-    let lost = |one: &Considered| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
+pub fn runner_up(considered: &[Evaluated]) -> Option<usize> {
+    let lost = |one: &Evaluated| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
     let accepted = considered.iter().enumerate().filter(|(_, one)| lost(one));
     accepted.max_by_key(|(_, one)| (one.strength(), &one.touch.id)).map(|(place, _)| place)
 }
@@ -179,7 +179,7 @@ pub fn is_second_settled(
 /// Cuts the list to its length and returns how many went. What stays is the winner, the
 /// contributors, the runner-up, the newest of each reason why a touch was none of these, and as
 /// many of the others as there is room for.
-pub fn cut(considered: &mut Vec<Considered>) -> usize {
+pub fn cut(considered: &mut Vec<Evaluated>) -> usize {
     let unlisted = considered.len().saturating_sub(LISTED_MAX);
     if unlisted == 0 {
         return 0;

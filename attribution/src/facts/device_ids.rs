@@ -132,32 +132,32 @@ impl DeviceIds {
 
     /// Whether both carry one kind in one form, and no value of that kind is equal.
     pub fn contradicts(&self, other: &Self) -> bool {
-        let forms = other.forms();
+        let kinds = other.kinds();
         let is_equal = |kind| self.0.iter().any(|id| id.kind == kind && other.contains(id));
-        self.0.iter().any(|id| forms.meet(id.form()) && !is_equal(id.kind))
+        self.0.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
     }
 
     /// The kinds and forms that there are values of.
-    pub fn forms(&self) -> Forms {
-        self.0.iter().fold(Forms::default(), |forms, id| Forms(forms.0 | id.form().0))
+    pub fn kinds(&self) -> IdKindSet {
+        self.0.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
     }
 }
 
 /// A set of kinds of id, each in raw or in MD5 form. Ids whose sets do not meet can neither match
 /// nor contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Forms(pub u16);
+pub struct IdKindSet(pub u16);
 
-impl Forms {
-    pub fn meet(self, other: Self) -> bool {
+impl IdKindSet {
+    pub fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
 
 impl DeviceId {
-    fn form(&self) -> Forms {
+    fn form(&self) -> IdKindSet {
         let is_md5 = matches!(self.value, IdValue::Md5(_));
-        Forms(1 << (2 * self.kind as u16 + u16::from(is_md5)))
+        IdKindSet(1 << (2 * self.kind as u16 + u16::from(is_md5)))
     }
 }
 

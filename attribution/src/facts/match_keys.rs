@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::device_ids::{self, DeviceId, DeviceIds, Forms, IdValue};
+use super::device_ids::{self, DeviceId, DeviceIds, IdKindSet, IdValue};
 use super::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
 use super::identity::identity;
 use crate::facts::keys::{FactKey, MatchKey};
@@ -52,12 +52,12 @@ impl TouchClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlacedClass {
     pub class: TouchClass,
-    pub forms: Forms,
+    pub kinds: IdKindSet,
 }
 
 impl PlacedClass {
     fn bits(self) -> u64 {
-        u64::from(self.class.bits()) << 16 | u64::from(self.forms.0)
+        u64::from(self.class.bits()) << 16 | u64::from(self.kinds.0)
     }
 
     /// What the entry of a mark says.
@@ -67,7 +67,7 @@ impl PlacedClass {
 
     /// What the tag of a mark says.
     pub fn of_tag(tag: u64) -> Self {
-        Self { class: TouchClass::from_bits((tag >> 16) as u8), forms: Forms(tag as u16) }
+        Self { class: TouchClass::from_bits((tag >> 16) as u8), kinds: IdKindSet(tag as u16) }
     }
 }
 
@@ -92,7 +92,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
     let class = TouchClass::of(touch);
     let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
     if probabilistic {
-        let class = PlacedClass { class, forms: ids.forms() };
+        let class = PlacedClass { class, kinds: ids.kinds() };
         keys.extend(probabilistic_keys(&touch.device).map(|key| touch_by_place(class, key)));
     }
     keys
@@ -100,7 +100,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 
 /// What says of the touch's places that touches of its class were there about its time.
 pub fn touch_marks(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
-    let class = PlacedClass { class: TouchClass::of(touch), forms: ids.forms() };
+    let class = PlacedClass { class: TouchClass::of(touch), kinds: ids.kinds() };
     let mark = mark(Family::Touch, touch.pid, touch.time, class.bits());
     let has_lookback = touch.lookback_ms.is_some();
     probabilistic_keys(&touch.device).map(|place| (marks(place, has_lookback), mark)).collect()
@@ -126,21 +126,21 @@ pub fn activation_index(
     keys.extend(device_ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
         let places = probabilistic_keys(&activation.device);
-        keys.extend(places.map(|place| activation_by_place(ids.forms(), place)));
+        keys.extend(places.map(|place| activation_by_place(ids.kinds(), place)));
     }
     keys
 }
 
 /// What says of the activation's places that activations with ids of its kinds were there.
 pub fn activation_marks(activation: &Activation, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
-    let forms = u64::from(ids.forms().0);
-    let mark = mark(Family::Activation, activation.pid, activation.time, forms);
+    let kinds = u64::from(ids.kinds().0);
+    let mark = mark(Family::Activation, activation.pid, activation.time, kinds);
     probabilistic_keys(&activation.device).map(|place| (marks(place, false), mark)).collect()
 }
 
 /// The kinds of ids that an activation's mark tells of.
-pub fn marked_forms(entry: &IndexEntry) -> Forms {
-    Forms(entry.fact.tag as u16)
+pub fn marked_forms(entry: &IndexEntry) -> IdKindSet {
+    IdKindSet(entry.fact.tag as u16)
 }
 
 /// The key of one class of touches with a device id.
@@ -157,9 +157,9 @@ pub fn touch_by_place(class: PlacedClass, place: MatchKey) -> MatchKey {
 }
 
 /// The key of activations with a probabilistic key and ids of these kinds.
-pub fn activation_by_place(forms: Forms, place: MatchKey) -> MatchKey {
+pub fn activation_by_place(kinds: IdKindSet, place: MatchKey) -> MatchKey {
     let mut value = [0; 10];
-    value[..2].copy_from_slice(&forms.0.to_be_bytes());
+    value[..2].copy_from_slice(&kinds.0.to_be_bytes());
     value[2..].copy_from_slice(&place.0.to_be_bytes());
     hash(KeySpace::Place, 1, &value)
 }
@@ -406,7 +406,7 @@ mod tests {
     fn marks_are_of_a_day_and_a_class() {
         for (_, mark) in touch_marks(&touch(), &oaid()) {
             assert_eq!(mark.time.millis(), 5 * DAY_MS);
-            let placed = PlacedClass { class: TouchClass::of(&touch()), forms: oaid().forms() };
+            let placed = PlacedClass { class: TouchClass::of(&touch()), kinds: oaid().kinds() };
             assert_eq!(PlacedClass::of_mark(&mark), placed);
         }
     }

@@ -219,7 +219,7 @@ pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback:
 
 /// How long before an activation a click can be that its decision depends on, if clicks are
 /// counted: as a candidate, or as one too many before a candidate.
-pub fn counted_max_ms(policy: &Policy, app: &AppPolicy) -> u64 {
+pub fn click_cap_horizon_ms(policy: &Policy, app: &AppPolicy) -> u64 {
     policy.widest(app).click_ms.max(LOOKBACK_MAX_MS) + CLICK_COUNT_MS
 }
 
@@ -259,5 +259,5 @@ pub fn window_end(
 /// many.
 pub fn click_cap_end(policy: &Policy, app: &AppPolicy, touch: &Touch) -> Option<EventTime> {
     let counts = app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click;
-    counts.then(|| touch.time.plus(counted_max_ms(policy, app)))
+    counts.then(|| touch.time.plus(click_cap_horizon_ms(policy, app)))
 }

@@ -30,7 +30,7 @@ impl Needed {
         let tiers = kinds.into_iter().flat_map(|kind| [false, true].map(|is| Tier::of(kind, is)));
         let windows = tiers.map(|tier| candidate::window_max_ms(policy, app, tier, false));
         let counts = app.fraud.clicks_per_device_max > 0;
-        let counted = counts.then(|| candidate::counted_max_ms(policy, app));
+        let counted = counts.then(|| candidate::click_cap_horizon_ms(policy, app));
         let touch_ms = windows.chain(counted).max().unwrap_or(0);
         Self {
             touch_ms,

@@ -28,7 +28,7 @@ pub fn effect_times(app: &AppPolicy, activation_time: EventTime) -> (EventTime, 
 
 /// The activation in force: the latest of those that share a device id, stand within reach and
 /// are no duplicates.
-pub fn in_force<'a>(
+pub fn attribution_at<'a>(
     app: &AppPolicy,
     effect: &Effect,
     effect_ids: &DeviceIds,
@@ -56,10 +56,10 @@ pub fn original<'a>(app: &AppPolicy, decision: &'a Decision) -> Option<&'a str> 
 /// The effect's credit; `original` is that of the install which [`original`] named.
 pub fn inherit<'a>(
     app: &AppPolicy,
-    in_force: Option<(&'a Activation, &'a Decision)>,
+    attribution_at: Option<(&'a Activation, &'a Decision)>,
     original: Option<&Decision>,
 ) -> Inheritance<'a> {
-    let Some((activation, decision)) = in_force else {
+    let Some((activation, decision)) = attribution_at else {
         let credit = Credit::nobody(Status::Orphan, None);
         return Inheritance { activation: None, credit, credit_of: None };
     };

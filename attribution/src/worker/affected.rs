@@ -10,7 +10,7 @@ use super::batch_context::{merged, scan};
 use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use super::match_windows::{MatchWindow, MatchWindows, ProbabilisticWindow};
-use crate::facts::device_ids::{DeviceIds, Forms};
+use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{Activation, EventTime, Family, Pid};
 use crate::facts::keys::FactKey;
 use crate::facts::match_keys;
@@ -85,13 +85,13 @@ impl<L: Ledger> BatchContext<'_, L> {
         for by_place in by_place.chunks(TOGETHER) {
             let marks: Vec<MatchWindow> = by_place.iter().map(ProbabilisticWindow::marks).collect();
             let (scans, groups) = scans(&marks);
-            let mut found: BTreeSet<(usize, Forms)> = BTreeSet::new();
+            let mut found: BTreeSet<(usize, IdKindSet)> = BTreeSet::new();
             self.scan_all(&scans, |scan, entry| {
                 found.insert((scan, match_keys::marked_forms(&entry)));
             })?;
             for (scan, marked) in found {
                 let group = groups.get(scan).and_then(|group| by_place.get(group.clone()));
-                let met = group.unwrap_or_default().iter().filter(|at| !at.forms.meet(marked));
+                let met = group.unwrap_or_default().iter().filter(|at| !at.kinds.overlaps(marked));
                 windows.extend(met.map(|ProbabilisticWindow { window, .. }| MatchWindow {
                     key: match_keys::activation_by_place(marked, window.key),
                     ..*window

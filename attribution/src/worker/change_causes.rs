@@ -130,7 +130,7 @@ impl<L: Ledger> BatchContext<'_, L> {
                 found.has_more |= newest(by_place, |at| &at.window, one, key, &mut placed);
             }
             // Touches with ids of its kinds have equal ones and are found by them, or contradict it.
-            placed.retain(|at| !at.forms.meet(one.ids.forms()));
+            placed.retain(|at| !at.kinds.overlaps(one.ids.kinds()));
             near.extend(placed.into_iter().map(|at| &at.window));
         }
         near.retain(|window| can_change(window));

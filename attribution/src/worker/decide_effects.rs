@@ -107,10 +107,10 @@ impl<L: Facts> BatchContext<'_, L> {
         let unread: Option<EventTime> =
             pending.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
         let Some(unread) = unread else { return true };
-        self.activation_in_force(pending).is_some_and(|(activation, _)| activation.time > unread)
+        self.attributing_activation(pending).is_some_and(|(activation, _)| activation.time > unread)
     }
 
-    fn activation_in_force(
+    fn attributing_activation(
         &self,
         pending: &PendingDecision,
     ) -> Option<(&crate::facts::event::Activation, &crate::rules::winner::Decision)> {
@@ -119,12 +119,12 @@ impl<L: Facts> BatchContext<'_, L> {
             FactRecord::Activation(record) => Some(&**record),
             _ => None,
         });
-        inherit::in_force(app, effect, &pending.ids, found)
+        inherit::attribution_at(app, effect, &pending.ids, found)
     }
 
     /// Where the install lives whose credit the effect may carry instead.
     fn original(&self, pending: &PendingDecision) -> Option<FactKey> {
-        let (_, decision) = self.activation_in_force(pending)?;
+        let (_, decision) = self.attributing_activation(pending)?;
         let id = inherit::original(self.app(&pending.key)?, decision)?;
         Some(match_keys::fact_key(Family::Activation, pending.key.pid, id))
     }
@@ -138,7 +138,7 @@ impl<L: Facts> BatchContext<'_, L> {
             Some(FactRecord::Activation(record)) => record.decision.as_ref(),
             _ => None,
         };
-        let inheritance = inherit::inherit(app, self.activation_in_force(&pending), original);
+        let inheritance = inherit::inherit(app, self.attributing_activation(&pending), original);
         let row = build_row::effect_row(effect, inheritance);
         self.decide_effect(pending.key, row);
     }

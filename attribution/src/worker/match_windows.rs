@@ -1,6 +1,6 @@
 //! Which activations a touch can change: by its keys, and at its places.
 
-use crate::facts::device_ids::{DeviceIds, Forms};
+use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{EventTime, Pid, Touch};
 use crate::facts::keys::MatchKey;
 use crate::facts::match_keys::{self, MARK_MS};
@@ -35,7 +35,7 @@ pub(super) struct MatchWindow {
 pub(super) struct ProbabilisticWindow {
     /// With the place itself as its key.
     pub(super) window: MatchWindow,
-    pub(super) forms: Forms,
+    pub(super) kinds: IdKindSet,
 }
 
 impl MatchWindows {
@@ -86,7 +86,7 @@ pub fn add_windows(
         let places = match_keys::probabilistic_keys(&touch.device);
         windows.by_place.extend(places.map(|key| ProbabilisticWindow {
             window: window(key, (by_place, by_place), true),
-            forms: ids.forms(),
+            kinds: ids.kinds(),
         }));
     }
 }

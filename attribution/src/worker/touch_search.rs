@@ -13,7 +13,7 @@ use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
-use crate::rules::candidate::{CLICK_COUNT_MS, Subject, Tier, counted_max_ms, window_max_ms};
+use crate::rules::candidate::{CLICK_COUNT_MS, Subject, Tier, click_cap_horizon_ms, window_max_ms};
 use crate::rules::classify::Class;
 use crate::rules::row::InstallType;
 use crate::rules::winner::{self, Decision, Evidence};
@@ -165,15 +165,15 @@ impl<L: Facts> BatchContext<'_, L> {
             }
             for (place, scan) in mark_scans(&subject) {
                 scans.push(scan);
-                places.push((number, place, pending.ids.forms()));
+                places.push((number, place, pending.ids.kinds()));
             }
         }
         let mut found: BTreeMap<usize, BTreeSet<(MatchKey, PlacedClass)>> = BTreeMap::new();
         let mut crowded = BTreeSet::new();
         self.scan_all(&scans, |scan, entry| {
-            let Some((number, place, forms)) = places.get(scan) else { return };
+            let Some((number, place, kinds)) = places.get(scan) else { return };
             let marked = PlacedClass::of_mark(&entry);
-            if marked.forms.meet(*forms) || crowded.contains(number) {
+            if marked.kinds.overlaps(*kinds) || crowded.contains(number) {
                 return;
             }
             let of_case = found.entry(*number).or_default();
@@ -330,7 +330,7 @@ fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
         if counts {
             window_ms += CLICK_COUNT_MS;
             // Clicks with a lookback of their own can be older candidates than these.
-            deeper_ms = Some(counted_max_ms(subject.policy, subject.app));
+            deeper_ms = Some(click_cap_horizon_ms(subject.policy, subject.app));
         }
         let keys = subject.ids.iter().map(|id| match_keys::touch_by_id(touches, id));
         searches.extend(keys.filter_map(|key| {
@@ -350,12 +350,12 @@ fn place_search(
     subject: &Subject<'_>,
     class: &Class,
     place: MatchKey,
-    PlacedClass { class: touches, forms }: PlacedClass,
+    PlacedClass { class: touches, kinds }: PlacedClass,
 ) -> Option<Search> {
-    if !can_win(class, touches) || forms.meet(subject.ids.forms()) {
+    if !can_win(class, touches) || kinds.overlaps(subject.ids.kinds()) {
         return None;
     }
-    let key = match_keys::touch_by_place(PlacedClass { class: touches, forms }, place);
+    let key = match_keys::touch_by_place(PlacedClass { class: touches, kinds }, place);
     let tier = Tier::of(touches.kind, true);
     search(subject, key, window_ms(subject, touches, true), Some(tier))
 }

@@ -1,7 +1,7 @@
 //! What came in when a decision took the place of another one. Of facts that came in together it is
 //! not said which of them it was.
 
-use attribution::explain::explanation::{CameIn, Explanation};
+use attribution::explain::explanation::{ChangeCause, Explanation};
 use attribution::facts::event::Family;
 use attribution::facts::printable::printable;
 use attribution::rules::row::touch_kind_name;
@@ -26,7 +26,10 @@ pub fn came_in(explanation: &Explanation) -> String {
     }
 }
 
-fn fact(CameIn { id, kind, family, time: at, again }: &CameIn, is_itself: bool) -> String {
+fn fact(
+    ChangeCause { id, kind, family, time: at, again }: &ChangeCause,
+    is_itself: bool,
+) -> String {
     let what = match (kind, family) {
         _ if is_itself => "this activation",
         (Some(kind), _) => touch_kind_name(*kind),
@@ -49,7 +52,7 @@ fn fact(CameIn { id, kind, family, time: at, again }: &CameIn, is_itself: bool) 
     text
 }
 
-pub fn json(CameIn { id, kind, family, time: at, again }: &CameIn) -> Value {
+pub fn json(ChangeCause { id, kind, family, time: at, again }: &ChangeCause) -> Value {
     let what = match (family, kind) {
         (Family::Touch, Some(kind)) => touch_kind_name(*kind),
         (Family::Touch, None) => "touch",

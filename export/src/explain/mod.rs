@@ -8,7 +8,7 @@ mod text;
 pub(crate) mod view;
 mod words;
 
-use attribution::explain::explanation::{Because, Considered, Explanation, Found, Verdict};
+use attribution::explain::explanation::{Because, Evaluated, Explanation, Found, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::candidate::Tier;
 use attribution::rules::policy::{Campaign, Origin, Policy};
@@ -90,7 +90,7 @@ impl<'a> Catalogue<'a> {
         })
     }
 
-    fn touch(self, Considered { touch, verdict, found }: &Considered, at: EventTime) -> Value {
+    fn touch(self, Evaluated { touch, verdict, found }: &Evaluated, at: EventTime) -> Value {
         let window = found.map(|found| found.window);
         json!({
             "verdict": verdict_name(*verdict),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use attribution::explain::collect;
-use attribution::explain::explanation::CameIn;
+use attribution::explain::explanation::ChangeCause;
 use attribution::facts::event::{Fact, Family, Pid};
 use attribution::rules::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 
@@ -90,16 +90,16 @@ fn what_came_in_is_told_also_when_it_is_gone() {
     let mut reader = fill(&config, install_after_two_days());
     let mut told = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
     told.previous = Some(told.decision.clone());
-    let mut check = |changed_by: Vec<CameIn>, more: bool, expected: &str| {
+    let mut check = |changed_by: Vec<ChangeCause>, more: bool, expected: &str| {
         (told.changed_by, told.changed_by_more) = (changed_by, more);
         let text = text(&told, &policy);
         assert!(text.contains(&format!("  What came in then{expected}. (section 7)\n")), "{text}");
     };
-    let gone = |family| CameIn { id: None, kind: None, family, time: at(DAY), again: false };
+    let gone = |family| ChangeCause { id: None, kind: None, family, time: at(DAY), again: false };
     let time = "of 2026-03-10T00:00:00.000Z";
     check(vec![], false, " is not known");
     check(vec![gone(Family::Touch)], false, &format!(": touch {time}, which is no longer kept"));
-    let known = CameIn { id: Some("b".into()), again: true, ..gone(Family::Activation) };
+    let known = ChangeCause { id: Some("b".into()), again: true, ..gone(Family::Activation) };
     let expected = format!(
         ", together: touch {time}, which is no longer kept; activation b {time}, known before and now \
          with an earlier time or other content; and more"

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use attribution::explain::explanation::{Considered, Explanation, Found, Verdict};
+use attribution::explain::explanation::{Evaluated, Explanation, Found, Verdict};
 use attribution::facts::printable::printable;
 use attribution::rules::policy::{AppPolicy, Policy};
 use attribution::rules::row::{RejectReason, Status, touch_kind_name};
@@ -84,7 +84,7 @@ impl Teller<'_> {
         text
     }
 
-    pub fn age_of(&self, one: &Considered) -> String {
+    pub fn age_of(&self, one: &Evaluated) -> String {
         age(self.explanation.activation.time, one.touch.time)
     }
 
@@ -95,7 +95,7 @@ impl Teller<'_> {
         }
         writeln!(out, "\nTouches, the best first")?;
         for one in considered {
-            let Considered { touch, verdict, found } = one;
+            let Evaluated { touch, verdict, found } = one;
             let verdict_name = verdict_name(*verdict).replace('_', " ");
             let (kind, age) = (touch_kind_name(touch.kind), self.age_of(one));
             let id = printable(&touch.id);
@@ -137,7 +137,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    pub fn reason(&self, one: &Considered) -> Option<String> {
+    pub fn reason(&self, one: &Evaluated) -> Option<String> {
         let fraud = &self.app.fraud;
         Some(match one.verdict {
             Verdict::Rejected(RejectReason::Blocked) => {

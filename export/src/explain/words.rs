@@ -1,6 +1,6 @@
 //! The words of an explanation that depend on nothing else.
 
-use attribution::explain::explanation::{Because, Considered};
+use attribution::explain::explanation::{Because, Evaluated};
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Origin;
 use attribution::rules::row::{InstallType, touch_kind_name};
@@ -27,7 +27,7 @@ pub fn class_name(install_type: InstallType) -> &'static str {
     }
 }
 
-pub fn tier(one: &Considered) -> String {
+pub fn tier(one: &Evaluated) -> String {
     let Some(found) = one.found else { return "no tier".into() };
     let how = if found.match_type.is_probabilistic() { "probabilistic" } else { "by id" };
     format!("tier {} ({} {how})", tier_number(found), touch_kind_name(one.touch.kind))

@@ -1,6 +1,6 @@
 //! What an explanation tells of a decision that took the place of another one.
 
-use attribution::explain::explanation::CameIn;
+use attribution::explain::explanation::ChangeCause;
 use attribution::facts::event::{Family, TouchKind};
 
 use super::explain::{there, told_after};
@@ -16,7 +16,7 @@ fn what_came_in_is_told_with_its_time_and_whether_it_was_known() {
         identified([click("c1", a_and(-2 * DAY)), click("c2", a_and(-3 * DAY))]),
     ];
     let told = told_after(&rules(), &rules(), batches.into());
-    let came_in = |id: &str, age_ms: i64, again| CameIn {
+    let came_in = |id: &str, age_ms: i64, again| ChangeCause {
         id: Some(id.into()),
         kind: Some(TouchKind::Click),
         family: Family::Touch,
