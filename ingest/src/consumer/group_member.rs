@@ -12,7 +12,7 @@ use crate::kafka::assignment;
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Partitions;
-use crate::kafka::rebalance::Change;
+use crate::kafka::rebalance::Rebalance;
 use crate::kafka::retry::{Backoff, Throttle};
 use crate::kafka::topics::TopicKind;
 
@@ -23,17 +23,17 @@ impl Reader {
     }
 
     /// Does what the group has changed since.
-    pub fn follow(&mut self) -> Result<(), IngestError> {
-        while let Some(change) = self.consumer.context().take_change(&self.names) {
+    pub fn poll_rebalance(&mut self) -> Result<(), IngestError> {
+        while let Some(change) = self.consumer.context().take_rebalance(&self.names) {
             match change {
-                Change::Given(partitions) => self.take_given(partitions)?,
-                Change::Taken { is_lost } => self.give_back(is_lost)?,
+                Rebalance::Assigned(partitions) => self.on_assign(partitions)?,
+                Rebalance::Revoked { is_lost } => self.on_revoke(is_lost)?,
             }
         }
         Ok(())
     }
 
-    fn take_given(&mut self, partitions: Partitions) -> Result<(), IngestError> {
+    fn on_assign(&mut self, partitions: Partitions) -> Result<(), IngestError> {
         let Some(offsets) = self.find_positions(&partitions)? else { return Ok(()) };
         self.offsets = offsets;
         self.health.set_committed(&self.offsets);
@@ -75,7 +75,7 @@ impl Reader {
         Ok(None)
     }
 
-    fn give_back(&mut self, is_lost: bool) -> Result<(), IngestError> {
+    fn on_revoke(&mut self, is_lost: bool) -> Result<(), IngestError> {
         drop(self.sorter.finish());
         *self.sorter.consumed() = Consumed::default();
         self.commits.give_back(&self.consumer, is_lost);

@@ -227,7 +227,7 @@ impl Reader {
             return Ok(());
         }
         while !self.shutdown.is_requested() {
-            self.follow()?;
+            self.poll_rebalance()?;
             self.commits.serve(&self.consumer);
             if let Some(statistics) = self.consumer.context().take_statistics() {
                 self.observe(&statistics);

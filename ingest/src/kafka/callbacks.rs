@@ -13,7 +13,7 @@ use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
 use super::error::REFUSAL_HELP;
 use super::partitions::Partitions;
-use super::rebalance::Change;
+use super::rebalance::Rebalance;
 use super::retry::Throttle;
 use super::statistics::Statistics;
 use super::topics::TopicNames;
@@ -84,13 +84,13 @@ impl Callbacks {
     }
 
     /// The next change of the group, once. It waits until that is done: until then nobody reads.
-    pub fn take_change(&self, names: &TopicNames) -> Option<Change> {
+    pub fn take_rebalance(&self, names: &TopicNames) -> Option<Rebalance> {
         let mut changes = self.changes();
         let change = changes.pop_front();
         self.has_changed.store(!changes.is_empty(), Ordering::Relaxed);
         Some(match change? {
-            Assigned::Given(list) => Change::Given(Partitions::of_list(names, &list)),
-            Assigned::Taken { is_lost } => Change::Taken { is_lost },
+            Assigned::Given(list) => Rebalance::Assigned(Partitions::of_list(names, &list)),
+            Assigned::Taken { is_lost } => Rebalance::Revoked { is_lost },
         })
     }
 

@@ -4,9 +4,9 @@ use super::partitions::Partitions;
 
 /// What the group has changed.
 #[derive(Debug)]
-pub enum Change {
+pub enum Rebalance {
     /// These partitions are this member's now, and no others.
-    Given(Partitions),
+    Assigned(Partitions),
     /// It has none any more. Somebody else may read them already if they are lost.
-    Taken { is_lost: bool },
+    Revoked { is_lost: bool },
 }
