@@ -26,7 +26,7 @@ impl Reader {
                 continue;
             }
             if let Some(polled) = seen.polled() {
-                self.sorter.consumed().reach(topic, partition, polled);
+                self.sorter.low_watermark().reach(topic, partition, polled);
             }
             self.open.note((topic, name), partition, seen.held_at());
             let low = seen.low();
@@ -124,8 +124,8 @@ impl Reader {
 
     /// How far everything is read that the batch brings.
     fn await_commits(&mut self) {
-        self.health.set_read_until(self.sorter.consumed().of_partitions());
-        for ((topic, partition), until) in self.sorter.consumed().of_partitions() {
+        self.health.set_read_until(self.sorter.low_watermark().of_partitions());
+        for ((topic, partition), until) in self.sorter.low_watermark().of_partitions() {
             if let Some(next_offset) = self.offsets.next(topic, partition) {
                 self.health.await_commit((topic, partition), next_offset, until.millis());
             }

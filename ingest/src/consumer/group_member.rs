@@ -7,7 +7,7 @@
 use rdkafka::consumer::Consumer as _;
 
 use super::Reader;
-use super::watermark::Consumed;
+use super::watermark::LowWatermark;
 use crate::kafka::assignment;
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
@@ -77,7 +77,7 @@ impl Reader {
 
     fn on_revoke(&mut self, is_lost: bool) -> Result<(), IngestError> {
         drop(self.sorter.finish());
-        *self.sorter.consumed() = Consumed::default();
+        *self.sorter.low_watermark() = LowWatermark::default();
         self.commits.give_back(&self.consumer, is_lost);
         self.held.clear();
         self.offsets = Offsets::default();

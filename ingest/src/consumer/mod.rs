@@ -52,7 +52,7 @@ use paused_partitions::{Breaker, Held, Hold};
 use record_router::Sorter;
 use shutdown::Shutdown;
 use topic_identity::Witness;
-use watermark::Consumed;
+use watermark::LowWatermark;
 
 /// A broker that just became leader may not know a partition's end: it is asked again.
 const RANGE_TRIES: usize = 3;
@@ -150,7 +150,7 @@ fn read(
         age_max: config.ingest.batch_age_max,
     };
     let offsets = Offsets::new(&names, &progress.positions);
-    let consumed = Consumed::new(progress.consumed_until);
+    let low_watermark = LowWatermark::new(progress.consumed_until);
     health.set_committed(&offsets);
     let decoder = Decoder::new(config, timing.schema_patience, timing)?;
     let breaker = Breaker::new(config.ingest.bad_records_max);
@@ -159,7 +159,7 @@ fn read(
         is_member,
         timing,
         dead_letters: DeadLetters::new(&config.kafka, &names, timing)?,
-        sorter: Sorter::new(names.clone(), decoder, breaker, limits, consumed),
+        sorter: Sorter::new(names.clone(), decoder, breaker, limits, low_watermark),
         held: Held::new(&names),
         commits: Commits::new(names.clone(), health.clone(), committed, timing),
         partitions: Partitions::default(),

@@ -10,7 +10,7 @@ use super::batch::{Accumulator, Batch, Limits, Source};
 use super::partition_affinity::{Key, Placement};
 use super::paused_partitions::{Breaker, Hold};
 use super::trusted_clock::Clock;
-use super::watermark::Consumed;
+use super::watermark::LowWatermark;
 use crate::dead_letters::producer::DeadLetter;
 use crate::decode::decoder::{Decoded, Decoder};
 use crate::decode::{DecodeError, framing, lateness};
@@ -24,7 +24,7 @@ pub struct Sorter {
     decoder: Decoder,
     breaker: Breaker,
     batch: Accumulator,
-    consumed: Consumed,
+    low_watermark: LowWatermark,
     clock: Clock,
     placement: Placement,
     misplaced_told: Throttle,
@@ -37,7 +37,7 @@ impl Sorter {
         decoder: Decoder,
         breaker: Breaker,
         limits: Limits,
-        consumed: Consumed,
+        low_watermark: LowWatermark,
     ) -> Self {
         let batch = Accumulator::new(limits);
         Self {
@@ -45,7 +45,7 @@ impl Sorter {
             decoder,
             breaker,
             batch,
-            consumed,
+            low_watermark,
             clock: Clock::default(),
             placement: Placement::default(),
             misplaced_told: Throttle::default(),
@@ -62,13 +62,13 @@ impl Sorter {
     }
 
     /// How far every partition is consumed.
-    pub fn consumed(&mut self) -> &mut Consumed {
-        &mut self.consumed
+    pub fn low_watermark(&mut self) -> &mut LowWatermark {
+        &mut self.low_watermark
     }
 
     /// These are read from now on.
     pub fn set_partitions(&mut self, partitions: &Partitions) {
-        self.consumed.set_partitions(partitions);
+        self.low_watermark.set_partitions(partitions);
         self.placement.forget();
     }
 
@@ -93,7 +93,7 @@ impl Sorter {
             Ok(taken) => taken,
             Err(hold) => return Some(hold),
         };
-        if broker_ms.is_some_and(|ms| self.consumed.take(topic, source.partition, ms)) {
+        if broker_ms.is_some_and(|ms| self.low_watermark.take(topic, source.partition, ms)) {
             self.batch.note_disorder(topic);
         }
         match taken {
@@ -158,7 +158,7 @@ impl Sorter {
         let now = Timestamp::now().as_millisecond();
         let now = EventTime::from_millis(now).unwrap_or_default();
         let now = self.clock.take(now, Instant::now());
-        let consumed_until = self.consumed.finish_batch(now);
+        let consumed_until = self.low_watermark.finish_batch(now);
         (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
     }
 }

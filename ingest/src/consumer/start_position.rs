@@ -220,7 +220,7 @@ impl Reader {
     /// Reads what is not held on from its position.
     pub fn assign(&mut self) -> Result<(), IngestError> {
         self.note_beginnings();
-        self.sorter.consumed().forget_ends();
+        self.sorter.low_watermark().forget_ends();
         let is_held = |topic, partition| self.held.holds(topic, partition);
         assignment::assignment(&self.names, &self.partitions, &self.offsets, is_held)
             .and_then(|list| self.consumer.assign(&list))
@@ -252,7 +252,7 @@ impl Reader {
             }
             Ok(_) => {
                 let extents = self.find_extents();
-                self.sorter.consumed().ask(&extents);
+                self.sorter.low_watermark().ask(&extents);
                 Ok(())
             }
             Err(Unfound::Denied(topic)) => {

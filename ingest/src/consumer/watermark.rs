@@ -14,7 +14,7 @@ use crate::kafka::partitions::{Extents, Partitions};
 use crate::kafka::topics::TopicKind;
 
 #[derive(Debug, Default)]
-pub struct Consumed {
+pub struct LowWatermark {
     partitions: BTreeMap<(TopicKind, i32), Partition>,
     /// The furthest of any partition.
     newest: Option<EventTime>,
@@ -31,7 +31,7 @@ struct Partition {
     end: Option<(i64, EventTime)>,
 }
 
-impl Consumed {
+impl LowWatermark {
     /// Goes on from what was consumed before.
     pub fn new(until: Option<EventTime>) -> Self {
         Self { newest: until, until, ..Self::default() }
@@ -77,7 +77,7 @@ impl Consumed {
     /// Up to which broker time each partition is consumed, as far as it was heard of.
     pub fn of_partitions(&self) -> impl Iterator<Item = ((TopicKind, i32), EventTime)> {
         let partitions = self.partitions.iter();
-        partitions.filter_map(|(partition, consumed)| Some((*partition, consumed.until?)))
+        partitions.filter_map(|(partition, low_watermark)| Some((*partition, low_watermark.until?)))
     }
 
     /// Forgets what was asked: partitions are taken up anew, and what was heard of them is old.
@@ -118,43 +118,43 @@ mod tests {
     }
 
     /// One partition of clicks, one of activations.
-    fn two() -> Consumed {
-        let mut consumed = Consumed::default();
-        consumed.set_partitions(&clicks_and_activations());
-        consumed
+    fn two() -> LowWatermark {
+        let mut low_watermark = LowWatermark::default();
+        low_watermark.set_partitions(&clicks_and_activations());
+        low_watermark
     }
 
-    fn finish(consumed: &mut Consumed) -> Option<i64> {
-        let until = consumed.finish_batch(at(NOW))?;
+    fn finish(low_watermark: &mut LowWatermark) -> Option<i64> {
+        let until = low_watermark.finish_batch(at(NOW))?;
         i64::try_from(until.millis()).ok()
     }
 
     #[test]
     fn the_slowest_partition_tells() {
-        let mut consumed = two();
-        consumed.take(Clicks, 0, 5_000);
-        assert_eq!(finish(&mut consumed), None, "nothing is known of activations");
-        consumed.take(Activations, 0, 3_000);
-        assert_eq!(finish(&mut consumed), Some(3_000));
-        consumed.take(Clicks, 0, 9_000);
-        assert_eq!(finish(&mut consumed), Some(3_000));
-        consumed.take(Activations, 0, 7_000);
-        consumed.take(Activations, 0, 8_000);
-        assert_eq!(finish(&mut consumed), Some(7_000), "the least of a batch");
-        consumed.take(Activations, 0, 100);
-        assert_eq!(finish(&mut consumed), Some(7_000), "never back");
+        let mut low_watermark = two();
+        low_watermark.take(Clicks, 0, 5_000);
+        assert_eq!(finish(&mut low_watermark), None, "nothing is known of activations");
+        low_watermark.take(Activations, 0, 3_000);
+        assert_eq!(finish(&mut low_watermark), Some(3_000));
+        low_watermark.take(Clicks, 0, 9_000);
+        assert_eq!(finish(&mut low_watermark), Some(3_000));
+        low_watermark.take(Activations, 0, 7_000);
+        low_watermark.take(Activations, 0, 8_000);
+        assert_eq!(finish(&mut low_watermark), Some(7_000), "the least of a batch");
+        low_watermark.take(Activations, 0, 100);
+        assert_eq!(finish(&mut low_watermark), Some(7_000), "never back");
     }
 
     #[test]
     fn no_record_is_from_the_future() {
-        let mut consumed = two();
-        consumed.take(Clicks, 0, i64::MAX);
-        consumed.take(Activations, 0, NOW + 1);
-        assert_eq!(finish(&mut consumed), Some(NOW));
-        let mut consumed = two();
-        consumed.take(Clicks, 0, -1);
-        consumed.take(Activations, 0, NOW);
-        assert_eq!(finish(&mut consumed), None, "before 1970 is no time");
+        let mut low_watermark = two();
+        low_watermark.take(Clicks, 0, i64::MAX);
+        low_watermark.take(Activations, 0, NOW + 1);
+        assert_eq!(finish(&mut low_watermark), Some(NOW));
+        let mut low_watermark = two();
+        low_watermark.take(Clicks, 0, -1);
+        low_watermark.take(Activations, 0, NOW);
+        assert_eq!(finish(&mut low_watermark), None, "before 1970 is no time");
     }
 
     fn extents(high: i64) -> Extents {
@@ -163,47 +163,47 @@ mod tests {
 
     #[test]
     fn a_partition_at_its_end_is_as_far_as_any_was_when_it_was_asked() {
-        let mut consumed = two();
-        consumed.ask(&extents(0));
-        consumed.reach(Activations, 0, 0);
-        consumed.take(Clicks, 0, 5_000);
-        assert_eq!(finish(&mut consumed), None, "nothing was known when it was asked");
-        consumed.ask(&extents(2));
-        consumed.take(Clicks, 0, 6_000);
-        consumed.reach(Activations, 0, 1);
-        assert_eq!(finish(&mut consumed), None, "one record is left");
-        consumed.reach(Activations, 0, 2);
-        assert_eq!(finish(&mut consumed), Some(5_000));
-        consumed.ask(&extents(2));
-        consumed.forget_ends();
-        consumed.reach(Activations, 0, 2);
-        assert_eq!(finish(&mut consumed), Some(5_000));
+        let mut low_watermark = two();
+        low_watermark.ask(&extents(0));
+        low_watermark.reach(Activations, 0, 0);
+        low_watermark.take(Clicks, 0, 5_000);
+        assert_eq!(finish(&mut low_watermark), None, "nothing was known when it was asked");
+        low_watermark.ask(&extents(2));
+        low_watermark.take(Clicks, 0, 6_000);
+        low_watermark.reach(Activations, 0, 1);
+        assert_eq!(finish(&mut low_watermark), None, "one record is left");
+        low_watermark.reach(Activations, 0, 2);
+        assert_eq!(finish(&mut low_watermark), Some(5_000));
+        low_watermark.ask(&extents(2));
+        low_watermark.forget_ends();
+        low_watermark.reach(Activations, 0, 2);
+        assert_eq!(finish(&mut low_watermark), Some(5_000));
     }
 
     #[test]
     fn it_goes_on_after_a_restart() {
-        let mut consumed = Consumed::new(Some(at(5_000)));
-        consumed.set_partitions(&clicks_and_activations());
-        consumed.ask(&extents(3));
-        consumed.take(Clicks, 0, 9_000);
-        assert_eq!(finish(&mut consumed), Some(5_000));
-        consumed.reach(Activations, 0, 3);
-        assert_eq!(finish(&mut consumed), Some(5_000));
-        consumed.ask(&extents(3));
-        consumed.reach(Activations, 0, 3);
-        assert_eq!(finish(&mut consumed), Some(9_000));
+        let mut low_watermark = LowWatermark::new(Some(at(5_000)));
+        low_watermark.set_partitions(&clicks_and_activations());
+        low_watermark.ask(&extents(3));
+        low_watermark.take(Clicks, 0, 9_000);
+        assert_eq!(finish(&mut low_watermark), Some(5_000));
+        low_watermark.reach(Activations, 0, 3);
+        assert_eq!(finish(&mut low_watermark), Some(5_000));
+        low_watermark.ask(&extents(3));
+        low_watermark.reach(Activations, 0, 3);
+        assert_eq!(finish(&mut low_watermark), Some(9_000));
     }
 
     #[test]
     fn records_far_behind_are_noticed() {
         let disorder = i64::try_from(DISORDER_MS).unwrap();
-        let mut consumed = two();
+        let mut low_watermark = two();
         for topic in [Clicks, Activations] {
-            assert!(!consumed.take(topic, 0, NOW));
+            assert!(!low_watermark.take(topic, 0, NOW));
         }
-        finish(&mut consumed);
-        assert!(!consumed.take(Clicks, 0, NOW - disorder));
-        assert!(consumed.take(Clicks, 0, NOW - disorder - 1));
-        assert!(consumed.take(Clicks, 0, i64::MIN));
+        finish(&mut low_watermark);
+        assert!(!low_watermark.take(Clicks, 0, NOW - disorder));
+        assert!(low_watermark.take(Clicks, 0, NOW - disorder - 1));
+        assert!(low_watermark.take(Clicks, 0, i64::MIN));
     }
 }
