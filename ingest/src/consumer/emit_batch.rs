@@ -12,7 +12,7 @@ use crate::kafka::clients::Consumer;
 use crate::kafka::error::IngestError;
 use crate::kafka::statistics::Statistics;
 use crate::kafka::topics::TopicKind;
-use crate::kafka::watermarks::Extent;
+use crate::kafka::watermarks::Watermarks;
 use crate::observability::health::Health;
 
 impl Reader {
@@ -32,7 +32,7 @@ impl Reader {
             let low = seen.low();
             let read = self.offsets.next(topic, partition);
             let high = if seen.is_drained() { read.unwrap_or(low) } else { high };
-            self.health.set_extent(topic, partition, Extent { low, high });
+            self.health.set_watermarks(topic, partition, Watermarks { low, high });
         }
     }
 
@@ -66,7 +66,7 @@ impl Reader {
             if let Err(unfound) = assignment::find_partitions(consumer, names) {
                 tracing::debug!(?unfound, "partitions cannot be looked up");
             }
-            health.take_extents(|| assignment::find_extents(looker, names, partitions));
+            health.take_extents(|| assignment::find_watermarks(looker, names, partitions));
         };
         let observe = |statistics: &Statistics| {
             tell_connection(health, consumer, brokers, statistics);

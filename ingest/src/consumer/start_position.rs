@@ -11,7 +11,7 @@ use super::{RANGE_RETRY, RANGE_TRIES, Reader, partition_affinity};
 use crate::kafka::assignment::{self, Lost, Unfound};
 use crate::kafka::clients;
 use crate::kafka::error::{IngestError, UNREACHABLE_HELP};
-use crate::kafka::partitions::{Extents, Partitions};
+use crate::kafka::partitions::{PartitionWatermarks, Partitions};
 use crate::kafka::retry::{Backoff, Throttle};
 use crate::kafka::topics::TopicKind;
 
@@ -82,7 +82,7 @@ impl Reader {
     pub fn check_positions(&self) -> Result<(), IngestError> {
         let mut tries = 1;
         loop {
-            let extents = self.find_extents();
+            let extents = self.find_watermarks();
             match assignment::check(&self.names, &self.partitions, &extents, &self.offsets) {
                 Err(IngestError::OutOfRange { .. }) if tries < RANGE_TRIES => {
                     tries += 1;
@@ -168,7 +168,7 @@ impl Reader {
                 return;
             }
         };
-        let extents = self.find_extents();
+        let extents = self.find_watermarks();
         let Lost { again, gone, unknown } =
             assignment::find_lost(partitions, &told, &self.offsets, &extents);
         if unknown > 0 {
@@ -190,9 +190,9 @@ impl Reader {
     }
 
     /// Empty if a broker does not answer: then fetching finds out.
-    fn find_extents(&self) -> Extents {
+    fn find_watermarks(&self) -> PartitionWatermarks {
         let looker = self.witness.consumer();
-        let find = || assignment::find_extents(looker, &self.names, &self.partitions);
+        let find = || assignment::find_watermarks(looker, &self.names, &self.partitions);
         self.health.take_extents(find)
     }
 
@@ -207,7 +207,7 @@ impl Reader {
         if unread.is_empty() {
             return;
         }
-        let extents = self.find_extents();
+        let extents = self.find_watermarks();
         for (topic, partition) in unread {
             if let Some(extent) = extents.get(&(topic, partition)).filter(|extent| extent.low == 0)
             {
@@ -233,7 +233,7 @@ impl Reader {
         self.witness.ask_all(self.offsets.candidates().collect());
         if self.is_member {
             // Who reads added ones is the group's to say.
-            self.find_extents();
+            self.find_watermarks();
             return Ok(());
         }
         match assignment::find_partitions(&self.consumer, &self.names) {
@@ -251,7 +251,7 @@ impl Reader {
                 self.assign()
             }
             Ok(_) => {
-                let extents = self.find_extents();
+                let extents = self.find_watermarks();
                 self.sorter.low_watermark().ask(&extents);
                 Ok(())
             }

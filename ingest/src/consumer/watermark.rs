@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use attribution::facts::event::EventTime;
 use attribution::rules::expiry::DISORDER_MS;
 
-use crate::kafka::partitions::{Extents, Partitions};
+use crate::kafka::partitions::{PartitionWatermarks, Partitions};
 use crate::kafka::topics::TopicKind;
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl LowWatermark {
     }
 
     /// Takes where the broker says that partitions end.
-    pub fn ask(&mut self, extents: &Extents) {
+    pub fn ask(&mut self, extents: &PartitionWatermarks) {
         let Some(newest) = self.newest else { return };
         for (partition, extent) in extents {
             if let Some(partition) = self.partitions.get_mut(partition) {
@@ -104,7 +104,7 @@ impl LowWatermark {
 mod tests {
     use super::*;
     use crate::kafka::topics::PerTopic;
-    use crate::kafka::watermarks::Extent;
+    use crate::kafka::watermarks::Watermarks;
     use TopicKind::{Activations, Clicks};
 
     const NOW: i64 = 1_773_144_000_000;
@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(finish(&mut low_watermark), None, "before 1970 is no time");
     }
 
-    fn extents(high: i64) -> Extents {
-        Extents::from([((Activations, 0), Extent { low: 0, high })])
+    fn extents(high: i64) -> PartitionWatermarks {
+        PartitionWatermarks::from([((Activations, 0), Watermarks { low: 0, high })])
     }
 
     #[test]

@@ -12,9 +12,9 @@ use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 use super::clients::Consumer;
 use super::error::IngestError;
 use super::offsets::Offsets;
-use super::partitions::{Extents, Partitions};
+use super::partitions::{PartitionWatermarks, Partitions};
 use super::topics::{PerTopic, TopicKind, TopicNames};
-use super::watermarks::Extent;
+use super::watermarks::Watermarks;
 
 /// A look at the cluster takes at most this long.
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -60,12 +60,12 @@ pub fn partition_count(consumer: &Consumer, name: &str) -> KafkaResult<Option<us
 
 /// Asks the brokers for the oldest and the last offset of every partition, in one request each. A client
 /// that reads only what is committed would be told where the first open transaction begins.
-pub fn find_extents(
+pub fn find_watermarks(
     looker: &Consumer,
     names: &TopicNames,
     partitions: &Partitions,
-) -> KafkaResult<Extents> {
-    let extents = ask_for_extents(looker, names, partitions);
+) -> KafkaResult<PartitionWatermarks> {
+    let extents = fetch_watermarks(looker, names, partitions);
     if !extents.as_ref().is_ok_and(|extents| extents.len() == partitions.len()) {
         // It fetches nothing, and would not hear of leaders that have changed.
         let _ = find_partitions(looker, names);
@@ -73,26 +73,26 @@ pub fn find_extents(
     extents
 }
 
-fn ask_for_extents(
+fn fetch_watermarks(
     consumer: &Consumer,
     names: &TopicNames,
     partitions: &Partitions,
-) -> KafkaResult<Extents> {
+) -> KafkaResult<PartitionWatermarks> {
     if partitions.is_empty() {
-        return Ok(Extents::new());
+        return Ok(PartitionWatermarks::new());
     }
     let ends = |of: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
         let asked = list(names, partitions, |_, _| of)?;
         Ok(consumer.offsets_for_times(asked, LOOK_TIMEOUT)?.to_topic_map())
     };
     let (lows, highs) = (ends(Offset::Beginning)?, ends(Offset::End)?);
-    let mut extents = Extents::new();
+    let mut extents = PartitionWatermarks::new();
     for (topic, partition) in partitions.iter() {
         let key = (names.of(topic).to_string(), partition);
         if let (Some(Offset::Offset(low)), Some(Offset::Offset(high))) =
             (lows.get(&key), highs.get(&key))
         {
-            extents.insert((topic, partition), Extent { low: *low, high: *high });
+            extents.insert((topic, partition), Watermarks { low: *low, high: *high });
         }
     }
     Ok(extents)
@@ -120,7 +120,7 @@ pub fn assignment(
 pub fn check(
     names: &TopicNames,
     partitions: &Partitions,
-    extents: &Extents,
+    extents: &PartitionWatermarks,
     offsets: &Offsets,
 ) -> Result<(), IngestError> {
     for (topic, partition, wanted) in offsets.iter() {
@@ -130,7 +130,7 @@ pub fn check(
             return Err(IngestError::PartitionGone { topic: name, partition, wanted, partitions });
         }
         match extents.get(&(topic, partition)) {
-            Some(Extent { low, high }) if !(*low..=*high).contains(&wanted) => {
+            Some(Watermarks { low, high }) if !(*low..=*high).contains(&wanted) => {
                 let (low, high) = (*low, *high);
                 return Err(IngestError::OutOfRange { topic: name, partition, wanted, low, high });
             }
@@ -158,7 +158,7 @@ pub fn find_lost(
     partitions: &Partitions,
     told: &Offsets,
     ours: &Offsets,
-    extents: &Extents,
+    extents: &PartitionWatermarks,
 ) -> Lost {
     let mut lost = Lost::default();
     for (topic, partition) in partitions.iter() {
@@ -254,7 +254,8 @@ mod tests {
     /// Three partitions; the broker has 10 to 20 of partition 0, nothing is known of partition 1.
     fn outcome(partition: i32, wanted: i64) -> Result<(), IngestError> {
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 3));
-        let extents = Extents::from([((TopicKind::Clicks, 0), Extent { low: 10, high: 20 })]);
+        let extents =
+            PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
         offsets.put(TopicKind::Clicks, partition, wanted, [None; 2]);
         check(&names(), &partitions, &extents, &offsets)
@@ -293,7 +294,8 @@ mod tests {
             offsets
         };
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 1));
-        let extents = Extents::from([((TopicKind::Clicks, 0), Extent { low: 10, high: 20 })]);
+        let extents =
+            PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let lost = find_lost(&partitions, &offsets(told), &offsets(ours), &extents);
         assert_eq!(lost, expected, "{told:?} {ours:?}");
     }

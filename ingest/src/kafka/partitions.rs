@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::topics::{PerTopic, TopicKind, TopicNames};
-use super::watermarks::Extent;
+use super::watermarks::Watermarks;
 
 /// The partitions that are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions(BTreeSet<(TopicKind, i32)>);
 
 /// What the broker has of each partition.
-pub type Extents = BTreeMap<(TopicKind, i32), Extent>;
+pub type PartitionWatermarks = BTreeMap<(TopicKind, i32), Watermarks>;
 
 impl Partitions {
     /// All of topics that have so many.

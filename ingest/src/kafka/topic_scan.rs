@@ -50,7 +50,7 @@ pub enum Step<'m> {
 
 /// How far the reading is, in offsets of all partitions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct ScanProgress {
     pub read: u64,
     pub total: u64,
 }
@@ -62,7 +62,7 @@ pub struct Sweep {
     timing: Timing,
     /// Of the partitions that are being read.
     spans: BTreeMap<i32, Span>,
-    extent: Extent,
+    extent: ScanProgress,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +91,7 @@ impl Sweep {
             to,
             timing,
             spans,
-            extent: Extent { read: 0, total },
+            extent: ScanProgress { read: 0, total },
         };
         sweep.assign().map_err(IngestError::Client)?;
         Ok(sweep)
@@ -101,7 +101,7 @@ impl Sweep {
     /// `take` breaks off.
     pub fn run<E: std::convert::From<IngestError>>(
         mut self,
-        mut take: impl FnMut(Step<'_>, Extent) -> Result<ControlFlow<()>, E>,
+        mut take: impl FnMut(Step<'_>, ScanProgress) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
         let mut failing_since = None;
         while !self.spans.is_empty() {

@@ -2,7 +2,7 @@
 
 /// What the broker has of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct Watermarks {
     /// The oldest record kept.
     pub low: i64,
     /// One after the last record that can be read.

@@ -10,9 +10,9 @@ use rdkafka::error::KafkaResult;
 
 use super::partition_progress::Partition;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::partitions::Extents;
+use crate::kafka::partitions::PartitionWatermarks;
 use crate::kafka::topics::{PerTopic, TopicKind};
-use crate::kafka::watermarks::Extent;
+use crate::kafka::watermarks::Watermarks;
 
 /// A reading thread that says nothing for so long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
@@ -203,17 +203,20 @@ impl Health {
         partition.await_commit(next_offset, until_ms);
     }
 
-    pub(crate) fn set_extent(&self, topic: TopicKind, partition: i32, extent: Extent) {
+    pub(crate) fn set_watermarks(&self, topic: TopicKind, partition: i32, extent: Watermarks) {
         self.partitions().entry((topic, partition)).or_default().extent = Some(extent);
     }
 
     /// What the brokers say of every partition, or nothing if they do not: then fetching finds out.
-    pub(crate) fn take_extents(&self, find: impl FnOnce() -> KafkaResult<Extents>) -> Extents {
+    pub(crate) fn take_extents(
+        &self,
+        find: impl FnOnce() -> KafkaResult<PartitionWatermarks>,
+    ) -> PartitionWatermarks {
         let asked_ms = now_ms();
         match find() {
             Ok(extents) => {
                 for ((topic, partition), extent) in &extents {
-                    self.set_extent(*topic, *partition, *extent);
+                    self.set_watermarks(*topic, *partition, *extent);
                     self.await_commit((*topic, *partition), extent.high, asked_ms);
                 }
                 self.has_told();
@@ -221,7 +224,7 @@ impl Health {
             }
             Err(error) => {
                 tracing::warn!(%error, "the brokers do not say what they have of each partition");
-                Extents::new()
+                PartitionWatermarks::new()
             }
         }
     }
@@ -264,9 +267,9 @@ mod tests {
         let health = Health::default();
         let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
         let at = |ms| EventTime::from_millis(ms).unwrap();
-        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 5 });
-        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 0 });
-        health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 9 });
+        health.set_watermarks(TopicKind::Clicks, 0, Watermarks { low: 0, high: 5 });
+        health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 0 });
+        health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 9 });
         assert_eq!(lag_ms(10_000), 0, "nothing is known");
         assert_eq!(lag_ms(11_000), 1_000, "and nothing was read since");
         let read = [((TopicKind::Clicks, 0), at(10_500)), ((TopicKind::Clicks, 1), at(7_000))];
@@ -276,7 +279,7 @@ mod tests {
         committed.put(TopicKind::Clicks, 0, 5, [None; 2]);
         health.set_committed(&committed);
         assert_eq!(lag_ms(13_000), 0);
-        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 1 });
+        health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 1 });
         assert_eq!(lag_ms(15_000), 2_000, "since there was nothing left");
         assert_eq!(lag_ms(1_000), 0, "a clock that was set back");
     }
@@ -331,7 +334,7 @@ mod tests {
         let health = Health::default();
         health.set_connected(true);
         health.set_assigned(true);
-        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 0 });
+        health.set_watermarks(TopicKind::Clicks, 0, Watermarks { low: 0, high: 0 });
         let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
         assert_eq!((lag_ms(10_000), health.lag_messages(TopicKind::Clicks)), (0, 0));
         assert!(health.set_denied(TopicKind::Clicks, "c", true) && !health.is_ready());
@@ -344,9 +347,9 @@ mod tests {
     #[test]
     fn lag_is_summed_by_topic() {
         let health = Health::default();
-        health.set_extent(TopicKind::Clicks, 0, Extent { low: 0, high: 5 });
-        health.set_extent(TopicKind::Clicks, 1, Extent { low: 0, high: 7 });
-        health.set_extent(TopicKind::Effects, 0, Extent { low: 0, high: 1 });
+        health.set_watermarks(TopicKind::Clicks, 0, Watermarks { low: 0, high: 5 });
+        health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 7 });
+        health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 1 });
         let mut committed = Offsets::default();
         committed.put(TopicKind::Clicks, 1, 7, [None; 2]);
         health.set_committed(&committed);

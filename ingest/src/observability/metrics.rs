@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::consumer::batch::{Accumulator, Limits, Source};
-    use crate::kafka::watermarks::Extent;
+    use crate::kafka::watermarks::Watermarks;
 
     const NOW_MS: i64 = 1_773_144_000_000;
 
@@ -232,7 +232,7 @@ mod tests {
         let health = Health::default();
         health.set_connected(true);
         health.set_assigned(true);
-        health.set_extent(TopicKind::Activations, 0, Extent { low: 0, high });
+        health.set_watermarks(TopicKind::Activations, 0, Watermarks { low: 0, high });
         let until = EventTime::from_millis(NOW_MS - 60_000).expect("a time in range");
         health.set_read_until([((TopicKind::Activations, 0), until)].into_iter());
         let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("a time in range");

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::kafka::watermarks::Extent;
+use crate::kafka::watermarks::Watermarks;
 
 /// Places that wait to be committed, of a partition; more are taken together.
 const WAITING_MAX: usize = 8;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Partition {
-    pub extent: Option<Extent>,
+    pub extent: Option<Watermarks>,
     pub committed: Option<i64>,
     /// The broker time up to which it is read, or the last moment when nothing was left; 0: not
     /// known yet.
@@ -40,7 +40,7 @@ impl Partition {
     }
 
     pub fn lag_messages(&self) -> u64 {
-        let Some(Extent { low, high }) = self.extent else { return 0 };
+        let Some(Watermarks { low, high }) = self.extent else { return 0 };
         let next = self.committed.unwrap_or(low).max(low);
         u64::try_from(high - next).unwrap_or(0)
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[track_caller]
     fn check(extent: Option<(i64, i64)>, committed: Option<i64>, expected: u64) {
-        let extent = extent.map(|(low, high)| Extent { low, high });
+        let extent = extent.map(|(low, high)| Watermarks { low, high });
         let partition = Partition { extent, committed, ..Partition::default() };
         assert_eq!(partition.lag_messages(), expected);
     }

@@ -17,7 +17,7 @@ use rdkafka::message::Message;
 
 use crate::decode::ErrorCode;
 use crate::kafka::error::IngestError;
-use crate::kafka::topic_scan::{Extent, From, Step, Sweep, To};
+use crate::kafka::topic_scan::{From, ScanProgress, Step, Sweep, To};
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 pub use letter::Obstacle;
@@ -72,7 +72,11 @@ impl Resend<'_> {
     /// # Errors
     /// What keeps Kafka from taking letters: those of the transaction that fails are not sent. And
     /// that some are too long, once all others are sent.
-    pub fn run(self, report: &mut Report, mut told: impl FnMut(Extent)) -> Result<(), IngestError> {
+    pub fn run(
+        self,
+        report: &mut Report,
+        mut told: impl FnMut(ScanProgress),
+    ) -> Result<(), IngestError> {
         let names = TopicNames::new(&self.kafka.topics);
         // Before the journal is begun: a wrong name leaves nothing behind.
         let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
