@@ -48,7 +48,7 @@ use crate::timing::Timing;
 use batch::{Batch, Limits};
 use offset_commits::Commits;
 use open_transactions::OpenTransactions;
-use paused_partitions::{Breaker, Held, Hold};
+use paused_partitions::{Breaker, PauseReason, PausedPartitions};
 use record_router::Sorter;
 use shutdown::Shutdown;
 use topic_identity::Witness;
@@ -160,7 +160,7 @@ fn read(
         timing,
         dead_letters: DeadLetters::new(&config.kafka, &names, timing)?,
         sorter: Sorter::new(names.clone(), decoder, breaker, limits, low_watermark),
-        held: Held::new(&names),
+        held: PausedPartitions::new(&names),
         commits: Commits::new(names.clone(), health.clone(), committed, timing),
         partitions: Partitions::default(),
         witness: Witness::start(&config.kafka, &names, timing)?,
@@ -201,7 +201,7 @@ struct Reader {
     letters_told: Throttle,
     denials_told: Throttle,
     open: OpenTransactions,
-    held: Held,
+    held: PausedPartitions,
     /// How far everything is read, handed on or not.
     offsets: Offsets,
     batches: SyncSender<Batch>,
@@ -240,7 +240,7 @@ impl Reader {
                 self.look_again()?;
             }
             self.recognise(Duration::ZERO)?;
-            self.let_go()?;
+            self.resume()?;
             self.poll()?;
         }
         self.hand_on()
@@ -254,13 +254,18 @@ impl Reader {
     }
 
     /// Leaves a partition where it stands, and reads the others on.
-    fn hold(&mut self, topic: TopicKind, partition: i32, hold: Hold) -> Result<(), IngestError> {
+    fn hold(
+        &mut self,
+        topic: TopicKind,
+        partition: i32,
+        hold: PauseReason,
+    ) -> Result<(), IngestError> {
         let name = self.names.of(topic);
         match hold {
-            Hold::Schema(key) => {
+            PauseReason::Schema(key) => {
                 tracing::info!(topic = %name, partition, schema = %key, "waiting for the schema");
             }
-            Hold::Bad => {
+            PauseReason::Bad => {
                 tracing::error!(
                     topic = %name,
                     partition,
@@ -275,11 +280,11 @@ impl Reader {
     }
 
     /// Reads those partitions on whose schemas are known now.
-    fn let_go(&mut self) -> Result<(), IngestError> {
+    fn resume(&mut self) -> Result<(), IngestError> {
         let Some(registry) = self.sorter.decoder().registry() else { return Ok(()) };
         self.health.set_registry_down(registry.health().is_needed_and_down());
         let is_settled = |key| !matches!(registry.look_up(key), Lookup::Waiting);
-        if self.held.let_go(is_settled) { self.assign() } else { Ok(()) }
+        if self.held.resume(is_settled) { self.assign() } else { Ok(()) }
     }
 
     fn poll(&mut self) -> Result<(), IngestError> {

@@ -14,7 +14,7 @@ const HELD: &str = "adtrail_ingest_held_partitions";
 
 /// Why a partition is not read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum PauseReason {
     /// Until the registry has said something about this schema.
     Schema(SchemaKey),
     /// Until the next start: too many of its records are bad.
@@ -22,13 +22,13 @@ pub enum Hold {
 }
 
 /// What is held, by partition.
-pub struct Held {
-    partitions: BTreeMap<(TopicKind, i32), Hold>,
+pub struct PausedPartitions {
+    partitions: BTreeMap<(TopicKind, i32), PauseReason>,
     /// By reason: schema, bad.
     gauges: PerTopic<[Gauge; 2]>,
 }
 
-impl Held {
+impl PausedPartitions {
     pub fn new(names: &TopicNames) -> Self {
         describe_gauge!(HELD, "Partitions that are not read on, by reason: schema, bad.");
         let gauges = PerTopic::from_fn(|topic| {
@@ -46,7 +46,7 @@ impl Held {
         !self.partitions.is_empty() && self.partitions.contains_key(&(topic, partition))
     }
 
-    pub fn hold(&mut self, topic: TopicKind, partition: i32, hold: Hold) {
+    pub fn hold(&mut self, topic: TopicKind, partition: i32, hold: PauseReason) {
         self.partitions.insert((topic, partition), hold);
         self.show();
     }
@@ -58,11 +58,11 @@ impl Held {
     }
 
     /// Lets those go on whose schema is settled; whether there are any.
-    pub fn let_go(&mut self, mut is_settled: impl FnMut(SchemaKey) -> bool) -> bool {
+    pub fn resume(&mut self, mut is_settled: impl FnMut(SchemaKey) -> bool) -> bool {
         let before = self.partitions.len();
         self.partitions.retain(|_, hold| match hold {
-            Hold::Schema(key) => !is_settled(*key),
-            Hold::Bad => true,
+            PauseReason::Schema(key) => !is_settled(*key),
+            PauseReason::Bad => true,
         });
         let any = self.partitions.len() < before;
         if any {
@@ -76,7 +76,7 @@ impl Held {
             let mut counts = [0_u32; 2];
             for ((of, _), hold) in &self.partitions {
                 if *of == topic {
-                    counts[usize::from(*hold == Hold::Bad)] += 1;
+                    counts[usize::from(*hold == PauseReason::Bad)] += 1;
                 }
             }
             let gauges = self.gauges.of(topic).iter().zip(counts);
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn what_is_settled_goes_on() {
         let names = TopicNames::from_fn(|topic| topic.setting().into());
-        let mut held = Held::new(&names);
-        held.hold(TopicKind::Clicks, 0, Hold::Schema(SchemaKey::Id(1)));
-        held.hold(TopicKind::Clicks, 1, Hold::Schema(SchemaKey::Id(2)));
-        held.hold(TopicKind::Effects, 0, Hold::Bad);
-        assert!(!held.let_go(|_| false));
-        assert!(held.let_go(|key| key == SchemaKey::Id(2)));
+        let mut held = PausedPartitions::new(&names);
+        held.hold(TopicKind::Clicks, 0, PauseReason::Schema(SchemaKey::Id(1)));
+        held.hold(TopicKind::Clicks, 1, PauseReason::Schema(SchemaKey::Id(2)));
+        held.hold(TopicKind::Effects, 0, PauseReason::Bad);
+        assert!(!held.resume(|_| false));
+        assert!(held.resume(|key| key == SchemaKey::Id(2)));
         let holds = |topic, partition| held.holds(topic, partition);
         assert!(holds(TopicKind::Clicks, 0) && !holds(TopicKind::Clicks, 1));
         assert!(holds(TopicKind::Effects, 0) && !holds(TopicKind::Effects, 1));

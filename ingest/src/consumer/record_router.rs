@@ -8,7 +8,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 
 use super::batch::{Accumulator, Batch, Limits, Source};
 use super::partition_affinity::{Key, Placement};
-use super::paused_partitions::{Breaker, Hold};
+use super::paused_partitions::{Breaker, PauseReason};
 use super::trusted_clock::Clock;
 use super::watermark::LowWatermark;
 use crate::dead_letters::producer::DeadLetter;
@@ -84,7 +84,7 @@ impl Sorter {
         message: &BorrowedMessage<'_>,
         topic: TopicKind,
         now: Instant,
-    ) -> Option<Hold> {
+    ) -> Option<PauseReason> {
         let bytes = message.payload().map_or(0, <[u8]>::len);
         let source =
             Source { topic, partition: message.partition(), offset: message.offset(), bytes };
@@ -117,7 +117,7 @@ impl Sorter {
         message: &BorrowedMessage<'_>,
         source: Source,
         broker_ms: Option<i64>,
-    ) -> Result<Option<Result<Fact, DecodeError>>, Hold> {
+    ) -> Result<Option<Result<Fact, DecodeError>>, PauseReason> {
         let Some(value) = message.payload().filter(|value| !value.is_empty()) else {
             return Ok(None);
         };
@@ -125,11 +125,11 @@ impl Sorter {
         let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
             Decoded::Fact(fact) => self.in_time(fact, broker_ms),
             Decoded::Bad(error) => Err(error),
-            Decoded::Waits(key) => return Err(Hold::Schema(key)),
+            Decoded::Waits(key) => return Err(PauseReason::Schema(key)),
         };
         let Source { topic, partition, offset, .. } = source;
         if decoded.is_err() && !self.breaker.takes(topic, partition, offset) {
-            return Err(Hold::Bad);
+            return Err(PauseReason::Bad);
         }
         Ok(Some(decoded))
     }
