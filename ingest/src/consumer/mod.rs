@@ -48,7 +48,7 @@ use crate::timing::Timing;
 use batch::{Batch, Limits};
 use offset_commits::Commits;
 use open_transactions::OpenTransactions;
-use paused_partitions::{Breaker, PauseReason, PausedPartitions};
+use paused_partitions::{BadRecordLimiter, PauseReason, PausedPartitions};
 use record_router::Sorter;
 use shutdown::Shutdown;
 use topic_identity::Witness;
@@ -153,7 +153,7 @@ fn read(
     let low_watermark = LowWatermark::new(progress.consumed_until);
     health.set_committed(&offsets);
     let decoder = Decoder::new(config, timing.schema_patience, timing)?;
-    let breaker = Breaker::new(config.ingest.bad_records_max);
+    let breaker = BadRecordLimiter::new(config.ingest.bad_records_max);
     let reader = Reader {
         consumer,
         is_member,

@@ -87,13 +87,13 @@ impl PausedPartitions {
 
 /// Counts bad records among the last ones of each partition.
 #[derive(Debug, Default)]
-pub struct Breaker {
+pub struct BadRecordLimiter {
     bad_max: usize,
     /// Offsets of bad records, by partition.
     bad: BTreeMap<(TopicKind, i32), VecDeque<i64>>,
 }
 
-impl Breaker {
+impl BadRecordLimiter {
     pub fn new(bad_max: usize) -> Self {
         Self { bad_max, bad: BTreeMap::new() }
     }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn one_bad_record_too_many_is_not_taken() {
-        let mut breaker = Breaker::new(2);
+        let mut breaker = BadRecordLimiter::new(2);
         let mut takes = |partition, offset| breaker.takes(TopicKind::Clicks, partition, offset);
         assert!(takes(0, 5) && takes(0, 9_000));
         assert!(takes(1, 9_001));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_read_again_counts_once() {
-        let mut breaker = Breaker::new(3);
+        let mut breaker = BadRecordLimiter::new(3);
         let mut takes = |offset| breaker.takes(TopicKind::Clicks, 0, offset);
         for _ in 0..5 {
             assert!(takes(10) && takes(20) && takes(30));
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn it_can_be_off_or_forbid_every_bad_record() {
-        let mut off = Breaker::new(10_000);
+        let mut off = BadRecordLimiter::new(10_000);
         assert!((0..30_000).all(|offset| off.takes(TopicKind::Effects, 0, offset)));
-        assert!(!Breaker::new(0).takes(TopicKind::Effects, 0, 0));
+        assert!(!BadRecordLimiter::new(0).takes(TopicKind::Effects, 0, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 
 use super::batch::{Accumulator, Batch, Limits, Source};
 use super::partition_affinity::{Key, Placement};
-use super::paused_partitions::{Breaker, PauseReason};
+use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::Clock;
 use super::watermark::LowWatermark;
 use crate::dead_letters::producer::DeadLetter;
@@ -22,7 +22,7 @@ use crate::kafka::topics::{TopicKind, TopicNames};
 pub struct Sorter {
     names: TopicNames,
     decoder: Decoder,
-    breaker: Breaker,
+    breaker: BadRecordLimiter,
     batch: Accumulator,
     low_watermark: LowWatermark,
     clock: Clock,
@@ -35,7 +35,7 @@ impl Sorter {
     pub fn new(
         names: TopicNames,
         decoder: Decoder,
-        breaker: Breaker,
+        breaker: BadRecordLimiter,
         limits: Limits,
         low_watermark: LowWatermark,
     ) -> Self {
