@@ -19,7 +19,7 @@ const STALL_PAUSE: Duration = Duration::from_millis(2);
 const STALL_PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// A time in which no record may be polled.
-pub struct Stall<'a> {
+pub struct PollPause<'a> {
     consumer: &'a Consumer,
     commits: &'a mut Commits,
     /// Asks the brokers how much there is to read: else nobody would see that it grows.
@@ -30,10 +30,10 @@ pub struct Stall<'a> {
     since: Instant,
     looked_at: Instant,
     /// Then the partitions have to be taken up anew.
-    pub has_let_go: bool,
+    pub has_unassigned: bool,
 }
 
-impl<'a> Stall<'a> {
+impl<'a> PollPause<'a> {
     pub fn new(
         consumer: &'a Consumer,
         commits: &'a mut Commits,
@@ -50,7 +50,7 @@ impl<'a> Stall<'a> {
             timing,
             since: now,
             looked_at: now,
-            has_let_go: false,
+            has_unassigned: false,
         }
     }
 
@@ -67,9 +67,9 @@ impl<'a> Stall<'a> {
             (self.look)();
             self.looked_at = Instant::now();
         }
-        if !self.has_let_go {
+        if !self.has_unassigned {
             self.consumer.unassign().map_err(IngestError::Client)?;
-            self.has_let_go = true;
+            self.has_unassigned = true;
         }
         match self.consumer.poll(Duration::ZERO) {
             Some(Err(error)) => refuse_fatal(&error),
@@ -85,7 +85,7 @@ pub fn send(
     batches: &SyncSender<Batch>,
     mut batch: Batch,
     shutdown: &Shutdown,
-    stall: &mut Stall<'_>,
+    stall: &mut PollPause<'_>,
 ) -> Result<bool, IngestError> {
     loop {
         match batches.try_send(batch) {

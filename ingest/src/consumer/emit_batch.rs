@@ -5,7 +5,7 @@ use std::time::Instant;
 use rdkafka::consumer::Consumer as _;
 
 use super::Reader;
-use super::backpressure::{self, Stall};
+use super::backpressure::{self, PollPause};
 use super::batch::Batch;
 use crate::kafka::assignment;
 use crate::kafka::clients::Consumer;
@@ -71,7 +71,7 @@ impl Reader {
         let observe = |statistics: &Statistics| {
             tell_connection(health, consumer, brokers, statistics);
         };
-        let mut stall = Stall::new(consumer, &mut self.commits, &look, &observe, timing);
+        let mut stall = PollPause::new(consumer, &mut self.commits, &look, &observe, timing);
         let mut stop_at = None;
         let (shutdown, dead_letters) = (&self.shutdown, &self.dead_letters);
         let since = Instant::now();
@@ -94,7 +94,7 @@ impl Reader {
             return Ok(());
         }
         let is_sent = backpressure::send(&self.batches, batch, shutdown, &mut stall)?;
-        let has_let_go = stall.has_let_go;
+        let has_unassigned = stall.has_unassigned;
         if let Some(first) = told {
             self.tell_letters(first, letters.len());
         }
@@ -102,7 +102,11 @@ impl Reader {
             self.commits.expect();
         }
         crash_point!("batch-handed-on");
-        if has_let_go && !self.consumer.context().has_changed() { self.assign() } else { Ok(()) }
+        if has_unassigned && !self.consumer.context().has_changed() {
+            self.assign()
+        } else {
+            Ok(())
+        }
     }
 
     /// The batch is dropped: its records are read again.
