@@ -49,9 +49,9 @@ use batch::{Batch, Limits};
 use offset_commits::Commits;
 use open_transactions::OpenTransactions;
 use paused_partitions::{BadRecordLimiter, PauseReason, PausedPartitions};
-use record_router::Sorter;
+use record_router::RecordRouter;
 use shutdown::Shutdown;
-use topic_identity::Witness;
+use topic_identity::TopicIdentityChecker;
 use watermark::LowWatermark;
 
 /// A broker that just became leader may not know a partition's end: it is asked again.
@@ -159,11 +159,11 @@ fn read(
         is_member,
         timing,
         dead_letters: DeadLetters::new(&config.kafka, &names, timing)?,
-        sorter: Sorter::new(names.clone(), decoder, breaker, limits, low_watermark),
+        sorter: RecordRouter::new(names.clone(), decoder, breaker, limits, low_watermark),
         held: PausedPartitions::new(&names),
         commits: Commits::new(names.clone(), health.clone(), committed, timing),
         partitions: Partitions::default(),
-        witness: Witness::start(&config.kafka, &names, timing)?,
+        witness: TopicIdentityChecker::start(&config.kafka, &names, timing)?,
         looked_at: Instant::now(),
         woken_at: Instant::now(),
         left: 0,
@@ -190,10 +190,10 @@ struct Reader {
     is_member: bool,
     timing: Timing,
     dead_letters: DeadLetters,
-    sorter: Sorter,
+    sorter: RecordRouter,
     commits: Commits,
     partitions: Partitions,
-    witness: Witness,
+    witness: TopicIdentityChecker,
     looked_at: Instant,
     woken_at: Instant,
     /// Records that were read and will be read again, at the end.

@@ -23,7 +23,7 @@ const PLACES_MAX: usize = 4;
 
 /// The places of every app, since the partitions became as many as there are.
 #[derive(Debug, Default)]
-pub struct Placement(HashMap<Pid, Vec<Place>>);
+pub struct PartitionAffinity(HashMap<Pid, Vec<Place>>);
 
 /// An app's records of one partition number, in all topics.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub enum Key {
 
 /// Records that were found to be misplaced now.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Misplaced {
+pub struct KeyMismatch {
     pub count: PerTopic<u64>,
     pub partition: i32,
     /// Where most of the app's records are, of those that were read: where partitions are read one
@@ -59,14 +59,14 @@ pub struct Misplaced {
     key: Key,
 }
 
-impl Placement {
+impl PartitionAffinity {
     /// Takes the place of a record of an app, with its key.
     pub fn take(
         &mut self,
         pid: Pid,
         (topic, partition, broker_ms): (TopicKind, i32, i64),
         key: Key,
-    ) -> Option<Misplaced> {
+    ) -> Option<KeyMismatch> {
         // The first is the home.
         let places = self.0.entry(pid).or_default();
         if let [home] = &mut places[..]
@@ -133,15 +133,15 @@ fn find(places: &mut Vec<Place>, partition: i32, broker_ms: i64) -> usize {
 }
 
 /// What of all places is now known to be misplaced.
-fn settle(places: &mut [Place]) -> Option<Misplaced> {
+fn settle(places: &mut [Place]) -> Option<KeyMismatch> {
     let (home, others) = places.split_first_mut()?;
-    let mut found: Option<Misplaced> = None;
+    let mut found: Option<KeyMismatch> = None;
     for other in others.iter_mut().filter(|other| other.is_beside(home)) {
         let untold = std::mem::take(&mut other.untold);
         if untold == PerTopic::default() {
             continue;
         }
-        let misplaced = found.get_or_insert_with(|| Misplaced {
+        let misplaced = found.get_or_insert_with(|| KeyMismatch {
             count: PerTopic::default(),
             partition: other.partition,
             home: home.partition,
@@ -176,7 +176,7 @@ impl Key {
     }
 }
 
-impl Misplaced {
+impl KeyMismatch {
     pub fn warn(&self, app: &str, names: &TopicNames) {
         let Self { count, partition, home, key } = self;
         let of_topic = |topic: &TopicKind| *count.of(*topic) > 0;
@@ -217,7 +217,10 @@ mod tests {
     const MINUTE_MS: i64 = 60_000;
 
     /// Takes records of one app, each as partition and minute: how many were found misplaced.
-    fn found(placement: &mut Placement, records: impl IntoIterator<Item = (i32, i64)>) -> u64 {
+    fn found(
+        placement: &mut PartitionAffinity,
+        records: impl IntoIterator<Item = (i32, i64)>,
+    ) -> u64 {
         let mut total = 0;
         for (partition, minute) in records {
             let place = (Clicks, partition, minute * MINUTE_MS);
@@ -230,7 +233,7 @@ mod tests {
 
     #[track_caller]
     fn check(records: impl IntoIterator<Item = (i32, i64)>, expected: u64) {
-        assert_eq!(found(&mut Placement::default(), records), expected);
+        assert_eq!(found(&mut PartitionAffinity::default(), records), expected);
     }
 
     fn on(partition: i32, minutes: std::ops::Range<i64>) -> impl Iterator<Item = (i32, i64)> {
@@ -272,7 +275,7 @@ mod tests {
 
     #[test]
     fn one_record_astray_is_told_once_the_app_is_seen_to_stay() {
-        let mut placement = Placement::default();
+        let mut placement = PartitionAffinity::default();
         assert_eq!(found(&mut placement, on(3, 0..50).chain([(5, 50)])), 0);
         assert_eq!(found(&mut placement, on(3, 50..61)), 0);
         assert_eq!(found(&mut placement, on(3, 61..62)), 1);
@@ -287,12 +290,12 @@ mod tests {
 
     #[test]
     fn spread_over_all_partitions_most_are_wrong_in_few_places() {
-        let mut placement = Placement::default();
+        let mut placement = PartitionAffinity::default();
         let count = found(&mut placement, (0..10_000).map(|n| ((n % 64) as i32, n / 100)));
         assert!((8_000..10_000).contains(&count), "{count}");
         assert_eq!(placement.0[&Pid(1)].len(), PLACES_MAX);
         // A home that came late is found all the same.
-        let mut placement = Placement::default();
+        let mut placement = PartitionAffinity::default();
         assert_eq!(found(&mut placement, (0..64).map(|n| (n, 0)).chain(on(70, 0..10_000))), 0);
         let count = found(&mut placement, [(5, 9_000)]);
         assert!((1..=64).contains(&count), "{count}");
@@ -300,7 +303,7 @@ mod tests {
 
     #[test]
     fn apps_and_topics_are_counted_apart() {
-        let mut placement = Placement::default();
+        let mut placement = PartitionAffinity::default();
         let mut take = |pid, topic, partition, minute| {
             placement.take(Pid(pid), (topic, partition, minute * MINUTE_MS), Key::Missing)
         };
@@ -320,7 +323,7 @@ mod tests {
     fn a_key_that_is_not_the_apps_is_told_of_either_place() {
         for wrong in [Key::Missing, Key::Other] {
             for places in [[(3, Key::App), (5, wrong)], [(5, wrong), (3, Key::App)]] {
-                let mut placement = Placement::default();
+                let mut placement = PartitionAffinity::default();
                 placement.take(Pid(1), (Clicks, places[0].0, 0), Key::App);
                 let records = places.iter().flat_map(|place| (0..50).map(move |n| (place, n)));
                 let told: Vec<Key> = records
@@ -336,7 +339,7 @@ mod tests {
 
     #[test]
     fn more_partitions_are_another_beginning() {
-        let mut placement = Placement::default();
+        let mut placement = PartitionAffinity::default();
         assert_eq!(found(&mut placement, on(3, 0..50)), 0);
         placement.forget();
         assert_eq!(found(&mut placement, on(5, 0..50)), 0);
@@ -344,7 +347,7 @@ mod tests {
 
     #[test]
     fn any_time_is_taken() {
-        let mut placement = Placement::default();
+        let mut placement = PartitionAffinity::default();
         for broker_ms in [i64::MAX, 0, i64::MIN, -1] {
             for partition in [0, i32::MAX] {
                 let place = (Clicks, partition, broker_ms);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
 use super::batch::{Accumulator, Batch, Limits, Source};
-use super::partition_affinity::{Key, Placement};
+use super::partition_affinity::{Key, PartitionAffinity};
 use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::Clock;
 use super::watermark::LowWatermark;
@@ -19,19 +19,19 @@ use crate::kafka::partitions::Partitions;
 use crate::kafka::retry::Throttle;
 use crate::kafka::topics::{TopicKind, TopicNames};
 
-pub struct Sorter {
+pub struct RecordRouter {
     names: TopicNames,
     decoder: Decoder,
     breaker: BadRecordLimiter,
     batch: Accumulator,
     low_watermark: LowWatermark,
     clock: Clock,
-    placement: Placement,
+    placement: PartitionAffinity,
     misplaced_told: Throttle,
     letters: Vec<DeadLetter>,
 }
 
-impl Sorter {
+impl RecordRouter {
     pub fn new(
         names: TopicNames,
         decoder: Decoder,
@@ -47,7 +47,7 @@ impl Sorter {
             batch,
             low_watermark,
             clock: Clock::default(),
-            placement: Placement::default(),
+            placement: PartitionAffinity::default(),
             misplaced_told: Throttle::default(),
             letters: Vec::new(),
         }

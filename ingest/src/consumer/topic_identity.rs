@@ -50,14 +50,14 @@ pub struct Answer {
 }
 
 /// The thread that looks.
-pub struct Witness {
+pub struct TopicIdentityChecker {
     consumer: Arc<Consumer>,
     questions: SyncSender<Question>,
     answers: Receiver<Answer>,
     is_looking: bool,
 }
 
-impl Witness {
+impl TopicIdentityChecker {
     pub fn start(kafka: &Kafka, names: &TopicNames, timing: Timing) -> Result<Self, IngestError> {
         let consumer = Arc::new(clients::looker(kafka)?);
         let (looking, names) = (Arc::clone(&consumer), names.clone());
@@ -93,7 +93,7 @@ impl Witness {
         }
     }
 
-    /// As [`Witness::ask`], and tries whether every topic may be read.
+    /// As [`TopicIdentityChecker::ask`], and tries whether every topic may be read.
     pub fn ask_all(&mut self, places: Vec<Place>) {
         self.send(Question { places, may_read: true });
     }
