@@ -9,7 +9,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 use super::batch::{Accumulator, Batch, Limits, Source};
 use super::partition_affinity::{Key, PartitionAffinity};
 use super::paused_partitions::{BadRecordLimiter, PauseReason};
-use super::trusted_clock::Clock;
+use super::trusted_clock::TrustedClock;
 use super::watermark::LowWatermark;
 use crate::dead_letters::producer::DeadLetter;
 use crate::decode::decoder::{Decoded, Decoder};
@@ -25,7 +25,7 @@ pub struct RecordRouter {
     breaker: BadRecordLimiter,
     batch: Accumulator,
     low_watermark: LowWatermark,
-    clock: Clock,
+    clock: TrustedClock,
     placement: PartitionAffinity,
     misplaced_told: Throttle,
     letters: Vec<DeadLetter>,
@@ -46,7 +46,7 @@ impl RecordRouter {
             breaker,
             batch,
             low_watermark,
-            clock: Clock::default(),
+            clock: TrustedClock::default(),
             placement: PartitionAffinity::default(),
             misplaced_told: Throttle::default(),
             letters: Vec::new(),

@@ -11,13 +11,13 @@ const SET_MS: u64 = 10 * 60 * 1000;
 const DOUBTED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Default)]
-pub struct Clock {
+pub struct TrustedClock {
     /// What it showed, and when, by one that nobody sets.
     believed: Option<(EventTime, Instant)>,
     doubted_since: Option<Instant>,
 }
 
-impl Clock {
+impl TrustedClock {
     /// What time it is if the machine says so.
     pub fn take(&mut self, said: EventTime, at: Instant) -> EventTime {
         let (believed, since) = *self.believed.get_or_insert((said, at));
@@ -55,7 +55,7 @@ mod tests {
     /// What is believed, in hours, each asked at an hour and told what the clock says then.
     #[track_caller]
     fn check(asked: &[(u64, i64)], expected: &[i64]) {
-        let (mut clock, start) = (Clock::default(), Instant::now());
+        let (mut clock, start) = (TrustedClock::default(), Instant::now());
         let mut take = |(hour, said): &(u64, i64)| {
             let said = EventTime::from_millis(YEAR + said * HOUR).unwrap();
             let found = clock.take(said, start + Duration::from_secs(hour * 3_600));
