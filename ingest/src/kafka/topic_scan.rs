@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// Where each partition is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum ScanStart {
     Beginning,
     /// The first record that the broker received at this time or later, in ms since 1970.
     Time(i64),
@@ -35,9 +35,9 @@ pub enum From {
 
 /// Where each partition is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum To {
+pub enum ScanEnd {
     /// The end that it has now.
-    EndOfNow,
+    Snapshot,
     Never,
 }
 
@@ -55,10 +55,10 @@ pub struct ScanProgress {
     pub total: u64,
 }
 
-pub struct Sweep {
+pub struct TopicScan {
     consumer: Consumer,
     topic: String,
-    to: To,
+    to: ScanEnd,
     timing: Timing,
     /// Of the partitions that are being read.
     spans: BTreeMap<i32, Span>,
@@ -71,13 +71,13 @@ struct Span {
     end: i64,
 }
 
-impl Sweep {
+impl TopicScan {
     /// Finds the topic and where it ends.
     pub fn start(
         kafka: &Kafka,
         topic: &str,
-        from: From,
-        to: To,
+        from: ScanStart,
+        to: ScanEnd,
         timing: Timing,
     ) -> Result<Self, IngestError> {
         let consumer = clients::reader(kafka)?;
@@ -99,7 +99,7 @@ impl Sweep {
 
     /// Hands on one record after the other, those of a partition in order, until all are read or
     /// `take` breaks off.
-    pub fn run<E: std::convert::From<IngestError>>(
+    pub fn run<E: From<IngestError>>(
         mut self,
         mut take: impl FnMut(Step<'_>, ScanProgress) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
@@ -111,12 +111,12 @@ impl Sweep {
                     failing_since = None;
                     let (partition, offset) = (message.partition(), message.offset());
                     let Some(span) = self.spans.get_mut(&partition) else { continue };
-                    let is_within = self.to == To::Never || offset < span.end;
+                    let is_within = self.to == ScanEnd::Never || offset < span.end;
                     if is_within {
                         self.extent.read += (offset + 1).abs_diff(span.next);
                         span.next = offset + 1;
                     }
-                    let is_last = self.to == To::EndOfNow && offset + 1 >= span.end;
+                    let is_last = self.to == ScanEnd::Snapshot && offset + 1 >= span.end;
                     let flow = if is_within {
                         take(Step::Record(&message), self.extent)?
                     } else {
@@ -129,7 +129,7 @@ impl Sweep {
                 }
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     failing_since = None;
-                    if self.to == To::EndOfNow {
+                    if self.to == ScanEnd::Snapshot {
                         self.leave(partition);
                     }
                     ControlFlow::Continue(())
@@ -207,8 +207,8 @@ fn spans(
     consumer: &Consumer,
     topic: &str,
     partitions: i32,
-    from: From,
-    to: To,
+    from: ScanStart,
+    to: ScanEnd,
 ) -> KafkaResult<BTreeMap<i32, Span>> {
     let ask = |offset: Offset| -> KafkaResult<BTreeMap<i32, Option<i64>>> {
         let mut list = TopicPartitionList::new();
@@ -228,9 +228,9 @@ fn spans(
     };
     let ends = ask(Offset::End)?;
     let begins = match from {
-        From::Beginning => ask(Offset::Beginning)?,
-        From::Time(time_ms) => ask(Offset::Offset(time_ms))?,
-        From::End => ends.clone(),
+        ScanStart::Beginning => ask(Offset::Beginning)?,
+        ScanStart::Time(time_ms) => ask(Offset::Offset(time_ms))?,
+        ScanStart::End => ends.clone(),
     };
     let span = |(partition, end): (i32, Option<i64>)| {
         let end = end.unwrap_or(0);
@@ -238,7 +238,7 @@ fn spans(
         let next = begins.get(&partition).copied().flatten().unwrap_or(end);
         (partition, Span { next: next.min(end), end })
     };
-    let is_open = |(_, span): &(i32, Span)| to == To::Never || span.next < span.end;
+    let is_open = |(_, span): &(i32, Span)| to == ScanEnd::Never || span.next < span.end;
     Ok(ends.into_iter().map(span).filter(is_open).collect())
 }
 

@@ -13,7 +13,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 use crate::decode::decoder::Decoder;
 use crate::kafka::error::IngestError;
 use crate::kafka::headers;
-use crate::kafka::topic_scan::{From, Step, Sweep, To};
+use crate::kafka::topic_scan::{ScanEnd, ScanStart, Step, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 use line::{Record, View};
@@ -54,9 +54,9 @@ impl Peek<'_> {
         mut sink: impl FnMut(Option<&str>) -> ControlFlow<()>,
     ) -> Result<(), IngestError> {
         let (from, to) = match self.from {
-            Start::Beginning => (From::Beginning, To::EndOfNow),
-            Start::Time(time_ms) => (From::Time(time_ms), To::EndOfNow),
-            Start::End => (From::End, To::Never),
+            Start::Beginning => (ScanStart::Beginning, ScanEnd::Snapshot),
+            Start::Time(time_ms) => (ScanStart::Time(time_ms), ScanEnd::Snapshot),
+            Start::End => (ScanStart::End, ScanEnd::Never),
         };
         if self.count == Some(0) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Peek<'_> {
         let decoder = Decoder::new(self.config, patience, self.timing)?;
         let mut view = View { decoder, names, raw: self.raw };
         let mut left = self.count;
-        let sweep = Sweep::start(&self.config.kafka, self.topic, from, to, self.timing)?;
+        let sweep = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;
         sweep.run(|step, _| {
             let Step::Record(message) = step else { return Ok(sink(None)) };
             let flow = sink(Some(&line::line(&record(message), &mut view)));

@@ -12,7 +12,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::letter::Source;
 use crate::kafka::error::IngestError;
 use crate::kafka::topic_admin;
-use crate::kafka::topic_scan::{From, Step, Sweep, To};
+use crate::kafka::topic_scan::{ScanEnd, ScanStart, Step, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 
@@ -64,7 +64,8 @@ pub fn read(
     timing: Timing,
 ) -> Result<HashSet<Source>, IngestError> {
     let mut sent = HashSet::new();
-    let sweep = Sweep::start(kafka, &name(topic), From::Beginning, To::EndOfNow, timing)?;
+    let sweep =
+        TopicScan::start(kafka, &name(topic), ScanStart::Beginning, ScanEnd::Snapshot, timing)?;
     sweep.run(|step, _| {
         if let Step::Record(record) = step {
             sent.extend(record.key().and_then(|key| Source::parse(key, names)));

@@ -17,7 +17,7 @@ use rdkafka::message::Message;
 
 use crate::decode::ErrorCode;
 use crate::kafka::error::IngestError;
-use crate::kafka::topic_scan::{From, ScanProgress, Step, Sweep, To};
+use crate::kafka::topic_scan::{ScanEnd, ScanProgress, ScanStart, Step, TopicScan};
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 pub use letter::Obstacle;
@@ -80,7 +80,8 @@ impl Resend<'_> {
         let names = TopicNames::new(&self.kafka.topics);
         // Before the journal is begun: a wrong name leaves nothing behind.
         let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
-        let letters = Sweep::start(kafka, topic, From::Beginning, To::EndOfNow, timing)?;
+        let letters =
+            TopicScan::start(kafka, topic, ScanStart::Beginning, ScanEnd::Snapshot, timing)?;
         // First the exclusive right, then the look at what was sent: nobody adds to it any more.
         let sender = if self.dry_run {
             None
