@@ -17,7 +17,7 @@ use crate::observability::health::Health;
 
 impl Reader {
     pub fn observe(&mut self, statistics: &Statistics) {
-        self.health.has_told();
+        self.health.has_reported();
         tell_connection(&self.health, &self.consumer, &self.kafka.brokers, statistics);
         for (name, partition, seen) in statistics.partitions() {
             let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };

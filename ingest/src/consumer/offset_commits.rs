@@ -74,7 +74,7 @@ impl Commits {
         }
         let interval = self.timing.offset_commit_interval;
         if self.told_at.is_none_or(|told_at| told_at.elapsed() >= interval) {
-            if consumer.context().take_untold() {
+            if consumer.context().take_unreported() {
                 let told = std::mem::take(&mut self.told);
                 let newer = std::mem::replace(&mut self.untold, told);
                 self.untold.put_all(&newer);

@@ -74,7 +74,7 @@ impl Callbacks {
     }
 
     /// Whether a commit has failed since it was asked last.
-    pub fn take_untold(&self) -> bool {
+    pub fn take_unreported(&self) -> bool {
         self.has_untold.swap(false, Ordering::Relaxed)
     }
 

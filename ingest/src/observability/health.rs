@@ -175,7 +175,7 @@ impl Health {
         self.last_message_ms.store(now_ms(), Ordering::Relaxed);
     }
 
-    pub(crate) fn has_told(&self) {
+    pub(crate) fn has_reported(&self) {
         *self.told() = Some(Instant::now());
     }
 
@@ -219,7 +219,7 @@ impl Health {
                     self.set_watermarks(*topic, *partition, *extent);
                     self.await_commit((*topic, *partition), extent.high, asked_ms);
                 }
-                self.has_told();
+                self.has_reported();
                 extents
             }
             Err(error) => {
@@ -323,7 +323,7 @@ mod tests {
         health.set_connected(true);
         health.set_assigned(true);
         assert!(health.is_ready());
-        health.has_told();
+        health.has_reported();
         assert!(health.is_ready());
         *health.told() = Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
         assert!(!health.is_ready() && health.is_silent());
