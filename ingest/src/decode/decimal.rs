@@ -1,6 +1,6 @@
 //! Plain decimals, kept to the letter.
 
-use super::field_error::Fault;
+use super::field_error::FieldError;
 
 /// The longest decimal.
 const BYTES_MAX: usize = 64;
@@ -10,11 +10,11 @@ pub const ALLOWED: &str = "a plain decimal such as 9.99, without exponent, of at
                                    characters";
 
 /// The text, if it is a decimal or empty.
-pub fn checked(text: &str) -> Result<Box<str>, Fault> {
+pub fn checked(text: &str) -> Result<Box<str>, FieldError> {
     if text.is_empty() || is_plain_decimal(text) {
         Ok(text.into())
     } else {
-        Err(Fault::bad_value("revenue", "no such decimal", ALLOWED))
+        Err(FieldError::bad_value("revenue", "no such decimal", ALLOWED))
     }
 }
 

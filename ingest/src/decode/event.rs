@@ -8,7 +8,7 @@ use attribution::facts::event::{Activation, Device, Effect, Fact, Pid, Touch, To
 use attribution::rules::policy::{AppPolicy, Policy};
 use serde::Deserialize;
 
-use super::field_error::{Fault, is_like_an_id};
+use super::field_error::{FieldError, is_like_an_id};
 use super::value::{Slot, Value};
 use super::{ErrorCode, field};
 use crate::kafka::topics::TopicKind;
@@ -131,7 +131,7 @@ impl<'a, R> Event<'a, R> {
 /// A decimal that is kept to the letter, as far as the format has letters.
 pub trait Revenue {
     /// Empty where there is none.
-    fn decimal(self) -> Result<Box<str>, Fault>;
+    fn decimal(self) -> Result<Box<str>, FieldError>;
 }
 
 enum Kind {
@@ -145,7 +145,7 @@ pub fn build<R: Revenue>(
     mut event: Event<'_, R>,
     topic: Option<TopicKind>,
     policy: &Policy,
-) -> Result<Fact, Fault> {
+) -> Result<Fact, FieldError> {
     let kind = kind(event.kind.get(), topic)?;
     let app = app(event.app.take(), policy)?;
     let mut fact = match kind {
@@ -158,7 +158,7 @@ pub fn build<R: Revenue>(
 }
 
 /// The event's type, which its topic may leave unsaid and must not contradict.
-fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, Fault> {
+fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, FieldError> {
     let expected = match topic {
         Some(TopicKind::Clicks) => "\"click\" or \"impression\", or nothing, on this topic",
         Some(TopicKind::Activations) => "\"activation\", or nothing, on this topic",
@@ -168,7 +168,7 @@ fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, Fault> {
     let name = match value.text() {
         Some(name) => name,
         None if value.is_absent() => "",
-        None => return Err(Fault::wrong_type("type", value, expected)),
+        None => return Err(FieldError::wrong_type("type", value, expected)),
     };
     match (name, topic) {
         ("" | "click", Some(TopicKind::Clicks)) | ("click", None) => {
@@ -179,27 +179,27 @@ fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, Fault> {
             Ok(Kind::Activation)
         }
         ("" | "effect", Some(TopicKind::Effects)) | ("effect", None) => Ok(Kind::Effect),
-        ("", None) => Err(Fault::missing("type", expected)),
+        ("", None) => Err(FieldError::missing("type", expected)),
         ("click" | "impression" | "activation" | "effect", _) => {
-            Err(Fault::bad_value("type", "of another topic", expected))
+            Err(FieldError::bad_value("type", "of another topic", expected))
         }
-        _ => Err(Fault::bad_value("type", "unknown", expected)),
+        _ => Err(FieldError::bad_value("type", "unknown", expected)),
     }
 }
 
-fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, Fault> {
+fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldError> {
     if let Some(app) = value.text().and_then(|key| policy.app_by_key(key)) {
         return Ok(app);
     }
     let key = field::required_text(value, "app")?;
     let shown: String = key.chars().take(APP_CHARS_MAX).collect();
     let what = if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
-    let mut fault = Fault::bad_value("app", &what, APP);
+    let mut fault = FieldError::bad_value("app", &what, APP);
     fault.code = ErrorCode::UnknownApp;
     Err(fault)
 }
 
-fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, Fault> {
+fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, FieldError> {
     let device = device(&mut event)?;
     let touch = Touch {
         pid,
@@ -219,12 +219,12 @@ fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch,
     if has_id || !touch.click_id.is_empty() || !touch.device.ip.is_empty() {
         return Ok(touch);
     }
-    let mut fault = Fault::missing("click_id", "at least one of the three");
+    let mut fault = FieldError::missing("click_id", "at least one of the three");
     fault.what.push_str(", and so are ids and ip");
     Err(fault)
 }
 
-fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, Fault> {
+fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, FieldError> {
     let device = device(&mut event)?;
     Ok(Activation {
         pid,
@@ -242,7 +242,7 @@ fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, Fault>
     })
 }
 
-fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, Fault> {
+fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, FieldError> {
     let device = device(&mut event)?;
     Ok(Effect {
         pid,
@@ -258,7 +258,7 @@ fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, Fault
     })
 }
 
-fn device<R>(event: &mut Event<'_, R>) -> Result<Device, Fault> {
+fn device<R>(event: &mut Event<'_, R>) -> Result<Device, FieldError> {
     let text = |slot: &mut Slot<'_>, field| field::text(slot.take(), field);
     Ok(Device {
         ip: text(&mut event.ip, "ip")?,

@@ -2,7 +2,7 @@
 
 use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
-use super::field_error::{Fault, shown_name};
+use super::field_error::{FieldError, shown_name};
 use super::time::{self, TIME_ALLOWED};
 use super::value::Value;
 
@@ -15,31 +15,31 @@ const LOOKBACK_READ_MAX_MS: u64 = i64::MAX as u64;
 const PURPOSE: &str = "\"ua\" or \"retargeting\"";
 
 /// A text; empty where there is none.
-pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
+pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
     match value {
         Value::Absent => Ok(Box::default()),
         Value::Text(text) => Ok(text.into()),
         Value::Resolved(text) => Ok(text),
-        other => Err(Fault::wrong_type(field, &other, STRING)),
+        other => Err(FieldError::wrong_type(field, &other, STRING)),
     }
 }
 
 /// A text that must be there and not be empty.
-pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, Fault> {
+pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
     let text = text(value, field)?;
-    if text.is_empty() { Err(Fault::missing(field, STRING)) } else { Ok(text) }
+    if text.is_empty() { Err(FieldError::missing(field, STRING)) } else { Ok(text) }
 }
 
 /// Keyed texts, sorted.
-pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
+pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError> {
     let members = match value {
         absent if absent.is_absent() => return Ok(Pairs::new()),
         Value::Object(members) => members,
-        other => return Err(Fault::wrong_type(field, &other, MAP)),
+        other => return Err(FieldError::wrong_type(field, &other, MAP)),
     };
     if let Some((key, what)) = members.other {
         let key = shown_name(&key);
-        let mut fault = Fault::bad_value(&format!("{field}.{key}"), what, STRING);
+        let mut fault = FieldError::bad_value(&format!("{field}.{key}"), what, STRING);
         fault.code = super::ErrorCode::WrongType;
         return Err(fault);
     }
@@ -48,50 +48,53 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, Fault> {
     Ok(pairs)
 }
 
-pub fn required_time(value: &Value<'_>, field: &'static str) -> Result<EventTime, Fault> {
-    optional_time(value, field)?.ok_or_else(|| Fault::missing(field, TIME_ALLOWED))
+pub fn required_time(value: &Value<'_>, field: &'static str) -> Result<EventTime, FieldError> {
+    optional_time(value, field)?.ok_or_else(|| FieldError::missing(field, TIME_ALLOWED))
 }
 
-pub fn optional_time(value: &Value<'_>, field: &'static str) -> Result<Option<EventTime>, Fault> {
+pub fn optional_time(
+    value: &Value<'_>,
+    field: &'static str,
+) -> Result<Option<EventTime>, FieldError> {
     if value.is_absent() {
         return Ok(None);
     }
     time::read(value).map(Some).map_err(|(code, what)| {
-        let mut fault = Fault::bad_value(field, what, TIME_ALLOWED);
+        let mut fault = FieldError::bad_value(field, what, TIME_ALLOWED);
         fault.code = code;
         fault
     })
 }
 
-pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, Fault> {
+pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, FieldError> {
     match value {
-        absent if absent.is_absent() => Err(Fault::missing("spreadid", SPREADID)),
+        absent if absent.is_absent() => Err(FieldError::missing("spreadid", SPREADID)),
         Value::Unsigned(number) => u32::try_from(*number)
             .ok()
             .filter(|number| *number > 0)
             .map(SpreadId)
-            .ok_or_else(|| Fault::bad_value("spreadid", "out of range", SPREADID)),
-        Value::Negative => Err(Fault::bad_value("spreadid", "out of range", SPREADID)),
-        other => Err(Fault::wrong_type("spreadid", other, SPREADID)),
+            .ok_or_else(|| FieldError::bad_value("spreadid", "out of range", SPREADID)),
+        Value::Negative => Err(FieldError::bad_value("spreadid", "out of range", SPREADID)),
+        other => Err(FieldError::wrong_type("spreadid", other, SPREADID)),
     }
 }
 
-pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, Fault> {
+pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, FieldError> {
     match value {
         absent if absent.is_absent() => Ok(None),
         // Longer than any that counts, and than the store keeps.
         Value::Unsigned(number) => Ok(Some((*number).min(LOOKBACK_READ_MAX_MS))),
-        Value::Negative => Err(Fault::bad_value("lookback_ms", "out of range", MILLISECONDS)),
-        other => Err(Fault::wrong_type("lookback_ms", other, MILLISECONDS)),
+        Value::Negative => Err(FieldError::bad_value("lookback_ms", "out of range", MILLISECONDS)),
+        other => Err(FieldError::wrong_type("lookback_ms", other, MILLISECONDS)),
     }
 }
 
-pub fn purpose(value: &Value<'_>) -> Result<Purpose, Fault> {
+pub fn purpose(value: &Value<'_>) -> Result<Purpose, FieldError> {
     match value.text() {
         _ if value.is_absent() => Ok(Purpose::Ua),
         Some("ua") => Ok(Purpose::Ua),
         Some("retargeting") => Ok(Purpose::Retargeting),
-        Some(_) => Err(Fault::bad_value("purpose", "another string", PURPOSE)),
-        None => Err(Fault::wrong_type("purpose", value, PURPOSE)),
+        Some(_) => Err(FieldError::bad_value("purpose", "another string", PURPOSE)),
+        None => Err(FieldError::wrong_type("purpose", value, PURPOSE)),
     }
 }

@@ -11,7 +11,7 @@ use super::{DecodeError, ErrorCode};
 
 /// A field that is not as it should be.
 #[derive(Debug)]
-pub struct Fault {
+pub struct FieldError {
     pub code: ErrorCode,
     pub field: String,
     /// What the field is: `out of range`, `a string`.
@@ -20,7 +20,7 @@ pub struct Fault {
     pub expected: &'static str,
 }
 
-impl Fault {
+impl FieldError {
     pub fn missing(field: &str, expected: &'static str) -> Self {
         let what = "missing or empty".to_owned();
         Self { code: ErrorCode::MissingField, field: field.to_owned(), what, expected }
@@ -75,7 +75,8 @@ pub fn is_like_an_id(name: &str) -> bool {
 pub fn unreadable(record: &[u8], error: &serde_json::Error) -> DecodeError {
     if let Some((name, reason)) = unreadable_member(record) {
         let (what, field) = (format!("unreadable ({reason})"), shown_name(&name));
-        let fault = Fault { code: ErrorCode::BadValue, field, what, expected: "readable JSON" };
+        let fault =
+            FieldError { code: ErrorCode::BadValue, field, what, expected: "readable JSON" };
         return fault.told(&told_place(place(record, &name)));
     }
     // With every value accepted, a repeated field is the one thing left that is no syntax error.

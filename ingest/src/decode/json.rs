@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::event::{self, Event, Revenue};
-use super::field_error::{Fault, unreadable};
+use super::field_error::{FieldError, unreadable};
 use super::value::Value;
 use super::{DecodeError, ErrorCode, decimal};
 use crate::kafka::topics::TopicKind;
@@ -34,16 +34,16 @@ pub fn event<'a>(record: &'a [u8]) -> Result<Event<'a, impl Revenue + use<'a>>, 
 
 /// Unread, because a number's text counts and not its value.
 impl Revenue for Option<&RawValue> {
-    fn decimal(self) -> Result<Box<str>, Fault> {
+    fn decimal(self) -> Result<Box<str>, FieldError> {
         let Some(raw) = self.map(RawValue::get) else { return Ok(Box::default()) };
         let value: Value<'_> = serde_json::from_str(raw)
-            .map_err(|_| Fault::bad_value("revenue", "unreadable", decimal::ALLOWED))?;
+            .map_err(|_| FieldError::bad_value("revenue", "unreadable", decimal::ALLOWED))?;
         match &value {
             Value::Absent => Ok(Box::default()),
             Value::Unsigned(_) | Value::Negative | Value::Float => decimal::checked(raw),
             other => match other.text() {
                 Some(text) => decimal::checked(text),
-                None => Err(Fault::wrong_type("revenue", other, decimal::ALLOWED)),
+                None => Err(FieldError::wrong_type("revenue", other, decimal::ALLOWED)),
             },
         }
     }

@@ -12,11 +12,11 @@ use attribution::rules::policy::Policy;
 
 use self::read::{Amount, Reader};
 use super::event::{self, Event, Revenue};
-use super::field_error::Fault;
+use super::field_error::FieldError;
 use super::{DecodeError, ErrorCode, decimal};
 use crate::kafka::topics::TopicKind;
-use reader_schema::Meaning;
 pub use reader_schema::Schema;
+use reader_schema::Target;
 
 /// Decodes one event; see [`super::decode_avro`].
 pub fn decode(
@@ -40,9 +40,9 @@ pub fn event<'a>(
     })?;
     for field in record {
         let read = match field.meaning {
-            Meaning::Nothing => reader.skip(field.kind),
-            Meaning::Revenue => reader.amount(field.kind).map(|amount| event.revenue = amount),
-            Meaning::Field(place) => reader.field(field).map(|value| event.set(place, value)),
+            Target::Nothing => reader.skip(field.kind),
+            Target::Revenue => reader.amount(field.kind).map(|amount| event.revenue = amount),
+            Target::Field(place) => reader.field(field).map(|value| event.set(place, value)),
         };
         if let Err(problem) = read {
             let (name, place) = (&field.name, reader.place());
@@ -61,10 +61,10 @@ fn not_avro(field: Option<String>, message: String) -> DecodeError {
 }
 
 impl Revenue for Amount<'_> {
-    fn decimal(self) -> Result<Box<str>, Fault> {
+    fn decimal(self) -> Result<Box<str>, FieldError> {
         match self {
             Self::Text(text) => decimal::checked(&text),
-            Self::Other(value) => Err(Fault::wrong_type("revenue", &value, decimal::ALLOWED)),
+            Self::Other(value) => Err(FieldError::wrong_type("revenue", &value, decimal::ALLOWED)),
         }
     }
 }

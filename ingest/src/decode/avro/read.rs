@@ -6,7 +6,7 @@ use num_bigint::BigInt;
 
 use super::super::value::{Members, Value};
 use super::primitives::{Bytes, Problem};
-use super::reader_schema::{Field, Kind, KindId, Schema, Shape};
+use super::reader_schema::{FastPath, Field, Kind, KindId, Schema};
 use crate::decode::event::EVENT_BYTES_MAX;
 
 /// How deep values may stand in each other.
@@ -69,14 +69,14 @@ impl<'a, 's> Reader<'a, 's> {
     #[inline]
     pub fn field(&mut self, field: &'s Field) -> Result<Value<'a>, Problem> {
         match field.shape {
-            Shape::Text => self.bytes.text().map(Value::Text),
-            Shape::TextOrNull(null) => match self.bytes.long()? {
+            FastPath::Text => self.bytes.text().map(Value::Text),
+            FastPath::TextOrNull(null) => match self.bytes.long()? {
                 place if place == null => Ok(Value::Absent),
                 0 | 1 => self.bytes.text().map(Value::Text),
                 _ => Err(NO_BRANCH),
             },
-            Shape::Number(unit) => Ok(whole(self.bytes.long()?, unit)),
-            Shape::Other => self.value(field.kind),
+            FastPath::Number(unit) => Ok(whole(self.bytes.long()?, unit)),
+            FastPath::Other => self.value(field.kind),
         }
     }
 

@@ -52,14 +52,14 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Field {
     pub name: Box<str>,
-    pub meaning: Meaning,
+    pub meaning: Target,
     pub kind: KindId,
-    pub shape: Shape,
+    pub shape: FastPath,
 }
 
 /// Of a field's kind what most have, so that they are read without a look at the kinds.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Shape {
+pub(super) enum FastPath {
     Text,
     /// A union of a text and null, and at which of its two places null is.
     TextOrNull(i64),
@@ -70,7 +70,7 @@ pub(super) enum Shape {
 
 /// Which field of an event it is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Meaning {
+pub(super) enum Target {
     Nothing,
     Revenue,
     /// Its place in [`FIELDS`].
@@ -231,9 +231,9 @@ impl Plan {
         let mut fields = Vec::with_capacity(record.fields.len());
         for field in &record.fields {
             let meaning = match FIELDS.iter().position(|name| *name == field.name) {
-                None => Meaning::Nothing,
-                Some(_) if field.name == "revenue" => Meaning::Revenue,
-                Some(place) => Meaning::Field(place),
+                None => Target::Nothing,
+                Some(_) if field.name == "revenue" => Target::Revenue,
+                Some(place) => Target::Field(place),
             };
             let kind = self.kind(&field.schema)?;
             let shape = self.shape(kind);
@@ -245,20 +245,20 @@ impl Plan {
         Ok(id)
     }
 
-    fn shape(&self, kind: KindId) -> Shape {
+    fn shape(&self, kind: KindId) -> FastPath {
         match self.kinds.get(kind) {
-            Some(Kind::String) => Shape::Text,
-            Some(Kind::Long) => Shape::Number(1),
-            Some(Kind::Timestamp(unit)) => Shape::Number(*unit),
+            Some(Kind::String) => FastPath::Text,
+            Some(Kind::Long) => FastPath::Number(1),
+            Some(Kind::Timestamp(unit)) => FastPath::Number(*unit),
             Some(Kind::Union(branches)) => {
                 let branches: Vec<_> = branches.iter().map(|id| self.kinds.get(*id)).collect();
                 match branches[..] {
-                    [Some(Kind::Null), Some(Kind::String)] => Shape::TextOrNull(0),
-                    [Some(Kind::String), Some(Kind::Null)] => Shape::TextOrNull(1),
-                    _ => Shape::Other,
+                    [Some(Kind::Null), Some(Kind::String)] => FastPath::TextOrNull(0),
+                    [Some(Kind::String), Some(Kind::Null)] => FastPath::TextOrNull(1),
+                    _ => FastPath::Other,
                 }
             }
-            _ => Shape::Other,
+            _ => FastPath::Other,
         }
     }
 }
