@@ -464,7 +464,7 @@ fn the_partial_batch_is_handed_on_at_the_end() {
     let config = broker.config(settings);
     let running = ::metrics::with_local_recorder(&recorder, || Running::start(&config, &[]));
     assert_eq!(ids(&running.take(2)), ["c-0", "c-1"]);
-    let held = "adtrail_ingest_held_partitions{topic=\"adtrail.clicks\",reason=\"bad\"} 1";
+    let held = "adtrail_ingest_paused_partitions{topic=\"adtrail.clicks\",reason=\"bad\"} 1";
     wait_until("the rest is read", || handle.render().lines().any(|line| line == held));
     assert!(running.batches.try_recv().is_err(), "it is not enough");
     running.shutdown.request();

@@ -167,7 +167,7 @@ fn a_partition_of_too_many_bad_records_is_read_no_further_and_the_others_are() {
     let service = site.start();
     await_some(&service, 5.0);
     eventually("the partition is held", || {
-        match service.metric_of("adtrail_ingest_held_partitions", "reason=\"bad\"") {
+        match service.metric_of("adtrail_ingest_paused_partitions", "reason=\"bad\"") {
             Some(1.0) => Ok(()),
             other => Err(format!("{other:?}")),
         }

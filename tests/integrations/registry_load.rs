@@ -171,7 +171,7 @@ fn a_registry_that_goes_and_comes_back_under_load() {
     let settings = format!("[registry]\nurls = [{:?}]\n{ONE_CAMPAIGN}", registry.url());
     let site = Site::new(Kafka::shared(), "registry-load", 2, &settings);
     let service = site.start();
-    let held = || service.metric_of("adtrail_ingest_held_partitions", "reason=\"schema\"");
+    let held = || service.metric_of("adtrail_ingest_paused_partitions", "reason=\"schema\"");
     let await_held = |count: f64| {
         eventually("so many partitions wait for schemas", || match held() {
             Some(held) if held == count => Ok(()),

@@ -261,7 +261,7 @@ fn one_bad_record_in_a_hundred_is_borne_and_a_partition_of_nothing_else_is_left(
     kafka.produce(topic, (0..100).map(|_| bad(0)));
     kafka.produce(topic, (0..300).map(|_| bad(1)));
     let adtrail = site.start();
-    let held = || adtrail.metric_of("adtrail_ingest_held_partitions", "reason=\"bad\"");
+    let held = || adtrail.metric_of("adtrail_ingest_paused_partitions", "reason=\"bad\"");
     eventually("one partition is read and the other one left", || {
         match (held(), adtrail.metric("adtrail_ingest_read_total")) {
             (Some(1.0), Some(10_200.0)) => Ok(()),

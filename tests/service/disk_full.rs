@@ -57,7 +57,7 @@ fn stuck(site: &Site, disk: &Disk) -> (Adtrail, Exports) {
     disk.fill();
     traffic::produce(&site.topics, rest);
     await_readiness(&adtrail, 503, FULL);
-    assert_eq!(adtrail.metric("adtrail_store_out_of_room"), Some(1.0));
+    assert_eq!(adtrail.metric("adtrail_store_disk_full"), Some(1.0));
     (adtrail, before)
 }
 
@@ -70,7 +70,7 @@ fn it_waits_for_room_and_goes_on() {
     disk.make_room();
     await_readiness(&adtrail, 200, "");
     adtrail.await_read(records().len() as u64);
-    assert_eq!(adtrail.metric("adtrail_store_out_of_room"), Some(0.0));
+    assert_eq!(adtrail.metric("adtrail_store_disk_full"), Some(0.0));
     check_equal(&downloads(&site, &adtrail), replayed());
     let (status, log) = adtrail.terminate();
     assert!(status.success() && log.contains(FULL) && log.contains("there is room"), "{log}");

@@ -10,7 +10,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, Record};
 
-const MISPLACED: &str = "adtrail_ingest_misplaced_total";
+const MISPLACED: &str = "adtrail_ingest_key_partition_mismatch_total";
 /// After all events of the crowd; the broker's times are ten seconds apart.
 const FIRST_MS: i64 = 1_754_784_000_000;
 const APART_MS: i64 = 10_000;

@@ -170,6 +170,6 @@ fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
     let adtrail = site.start();
     kafka.produce(&site.topics.clicks, [Message::new("app-x", click).at(*taken)]);
     adtrail.await_read(1);
-    assert_eq!(adtrail.metric("adtrail_ingest_disordered_total"), Some(1.0));
+    assert_eq!(adtrail.metric("adtrail_ingest_late_records_total"), Some(1.0));
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
 }

@@ -34,7 +34,7 @@ pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
             empty: of("adtrail_ingest_empty_total"),
         };
         assert_eq!(counted, produced, "{topic}");
-        assert_eq!(of("adtrail_ingest_disordered_total"), 0, "{topic}");
+        assert_eq!(of("adtrail_ingest_late_records_total"), 0, "{topic}");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::registry::SchemaKey;
 /// So many records of a partition, the last ones, are looked at for how many are bad.
 const LAST_RECORDS: i64 = 10_000;
 
-const HELD: &str = "adtrail_ingest_held_partitions";
+const HELD: &str = "adtrail_ingest_paused_partitions";
 
 /// Why a partition is not read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,9 +32,9 @@ describe! {
     describe_counter EMPTY = "adtrail_ingest_empty_total";
     /// Records whose broker timestamp is so far before what was consumed of every partition that
     /// state which they need may have expired.
-    describe_counter DISORDERED = "adtrail_ingest_disordered_total";
+    describe_counter DISORDERED = "adtrail_ingest_late_records_total";
     /// Records on another partition than most of their app's, which is in use all the while.
-    describe_counter MISPLACED = "adtrail_ingest_misplaced_total";
+    describe_counter MISPLACED = "adtrail_ingest_key_partition_mismatch_total";
     /// Records that are no events and were produced to the topic's dead letters, by reason.
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.

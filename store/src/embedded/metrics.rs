@@ -49,7 +49,7 @@ describe! {
     /// 1 while commits are slowed down so that flushes and compactions keep up.
     describe_gauge DELAYED = "adtrail_store_writes_delayed";
     /// 1 while commits wait for room on the disk.
-    describe_gauge OUT_OF_ROOM = "adtrail_store_out_of_room";
+    describe_gauge OUT_OF_ROOM = "adtrail_store_disk_full";
     /// Time that commits have waited for flushes and compactions, in whole seconds.
     describe_counter STALLED = "adtrail_store_stalled_seconds_total";
     /// Bytes of a table's write buffers.
