@@ -27,20 +27,20 @@ fn main() {
     println!("{rows} rows, nine tenths of them of one app, over 64 partitions");
     println!(
         "{:>6} {:>8} {:>12} {:>14} {:>16} {:>14}",
-        "fan", "regions", "bytes: skew", "writes: skew", "a scan, CPU-s", "rows/CPU-s"
+        "fanout", "regions", "bytes: skew", "writes: skew", "a scan, CPU-s", "rows/CPU-s"
     );
-    for fan in [1, 4, 16, 64] {
-        measure(rows, fan);
+    for fanout in [1, 4, 16, 64] {
+        measure(rows, fanout);
     }
 }
 
-fn measure(rows: u64, fan: u16) {
+fn measure(rows: u64, fanout: u16) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut text = String::new();
     for pid in 0..APPS {
         text += &format!("[[apps]]\npid = {pid}\nkey = \"app-{pid}\"\n");
         if pid == 0 {
-            text += &format!("[apps.store]\nfan = {fan}\n");
+            text += &format!("[apps.store]\nfan = {fanout}\n");
         }
     }
     let mut config = config::parse(&text).expect("the settings are valid");
@@ -67,7 +67,7 @@ fn measure(rows: u64, fan: u16) {
     }
     let regions = reader.regions().expect("its own");
     println!(
-        "{fan:>6} {:>8} {:>12.1} {:>14.1} {:>16.2} {:>14.0}",
+        "{fanout:>6} {:>8} {:>12.1} {:>14.1} {:>16.2} {:>14.0}",
         regions.iter().len(),
         regions.skew(|region| region.figures.bytes as f64),
         regions.skew(|region| region.writes.total as f64),

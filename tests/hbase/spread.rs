@@ -8,9 +8,9 @@ use super::{PARTITIONS, await_all_read, kill_while_it_reads, records, remove, re
 
 /// The settings of the crowd, with the first app spread so far; of a member that is gone without a word the group
 /// learns soon.
-fn settings(fan: u16) -> String {
+fn settings(fanout: u16) -> String {
     let app = format!("key = \"{}\"\n", APPS[0]);
-    let spread = traffic::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfan = {fan}\n"));
+    let spread = traffic::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfan = {fanout}\n"));
     let kafka = "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n";
     format!("{spread}[kafka.librdkafka]\n{kafka}")
 }
@@ -20,8 +20,8 @@ fn an_app_is_spread_further_and_back_while_workers_are_killed() {
     let mut site =
         hbase::made("hbase-spread", PARTITIONS, &settings(1)).set("ingest.batch_records_max", "40");
     let fans = [1, 8, 2, 4];
-    for (fan, portion) in fans.into_iter().zip(traffic::portions(records(), fans.len())) {
-        site.change(&settings(fan));
+    for (fanout, portion) in fans.into_iter().zip(traffic::portions(records(), fans.len())) {
+        site.change(&settings(fanout));
         traffic::produce(&site.topics, portion);
         kill_while_it_reads(&site);
     }

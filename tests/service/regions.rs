@@ -10,9 +10,9 @@ use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{rows, run_ok};
 
 /// The settings of the crowd, with app-x spread so far.
-fn settings(fan: u16) -> String {
+fn settings(fanout: u16) -> String {
     let app = "key = \"app-x\"\n";
-    traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fan}\n"))
+    traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fanout}\n"))
 }
 
 fn regions(site: &Site) -> Value {
@@ -37,9 +37,9 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
     let fans = [1, 4, 32, 2, 16];
     let mut portions = records.chunks(records.len().div_ceil(fans.len()));
     let mut last: Option<Adtrail> = None;
-    for fan in fans {
+    for fanout in fans {
         last.into_iter().for_each(Adtrail::kill9);
-        site.change(&settings(fan));
+        site.change(&settings(fanout));
         traffic::produce(&site.topics, portions.next().unwrap());
         let adtrail = site.start();
         adtrail.await_some_read();
@@ -80,7 +80,7 @@ fn check_regions(site: &Site, adtrail: &Adtrail, shown: u64) {
     let skew = adtrail.metric_of("adtrail_store_region_skew", "by=\"bytes\"").unwrap();
     assert!((told["skew"]["bytes"].as_f64().unwrap() - skew).abs() < 1e-9);
     let spread = &told["spread"][0];
-    assert_eq!((&spread["app"], &spread["fan"]), (&"app-x".into(), &16.into()));
+    assert_eq!((&spread["app"], &spread["fanout"]), (&"app-x".into(), &16.into()));
     assert_eq!(spread["partitions"].as_array().unwrap().len(), 32, "where rows were and are");
     // An export was read before.
     assert!(adtrail.get("/v1/apps/app-x/events.csv?from=2020-01-01&to=2030-01-01").is_ok());

@@ -85,7 +85,7 @@ pub struct CurrentRow {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowRef {
     /// Over how many partitions the app's rows were spread, as a power of two.
-    pub fan_bits: u8,
+    pub fanout_bits: u8,
     /// Of key and value; 0 if it is not known.
     pub bytes: u32,
     pub install_type: Option<InstallType>,

@@ -24,7 +24,7 @@ pub struct Store {
     /// A region with more bytes of rows is split.
     pub region_bytes_max: u64,
     /// Rows per second and partition of an app above which it is spread further. `None`: never.
-    pub fan_above: Option<u32>,
+    pub fanout_above: Option<u32>,
     /// What the engine may use for its block cache and its write buffers together.
     pub memory_bytes: u64,
     /// Of the apps that say something of their own.
@@ -37,8 +37,8 @@ pub struct AppStore {
     /// Instead of the store's; `Some(None)`: kept for ever.
     pub retention_ms: Option<Option<u64>>,
     /// Over how many partitions new rows are spread, a power of two. `None`: one, and more as
-    /// [`Store::fan_above`] says.
-    pub fan: Option<u16>,
+    /// [`Store::fanout_above`] says.
+    pub fanout: Option<u16>,
 }
 
 impl Store {
@@ -64,14 +64,14 @@ pub(crate) fn read(store: &mut Section<'_>) -> Store {
     let is_shared = store.text("kind", parse_kind).unwrap_or(false);
     let hbase = store.table("hbase", hbase::read);
     let retention_ms = store.text("retention", duration::parse_ms_or_off);
-    let fan_above = store.integer("fan_above", 0..=1_000_000).filter(|rate| *rate > 0);
+    let fanout_above = store.integer("fanout_above", 0..=1_000_000).filter(|rate| *rate > 0);
     Store {
         hbase: is_shared.then_some(hbase),
         path: store.text("path", parse_path).unwrap_or("adtrail-data".into()),
         partitions: store.integer("partitions", 1..=65_535).unwrap_or(64),
         retention_ms: retention_ms.unwrap_or(Some(400 * DAY_MS)),
         region_bytes_max: store.integer("region_bytes_max", 1 << 16..=1 << 40).unwrap_or(1 << 30),
-        fan_above,
+        fanout_above,
         apps: BTreeMap::new(),
         memory_bytes: store.text("memory", parse_memory).unwrap_or(MEMORY_BYTES),
     }
@@ -80,21 +80,21 @@ pub(crate) fn read(store: &mut Section<'_>) -> Store {
 /// `[apps.store]`, over `[store]`.
 pub(crate) fn read_app(app: &mut Section<'_>, partitions: u16) -> AppStore {
     let retention_ms = app.text("retention", duration::parse_ms_or_off);
-    AppStore { retention_ms, fan: read_fan(app, partitions) }
+    AppStore { retention_ms, fanout: read_fan(app, partitions) }
 }
 
 fn read_fan(app: &mut Section<'_>, partitions: u16) -> Option<u16> {
-    let fan: u16 = app.integer("fan", 1..=32_768)?;
-    if !fan.is_power_of_two() {
-        app.reject("fan", "expected a power of two: 1, 2, 4, 8 …", fan.to_string());
+    let fanout: u16 = app.integer("fanout", 1..=32_768)?;
+    if !fanout.is_power_of_two() {
+        app.reject("fanout", "expected a power of two: 1, 2, 4, 8 …", fanout.to_string());
         return None;
     }
-    if fan > partitions {
+    if fanout > partitions {
         let problem = format!("expected at most store.partitions, which is {partitions}");
-        app.reject("fan", problem, fan.to_string());
+        app.reject("fanout", problem, fanout.to_string());
         return None;
     }
-    Some(fan)
+    Some(fanout)
 }
 
 fn parse_memory(text: &str) -> Result<u64, Problem> {

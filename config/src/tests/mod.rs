@@ -343,7 +343,7 @@ fn the_example_holds_the_defaults() {
                 own.retention_ms.unwrap_or(defaults.store.retention_ms),
                 defaults.store.retention_ms
             );
-            assert_eq!(own.fan.unwrap_or(1), 1);
+            assert_eq!(own.fanout.unwrap_or(1), 1);
         }
         assert_eq!((&example.ingest, &example.store), (&defaults.ingest, &defaults.store));
         assert_eq!(example.registry, defaults.registry);
@@ -397,7 +397,7 @@ fn an_app_keeps_its_rows_by_its_own_settings_or_by_those_of_all() {
     assert_eq!(store.retention_of(Pid(1)), None);
     assert_eq!(store.retention_of(Pid(2)), Some(30 * DAY_MS));
     assert_eq!(store.retention_of(Pid(3)), Some(30 * DAY_MS), "an app that is not in the settings");
-    assert_eq!(store.apps[&Pid(1)].fan, Some(8));
-    assert_eq!((store.apps[&Pid(2)].fan, store.fan_above), (None, Some(9)));
-    assert_eq!(parse("[store]\nfan_above = 0").unwrap().store.fan_above, None);
+    assert_eq!(store.apps[&Pid(1)].fanout, Some(8));
+    assert_eq!((store.apps[&Pid(2)].fanout, store.fanout_above), (None, Some(9)));
+    assert_eq!(parse("[store]\nfan_above = 0").unwrap().store.fanout_above, None);
 }

@@ -25,7 +25,7 @@ const SETTINGS: &str = r#"
     key = "app-x"
     name = "App, X"
     [apps.store]
-    fan = 4
+    fanout = 4
     [[apps]]
     pid = 2
     key = "app y"

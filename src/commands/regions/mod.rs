@@ -151,7 +151,7 @@ impl<'a> Apps<'a> {
                 out,
                 "{} is spread over {} partitions; its rows are in {}",
                 self.name(*pid),
-                1 << app.fan_bits,
+                1 << app.fanout_bits,
                 parts.join(", ")
             );
         }
@@ -160,7 +160,7 @@ impl<'a> Apps<'a> {
     fn spread_json(&self) -> Vec<Value> {
         let one = |(pid, app): (&Pid, &App)| {
             let partitions: Vec<_> = app.partitions(self.partitions).collect();
-            json!({"app": self.name(*pid), "fan": 1 << app.fan_bits, "partitions": partitions})
+            json!({"app": self.name(*pid), "fanout": 1 << app.fanout_bits, "partitions": partitions})
         };
         self.spread().map(one).collect()
     }

@@ -19,7 +19,7 @@ pub struct App {
     /// By the key that it had when it was first seen.
     pub base: u16,
     /// Of rows that are written now, as a power of two.
-    pub fan_bits: u8,
+    pub fanout_bits: u8,
     /// The greatest that there ever was: scans look there.
     pub fan_bits_max: u8,
     /// Rows before this are gone.
@@ -32,7 +32,7 @@ pub struct App {
 impl App {
     pub fn new(base: u16) -> Self {
         let oldest = EventTime::default();
-        Self { base, fan_bits: 0, fan_bits_max: 0, oldest, reached: oldest }
+        Self { base, fanout_bits: 0, fan_bits_max: 0, oldest, reached: oldest }
     }
 
     /// From now on rows before a time are gone, or fewer than before.
@@ -42,9 +42,9 @@ impl App {
     }
 
     /// From now on rows are spread so far.
-    pub fn spread(&mut self, fan_bits: u8) {
-        self.fan_bits = fan_bits;
-        self.fan_bits_max = self.fan_bits_max.max(fan_bits);
+    pub fn spread(&mut self, fanout_bits: u8) {
+        self.fanout_bits = fanout_bits;
+        self.fan_bits_max = self.fan_bits_max.max(fanout_bits);
     }
 
     /// All partitions that may hold rows, each once.
@@ -55,14 +55,14 @@ impl App {
     /// Whether a store of so many partitions can have kept this, by now at the latest.
     pub fn is_possible(&self, partitions: u16, now: EventTime) -> bool {
         self.base < partitions
-            && self.fan_bits <= self.fan_bits_max
+            && self.fanout_bits <= self.fan_bits_max
             && self.fan_bits_max <= bits_max(partitions)
             && self.oldest <= now.plus(CLOCK_OFF_MS)
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut value = self.base.to_be_bytes().to_vec();
-        value.extend([self.fan_bits, self.fan_bits_max]);
+        value.extend([self.fanout_bits, self.fan_bits_max]);
         value.extend(self.oldest.millis().to_be_bytes());
         value.extend(self.reached.millis().to_be_bytes());
         value
@@ -72,16 +72,16 @@ impl App {
     pub fn decode(value: &[u8]) -> Option<Self> {
         let mut input = Input::new(value);
         let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
-        let (fan_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
+        let (fanout_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
         let time = |millis: u64| i64::try_from(millis).ok().and_then(EventTime::from_millis);
         let oldest = time(input.u64().ok()?)?;
         // Stores of before do not say; whoever counts them anew does.
         let is_said = !input.rest().is_empty();
         let reached = if is_said { time(input.u64().ok()?)? } else { oldest };
         input.end().ok()?;
-        (fan_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
+        (fanout_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
             base,
-            fan_bits,
+            fanout_bits,
             fan_bits_max,
             oldest,
             reached,
@@ -139,7 +139,7 @@ mod tests {
         assert!(!app.is_possible(7, NOW));
         assert!(App { fan_bits_max: 3, ..app }.is_possible(8, NOW));
         assert!(!App { fan_bits_max: 4, ..app }.is_possible(15, NOW));
-        assert!(!App { fan_bits: 1, ..app }.is_possible(8, NOW));
+        assert!(!App { fanout_bits: 1, ..app }.is_possible(8, NOW));
         let oldest = EventTime::default().plus(CLOCK_OFF_MS);
         assert!(App { oldest, ..app }.is_possible(8, EventTime::default()));
         assert!(!App { oldest: oldest.plus(1), ..app }.is_possible(8, EventTime::default()));

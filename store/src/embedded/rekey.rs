@@ -186,9 +186,10 @@ impl Pass<'_, '_> {
                 return Ok(());
             }
             if let Some(app) = apps.of(past.pid).filter(|app| app.fan_bits_max > 0) {
-                let fan_bits = self.fan_bits(&app, &past, (row.event_type, id), partitions)?;
+                let fanout_bits =
+                    self.fanout_bits(&app, &past, (row.event_type, id), partitions)?;
                 current_row.partition =
-                    key::row_partition(app.base, current_row.seq, fan_bits, partitions);
+                    key::row_partition(app.base, current_row.seq, fanout_bits, partitions);
             }
             self.move_to(table, (key, &current_row.encode()), value)
         })?;
@@ -197,7 +198,7 @@ impl Pass<'_, '_> {
 
     /// Over how many partitions the app was spread when a row was written. Of one whose home is gone it is the
     /// least that its place can be by.
-    fn fan_bits(
+    fn fanout_bits(
         &self,
         app: &App,
         past: &RowKey,
@@ -213,7 +214,7 @@ impl Pass<'_, '_> {
                 FactRecord::Touch(_) => None,
             };
             if let Some(CurrentRow { place, .. }) = current_row {
-                return Ok(place.fan_bits);
+                return Ok(place.fanout_bits);
             }
         }
         let of = |bits: &u8| key::row_partition(app.base, past.seq, *bits, partitions);
@@ -271,7 +272,7 @@ mod tests {
             retention_ms: None,
             memory_bytes: 64 << 20,
             region_bytes_max: 1 << 30,
-            fan_above: None,
+            fanout_above: None,
             apps: BTreeMap::new(),
             hbase: None,
         };

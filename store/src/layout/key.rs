@@ -60,13 +60,13 @@ pub fn partition(app_key: &str, partitions: u16) -> u16 {
 
 /// The partitions of an app that is spread over a power of two of them, each once if there are
 /// that many. Those of a smaller power are the first of a greater, so growing moves no row.
-pub fn spread(base: u16, fan_bits: u8, partitions: u16) -> impl Iterator<Item = u16> {
-    (0..1 << u32::from(fan_bits)).map(move |part| part_of(base, part, partitions))
+pub fn spread(base: u16, fanout_bits: u8, partitions: u16) -> impl Iterator<Item = u16> {
+    (0..1 << u32::from(fanout_bits)).map(move |part| part_of(base, part, partitions))
 }
 
 /// The partition of a row of an app that is spread.
-pub fn row_partition(base: u16, seq: u64, fan_bits: u8, partitions: u16) -> u16 {
-    let part = seq & ((1 << u32::from(fan_bits)) - 1);
+pub fn row_partition(base: u16, seq: u64, fanout_bits: u8, partitions: u16) -> u16 {
+    let part = seq & ((1 << u32::from(fanout_bits)) - 1);
     part_of(base, part as u32, partitions)
 }
 

@@ -6,9 +6,9 @@ use attribution::rules::row::Row;
 use super::summary_counts;
 
 /// What a home notes of its row.
-pub fn row_place(row: &Row, fan_bits: u8, bytes: usize) -> RowRef {
+pub fn row_place(row: &Row, fanout_bits: u8, bytes: usize) -> RowRef {
     let (bytes, install_type) = (bytes as u32, row.install_type);
-    RowRef { fan_bits, bytes, install_type, fact_hash: fact_hash(row) }
+    RowRef { fanout_bits, bytes, install_type, fact_hash: fact_hash(row) }
 }
 
 pub fn fact_hash(row: &Row) -> u64 {

@@ -174,8 +174,8 @@ fn places(store: &Shared) -> BTreeMap<String, (u16, EventTime)> {
 fn an_event_stays_in_its_partition_whatever_the_fan_is_later() {
     let hbase = hbase_settings("fans");
     let policy = rules();
-    let opened = |fan| {
-        let own = config::AppStore { retention_ms: None, fan };
+    let opened = |fanout| {
+        let own = config::AppStore { retention_ms: None, fanout };
         let apps = [(X, own)].into();
         let settings =
             config::Store { hbase: Some(hbase.clone()), apps, ..settings(Path::new("")) };

@@ -83,7 +83,7 @@ pub fn settings(path: &Path) -> config::Store {
         retention_ms: None,
         memory_bytes: 64 << 20,
         region_bytes_max: 1 << 30,
-        fan_above: None,
+        fanout_above: None,
         apps: BTreeMap::new(),
     }
 }

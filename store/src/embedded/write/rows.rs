@@ -102,9 +102,9 @@ impl RowTable {
         for app in policy.apps() {
             let base = key::partition(&app.key, self.settings.partitions);
             let kept = self.own.entry(app.pid).or_insert(App::new(base));
-            match self.settings.apps.get(&app.pid).and_then(|app| app.fan) {
-                Some(fan) => kept.spread(fan.ilog2() as u8),
-                None if self.settings.fan_above.is_none() => kept.spread(0),
+            match self.settings.apps.get(&app.pid).and_then(|app| app.fanout) {
+                Some(fanout) => kept.spread(fanout.ilog2() as u8),
+                None if self.settings.fanout_above.is_none() => kept.spread(0),
                 None => {}
             }
         }
@@ -177,13 +177,14 @@ impl RowTable {
     ) -> Result<(), StoreError> {
         let row = &write.row;
         let app = self.own.get(&row.pid).copied().unwrap_or(App::new(0));
-        let place = self.key(&app, row, (row.event_time, row.spreadid), app.fan_bits);
+        let place = self.key(&app, row, (row.event_time, row.spreadid), app.fanout_bits);
         let key = place.encode();
         let mut value = Vec::with_capacity(384);
         codec::row::encode(row, &mut value);
         let bytes = KEY_BYTES + value.len();
         if let Some(old) = &write.replaced {
-            let old_place = self.key(&app, row, (old.event_time, old.spreadid), old.place.fan_bits);
+            let old_place =
+                self.key(&app, row, (old.event_time, old.spreadid), old.place.fanout_bits);
             let old_key = old_place.encode();
             if is_counted(&app, &old_place, &old_key, tables)? {
                 let bytes = old_bytes(old, &old_key, tables)?;
@@ -200,7 +201,7 @@ impl RowTable {
         }
         batch.put_cf(tables.events(), key, value);
         if let Some(current_row) = write.record.current_row_mut() {
-            current_row.place = row_ref::row_place(row, app.fan_bits, bytes);
+            current_row.place = row_ref::row_place(row, app.fanout_bits, bytes);
         }
         Ok(())
     }
@@ -223,7 +224,7 @@ impl RowTable {
             self.regions.put_read(self.reads_kept, batch, tables);
             self.reads_kept = now;
         }
-        if let Some(rate_max) = self.settings.fan_above {
+        if let Some(rate_max) = self.settings.fanout_above {
             self.spread(&changes, rate_max, batch, tables);
         }
         Ok(())
@@ -254,19 +255,19 @@ impl RowTable {
         let now = now();
         for (key, change) in changes {
             let pid = hourly_counts::pid(key);
-            if self.settings.apps.get(&pid).is_none_or(|app| app.fan.is_none()) {
+            if self.settings.apps.get(&pid).is_none_or(|app| app.fanout.is_none()) {
                 self.rates.entry(pid).or_default().add(change.written, now);
             }
         }
         let bits_max = FAN_BITS_MAX.min(spread::bits_max(self.settings.partitions));
         for (pid, rate) in &mut self.rates {
-            let Some(app) = self.own.get_mut(pid).filter(|app| app.fan_bits < bits_max) else {
+            let Some(app) = self.own.get_mut(pid).filter(|app| app.fanout_bits < bits_max) else {
                 continue;
             };
-            if rate.per_second(now) <= f64::from(rate_max) * f64::from(1 << app.fan_bits) {
+            if rate.per_second(now) <= f64::from(rate_max) * f64::from(1 << app.fanout_bits) {
                 continue;
             }
-            app.spread(app.fan_bits + 1);
+            app.spread(app.fanout_bits + 1);
             // Known to who reads before the first row is there.
             self.apps.put(*pid, *app);
             meta::put_app(batch, tables, *pid, app);
@@ -278,10 +279,10 @@ impl RowTable {
         app: &App,
         row: &Row,
         (event_time, spreadid): (EventTime, attribution::facts::event::SpreadId),
-        fan_bits: u8,
+        fanout_bits: u8,
     ) -> RowKey {
         let partitions = self.settings.partitions;
-        let partition = key::row_partition(app.base, row.seq, fan_bits, partitions);
+        let partition = key::row_partition(app.base, row.seq, fanout_bits, partitions);
         RowKey { partition, pid: row.pid, event_time, spreadid, seq: row.seq }
     }
 

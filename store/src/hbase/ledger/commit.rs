@@ -86,21 +86,21 @@ impl<C: Cells> SharedLedger<C> {
             return Ok(());
         };
         if let (true, Some(current_row)) = (write.is_again(), write.replaced) {
-            let key = self.row_key(&write.row, current_row.place.fan_bits);
+            let key = self.row_key(&write.row, current_row.place.fanout_bits);
             plan.after.extend(noted.into_iter().filter(|gone| gone.row != key));
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
         }
-        // Of partitions no two are read at one moment, so rows of an event stay in one, whatever the fan is by now.
-        let fan_bits = match &write.replaced {
-            Some(replaced) => replaced.place.fan_bits,
-            None => self.apps.get(&write.row.pid).map_or(0, |app| app.fan_bits),
+        // Of partitions no two are read at one moment, so rows of an event stay in one, whatever the fanout is by now.
+        let fanout_bits = match &write.replaced {
+            Some(replaced) => replaced.place.fanout_bits,
+            None => self.apps.get(&write.row.pid).map_or(0, |app| app.fanout_bits),
         };
-        let key = self.row_key(&write.row, fan_bits);
+        let key = self.row_key(&write.row, fanout_bits);
         let row = put_row(&key, &write.row);
         if let Some(current_row) = write.record.current_row_mut() {
             current_row.place =
-                row_ref::row_place(&write.row, fan_bits, KEY_BYTES + row.value.len());
+                row_ref::row_place(&write.row, fanout_bits, KEY_BYTES + row.value.len());
         }
         let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
         plan.shows.push(Show { key: write.key, record: write.record, row, noted, replaced });
@@ -147,10 +147,10 @@ impl<C: Cells> SharedLedger<C> {
         self.cells.delete(Table::Events, gone.into_iter().map(cell).collect())
     }
 
-    fn row_key(&self, row: &Row, fan_bits: u8) -> RowKey {
+    fn row_key(&self, row: &Row, fanout_bits: u8) -> RowKey {
         let base = self.apps.get(&row.pid).map_or(0, |app| app.base);
         RowKey {
-            partition: key::row_partition(base, row.seq, fan_bits, self.partitions),
+            partition: key::row_partition(base, row.seq, fanout_bits, self.partitions),
             pid: row.pid,
             event_time: row.event_time,
             spreadid: row.spreadid,
@@ -160,7 +160,7 @@ impl<C: Cells> SharedLedger<C> {
 
     /// Where the row was that a decision replaces.
     fn gone(&self, row: &Row, replaced: &CurrentRow) -> Gone {
-        let key = self.row_key(row, replaced.place.fan_bits);
+        let key = self.row_key(row, replaced.place.fanout_bits);
         let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
         Gone { row, revision: replaced.revision }
     }

@@ -140,22 +140,26 @@ pub fn enroll(
     names::require(&self::names(cluster)?, policy)?;
     let mut apps = BTreeMap::new();
     for app in policy.apps() {
-        let fan = settings.apps.get(&app.pid).and_then(|own| own.fan).unwrap_or(1);
-        let fan_bits = fan.checked_ilog2().unwrap_or(0) as u8;
+        let fanout = settings.apps.get(&app.pid).and_then(|own| own.fanout).unwrap_or(1);
+        let fanout_bits = fanout.checked_ilog2().unwrap_or(0) as u8;
         let base = key::partition(&app.key, settings.partitions);
-        apps.insert(app.pid, enroll_app(cluster, (app.pid, base), fan_bits)?);
+        apps.insert(app.pid, enroll_app(cluster, (app.pid, base), fanout_bits)?);
     }
     Ok(apps)
 }
 
-fn enroll_app(cluster: &Cluster, (pid, base): (Pid, u16), fan_bits: u8) -> Result<App, StoreError> {
+fn enroll_app(
+    cluster: &Cluster,
+    (pid, base): (Pid, u16),
+    fanout_bits: u8,
+) -> Result<App, StoreError> {
     for _ in 0..TRIES_MAX {
         let stands = get(cluster, &app_row(pid))?;
         let mut app = match &stands {
             Some(value) => decode_app(value)?,
             None => App::new(base),
         };
-        app.spread(fan_bits);
+        app.spread(fanout_bits);
         let value = app.encode();
         if stands.as_ref() == Some(&value) || put_where(cluster, &app_row(pid), stands, value)? {
             return Ok(app);

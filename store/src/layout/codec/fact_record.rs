@@ -129,7 +129,7 @@ fn put_present(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
     put_varint(out, u64::from(current_row.spreadid.0));
     out.push(code(&Status::ALL, Some(&current_row.status)));
     out.extend_from_slice(&current_row.digest.to_be_bytes());
-    out.push(current_row.place.fan_bits);
+    out.push(current_row.place.fanout_bits);
     put_varint(out, u64::from(current_row.place.bytes));
     out.push(code(&InstallType::ALL, current_row.place.install_type.as_ref()));
     out.extend_from_slice(&current_row.place.fact_hash.to_be_bytes());
@@ -148,7 +148,7 @@ fn current_row(input: &mut Input<'_>, version: u8) -> Result<Option<CurrentRow>,
         place: RowRef::default(),
     };
     if version >= PLACE_SINCE {
-        current_row.place.fan_bits = input.byte()?;
+        current_row.place.fanout_bits = input.byte()?;
         current_row.place.bytes = input.varint_u32()?;
     }
     if version >= COUNTED_SINCE {

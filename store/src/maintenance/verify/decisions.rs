@@ -326,7 +326,7 @@ fn is_row_of(
 
 /// Whether the home notes of the row what it is; homes of older layouts do not say.
 fn is_noted(row: &Row, value: &[u8], place: &RowRef) -> bool {
-    let right = row_place(row, place.fan_bits, KEY_BYTES + value.len());
+    let right = row_place(row, place.fanout_bits, KEY_BYTES + value.len());
     (place.bytes == 0 || place.bytes == right.bytes)
         && (place.fact_hash == 0
             || (place.fact_hash, place.install_type) == (right.fact_hash, right.install_type))

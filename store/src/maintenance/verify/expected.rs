@@ -75,11 +75,12 @@ impl Checker<'_> {
         let Right { fact, record, row, replaced, app } = right;
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
-        let fan_bits = record.current_row().map_or(0, |current_row| current_row.place.fan_bits);
-        let fan_bits =
-            if is_same && fan_bits <= app.fan_bits_max { fan_bits } else { app.fan_bits };
+        let fanout_bits =
+            record.current_row().map_or(0, |current_row| current_row.place.fanout_bits);
+        let fanout_bits =
+            if is_same && fanout_bits <= app.fan_bits_max { fanout_bits } else { app.fanout_bits };
         let new = RowKey {
-            partition: key::row_partition(app.base, row.seq, fan_bits, self.settings.partitions),
+            partition: key::row_partition(app.base, row.seq, fanout_bits, self.settings.partitions),
             pid: row.pid,
             event_time: row.event_time,
             spreadid: row.spreadid,
@@ -89,7 +90,7 @@ impl Checker<'_> {
         codec::row::encode(row, &mut value);
         let mut record = record.clone();
         if let Some(current_row) = record.current_row_mut() {
-            current_row.place = row_place(row, fan_bits, KEY_BYTES + value.len());
+            current_row.place = row_place(row, fanout_bits, KEY_BYTES + value.len());
         }
         let mut home_value = Vec::with_capacity(512);
         codec::fact_record::encode(&record, &mut home_value);

@@ -156,8 +156,8 @@ impl Checker<'_> {
         self.apps.get(&pid).copied()
     }
 
-    fn partition(&self, app: &App, seq: u64, fan_bits: u8) -> u16 {
-        key::row_partition(app.base, seq, fan_bits, self.settings.partitions)
+    fn partition(&self, app: &App, seq: u64, fanout_bits: u8) -> u16 {
+        key::row_partition(app.base, seq, fanout_bits, self.settings.partitions)
     }
 }
 
@@ -168,9 +168,9 @@ pub fn row_key(
     current_row: &CurrentRow,
     partitions: u16,
 ) -> Option<RowKey> {
-    let fan_bits = current_row.place.fan_bits;
-    (fan_bits <= app.fan_bits_max).then(|| RowKey {
-        partition: key::row_partition(app.base, seq, fan_bits, partitions),
+    let fanout_bits = current_row.place.fanout_bits;
+    (fanout_bits <= app.fan_bits_max).then(|| RowKey {
+        partition: key::row_partition(app.base, seq, fanout_bits, partitions),
         pid,
         event_time: current_row.event_time,
         spreadid: current_row.spreadid,

@@ -36,11 +36,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let event = (any::<u8>(), 0..72u8, 0..3u8, prop_oneof![0..20u16, 500..3_000u16]);
-    let fan = || proptest::option::of(0..4u8);
+    let fanout = || proptest::option::of(0..4u8);
     let step = prop_oneof![
         6 => proptest::collection::vec(event, 1..60).prop_map(Step::Write),
         2 => (1..30u8).prop_map(Step::Pass),
-        2 => (fan(), fan()).prop_map(|(x, y)| Step::Open(x, y)),
+        2 => (fanout(), fanout()).prop_map(|(x, y)| Step::Open(x, y)),
         1 => Just(Step::Compact),
     ];
     proptest::collection::vec(step, 1..25)
@@ -106,8 +106,8 @@ impl Bed {
         self.store = None;
         let bits_max = self.settings.partitions.ilog2() as u8;
         for (pid, bits) in [X, Y].into_iter().zip(fans) {
-            let fan = bits.map(|bits| 1 << bits.min(bits_max));
-            self.settings.apps.insert(pid, AppStore { retention_ms: None, fan });
+            let fanout = bits.map(|bits| 1 << bits.min(bits_max));
+            self.settings.apps.insert(pid, AppStore { retention_ms: None, fanout });
         }
         self.store();
     }
@@ -288,7 +288,7 @@ fn rows_in_one_hour_are_one_region() {
 fn an_export_under_way_is_of_its_moment_while_its_app_is_spread_further() {
     let mut bed = Bed::new(64);
     bed.store = None;
-    bed.settings.fan_above = Some(1);
+    bed.settings.fanout_above = Some(1);
     written(&mut bed, 0..250);
     let before = bed.expected();
     let reader = bed.store().reader();
@@ -304,7 +304,7 @@ fn an_export_under_way_is_of_its_moment_while_its_app_is_spread_further() {
             // All events move by an hour, to other partitions too.
             let events = (0..250).filter(|n| !is_of_y(*n)).map(|n| (n, n % 72 + 1, 1, 9));
             bed.write(&events.collect::<Vec<_>>());
-            fans.push(reader.apps().expect("its own")[&X].fan_bits);
+            fans.push(reader.apps().expect("its own")[&X].fanout_bits);
         }
     }
     let expected: Vec<_> = before[0].iter().map(|row| (row.0, row.1, row.2)).collect();
@@ -319,8 +319,8 @@ fn an_export_under_way_is_of_its_moment_while_its_app_is_spread_further() {
 fn an_app_that_writes_much_is_spread_by_itself_and_one_with_a_fan_is_not() {
     let mut bed = Bed::new(64);
     bed.store = None;
-    bed.settings.fan_above = Some(1);
-    let kept = AppStore { retention_ms: None, fan: Some(2) };
+    bed.settings.fanout_above = Some(1);
+    let kept = AppStore { retention_ms: None, fanout: Some(2) };
     bed.settings.apps.insert(Y, kept);
     // A minute's mean: 200 rows are three a second, and 50 of app Y one.
     for _ in 0..3 {
@@ -329,7 +329,7 @@ fn an_app_that_writes_much_is_spread_by_itself_and_one_with_a_fan_is_not() {
         check(&mut bed).unwrap();
     }
     let fans = |bed: &mut Bed| {
-        [X, Y].map(|pid| bed.store().reader().apps().expect("its own")[&pid].fan_bits)
+        [X, Y].map(|pid| bed.store().reader().apps().expect("its own")[&pid].fanout_bits)
     };
     let [x, y] = fans(&mut bed);
     assert!(x > 0, "app X is spread");
@@ -337,7 +337,7 @@ fn an_app_that_writes_much_is_spread_by_itself_and_one_with_a_fan_is_not() {
     bed.store = None;
     assert_eq!(fans(&mut bed), [x, y], "after opening again");
     bed.store = None;
-    bed.settings.fan_above = None;
+    bed.settings.fanout_above = None;
     check(&mut bed).unwrap();
     assert_eq!(fans(&mut bed), [0, 1], "back to one, and what is elsewhere is found");
 }
@@ -361,7 +361,7 @@ fn a_longer_retention_counts_again_what_is_still_there() {
 fn an_app_keeps_its_rows_as_long_as_its_own_settings_say() {
     let mut bed = Bed::new(64);
     bed.store = None;
-    bed.settings.apps.insert(Y, AppStore { retention_ms: Some(None), fan: None });
+    bed.settings.apps.insert(Y, AppStore { retention_ms: Some(None), fanout: None });
     let events: Vec<_> = (0..=249).map(|n| (n, n % 72, 1, 10)).collect();
     bed.write(&events);
     let of_y = |(number, _): &(&u8, &(u64, u32, String))| is_of_y(**number);

@@ -42,7 +42,7 @@ enum Step {
     Say(Vec<Said>),
     /// Everything is consumed up to so many hours later.
     Pass(u8),
-    /// Closed, and opened with another fan of app X and another retention, in hours.
+    /// Closed, and opened with another fanout of app X and another retention, in hours.
     Open(Option<u8>, Option<u8>),
     Compact,
 }
@@ -67,7 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => proptest::collection::vec(said(), 1..60).prop_map(Step::Say),
         2 => (1..30u8).prop_map(Step::Pass),
         2 => (proptest::option::of(0..4u8), proptest::option::of(24..200u8))
-            .prop_map(|(fan, hours)| Step::Open(fan, hours)),
+            .prop_map(|(fanout, hours)| Step::Open(fanout, hours)),
         1 => Just(Step::Compact),
     ];
     proptest::collection::vec(step, 1..25)
@@ -101,10 +101,10 @@ impl Bed {
         match step {
             Step::Say(said) => self.say(said),
             Step::Pass(hours) => self.pass(u64::from(*hours)),
-            Step::Open(fan, hours) => {
+            Step::Open(fanout, hours) => {
                 self.store = None;
-                let fan = fan.map(|bits| 1 << bits);
-                self.settings.apps.insert(X, AppStore { retention_ms: None, fan });
+                let fanout = fanout.map(|bits| 1 << bits);
+                self.settings.apps.insert(X, AppStore { retention_ms: None, fanout });
                 self.settings.retention_ms = hours.map(|hours| u64::from(hours) * HOUR_MS);
                 self.store();
             }

@@ -153,8 +153,8 @@ impl Raw {
 fn spread(path: &Path) -> Store {
     let mut settings = settings(path);
     settings.region_bytes_max = 1 << 16;
-    settings.apps.insert(X, AppStore { retention_ms: None, fan: Some(4) });
-    settings.apps.insert(Y, AppStore { retention_ms: None, fan: None });
+    settings.apps.insert(X, AppStore { retention_ms: None, fanout: Some(4) });
+    settings.apps.insert(Y, AppStore { retention_ms: None, fanout: None });
     settings
 }
 

@@ -48,7 +48,7 @@ fn app_name() -> Vec<u8> {
     [&b"app/"[..], &X.0.to_be_bytes()].concat()
 }
 
-/// Base u16 · fan u8 · greatest fan u8 · rows before are gone u64.
+/// Base u16 · fanout u8 · greatest fanout u8 · rows before are gone u64.
 fn alter_app(change: impl FnOnce(&mut Vec<u8>)) -> impl FnOnce(&Raw) {
     move |raw| {
         let mut value = raw.get("meta", &app_name());

@@ -64,7 +64,10 @@ fn fans(raw: &Raw) -> BTreeMap<u64, u8> {
                 FactRecord::Effect(record) => (EventType::Effect, record.current_row),
             };
             if let Some(CurrentRow { place, .. }) = current_row {
-                fans.insert(attribution::rules::row::seq(event_type, record.id()), place.fan_bits);
+                fans.insert(
+                    attribution::rules::row::seq(event_type, record.id()),
+                    place.fanout_bits,
+                );
             }
         }
     }
@@ -74,17 +77,17 @@ fn fans(raw: &Raw) -> BTreeMap<u64, u8> {
 fn past_row(key: &[u8], apps: &BTreeMap<Pid, App>, fans: &BTreeMap<u64, u8>) -> Key {
     let row = RowKey::decode(key).expect("a row's key");
     let base = apps[&row.pid].base;
-    let partition = |seq, fan| key::row_partition(base, seq, fan, 8);
-    // Without a home the fan that it was written by is one of those that its place can be by.
+    let partition = |seq, fanout| key::row_partition(base, seq, fanout, 8);
+    // Without a home the fanout that it was written by is one of those that its place can be by.
     let guess = || if partition(row.seq, 0) == row.partition { 0 } else { 2 };
-    let fan = fans.get(&row.seq).copied().unwrap_or_else(guess);
+    let fanout = fans.get(&row.seq).copied().unwrap_or_else(guess);
     let seq = !row.seq;
-    RowKey { seq, partition: partition(seq, fan), ..row }.encode()
+    RowKey { seq, partition: partition(seq, fanout), ..row }.encode()
 }
 
 fn make_past(raw: &Raw, apps: &BTreeMap<Pid, App>) {
     let fans = fans(raw);
-    assert!(fans.values().any(|fan| *fan == 0) && fans.values().any(|fan| *fan == 2));
+    assert!(fans.values().any(|fanout| *fanout == 0) && fans.values().any(|fanout| *fanout == 2));
     let mut causes = 0;
     for (family, table) in TABLES {
         let entries = raw.entries(table);
