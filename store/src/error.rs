@@ -55,7 +55,7 @@ pub enum StoreError {
     /// Give the app a pid that no app of the store has had, or say that it was renamed.
     #[error(
         "pid {} is the app {had:?} in this store, and {key:?} in the settings, which would be shown its rows: \
-         give {key:?} a pid that no app has had, or formerly = {had:?} where it is the same app renamed", .pid.0
+         give {key:?} a pid that no app has had, or previous_key = {had:?} where it is the same app renamed", .pid.0
     )]
     OtherApp { pid: Pid, had: Box<str>, key: Box<str> },
 

@@ -36,7 +36,7 @@ pub struct AppPolicy {
     pub pid: Pid,
     pub key: Box<str>,
     /// The key that it had before, where it was renamed.
-    pub formerly: Option<Box<str>>,
+    pub previous_key: Option<Box<str>>,
     pub name: Box<str>,
     /// For touches of campaigns that are not in the catalogue.
     pub windows: Windows,
@@ -155,7 +155,7 @@ impl AppPolicy {
         Self {
             pid,
             key: key.into(),
-            formerly: None,
+            previous_key: None,
             name: key.into(),
             windows: Windows::default(),
             probabilistic: false,

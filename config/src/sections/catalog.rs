@@ -69,7 +69,7 @@ fn read_app(
 ) -> Option<(AppPolicy, AppStore)> {
     let pid = app.integer("pid", 0..=u64::from(u32::MAX));
     let key = app.text("key", parse_app_key);
-    let formerly = app.text("formerly", parse_app_key);
+    let previous_key = app.text("previous_key", parse_app_key);
     let name = app.text("name", parse_name);
     let mut policy = base.clone();
     app.table("attribution", |table| {
@@ -84,7 +84,7 @@ fn read_app(
     key.iter().for_each(|key| app.require_unique("key", key, keys));
     let (pid, key) = (Pid(pid?), key?);
     let name = name.unwrap_or(key.clone());
-    Some((AppPolicy { pid, key, formerly, name, ..policy }, stored))
+    Some((AppPolicy { pid, key, previous_key, name, ..policy }, stored))
 }
 
 fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> Vec<Campaign> {

@@ -243,7 +243,7 @@ fn apps_override_the_rules_for_all() {
         "[attribution]\nprobabilistic = true\nclock_skew = \"1m\"\ncorrection_horizon = \"off\"\n\
          [fraud]\nctit_min = \"10s\"\nblock_ips = [\"10.0.0.0/8\", \"::1\"]\nblock_sites = [\"s\"]\n\
          [[channels]]\nid = \"c\"\n[[apps]]\npid = 0\nkey = \"x\"\n[[apps]]\npid = 2\nkey = \"y\"\nname = \"Y\"\n\
-         formerly = \"z\"\n\
+         previous_key = \"z\"\n\
          [apps.attribution]\nprobabilistic = false\ncorrection_horizon = \"1d\"\nreinstall_effects = \"organic\"\n\
          [apps.fraud]\nblock_ips = []\nclicks_per_device_max = 50\nallow_channels = [\"c\"]\n\
          block_devices = [\"oaid:1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5\", \"android_id:9774d56d682e549c\"]\n",
@@ -260,7 +260,7 @@ fn apps_override_the_rules_for_all() {
         (ReinstallEffects::Original, ReinstallEffects::Organic)
     );
     assert_eq!((&*x.key, &*x.name, &*y.name), ("x", "x", "Y"));
-    assert_eq!((x.formerly.as_deref(), y.formerly.as_deref()), (None, Some("z")));
+    assert_eq!((x.previous_key.as_deref(), y.previous_key.as_deref()), (None, Some("z")));
     assert_eq!(
         (x.fraud.ctit_min_ms, x.fraud.block_ips.len(), x.fraud.block_devices.len()),
         (10_000, 2, 0)
@@ -336,7 +336,7 @@ fn collect_keys(prefix: &str, table: &Table, keys: &mut Vec<String>) {
 #[test]
 fn the_example_holds_the_defaults() {
     let defaults = parse("").unwrap();
-    for (text, formerly) in [(EXAMPLE, None), (&whole_example(), Some("app-w".into()))] {
+    for (text, previous_key) in [(EXAMPLE, None), (&whole_example(), Some("app-w".into()))] {
         let mut example = parse(text).unwrap();
         for own in std::mem::take(&mut example.store.apps).values() {
             assert_eq!(
@@ -359,7 +359,7 @@ fn the_example_holds_the_defaults() {
             |like: Windows| Windows { origins: like.origins, ..Windows::default() };
         let windows = default_windows(app(&example, 1).windows);
         let name = "App X".into();
-        let expected = AppPolicy { name, formerly, windows, ..AppPolicy::new(Pid(1), "app-x") };
+        let expected = AppPolicy { name, previous_key, windows, ..AppPolicy::new(Pid(1), "app-x") };
         assert_eq!(format!("{:?}", app(&example, 1)), format!("{expected:?}"));
         assert_eq!(format!("{:?}", app(&example, 1).fraud), format!("{:?}", Fraud::default()));
         let campaign = example.policy.campaign(Pid(1), SpreadId(7)).unwrap();

@@ -21,7 +21,7 @@ pub fn require<'a>(names: &Names, policy: &'a Policy) -> Result<Vec<(Pid, &'a st
     for app in policy.apps() {
         match names.get(&app.pid) {
             Some(had) if *had == app.key => continue,
-            Some(had) if Some(had) != app.formerly.as_ref() => return Err(other_app(app, had)),
+            Some(had) if Some(had) != app.previous_key.as_ref() => return Err(other_app(app, had)),
             Some(_) => {}
             None => require_moved(names, policy, app)?,
         }
@@ -38,7 +38,7 @@ fn other_app(AppPolicy { pid, key, .. }: &AppPolicy, had: &str) -> StoreError {
 fn require_moved(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), StoreError> {
     let Some((had, _)) = names.iter().find(|(_, name)| **name == app.key) else { return Ok(()) };
     let was_renamed =
-        policy.app(*had).is_some_and(|other| other.formerly.as_ref() == Some(&app.key));
+        policy.app(*had).is_some_and(|other| other.previous_key.as_ref() == Some(&app.key));
     let (key, had, pid) = (app.key.clone(), *had, app.pid);
     if was_renamed { Ok(()) } else { Err(StoreError::OtherPid { key, had, pid }) }
 }

@@ -141,10 +141,10 @@ fn the_number_of_partitions_is_fixed() {
 /// A policy of apps by pid, key and the key that they had.
 fn named(apps: &[(u32, &str, Option<&str>)]) -> Policy {
     let app = rules().apps().next().expect("an app").clone();
-    let named = |(pid, key, formerly): &(u32, &str, Option<&str>)| AppPolicy {
+    let named = |(pid, key, previous_key): &(u32, &str, Option<&str>)| AppPolicy {
         pid: Pid(*pid),
         key: (*key).into(),
-        formerly: formerly.map(Into::into),
+        previous_key: previous_key.map(Into::into),
         ..app.clone()
     };
     Policy::new(apps.iter().map(named).collect(), Vec::new())
@@ -171,7 +171,7 @@ fn a_pid_stays_with_its_app() {
     let check = |apps: &[(u32, &str, Option<&str>)], expected: &[&str]| {
         check_apps_refused(&dir, apps, expected);
     };
-    let new = "formerly = \"app-x\"";
+    let new = "previous_key = \"app-x\"";
     check(&[(1, "app-new", None)], &["pid 1", "the app \"app-x\"", "\"app-new\"", new]);
     check(&[(1, "app-new", Some("app-y"))], &["pid 1", "the app \"app-x\"", new]);
     let swapped = [(1, "app-y", None), (2, "app-x", None)];
