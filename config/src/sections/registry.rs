@@ -24,7 +24,7 @@ pub struct Registry {
     /// Of one request, from its beginning to the last byte of the answer.
     pub timeout: Duration,
     /// After this long a schema that the registry did not have is asked for again.
-    pub unknown_again: Duration,
+    pub unknown_schema_retry: Duration,
 }
 
 /// What is said with every request to be let in.
@@ -52,7 +52,7 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
     let key = registry.text("key", parse_path);
     let cache = registry.text("cache", parse_path);
     let timeout_ms = registry.text("timeout", |text| parse_ms_from(text, 1, "1ms"));
-    let again_ms = registry.text("unknown_again", |text| parse_ms_from(text, 1_000, "1s"));
+    let again_ms = registry.text("unknown_schema_retry", |text| parse_ms_from(text, 1_000, "1s"));
     if urls.is_empty() {
         return None;
     }
@@ -68,7 +68,7 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
         identity: certificate.zip(key).map(|(certificate, key)| Identity { certificate, key }),
         cache: cache.unwrap_or_else(|| default_cache(store)),
         timeout: Duration::from_millis(timeout_ms.unwrap_or(10_000)),
-        unknown_again: Duration::from_millis(again_ms.unwrap_or(60_000)),
+        unknown_schema_retry: Duration::from_millis(again_ms.unwrap_or(60_000)),
     })
 }
 

@@ -40,7 +40,7 @@ fn the_rest_has_defaults() {
         identity: None,
         cache: "adtrail-data-schemas".into(),
         timeout: Duration::from_secs(10),
-        unknown_again: Duration::from_secs(60),
+        unknown_schema_retry: Duration::from_secs(60),
     };
     assert_eq!(registry(""), expected);
 }
@@ -65,7 +65,7 @@ fn all_of_it_can_be_set() {
         identity: Some(Identity { certificate: "c.pem".into(), key: "k.pem".into() }),
         cache: "/c".into(),
         timeout: Duration::from_millis(1),
-        unknown_again: Duration::from_secs(1),
+        unknown_schema_retry: Duration::from_secs(1),
     };
     assert_eq!(config.unwrap().registry.unwrap(), expected);
     let bearer = Login::Bearer(crate::Secret::parse("t").unwrap());
@@ -124,7 +124,7 @@ fn mistakes_are_told_with_what_is_allowed() {
     check_rejected("tiemout = \"1s\"", "3: registry.tiemout: unknown key, the nearest known one is: timeout");
     check_rejected("timeout = \"0s\"", r#"3: registry.timeout: expected at least "1ms": "0s""#);
     check_rejected("timeout = 5", r#"3: registry.timeout: no unit, expected one of ms, s, m, h, d, w as in "7d": 5"#);
-    check_rejected("unknown_again = \"999ms\"", r#"3: registry.unknown_again: expected at least "1s": "999ms""#);
+    check_rejected("unknown_schema_retry = \"999ms\"", r#"3: registry.unknown_schema_retry: expected at least "1s": "999ms""#);
     check_rejected("cache = \"\"", r#"3: registry.cache: expected a path: """#);
     check_rejected("ca = 5", "3: registry.ca: expected a text in quotes: 5");
 }

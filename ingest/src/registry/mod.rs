@@ -121,7 +121,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
             ready_max: READY_MAX,
             unusable_max: UNUSABLE_MAX,
             waiting_max: WAITING_MAX,
-            unusable_for: settings.unknown_again,
+            unusable_for: settings.unknown_schema_retry,
         };
         let shared = Arc::new(Shared {
             cache: Mutex::new(Cache::new(limits)),

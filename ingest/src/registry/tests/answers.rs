@@ -77,7 +77,7 @@ fn a_schema_just_short_enough_is_taken() {
 #[test]
 fn an_unknown_one_is_asked_for_again_after_a_time() {
     let server = Server::start(|_| unknown());
-    let registry = Bed::of(&[&server]).start("unknown_again = \"1s\"");
+    let registry = Bed::of(&[&server]).start("unknown_schema_retry = \"1s\"");
     check_unusable(&registry, id(7), UnusableKind::Unknown, "has no such schema");
     assert_eq!(server.requests().len(), 1);
     server.set(|_| schema("\"string\""));

@@ -8,7 +8,7 @@ use super::*;
 fn ten_thousand_unknown_ids() {
     const IDS: u32 = 10_000;
     let server = Server::start(|_| unknown());
-    let registry = Bed::of(&[&server]).start("unknown_again = \"1h\"");
+    let registry = Bed::of(&[&server]).start("unknown_schema_retry = \"1h\"");
     let mut left: Vec<u32> = (0..IDS).collect();
     until("all are settled", || {
         assert!(registry.health().waiting <= WAITING_MAX);
