@@ -182,7 +182,7 @@ pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
 /// The binary under test, untouched by settings of the caller's environment.
 pub fn adtrail() -> Command {
     let mut command = Command::new(binary());
-    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL__")) {
+    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL_")) {
         command.env_remove(name);
     }
     command.env_remove("RUST_LOG");
