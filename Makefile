@@ -26,19 +26,10 @@ help: ## this list
 demo: install ## everything in one process, with made-up traffic, until Ctrl-C
 	cargo run $(cargo_flags) --bin adtrail -- demo
 
-# Tests wait more than they work, so lint runs beside them.
 test: install-tests tools ## what CI runs: lint, and all tests, on a real Kafka, HBase and Prometheus
-	scripts/test --build
-	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
-	  $(MAKE) --no-print-directory lint deploy-check >"$$log" 2>&1 & lint=$$!; \
-	  scripts/test && tests=passed || tests=failed; \
-	  wait $$lint && lint=passed || lint=failed; \
-	  cat "$$log"; echo "lint: $$lint, tests: $$tests"; \
-	  [[ -n "$$ADTRAIL_TALKINGDATA" ]] || \
-	    echo "NOT RUN, as ADTRAIL_TALKINGDATA names no data: tests/service/talkingdata.rs; see README.md"; \
-	  [[ $$lint$$tests == passedpassed ]]
+	@scripts/ci
 
-check: install tools ## after a change: format, clippy, unit tests and the contract, without a JVM
+check: install-tests tools ## after a change: format, clippy, unit tests and the contract, without a JVM
 	cargo fmt --all --check
 	scripts/test -E 'kind(lib) + kind(bin) + test(/^contract::/)'
 	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
