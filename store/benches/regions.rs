@@ -40,7 +40,7 @@ fn measure(rows: u64, fanout: u16) {
     for pid in 0..APPS {
         text += &format!("[[apps]]\npid = {pid}\nkey = \"app-{pid}\"\n");
         if pid == 0 {
-            text += &format!("[apps.store]\nfan = {fanout}\n");
+            text += &format!("[apps.store]\nfanout = {fanout}\n");
         }
     }
     let mut config = config::parse(&text).expect("the settings are valid");

@@ -10,7 +10,8 @@ use super::{PARTITIONS, await_all_read, kill_while_it_reads, records, remove, re
 /// learns soon.
 fn settings(fanout: u16) -> String {
     let app = format!("key = \"{}\"\n", APPS[0]);
-    let spread = traffic::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfan = {fanout}\n"));
+    let spread =
+        traffic::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfanout = {fanout}\n"));
     let kafka = "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n";
     format!("{spread}[kafka.librdkafka]\n{kafka}")
 }

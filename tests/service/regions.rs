@@ -12,7 +12,7 @@ use testbed::{rows, run_ok};
 /// The settings of the crowd, with app-x spread so far.
 fn settings(fanout: u16) -> String {
     let app = "key = \"app-x\"\n";
-    traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfan = {fanout}\n"))
+    traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfanout = {fanout}\n"))
 }
 
 fn regions(site: &Site) -> Value {

@@ -99,13 +99,13 @@ fn wrong_service_settings() {
     check_wrong("[store]\npath = \"\"", r#"2: store.path: expected the path of a directory: """#);
     check_wrong("[store]\npartitions = 0", "2: store.partitions: expected an integer from 1 to 65535: 0");
     check_wrong("[store]\nregion_bytes_max = 1", "2: store.region_bytes_max: expected an integer from 65536 to 1099511627776: 1");
-    check_wrong("[store]\nfan_above = -1", "2: store.fanout_above: expected an integer from 0 to 1000000: -1");
+    check_wrong("[store]\nfanout_above = -1", "2: store.fanout_above: expected an integer from 0 to 1000000: -1");
     check_wrong(
-        "[[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nfan = 3",
+        "[[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nfanout = 3",
         "5: apps[0].store.fanout: expected a power of two: 1, 2, 4, 8 …: 3",
     );
     check_wrong(
-        "[store]\npartitions = 9\n[[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nfan = 16",
+        "[store]\npartitions = 9\n[[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nfanout = 16",
         "7: apps[0].store.fanout: expected at most store.partitions, which is 9: 16",
     );
     check_wrong(

@@ -390,8 +390,8 @@ fn the_settings_of_compose_are_valid() {
 
 #[test]
 fn an_app_keeps_its_rows_by_its_own_settings_or_by_those_of_all() {
-    let text = "[store]\nretention = \"30d\"\nfan_above = 9\n\
-                [[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nretention = \"off\"\nfan = 8\n\
+    let text = "[store]\nretention = \"30d\"\nfanout_above = 9\n\
+                [[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nretention = \"off\"\nfanout = 8\n\
                 [[apps]]\npid = 2\nkey = \"b\"\n";
     let store = parse(text).unwrap().store;
     assert_eq!(store.retention_of(Pid(1)), None);
@@ -399,5 +399,5 @@ fn an_app_keeps_its_rows_by_its_own_settings_or_by_those_of_all() {
     assert_eq!(store.retention_of(Pid(3)), Some(30 * DAY_MS), "an app that is not in the settings");
     assert_eq!(store.apps[&Pid(1)].fanout, Some(8));
     assert_eq!((store.apps[&Pid(2)].fanout, store.fanout_above), (None, Some(9)));
-    assert_eq!(parse("[store]\nfan_above = 0").unwrap().store.fanout_above, None);
+    assert_eq!(parse("[store]\nfanout_above = 0").unwrap().store.fanout_above, None);
 }

@@ -50,7 +50,7 @@ fn all_of_it_can_be_set() {
     let config = parse(
         "[registry]\nurls = [\"https://a:1/apis/ccompat/v7\", \"http://[::1]:8081/\"]\n\
          user = \"u\"\npassword = \"p\"\nca = \"ca.pem\"\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
-         cache = \"/c\"\ntimeout = \"1ms\"\nunknown_again = \"1s\"",
+         cache = \"/c\"\ntimeout = \"1ms\"\nunknown_schema_retry = \"1s\"",
     );
     let expected = Registry {
         urls: vec![
