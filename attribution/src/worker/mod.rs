@@ -1,14 +1,13 @@
 //! From a batch of facts to decisions, rows and positions.
 //!
-//! Facts first, then decide: the arriving facts are made readable, then all that they can change
-//! is found, decided anew from what the ledger holds, and written where it differs. So the
-//! outcome depends on the set of facts alone, and of two workers that receive two facts of one
-//! device at the same moment at least one sees both.
+//! The facts of a batch are recorded first; then everything that they can change is found, decided from what the ledger
+//! holds, and written where it differs. So the outcome depends on the set of facts alone, and when two workers receive
+//! two facts of one device at the same moment, at least one of them sees both.
 //!
-//! The steps, one module each: `deduplicate` settles identities, `affected` finds what can change,
-//! `classes` classifies (over `history`, the activations of one device), `activations` and `effects`
-//! decide; `causes` notes what made a decision another one. `afresh` decides on what stands. `context` holds what has been loaded for
-//! the batch, and `prune` keeps that small.
+//! The steps, one module each: `deduplicate` decides which message is the fact, `affected` finds what can change,
+//! `classify_batch` classifies activations (over `device_history`), `decide_activations` (over `touch_search`) and
+//! `decide_effects` decide, `change_causes` notes what can have changed a decision. `recompute` decides stored events again.
+//! `batch_context` holds what the batch has loaded, `batch_state` what one step hands to the next.
 
 mod affected;
 pub(crate) mod batch_context;
