@@ -111,7 +111,7 @@ pub struct FactWrite {
     /// Entries of the fact that this one replaces.
     pub stale: Vec<(MatchKey, EventTime)>,
     /// The fact that this one replaces, where the store is shared: kept before this one stands, at least
-    /// until the batch is committed, and told with the home by [`Ledger::known`].
+    /// until the batch is committed, and told with the home by [`Ledger::lookup`].
     pub outgoing: Option<Fact>,
 }
 
