@@ -84,8 +84,7 @@ pub struct Position {
     pub topic: Arc<str>,
     pub partition: i32,
     pub next_offset: i64,
-    /// By which a topic that was made anew is told from the one that was read: it was there when that was
-    /// looked at.
+    /// Fingerprint of a verified record, used to detect a recreated topic.
     pub mark: Option<RecordFingerprint>,
     /// The last one that was read, as far as that is known: what comes after it is what follows it.
     pub last: Option<RecordFingerprint>,
@@ -110,8 +109,8 @@ pub struct FactWrite {
     pub marks: Vec<(MatchKey, IndexEntry)>,
     /// Entries of the fact that this one replaces.
     pub stale: Vec<(MatchKey, EventTime)>,
-    /// The fact that this one replaces, where the store is shared: kept before this one stands, at least
-    /// until the batch is committed, and told with the home by [`Ledger::lookup`].
+    /// On a shared store, the fact that this one replaces. It is stored first, kept at least until the batch is
+    /// committed, and returned with the record by [`Ledger::lookup`].
     pub outgoing: Option<Fact>,
 }
 
@@ -122,8 +121,8 @@ pub struct DecisionWrite {
     /// With the new decision and the new row's [`CurrentRow`].
     pub record: FactRecord,
     pub row: Row,
-    /// The row that goes. On a shared store it can be the very row, of a decision that stands: whoever
-    /// has decided may have ended before it was put.
+    /// The row that is replaced. On a shared store it can be the current row itself: the worker that made the
+    /// decision may have ended before it wrote the row.
     pub replaced: Option<CurrentRow>,
 }
 

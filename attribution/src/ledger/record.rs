@@ -19,8 +19,8 @@ pub enum FactRecord {
 pub enum Lookup {
     Missing,
     Found(FactRecord),
-    /// On a shared store: a home and the facts that its own took the place of, in batches that are not
-    /// committed. Whoever had them may be gone, so what these reached is decided on again.
+    /// On a shared store: a record and the facts that its own fact replaced in uncommitted batches. Their worker may
+    /// be gone, so everything that these facts could change is decided again.
     Superseded(FactRecord, Vec<Fact>),
     /// An activation or effect that has expired: no decision depends on it any more, and its row
     /// stands as long as rows are kept.
@@ -33,7 +33,7 @@ pub struct ActivationRecord {
     /// What the next activations of its devices go on from; none before the first decision.
     pub chains: InstallChains,
     pub decision: Option<Decision>,
-    /// The decision that this one took the place of, for whoever asks why; nothing depends on it.
+    /// The decision before this one, for explanations only; no decision depends on it.
     pub previous: Option<Decision>,
     /// What came in when it did; nothing depends on this either.
     pub changed_by: Causes,

@@ -27,7 +27,7 @@ pub struct Classified {
     pub has_new_chains: bool,
 }
 
-/// Why an activation can not be classified yet.
+/// Why an activation cannot be classified yet.
 #[derive(Default)]
 struct Blocked {
     /// Lists to read on.

@@ -1,5 +1,4 @@
-//! Decides on events that stand once more, from the facts alone, for whoever holds that against
-//! what is kept of them.
+//! Recomputes the decisions of stored events from the facts alone, to compare them with what is stored.
 
 use std::collections::BTreeMap;
 
@@ -109,8 +108,8 @@ fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed 
     Recomputed { standing, write }
 }
 
-/// Has the decision told as the one that stands was, where that is one of before rows told all that
-/// they do: else every one of them would be another.
+/// Downgrades the recomputed decision to the old short form where the stored one has it, so that the two compare
+/// equal.
 fn shorten(before: &FactRecord, write: &mut DecisionWrite) {
     let Some(RowForm::Short) = before.current_row().map(|current_row| current_row.form) else {
         return;

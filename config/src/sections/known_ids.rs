@@ -40,7 +40,7 @@ impl Channels {
 }
 
 impl Apps {
-    /// A campaign's pid, with the first of those that there are.
+    /// What a campaign's pid may be, with the first known pids as examples.
     pub fn expected(&self) -> String {
         const SHOWN_MAX: usize = 8;
         let pids: Vec<_> = self.windows.keys().map(|Pid(pid)| pid.to_string()).collect();
