@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "as the rest of the test bed, it fails loudly")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,10 @@ use adtrail_testbed::hbase::cluster::HBase;
 use adtrail_testbed::kafka::{Kafka, Secured};
 use adtrail_testbed::registry::Registry;
 use adtrail_testbed::shared::{SOCKET, Service};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tempfile::TempDir;
 
 const USAGE: &str = "usage: testbed serve COMMAND [ARGUMENT...]
 Runs COMMAND with services that all tests of it share.";
@@ -29,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(command: &mut Command) -> ExitCode {
-    let dir = tempfile::TempDir::with_prefix("testbed-").expect("a temporary folder");
+    let dir = socket_dir();
     let path = dir.path().join("socket");
     let listener = UnixListener::bind(&path).expect("a socket in an empty folder");
     thread::spawn(move || {
@@ -38,7 +43,16 @@ fn serve(command: &mut Command) -> ExitCode {
             thread::spawn(move || answer(socket));
         }
     });
-    let status = command.env(SOCKET, &path).status();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).expect("signal handlers");
+    let status = command.env(SOCKET, &path).spawn().and_then(|mut child| {
+        let pid = Pid::from_child(&child);
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                forward(signal, pid);
+            }
+        });
+        child.wait()
+    });
     SERVICES.end();
     match status {
         Ok(status) => status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)),
@@ -46,6 +60,25 @@ fn serve(command: &mut Command) -> ExitCode {
             eprintln!("testbed: {command:?}: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A folder whose path leaves room for a socket's name, which the system limits to 108 bytes.
+fn socket_dir() -> TempDir {
+    const PATH_MAX: usize = 90;
+    let base = std::env::temp_dir();
+    let base = if base.as_os_str().as_bytes().len() > PATH_MAX { "/tmp".into() } else { base };
+    TempDir::with_prefix_in("testbed-", base).expect("a temporary folder")
+}
+
+/// Passes a signal on to the command, so that it ends first and the services after it. A terminal sends Ctrl-C to
+/// both by itself.
+fn forward(signal: i32, pid: Pid) {
+    if signal != SIGINT
+        && let Some(signal) = Signal::from_named_raw(signal)
+    {
+        // It can have ended by now.
+        let _ = kill_process(pid, signal);
     }
 }
 
