@@ -14,9 +14,6 @@ tools := $(cache)/tools
 export CARGO_TARGET_DIR ?= $(cache)/target
 export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 
-# TalkingData's sample is not ours to pass on: README.md says where to get it.
-export ADTRAIL_TALKINGDATA ?= $(abspath $(wildcard ../shared/data/talkingdata_sample.csv.gz))
-
 # One profile for running, testing, linting and documenting: another would build these again.
 cargo_flags := --release --locked
 
