@@ -1,6 +1,7 @@
 //! How long ingestion waits, and how often it polls.
 //!
-//! The timeouts of metadata, offset and transaction requests are not here, nor librdkafka's other intervals.
+//! Timeouts that a working broker has to meet are constants beside the requests that they limit: a tenth of them
+//! would make tests depend on the speed of the machine. librdkafka's other intervals keep their defaults.
 
 use std::time::Duration;
 
