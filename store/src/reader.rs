@@ -18,7 +18,7 @@ use crate::embedded::read::snapshot as embedded;
 use crate::hbase::read as shared;
 use crate::hbase::read::newest_first::Backwards;
 use crate::hbase::read::rows::Rows as SharedRows;
-use crate::layout::campaign_index::Brought;
+use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::key::RowKey;
 use crate::layout::region::Regions;
 use crate::layout::stored_row::StoredRow;
@@ -164,7 +164,7 @@ impl View<'_> {
         pid: Pid,
         spreadid: SpreadId,
         range: (EventTime, EventTime),
-        after: Option<Brought>,
+        after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
         match self {

@@ -3,7 +3,7 @@
 use attribution::facts::event::Family;
 use attribution::facts::keys::{FactKey, MatchKey};
 
-use crate::layout::campaign_index::Brought;
+use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts::{self, CellKey};
 use crate::layout::key::{self, FactPlace, Key, RowKey};
 use crate::layout::summary_counts::Counted;
@@ -12,9 +12,9 @@ use crate::layout::summary_counts::Counted;
 pub fn key(input: &[u8]) {
     if let Some(row) = RowKey::decode(input) {
         assert_eq!(row.encode(), input);
-        assert_eq!(Brought::of(&row).row(row.partition), row);
+        assert_eq!(CreditedActivation::of(&row).row(row.partition), row);
     }
-    if let Some(brought) = Brought::decode(input) {
+    if let Some(brought) = CreditedActivation::decode(input) {
         assert_eq!(brought.encode(), input);
     }
     if let Some(counted) = Counted::decode(input) {

@@ -16,14 +16,14 @@ const U48_MAX: u64 = (1 << 48) - 1;
 
 /// An activation that is credited to a campaign. The partition of its row is the value, u16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Brought {
+pub struct CreditedActivation {
     pub pid: Pid,
     pub spreadid: SpreadId,
     pub event_time: EventTime,
     pub seq: u64,
 }
 
-impl Brought {
+impl CreditedActivation {
     /// Of a row.
     pub fn of(row: &RowKey) -> Self {
         let RowKey { pid, event_time, spreadid, seq, .. } = *row;
@@ -84,9 +84,9 @@ pub fn end(pid: Pid, spreadid: SpreadId) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn brought(spreadid: u32, millis: i64, seq: u64) -> Brought {
+    fn brought(spreadid: u32, millis: i64, seq: u64) -> CreditedActivation {
         let event_time = EventTime::from_millis(millis).unwrap();
-        Brought { pid: Pid(1), spreadid: SpreadId(spreadid), event_time, seq }
+        CreditedActivation { pid: Pid(1), spreadid: SpreadId(spreadid), event_time, seq }
     }
 
     #[test]
@@ -102,13 +102,13 @@ mod tests {
         ];
         assert!(sorted.windows(2).all(|pair| pair[0].encode() < pair[1].encode()));
         for one in sorted {
-            assert_eq!(Brought::decode(&one.encode()), Some(one));
-            assert_eq!(Brought::of(&one.row(5)), one);
+            assert_eq!(CreditedActivation::decode(&one.encode()), Some(one));
+            assert_eq!(CreditedActivation::of(&one.row(5)), one);
         }
         assert!(end(Pid(1), SpreadId(2))[..] > sorted[5].encode()[..]);
         assert!(end(Pid(1), SpreadId(2))[..] < sorted[6].encode()[..]);
         assert!(from(Pid(1), SpreadId(2), sorted[2].event_time) <= sorted[2].encode());
         assert!(from(Pid(1), SpreadId(2), sorted[2].event_time) > sorted[1].encode());
-        assert_eq!(Brought::decode(&[0; 21]), None);
+        assert_eq!(CreditedActivation::decode(&[0; 21]), None);
     }
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::layout::campaign_index::Brought;
+use adtrail_store::layout::campaign_index::CreditedActivation;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
 use adtrail_store::layout::summary_counts::{Count, Counted, What};
@@ -134,7 +134,7 @@ fn check_told(reader: &Reader, layout: u32) {
             let of = Counted::new(key, What::of_view(&row)).encode();
             let count: &mut Count = counts.entry(of).or_default();
             count.add(&Count::row(row.text(TextCell::Revenue)));
-            credited += usize::from(Brought::has(row.event_type, row.status));
+            credited += usize::from(CreditedActivation::has(row.event_type, row.status));
             ControlFlow::Continue(())
         };
         reader.scan_rows(&app, all.0, all.1, visit).expect("a scan");

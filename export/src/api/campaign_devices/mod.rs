@@ -9,7 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use store::layout::campaign_index::Brought;
+use store::layout::campaign_index::CreditedActivation;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
@@ -62,7 +62,7 @@ pub(crate) async fn devices(
         .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
     let (pid, asked) = (app.pid, query.clone());
     let read = respond::read(&state, app, move |reader, policy| {
-        let after = asked.after.map(|cursor| Brought::of(&cursor.row(pid)));
+        let after = asked.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
         let range = (asked.from, asked.to);
         let rows = reader.view().brought(pid, spreadid, range, after, limit + 1)?;
         let mut written = Writer { policy, times: TimeWriter::new(&asked.zone) };

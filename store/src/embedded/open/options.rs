@@ -11,7 +11,7 @@ use super::memory_budget::Budget;
 use crate::embedded::write::compaction_filter::is_expired;
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
-use crate::layout::campaign_index::Brought;
+use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts;
 use crate::layout::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::layout::summary_counts::{self, Count, Counted};
@@ -101,9 +101,11 @@ pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
 pub fn brought(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 16 * 1024);
     let retention = retention.clone();
-    options.set_compaction_filter("retention", move |_, key, _| match Brought::decode(key) {
-        Some(one) if one.event_time < retention.oldest(one.pid) => CompactionDecision::Remove,
-        _ => CompactionDecision::Keep,
+    options.set_compaction_filter("retention", move |_, key, _| {
+        match CreditedActivation::decode(key) {
+            Some(one) if one.event_time < retention.oldest(one.pid) => CompactionDecision::Remove,
+            _ => CompactionDecision::Keep,
+        }
     });
     options
 }

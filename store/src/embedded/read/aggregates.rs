@@ -7,7 +7,7 @@ use rocksdb::ReadOptions;
 
 use super::snapshot::View;
 use crate::StoreError;
-use crate::layout::campaign_index::{self, BROUGHT_KEY_BYTES, Brought};
+use crate::layout::campaign_index::{self, BROUGHT_KEY_BYTES, CreditedActivation};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{self, Count, Counted};
@@ -48,7 +48,7 @@ impl View<'_> {
         pid: Pid,
         spreadid: SpreadId,
         (from, to): (EventTime, EventTime),
-        after: Option<Brought>,
+        after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
         let mut found = Vec::new();
@@ -88,5 +88,5 @@ impl View<'_> {
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<RowKey> {
     let key: &[u8; BROUGHT_KEY_BYTES] = key.try_into().ok()?;
     let partition = value.try_into().map(u16::from_be_bytes).ok()?;
-    Some(Brought::decode(key)?.row(partition))
+    Some(CreditedActivation::decode(key)?.row(partition))
 }

@@ -11,7 +11,7 @@ use rocksdb::WriteBatch;
 
 use crate::StoreError;
 use crate::embedded::tables::Tables;
-use crate::layout::campaign_index::{BROUGHT_KEY_BYTES, Brought};
+use crate::layout::campaign_index::{BROUGHT_KEY_BYTES, CreditedActivation};
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::row_ref::fact_hash;
@@ -30,7 +30,7 @@ impl Views {
     /// A row that is shown from now on.
     pub fn add(&mut self, batch: &mut WriteBatch, tables: &Tables, key: &RowKey, row: &Row) {
         self.count(&Counted::new(key, What::of(row)), &Count::row(&row.revenue));
-        if Brought::has(row.event_type, row.status) {
+        if CreditedActivation::has(row.event_type, row.status) {
             put_brought(batch, tables, key);
         }
     }
@@ -43,8 +43,8 @@ impl Views {
         (key, old): (&RowKey, &CurrentRow),
         row: &Row,
     ) -> Result<(), StoreError> {
-        if Brought::has(row.event_type, old.status) {
-            batch.delete_cf(tables.brought(), Brought::of(key).encode());
+        if CreditedActivation::has(row.event_type, old.status) {
+            batch.delete_cf(tables.brought(), CreditedActivation::of(key).encode());
         }
         let what = What::of(row);
         if old.place.fact_hash == fact_hash(row) {
@@ -70,7 +70,7 @@ impl Views {
     ) {
         let count = Count::row(view.text(TextCell::Revenue));
         self.count(&Counted::new(key, What::of_view(view)), &count);
-        if Brought::has(view.event_type, view.status) {
+        if CreditedActivation::has(view.event_type, view.status) {
             put_brought(batch, tables, key);
         }
     }
@@ -95,7 +95,11 @@ impl Views {
 }
 
 pub fn put_brought(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
-    batch.put_cf(tables.brought(), Brought::of(row).encode(), row.partition.to_be_bytes());
+    batch.put_cf(
+        tables.brought(),
+        CreditedActivation::of(row).encode(),
+        row.partition.to_be_bytes(),
+    );
 }
 
 /// Empties both tables.
@@ -115,7 +119,7 @@ pub fn clear_before(tables: &Tables, pid: Pid, time: EventTime) -> Result<(), St
     let mut entries = tables.db.raw_iterator_cf(tables.brought());
     entries.seek(pid.0.to_be_bytes());
     while let Some(key) = entries.key().filter(|key| key.starts_with(&pid.0.to_be_bytes())) {
-        if Brought::decode(key).is_some_and(|brought| brought.event_time < time) {
+        if CreditedActivation::decode(key).is_some_and(|brought| brought.event_time < time) {
             batch.delete_cf(tables.brought(), key);
         }
         if batch.size_in_bytes() > BATCH_BYTES {

@@ -24,7 +24,7 @@ use crate::apps::names::Names;
 use crate::apps::spread::App;
 use crate::clock::now;
 use crate::expiry::retention;
-use crate::layout::campaign_index::Brought;
+use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
@@ -113,7 +113,7 @@ impl Reader {
         pid: Pid,
         spreadid: SpreadId,
         (from, to): (EventTime, EventTime),
-        after: Option<Brought>,
+        after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
         // Those of the millisecond of the one before are told from it by their place.
@@ -131,7 +131,10 @@ impl Reader {
             let view = RowView::decode(value)?;
             let is_past =
                 after.is_none_or(|after| key.event_time < after.event_time || key.seq > after.seq);
-            if key.spreadid == spreadid && is_past && Brought::has(view.event_type, view.status) {
+            if key.spreadid == spreadid
+                && is_past
+                && CreditedActivation::has(view.event_type, view.status)
+            {
                 moment.push((key, value.to_vec()));
             }
             rows.advance();

@@ -13,7 +13,7 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::embedded::open::column_families::{BROUGHT, COUNTS};
 use crate::embedded::read::aggregates;
-use crate::layout::campaign_index::Brought;
+use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::summary_counts::{Count, Counted, What};
@@ -33,8 +33,11 @@ impl Told {
         let counted = Counted::new(key, What::of_view(view));
         let count = Count::row(view.text(TextCell::Revenue));
         add(&mut self.counts, key.pid, hash_of_count(&counted.encode(), &count));
-        if Brought::has(view.event_type, view.status) {
-            let hash = hash_of_brought(&Brought::of(key).encode(), &key.partition.to_be_bytes());
+        if CreditedActivation::has(view.event_type, view.status) {
+            let hash = hash_of_brought(
+                &CreditedActivation::of(key).encode(),
+                &key.partition.to_be_bytes(),
+            );
             add(&mut self.brought, key.pid, hash);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::layout::campaign_index::Brought;
+use adtrail_store::layout::campaign_index::CreditedActivation;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
 use adtrail_store::layout::summary_counts::{Count, Counted, QUARTER_MS, What};
@@ -175,7 +175,7 @@ fn of_rows(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, BroughtRo
             let row = RowView::decode(value).expect("a row");
             let counted = Counted::new(key, What::of_view(&row)).encode();
             counts.entry(counted).or_default().add(&Count::row(row.text(TextCell::Revenue)));
-            if Brought::has(row.event_type, row.status) {
+            if CreditedActivation::has(row.event_type, row.status) {
                 brought.entry((key.pid, key.spreadid)).or_default().push(*key);
             }
             ControlFlow::Continue(())
@@ -199,7 +199,7 @@ fn told(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Counts,
         for spreadid in (0..3).map(SpreadId) {
             let mut rows: Vec<RowKey> = Vec::new();
             loop {
-                let after = rows.last().map(Brought::of);
+                let after = rows.last().map(CreditedActivation::of);
                 let found = view.brought(pid, spreadid, range, after, page).expect("a page");
                 rows.extend(found.iter().map(|(key, _)| *key));
                 if found.len() < page {
