@@ -22,7 +22,7 @@ use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::key::RowKey;
 use crate::layout::region::Regions;
 use crate::layout::stored_row::StoredRow;
-use crate::layout::summary_counts::{Count, Counted};
+use crate::layout::summary_counts::{SummaryKey, Totals};
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Debug, Clone)]
@@ -144,7 +144,7 @@ impl View<'_> {
         &self,
         pid: Pid,
         range: (EventTime, EventTime),
-        visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+        visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         match self {
             Self::Embedded(view) => view.counts(pid, range, visit),

@@ -7,7 +7,7 @@ use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, InstallType, Status};
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
-use store::layout::summary_counts::Counted;
+use store::layout::summary_counts::SummaryKey;
 
 use super::nearest::nearest;
 use super::parameter::{
@@ -117,8 +117,8 @@ impl Filter {
     }
 
     /// Whether the rows of a count are wanted.
-    pub(crate) fn has_counted(&self, counted: &Counted<'_>, policy: &Policy) -> bool {
-        let Counted { pid, spreadid, what, .. } = counted;
+    pub(crate) fn has_counted(&self, counted: &SummaryKey<'_>, policy: &Policy) -> bool {
+        let SummaryKey { pid, spreadid, what, .. } = counted;
         let install_type = what.install_type;
         self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(spreadid))
             && self.channels.as_ref().is_none_or(|wanted| {

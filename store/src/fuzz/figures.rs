@@ -10,7 +10,7 @@ use crate::layout::decimal_sum::Amount;
 use crate::layout::hourly_counts::Cell;
 use crate::layout::key::Key;
 use crate::layout::region::Regions;
-use crate::layout::summary_counts::Count;
+use crate::layout::summary_counts::Totals;
 
 /// A byte says how long the first of two values is.
 pub fn figures(input: &[u8]) {
@@ -19,7 +19,7 @@ pub fn figures(input: &[u8]) {
     if let Some((one, other)) = Cell::decode(one).zip(Cell::decode(other)) {
         cells(one, other);
     }
-    if let Some((one, other)) = Count::decode(one).zip(Count::decode(other)) {
+    if let Some((one, other)) = Totals::decode(one).zip(Totals::decode(other)) {
         counts(one, other);
     }
     let texts = std::str::from_utf8(one).ok().zip(std::str::from_utf8(other).ok());
@@ -70,19 +70,19 @@ fn cells(one: Cell, other: Cell) {
     let _ = sum(one, &other).rows();
 }
 
-fn counts(one: Count, other: Count) {
-    let sum = |one: Count, other: &Count| {
+fn counts(one: Totals, other: Totals) {
+    let sum = |one: Totals, other: &Totals| {
         let mut sum = one;
         sum.add(other);
         sum
     };
-    assert_eq!(Count::decode(&one.encode()), Some(one));
+    assert_eq!(Totals::decode(&one.encode()), Some(one));
     assert_eq!(sum(one, &other), sum(other, &one));
     assert_eq!(sum(sum(one, &other), &other.negated()), one);
     // As long as a sum of revenue can be.
     let (both, written) = (sum(one, &other), sum(one, &other).encode());
     if written.len() < 80 {
-        assert_eq!(Count::decode(&written), Some(both));
+        assert_eq!(Totals::decode(&written), Some(both));
     }
 }
 

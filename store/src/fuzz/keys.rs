@@ -6,7 +6,7 @@ use attribution::facts::keys::{FactKey, MatchKey};
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts::{self, CellKey};
 use crate::layout::key::{self, FactPlace, Key, RowKey};
-use crate::layout::summary_counts::Counted;
+use crate::layout::summary_counts::SummaryKey;
 
 /// Bytes as every kind of key.
 pub fn key(input: &[u8]) {
@@ -17,7 +17,7 @@ pub fn key(input: &[u8]) {
     if let Some(brought) = CreditedActivation::decode(input) {
         assert_eq!(brought.encode(), input);
     }
-    if let Some(counted) = Counted::decode(input) {
+    if let Some(counted) = SummaryKey::decode(input) {
         assert_eq!(counted.encode(), input, "{counted:?}");
     }
     if let Some((key, value)) = input.split_first_chunk() {

@@ -21,17 +21,17 @@ pub const PREFIX_BYTES: usize = 8;
 
 /// What the rows of one count have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted<'a> {
+pub struct SummaryKey<'a> {
     pub pid: Pid,
     /// A time in the quarter; decoded, its start.
     pub time: EventTime,
     pub spreadid: SpreadId,
-    pub what: What<'a>,
+    pub what: Dimensions<'a>,
 }
 
 /// The part of it that is not in a row's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct What<'a> {
+pub struct Dimensions<'a> {
     pub event_type: EventType,
     pub status: Status,
     pub install_type: Option<InstallType>,
@@ -41,12 +41,12 @@ pub struct What<'a> {
 
 /// How many rows, and the sum of their revenue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct Totals {
     pub rows: i64,
     pub revenue: Amount,
 }
 
-impl<'a> What<'a> {
+impl<'a> Dimensions<'a> {
     pub fn of(row: &'a Row) -> Self {
         Self {
             event_type: row.event_type,
@@ -68,15 +68,15 @@ impl<'a> What<'a> {
     }
 }
 
-impl<'a> Counted<'a> {
-    pub fn new(key: &RowKey, what: What<'a>) -> Self {
+impl<'a> SummaryKey<'a> {
+    pub fn new(key: &RowKey, what: Dimensions<'a>) -> Self {
         Self { pid: key.pid, time: key.event_time, spreadid: key.spreadid, what }
     }
 
     /// pid u32 · quarter u32 · spreadid u32 · event type, status, code of the install type · length
     /// of the currency, currency · the effect's name.
     pub fn encode(&self) -> Vec<u8> {
-        let What { event_type, status, install_type, event_name, currency } = &self.what;
+        let Dimensions { event_type, status, install_type, event_name, currency } = &self.what;
         let mut key = Vec::with_capacity(16 + currency.len() + event_name.len());
         key.extend_from_slice(&prefix(self.pid, self.time));
         key.extend_from_slice(&self.spreadid.0.to_be_bytes());
@@ -106,7 +106,7 @@ impl<'a> Counted<'a> {
             EventType::Activation if name.is_empty() => event_type.name(),
             EventType::Activation => return None,
         };
-        let what = What {
+        let what = Dimensions {
             event_type,
             status: choose(&Status::ALL, status).ok()?,
             install_type: choose_option(&InstallType::ALL, install_type).ok()?,
@@ -146,7 +146,7 @@ pub fn fact_hash(event_name: &str, currency: &str, revenue: &str) -> u64 {
     hasher.digest().max(1)
 }
 
-impl Count {
+impl Totals {
     /// One row. Revenue that is no decimal counts as none; nothing that is read from Kafka has such.
     pub fn row(revenue: &str) -> Self {
         Self { rows: 1, revenue: Amount::parse(revenue).unwrap_or_default() }
@@ -189,8 +189,8 @@ impl Count {
 /// How RocksDB adds to a count. Bytes that are no count count as nothing, so that damage stops no
 /// compaction: checking the store finds it.
 pub fn merge(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
-    let mut sum = existing.and_then(Count::decode).unwrap_or_default();
-    for count in operands.iter().filter_map(Count::decode) {
+    let mut sum = existing.and_then(Totals::decode).unwrap_or_default();
+    for count in operands.iter().filter_map(Totals::decode) {
         sum.add(&count);
     }
     Some(sum.encode())
@@ -204,15 +204,15 @@ mod tests {
         EventTime::from_millis(millis).unwrap()
     }
 
-    fn counted<'a>(time: EventTime, event_name: &'a str, currency: &'a str) -> Counted<'a> {
-        let what = What {
+    fn counted<'a>(time: EventTime, event_name: &'a str, currency: &'a str) -> SummaryKey<'a> {
+        let what = Dimensions {
             event_type: EventType::Effect,
             status: Status::Attributed,
             install_type: Some(InstallType::Reinstall),
             event_name,
             currency,
         };
-        Counted { pid: Pid(7), time, spreadid: SpreadId(9), what }
+        SummaryKey { pid: Pid(7), time, spreadid: SpreadId(9), what }
     }
 
     #[test]
@@ -220,17 +220,17 @@ mod tests {
         let start = at(1_773_100_800_000);
         for (name, currency) in [("purchase", "CNY"), ("", ""), ("a\0b", "\0"), ("é,\"", "元")] {
             let key = counted(start.plus(QUARTER_MS - 1), name, currency).encode();
-            assert_eq!(Counted::decode(&key), Some(counted(start, name, currency)));
+            assert_eq!(SummaryKey::decode(&key), Some(counted(start, name, currency)));
             assert!(key.starts_with(&prefix(Pid(7), start)));
             assert!(key[..] < prefix(Pid(7), start.plus(QUARTER_MS))[..]);
-            assert_eq!(Counted::decode(&key[..15]), None);
+            assert_eq!(SummaryKey::decode(&key[..15]), None);
         }
         let mut activation = counted(start, "activation", "");
         activation.what.event_type = EventType::Activation;
         activation.what.install_type = None;
         let key = activation.encode();
-        assert_eq!(Counted::decode(&key), Some(activation));
-        assert_eq!(Counted::decode(&[&key[..], b"x"].concat()), None);
+        assert_eq!(SummaryKey::decode(&key), Some(activation));
+        assert_eq!(SummaryKey::decode(&[&key[..], b"x"].concat()), None);
         assert_eq!(key.len(), 16);
     }
 
@@ -262,16 +262,16 @@ mod tests {
 
     #[test]
     fn counts_come_back() {
-        let mut count = Count::row("9.90");
+        let mut count = Totals::row("9.90");
         assert_eq!(count.encode(), b"\x029.9");
-        count.add(&Count::row(""));
-        count.add(&Count::row("-20"));
-        assert_eq!(Count::decode(&count.encode()), Some(count));
+        count.add(&Totals::row(""));
+        count.add(&Totals::row("-20"));
+        assert_eq!(Totals::decode(&count.encode()), Some(count));
         assert_eq!((count.rows, count.revenue.to_string()), (3, "-10.1".into()));
         count.add(&count.negated());
         assert!(count.is_zero());
-        assert_eq!(Count::decode(&count.encode()), Some(count));
-        assert_eq!(Count::decode(b""), None);
-        assert_eq!(Count::decode(b"\x02x"), None);
+        assert_eq!(Totals::decode(&count.encode()), Some(count));
+        assert_eq!(Totals::decode(b""), None);
+        assert_eq!(Totals::decode(b"\x02x"), None);
     }
 }

@@ -13,7 +13,7 @@ use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::layout::campaign_index::CreditedActivation;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
-use adtrail_store::layout::summary_counts::{Count, Counted, What};
+use adtrail_store::layout::summary_counts::{Dimensions, SummaryKey, Totals};
 use adtrail_store::maintenance::verify::{Options, verify};
 use adtrail_store::memory::Memory;
 use adtrail_store::reader::Reader;
@@ -131,9 +131,9 @@ fn check_told(reader: &Reader, layout: u32) {
         let (mut credited, mut brought) = (0, 0);
         let visit = |key: &RowKey, value: &[u8]| {
             let row = RowView::decode(value).expect("a row");
-            let of = Counted::new(key, What::of_view(&row)).encode();
-            let count: &mut Count = counts.entry(of).or_default();
-            count.add(&Count::row(row.text(TextCell::Revenue)));
+            let of = SummaryKey::new(key, Dimensions::of_view(&row)).encode();
+            let count: &mut Totals = counts.entry(of).or_default();
+            count.add(&Totals::row(row.text(TextCell::Revenue)));
             credited += usize::from(CreditedActivation::has(row.event_type, row.status));
             ControlFlow::Continue(())
         };

@@ -2,7 +2,7 @@
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Policy;
-use store::layout::summary_counts::{Counted, QUARTER_MS, quarter_start};
+use store::layout::summary_counts::{QUARTER_MS, SummaryKey, quarter_start};
 
 use crate::ExportError;
 use crate::Zone;
@@ -66,8 +66,8 @@ impl Dimension {
         })
     }
 
-    pub fn of(self, day: i64, counted: &Counted<'_>, policy: &Policy) -> Value {
-        let Counted { pid, spreadid, what, .. } = counted;
+    pub fn of(self, day: i64, counted: &SummaryKey<'_>, policy: &Policy) -> Value {
+        let SummaryKey { pid, spreadid, what, .. } = counted;
         match self {
             Self::Day => Value::Day(day),
             Self::EventType => Value::Name(what.event_type.name()),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use attribution::rules::policy::Policy;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use store::layout::decimal_sum::Amount;
-use store::layout::summary_counts::{Count, Counted};
+use store::layout::summary_counts::{SummaryKey, Totals};
 
 use super::DayCount;
 use super::dimension::{Dimension, Value};
@@ -28,7 +28,7 @@ pub(super) struct Groups<'q> {
 }
 
 /// By currency.
-type Group = BTreeMap<Box<str>, Count>;
+type Group = BTreeMap<Box<str>, Totals>;
 
 impl<'q> Groups<'q> {
     pub fn new(by: &'q [Dimension], policy: &'q Policy) -> Self {
@@ -45,8 +45,8 @@ impl<'q> Groups<'q> {
     pub fn add(
         &mut self,
         day: i64,
-        counted: &Counted<'_>,
-        count: &Count,
+        counted: &SummaryKey<'_>,
+        count: &Totals,
     ) -> Result<(), ExportError> {
         let values = self.by.iter().map(|by| by.of(day, counted, self.policy)).collect();
         let group = self.groups.entry(values).or_default();
@@ -99,7 +99,7 @@ impl<'q> Groups<'q> {
         }
         out.extend_from_slice(b"currency,count,revenue\n");
         for (values, group) in self.sorted() {
-            let nothing = (Box::default(), Count::default());
+            let nothing = (Box::default(), Totals::default());
             let is_empty = group.is_empty();
             let empty = is_empty.then_some((&nothing.0, &nothing.1));
             for (currency, count) in group.iter().chain(empty) {

@@ -18,7 +18,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 use store::layout::codec::row::{RowView, TextCell};
-use store::layout::summary_counts::{self, Count, Counted, QUARTER_MS, What};
+use store::layout::summary_counts::{self, Dimensions, QUARTER_MS, SummaryKey, Totals};
 use store::reader::{Reader, View};
 
 use crate::ExportError;
@@ -238,10 +238,10 @@ impl Summary<'_, '_> {
         let mut rows = self.view.rows(self.app, range, None)?;
         while let Some((key, value)) = rows.current()? {
             let row = RowView::decode(value)?;
-            let counted = Counted::new(&key, What::of_view(&row));
+            let counted = SummaryKey::new(&key, Dimensions::of_view(&row));
             if self.query.rows.filter.has_counted(&counted, self.policy) {
                 let day = self.days.of(key.event_time);
-                self.groups.add(day, &counted, &Count::row(row.text(TextCell::Revenue)))?;
+                self.groups.add(day, &counted, &Totals::row(row.text(TextCell::Revenue)))?;
             }
             rows.advance();
         }

@@ -315,7 +315,7 @@ fn there_are_not_too_many_groups() {
     let mut groups = Groups::new(&by, &policy);
     let mut add = |number: usize| {
         let name = number.to_string();
-        let what = What {
+        let what = Dimensions {
             event_type: attribution::rules::row::EventType::Effect,
             status: attribution::rules::row::Status::Organic,
             install_type: None,
@@ -324,8 +324,8 @@ fn there_are_not_too_many_groups() {
         };
         let (pid, spreadid) =
             (attribution::facts::event::Pid(1), attribution::facts::event::SpreadId(0));
-        let counted = Counted { pid, time: EventTime::default(), spreadid, what };
-        groups.add(0, &counted, &Count::row(""))
+        let counted = SummaryKey { pid, time: EventTime::default(), spreadid, what };
+        groups.add(0, &counted, &Totals::row(""))
     };
     assert!((0..groups::GROUPS_MAX).all(|number| add(number).is_ok()));
     assert!(add(0).is_ok());

@@ -14,7 +14,7 @@ use crate::expiry::retention::Retention;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts;
 use crate::layout::key::{FACT_PREFIX_BYTES, RowKey};
-use crate::layout::summary_counts::{self, Count, Counted};
+use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
 /// Options of the engine that writes. Its write buffers are charged to the cache.
 pub fn engine(budget: &Budget, cache: &Cache) -> Options {
@@ -87,9 +87,9 @@ pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
     options.set_merge_operator_associative("add", summary_counts::merge);
     let retention = retention.clone();
     options.set_compaction_filter("retention", move |_, key, value| {
-        let is_gone = |counted: Counted<'_>| counted.time < retention.oldest(counted.pid);
-        let is_nothing = || Count::decode(value).is_some_and(|count| count.is_zero());
-        match Counted::decode(key) {
+        let is_gone = |counted: SummaryKey<'_>| counted.time < retention.oldest(counted.pid);
+        let is_nothing = || Totals::decode(value).is_some_and(|count| count.is_zero());
+        match SummaryKey::decode(key) {
             Some(counted) if is_gone(counted) || is_nothing() => CompactionDecision::Remove,
             _ => CompactionDecision::Keep,
         }

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::layout::campaign_index::{self, BROUGHT_KEY_BYTES, CreditedActivation};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
-use crate::layout::summary_counts::{self, Count, Counted};
+use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
 impl View<'_> {
     /// Rows of an app before this are gone.
@@ -23,7 +23,7 @@ impl View<'_> {
         &self,
         pid: Pid,
         (from, to): (EventTime, EventTime),
-        mut visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+        mut visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(summary_counts::prefix(pid, to));
@@ -32,8 +32,8 @@ impl View<'_> {
         counts.seek(summary_counts::prefix(pid, from.max(self.oldest(pid))));
         while let (Some(key), Some(value)) = (counts.key(), counts.value()) {
             let damage = || StoreError::corrupt("a count of a quarter of an hour");
-            let counted = Counted::decode(key).ok_or_else(damage)?;
-            let count = Count::decode(value).ok_or_else(damage)?;
+            let counted = SummaryKey::decode(key).ok_or_else(damage)?;
+            let count = Totals::decode(value).ok_or_else(damage)?;
             if !count.is_zero() && visit(&counted, &count).is_break() {
                 return Ok(());
             }

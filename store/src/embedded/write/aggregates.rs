@@ -15,7 +15,7 @@ use crate::layout::campaign_index::{BROUGHT_KEY_BYTES, CreditedActivation};
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::row_ref::fact_hash;
-use crate::layout::summary_counts::{self, Count, Counted, What};
+use crate::layout::summary_counts::{self, Dimensions, SummaryKey, Totals};
 
 /// So much is written together where rows are counted again.
 pub const BATCH_BYTES: usize = 4 << 20;
@@ -23,13 +23,13 @@ pub const BATCH_BYTES: usize = 4 << 20;
 /// What a write batch adds to the counts, by key.
 #[derive(Default)]
 pub struct Views {
-    counts: HashMap<Vec<u8>, Count, FixedState>,
+    counts: HashMap<Vec<u8>, Totals, FixedState>,
 }
 
 impl Views {
     /// A row that is shown from now on.
     pub fn add(&mut self, batch: &mut WriteBatch, tables: &Tables, key: &RowKey, row: &Row) {
-        self.count(&Counted::new(key, What::of(row)), &Count::row(&row.revenue));
+        self.count(&SummaryKey::new(key, Dimensions::of(row)), &Totals::row(&row.revenue));
         if CreditedActivation::has(row.event_type, row.status) {
             put_brought(batch, tables, key);
         }
@@ -46,17 +46,18 @@ impl Views {
         if CreditedActivation::has(row.event_type, old.status) {
             batch.delete_cf(tables.brought(), CreditedActivation::of(key).encode());
         }
-        let what = What::of(row);
+        let what = Dimensions::of(row);
         if old.place.fact_hash == fact_hash(row) {
-            let what = What { status: old.status, install_type: old.place.install_type, ..what };
-            self.count(&Counted::new(key, what), &Count::row(&row.revenue).negated());
+            let what =
+                Dimensions { status: old.status, install_type: old.place.install_type, ..what };
+            self.count(&SummaryKey::new(key, what), &Totals::row(&row.revenue).negated());
             return Ok(());
         }
         // Its fact was another one, or its home does not say: the row does.
         if let Some(value) = tables.db.get_pinned_cf(tables.events(), key.encode())? {
             let view = RowView::decode(&value)?;
-            let count = Count::row(view.text(TextCell::Revenue)).negated();
-            self.count(&Counted::new(key, What::of_view(&view)), &count);
+            let count = Totals::row(view.text(TextCell::Revenue)).negated();
+            self.count(&SummaryKey::new(key, Dimensions::of_view(&view)), &count);
         }
         Ok(())
     }
@@ -68,14 +69,14 @@ impl Views {
         tables: &Tables,
         (key, view): (&RowKey, &RowView<'_>),
     ) {
-        let count = Count::row(view.text(TextCell::Revenue));
-        self.count(&Counted::new(key, What::of_view(view)), &count);
+        let count = Totals::row(view.text(TextCell::Revenue));
+        self.count(&SummaryKey::new(key, Dimensions::of_view(view)), &count);
         if CreditedActivation::has(view.event_type, view.status) {
             put_brought(batch, tables, key);
         }
     }
 
-    fn count(&mut self, counted: &Counted<'_>, count: &Count) {
+    fn count(&mut self, counted: &SummaryKey<'_>, count: &Totals) {
         self.counts.entry(counted.encode()).or_default().add(count);
     }
 

@@ -28,7 +28,7 @@ use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
-use crate::layout::summary_counts::{Count, Counted, What, quarter_start};
+use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals, quarter_start};
 use newest_first::Backwards;
 use rows::Rows;
 
@@ -86,10 +86,10 @@ impl Reader {
         &self,
         pid: Pid,
         range: (EventTime, EventTime),
-        mut visit: impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+        mut visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut rows = self.rows(pid, range, None)?;
-        let mut counts: BTreeMap<Vec<u8>, Count> = BTreeMap::new();
+        let mut counts: BTreeMap<Vec<u8>, Totals> = BTreeMap::new();
         let mut quarter = None;
         while let Some((key, value)) = rows.current()? {
             let of = quarter_start(key.event_time);
@@ -99,8 +99,8 @@ impl Reader {
                 return Ok(());
             }
             let view = RowView::decode(value)?;
-            let counted = Counted::new(&key, What::of_view(&view)).encode();
-            let count = Count::row(view.text(TextCell::Revenue));
+            let counted = SummaryKey::new(&key, Dimensions::of_view(&view)).encode();
+            let count = Totals::row(view.text(TextCell::Revenue));
             counts.entry(counted).or_default().add(&count);
             rows.advance();
         }
@@ -146,11 +146,11 @@ impl Reader {
 
 /// Tells what was counted, and begins anew.
 fn tell(
-    counts: &mut BTreeMap<Vec<u8>, Count>,
-    visit: &mut impl FnMut(&Counted<'_>, &Count) -> ControlFlow<()>,
+    counts: &mut BTreeMap<Vec<u8>, Totals>,
+    visit: &mut impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, StoreError> {
     for (key, count) in std::mem::take(counts) {
-        let counted = Counted::decode(&key).ok_or_else(|| StoreError::corrupt("a row"))?;
+        let counted = SummaryKey::decode(&key).ok_or_else(|| StoreError::corrupt("a row"))?;
         if visit(&counted, &count).is_break() {
             return Ok(ControlFlow::Break(()));
         }

@@ -16,7 +16,7 @@ use crate::embedded::read::aggregates;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
-use crate::layout::summary_counts::{Count, Counted, What};
+use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals};
 
 /// A prime: what is added up is taken modulo it.
 const PRIME: u64 = (1 << 61) - 1;
@@ -30,8 +30,8 @@ pub struct Told {
 
 impl Told {
     pub fn add_row(&mut self, key: &RowKey, view: &RowView<'_>) {
-        let counted = Counted::new(key, What::of_view(view));
-        let count = Count::row(view.text(TextCell::Revenue));
+        let counted = SummaryKey::new(key, Dimensions::of_view(view));
+        let count = Totals::row(view.text(TextCell::Revenue));
         add(&mut self.counts, key.pid, hash_of_count(&counted.encode(), &count));
         if CreditedActivation::has(view.event_type, view.status) {
             let hash = hash_of_brought(
@@ -49,7 +49,7 @@ impl Checker<'_> {
         self.walk(Check::Counts, COUNTS, |checker, chunk| {
             checker.report.looked(Check::Counts, chunk.len());
             for (key, value) in chunk {
-                match Counted::decode(&key).zip(Count::decode(&value)) {
+                match SummaryKey::decode(&key).zip(Totals::decode(&value)) {
                     Some((counted, _)) if checker.is_gone(counted.pid, counted.time) => {}
                     Some((counted, count)) => {
                         let hash = hash_of_count(&key, &count);
@@ -98,7 +98,7 @@ fn add(sums: &mut BTreeMap<Pid, u64>, pid: Pid, hash: u64) {
 }
 
 /// Adds up as counts do: that of a sum is the sum of both.
-fn hash_of_count(key: &[u8], count: &Count) -> u64 {
+fn hash_of_count(key: &[u8], count: &Totals) -> u64 {
     let rows = count.rows.rem_euclid(PRIME.cast_signed()).cast_unsigned();
     let [of_rows, of_revenue] = [0, 1].map(|seed| xxh3_64_with_seed(key, seed) % PRIME);
     (times(rows, of_rows) + times(count.revenue.modulo(PRIME), of_revenue)) % PRIME
@@ -119,14 +119,15 @@ mod tests {
     #[test]
     fn the_hash_of_a_sum_is_the_sum_of_hashes() {
         let key = b"some key";
-        let parts = [Count::row("0.1"), Count::row("-3000000000000000000000.25"), Count::row("7")];
-        let (mut whole, mut hashes) = (Count::default(), 0);
+        let parts =
+            [Totals::row("0.1"), Totals::row("-3000000000000000000000.25"), Totals::row("7")];
+        let (mut whole, mut hashes) = (Totals::default(), 0);
         for part in parts {
             whole.add(&part);
             hashes = (hashes + hash_of_count(key, &part)) % PRIME;
         }
         assert_eq!(hash_of_count(key, &whole), hashes);
-        whole.add(&Count { rows: 0, ..Count::row("0.01") });
+        whole.add(&Totals { rows: 0, ..Totals::row("0.01") });
         assert_ne!(hash_of_count(key, &whole), hashes);
         assert_eq!((hash_of_count(key, &whole.negated()) + hash_of_count(key, &whole)) % PRIME, 0);
     }

@@ -7,7 +7,7 @@ use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::layout::campaign_index::CreditedActivation;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
-use adtrail_store::layout::summary_counts::{Count, Counted, QUARTER_MS, What};
+use adtrail_store::layout::summary_counts::{Dimensions, QUARTER_MS, SummaryKey, Totals};
 use adtrail_store::reader::Reader;
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::ledger::record::FactRecord;
@@ -164,7 +164,7 @@ fn decision(said: &Said, start_ms: u64, record: Option<&FactRecord>) -> Decision
     decided
 }
 
-type Counts = BTreeMap<Vec<u8>, Count>;
+type Counts = BTreeMap<Vec<u8>, Totals>;
 /// Of each campaign the rows, newest first.
 type BroughtRows = BTreeMap<(Pid, SpreadId), Vec<RowKey>>;
 
@@ -173,8 +173,8 @@ fn of_rows(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, BroughtRo
     for app in apps() {
         let visit = |key: &RowKey, value: &[u8]| {
             let row = RowView::decode(value).expect("a row");
-            let counted = Counted::new(key, What::of_view(&row)).encode();
-            counts.entry(counted).or_default().add(&Count::row(row.text(TextCell::Revenue)));
+            let counted = SummaryKey::new(key, Dimensions::of_view(&row)).encode();
+            counts.entry(counted).or_default().add(&Totals::row(row.text(TextCell::Revenue)));
             if CreditedActivation::has(row.event_type, row.status) {
                 brought.entry((key.pid, key.spreadid)).or_default().push(*key);
             }

@@ -9,7 +9,7 @@ use attribution::worker::{Batch, Report, Worker};
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::judge::{self, Counted, Verdict};
+use super::judge::{self, SummaryKey, Verdict};
 use super::mortal::{Death, Mortal};
 use super::plan::{Kind, Plan};
 use super::tally::{Tally, Trace};
@@ -41,7 +41,7 @@ struct Disk {
     memory: Memory,
     /// How far each log was ever committed.
     kept: Vec<usize>,
-    counted: Counted,
+    counted: SummaryKey,
 }
 
 pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Tally, Trace) {
@@ -49,7 +49,7 @@ pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Tal
         Kind::Expiring => Memory::with_expiry(&plan.policy),
         _ => Memory::default(),
     };
-    let disk = Disk { memory, kept: Vec::new(), counted: Counted::default() };
+    let disk = Disk { memory, kept: Vec::new(), counted: SummaryKey::default() };
     let mut machine = Machine {
         plan,
         rng,

@@ -203,14 +203,14 @@ fn differ(found: &[String], expected: &[String]) -> Verdict {
 
 /// What the workers counted.
 #[derive(Debug, Clone, Default)]
-pub struct Counted {
+pub struct SummaryKey {
     pub accepted: u64,
     pub redelivered: u64,
     /// Rows by their present status.
     rows: BTreeMap<Status, i64>,
 }
 
-impl Counted {
+impl SummaryKey {
     /// Every message of a batch is accepted or redelivered.
     pub fn add(&mut self, report: &Report, messages: usize) -> Verdict {
         let (mut accepted, mut redelivered) = (0, 0);

@@ -6,7 +6,7 @@ use attribution::ledger::Position;
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::judge::{Counted, Verdict};
+use super::judge::{SummaryKey, Verdict};
 use super::plan::Plan;
 use super::tally::{Tally, Trace};
 use crate::support::cells::Model;
@@ -24,7 +24,7 @@ pub struct World<'p> {
     pub hands: Vec<Hand>,
     pub trace: Trace,
     pub tally: Tally,
-    pub counted: Counted,
+    pub counted: SummaryKey,
     pub tick: u64,
     pub turn: usize,
     troubles_left: u32,
@@ -84,7 +84,7 @@ impl<'p> World<'p> {
             hands: (0..workers).map(|_| Hand::default()).collect(),
             trace,
             tally: Tally::default(),
-            counted: Counted::default(),
+            counted: SummaryKey::default(),
             tick: 0,
             turn: 0,
             troubles_left: plan.odds.troubles_max,

@@ -4,7 +4,7 @@ use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::decimal_sum::Amount;
 use adtrail_store::layout::key::{self, FactPlace, RowKey};
-use adtrail_store::layout::summary_counts::Count;
+use adtrail_store::layout::summary_counts::Totals;
 use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::{Family, SpreadId};
 use attribution::ledger::record::{ActivationRecord, FactRecord, RowRef};
@@ -255,14 +255,14 @@ const HOURS: &[Damage] = &[
 const QUARTERS: &[Damage] = &[
     ("a quarter has one row more", &[Problem::CountDiffers], |raw| {
         let (key, value) = raw.entries("counts").swap_remove(7);
-        let mut count = Count::decode(&value).expect("a count");
+        let mut count = Totals::decode(&value).expect("a count");
         count.rows += 1;
         raw.put("counts", &key, &count.encode());
     }),
     ("a quarter has a little more revenue", &[Problem::CountDiffers], |raw| {
-        let is = |(_, value): &Entry| !Count::decode(value).expect("a count").revenue.is_zero();
+        let is = |(_, value): &Entry| !Totals::decode(value).expect("a count").revenue.is_zero();
         let (key, value) = raw.entries("counts").into_iter().find(is).expect("a purchase");
-        let mut count = Count::decode(&value).expect("a count");
+        let mut count = Totals::decode(&value).expect("a count");
         count.revenue.add(&Amount::parse("0.000001").expect("an amount"));
         raw.put("counts", &key, &count.encode());
     }),
