@@ -11,15 +11,15 @@ use crate::fs::sync_folder;
 
 /// What becomes a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfinished {
-    Making,
+pub enum IncompleteStore {
+    Creating,
     Restoring,
 }
 
-impl Unfinished {
+impl IncompleteStore {
     pub const fn mark(self) -> &'static str {
         match self {
-            Self::Making => "adtrail-making",
+            Self::Creating => "adtrail-making",
             Self::Restoring => "adtrail-restoring",
         }
     }
@@ -44,14 +44,14 @@ impl Unfinished {
 
 /// For whoever reads, or looks for damage: there is nothing to read yet.
 pub fn refuse(path: &Path) -> Result<(), StoreError> {
-    if Unfinished::Making.is_at(path) {
+    if IncompleteStore::Creating.is_at(path) {
         return Err(StoreError::Missing { path: path.into() });
     }
     refuse_half_restored(path)
 }
 
 pub fn refuse_half_restored(path: &Path) -> Result<(), StoreError> {
-    if Unfinished::Restoring.is_at(path) {
+    if IncompleteStore::Restoring.is_at(path) {
         return Err(StoreError::HalfRestored { path: path.into() });
     }
     Ok(())

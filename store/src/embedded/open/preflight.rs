@@ -10,7 +10,7 @@ use super::column_families::{EVENTS, META, OFFSETS};
 use super::{layout_version, manifest_check};
 use crate::StoreError;
 use crate::maintenance::backup::lock;
-use crate::maintenance::incomplete_marker::Unfinished;
+use crate::maintenance::incomplete_marker::IncompleteStore;
 
 /// The logs that a store has now.
 pub fn logs(path: &Path) -> Vec<PathBuf> {
@@ -40,13 +40,13 @@ impl Making {
         if !is_to_be_made(path).map_err(unwritable)? {
             return Ok(None);
         }
-        Unfinished::Making.begin(path).map_err(unwritable)?;
+        IncompleteStore::Creating.begin(path).map_err(unwritable)?;
         Ok(Some(Self { path: path.into(), _lock: folder }))
     }
 
     /// All of it is there.
     pub fn end(self) -> Result<(), StoreError> {
-        Unfinished::Making
+        IncompleteStore::Creating
             .end(&self.path)
             .map_err(|error| unwritable(&self.path, &error.to_string()))
     }
@@ -54,7 +54,7 @@ impl Making {
 
 fn is_to_be_made(path: &Path) -> io::Result<bool> {
     // In this order: the mark of another process that makes one now is the first file.
-    Ok(path.read_dir()?.next().is_none() || Unfinished::Making.is_at(path))
+    Ok(path.read_dir()?.next().is_none() || IncompleteStore::Creating.is_at(path))
 }
 
 /// A directory with files and no RocksDB in it is somebody else's, and so is a RocksDB with data
@@ -65,7 +65,7 @@ pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     // In this order: where another process makes a store, its mark is the first file and goes once there is
     // a CURRENT.
     let is_foreign = files.next().is_some()
-        && !Unfinished::Making.is_at(path)
+        && !IncompleteStore::Creating.is_at(path)
         && (!path.join("CURRENT").exists() || is_foreign_database(path).unwrap_or(false));
     if is_foreign { Err(StoreError::NotAStore { path: path.into() }) } else { Ok(()) }
 }

@@ -8,7 +8,7 @@ use super::copy_file::copy;
 use super::{Watcher, lock};
 use crate::StoreError;
 use crate::fs::sync_folder;
-use crate::maintenance::incomplete_marker::Unfinished;
+use crate::maintenance::incomplete_marker::IncompleteStore;
 
 /// The file by which a directory is a store: without it neither adtrail nor RocksDB opens one.
 const LAST: &str = "CURRENT";
@@ -37,14 +37,14 @@ impl Target {
         let unreadable = || StoreError::file("read", path);
         let folder = File::open(path).map_err(unreadable())?;
         lock::exclusive(&folder, path)?;
-        let is_left = Unfinished::Restoring.is_at(path);
+        let is_left = IncompleteStore::Restoring.is_at(path);
         for entry in path.read_dir().map_err(unreadable())? {
             let name = entry.map_err(unreadable())?.file_name();
             if !is_left || !is_of_store(&name.to_string_lossy()) {
                 return Err(StoreError::NotEmpty { path: path.into() });
             }
         }
-        Unfinished::Restoring.begin(path).map_err(StoreError::file("written", path))?;
+        IncompleteStore::Restoring.begin(path).map_err(StoreError::file("written", path))?;
         let target = Self { path: path.into(), was_there, is_finished: false, _lock: folder };
         target.clear().map_err(StoreError::file("removed", path))?;
         Ok(target)
@@ -72,7 +72,7 @@ impl Target {
         fs::rename(self.path.join(LAST_PARTIAL), &last)
             .map_err(StoreError::file("written", &last))?;
         is_good()?;
-        Unfinished::Restoring.end(&self.path).map_err(unwritten())?;
+        IncompleteStore::Restoring.end(&self.path).map_err(unwritten())?;
         self.is_finished = true;
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Target {
         }
         for entry in self.path.read_dir()? {
             let entry = entry?;
-            if entry.file_name() != Unfinished::Restoring.mark() {
+            if entry.file_name() != IncompleteStore::Restoring.mark() {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -95,7 +95,8 @@ impl Target {
 
 /// Whether a store has files of such names, or a restore makes them.
 fn is_of_store(name: &str) -> bool {
-    [LAST, LAST_PARTIAL, "IDENTITY", "LOCK", "LOG", Unfinished::Restoring.mark()].contains(&name)
+    [LAST, LAST_PARTIAL, "IDENTITY", "LOCK", "LOG", IncompleteStore::Restoring.mark()]
+        .contains(&name)
         || ["MANIFEST-", "OPTIONS-", "LOG.old."].iter().any(|start| name.starts_with(start))
         || [".sst", ".log"].iter().any(|end| name.ends_with(end))
 }
@@ -110,7 +111,7 @@ impl Drop for Target {
         // What could not be removed keeps its mark.
         let is_cleared = self.path.read_dir().is_ok_and(|left| left.count() <= 1);
         if is_cleared {
-            let _ = fs::remove_file(self.path.join(Unfinished::Restoring.mark()));
+            let _ = fs::remove_file(self.path.join(IncompleteStore::Restoring.mark()));
         }
         if !self.was_there {
             let _ = fs::remove_dir(&self.path);
