@@ -21,7 +21,7 @@ use config::Config;
 use ingest::{IngestError, Shutdown};
 use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
-use store::HeldBack;
+use store::RetainedFloor;
 
 use crate::timing::Timing;
 
@@ -113,12 +113,12 @@ impl Threads {
 }
 
 /// Settings that keep state for longer bring back nothing that had expired before.
-fn tell_of_held(policy: &Policy, all: &[HeldBack]) {
+fn tell_of_held(policy: &Policy, all: &[RetainedFloor]) {
     let text = |time: EventTime| {
         let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
         time.and_then(Result::ok).unwrap_or_default().to_string()
     };
-    for HeldBack { pid, settings, before, ends } in all {
+    for RetainedFloor { pid, settings, before, ends } in all {
         tracing::warn!(
             app = policy.app(*pid).map_or("", |app| &*app.key),
             settings = settings.join(", "),

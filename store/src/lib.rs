@@ -33,7 +33,7 @@ mod timing;
 use attribution::rules::policy::Policy;
 
 pub use error::StoreError;
-pub use expiry::floor::HeldBack;
+pub use expiry::floor::RetainedFloor;
 pub use timing::Timing;
 
 /// The reading side of the store of the settings, beside the processes that write it.

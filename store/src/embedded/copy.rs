@@ -16,7 +16,7 @@ use super::write::expiry_floor;
 use crate::StoreError;
 use crate::apps::names::Names;
 use crate::apps::spread::App;
-use crate::expiry::floor::{Noted, NotedApps};
+use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::key::{self, RowKey};
 use crate::maintenance::copy_piece::Piece;
 
@@ -87,7 +87,7 @@ impl<'s> Moved<'s> {
     }
 
     /// What has expired here.
-    pub fn expired(&self) -> Result<NotedApps, StoreError> {
+    pub fn expired(&self) -> Result<ExpiryRecords, StoreError> {
         let until = meta::consumed_until(&self.tables)?;
         expiry_floor::expired(
             &self.tables,
@@ -95,7 +95,7 @@ impl<'s> Moved<'s> {
         )
     }
 
-    pub fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+    pub fn put_noted(&mut self, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         expiry_floor::put(&mut batch, &self.tables, pid, noted);
         Ok(self.tables.db.write(batch)?)

@@ -33,7 +33,7 @@ use crate::Timing;
 use crate::apps::names;
 use crate::clock::now;
 use crate::expiry::Expiry;
-use crate::expiry::floor::HeldBack;
+use crate::expiry::floor::RetainedFloor;
 use crate::expiry::retention::{self, Retention};
 use crate::layout::region::Regions;
 use crate::layout::{codec, key};
@@ -153,7 +153,7 @@ impl Embedded {
     }
 
     /// State that expired by settings that are no longer, and by which it is not brought back.
-    pub fn held_back(&self, policy: &Policy) -> Vec<HeldBack> {
+    pub fn held_back(&self, policy: &Policy) -> Vec<RetainedFloor> {
         self.expiry.held_back(policy, self.expiry.until().get())
     }
 

@@ -16,19 +16,19 @@ use crate::layout::codec::Input;
 
 /// What a store notes of the state of an app; where there is nothing, nothing has expired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct ExpiryRecord {
     /// By the settings that it was opened with last; `None`: nothing expires.
     pub kept: Option<Kept>,
     /// By those before them.
     pub held: ExpiryFloor,
 }
 
-pub type NotedApps = BTreeMap<Pid, Noted>;
+pub type ExpiryRecords = BTreeMap<Pid, ExpiryRecord>;
 
 /// Stands for no limit.
 const NONE: u64 = u64::MAX;
 
-impl Noted {
+impl ExpiryRecord {
     /// What is to be noted once other settings take the place of these, where all is consumed up to a
     /// time.
     pub fn under(&self, kept: Option<Kept>, until: Option<EventTime>) -> Self {
@@ -91,15 +91,15 @@ fn expired(kept: Option<Kept>, until: Option<EventTime>) -> ExpiryFloor {
 }
 
 /// What stands under the bytes of a pid.
-pub fn decode(pid: &[u8], value: &[u8], now: EventTime) -> Result<(Pid, Noted), StoreError> {
+pub fn decode(pid: &[u8], value: &[u8], now: EventTime) -> Result<(Pid, ExpiryRecord), StoreError> {
     let damage = || StoreError::corrupt("how far the state of an app has expired");
     let pid = pid.try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
-    let noted = Noted::decode(value).filter(|noted| noted.is_possible(now));
+    let noted = ExpiryRecord::decode(value).filter(|noted| noted.is_possible(now));
     Ok((Pid(pid), noted.ok_or_else(damage)?))
 }
 
 /// What is to be noted of each app that is in the settings, or was.
-pub fn under(noted: &NotedApps, expiry: &Expiry, until: Option<EventTime>) -> NotedApps {
+pub fn under(noted: &ExpiryRecords, expiry: &Expiry, until: Option<EventTime>) -> ExpiryRecords {
     let pids: BTreeSet<Pid> = noted.keys().copied().chain(expiry.pids()).collect();
     let before = |pid| noted.get(&pid).copied().unwrap_or_default();
     pids.into_iter().map(|pid| (pid, before(pid).under(expiry.kept(pid), until))).collect()
@@ -107,7 +107,7 @@ pub fn under(noted: &NotedApps, expiry: &Expiry, until: Option<EventTime>) -> No
 
 /// State of an app that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldBack {
+pub struct RetainedFloor {
     pub pid: Pid,
     /// The settings that were shorter.
     pub settings: Vec<&'static str>,
@@ -117,7 +117,7 @@ pub struct HeldBack {
     pub ends: Option<EventTime>,
 }
 
-impl HeldBack {
+impl RetainedFloor {
     /// `None` where the settings have come as far.
     pub fn of(pid: Pid, held: &ExpiryFloor, kept: Option<Kept>, until: EventTime) -> Option<Self> {
         let own = expired(kept, Some(until));
@@ -202,20 +202,20 @@ mod tests {
         let held = week().unwrap().expired(day(600));
         for kept in [None, week(), kept([1, 2, 3, 4], None)] {
             for held in [ExpiryFloor::default(), held] {
-                let noted = Noted { kept, held };
+                let noted = ExpiryRecord { kept, held };
                 let value = noted.encode();
-                assert_eq!(Noted::decode(&value), Some(noted));
-                assert_eq!(Noted::decode(&value[1..]), None);
+                assert_eq!(ExpiryRecord::decode(&value), Some(noted));
+                assert_eq!(ExpiryRecord::decode(&value[1..]), None);
                 assert!(noted.is_possible(day(600)));
             }
         }
-        assert!(!Noted { kept: None, held }.is_possible(day(500)));
+        assert!(!ExpiryRecord { kept: None, held }.is_possible(day(500)));
     }
 
     #[test]
     fn nothing_is_held_where_settings_stay_or_become_shorter() {
-        let noted = Noted::default().under(week(), Some(day(600)));
-        assert_eq!(noted, Noted { kept: week(), held: ExpiryFloor::default() });
+        let noted = ExpiryRecord::default().under(week(), Some(day(600)));
+        assert_eq!(noted, ExpiryRecord { kept: week(), held: ExpiryFloor::default() });
         for shorter in [week(), kept([7, 490, 0, 6], Some(400)), kept([1, 1, 0, 7], Some(7))] {
             assert_eq!(noted.under(shorter, Some(day(700))).held, ExpiryFloor::default());
         }
@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn what_expired_by_shorter_settings_is_held_until_these_come_as_far() {
         let longer = kept([7, 490, 0, 30], Some(400));
-        let noted = Noted::default().under(week(), Some(day(600))).under(longer, Some(day(600)));
+        let noted =
+            ExpiryRecord::default().under(week(), Some(day(600))).under(longer, Some(day(600)));
         assert_eq!(noted.held, week().unwrap().expired(day(600)));
         // However often it is opened.
         assert_eq!(noted.under(longer, Some(day(622))), noted);
@@ -234,14 +235,15 @@ mod tests {
         // Gone from the settings, and back.
         let off = noted.under(None, Some(day(610)));
         let held = noted.held.or(&longer.unwrap().expired(day(610)));
-        assert_eq!(off, Noted { kept: None, held });
+        assert_eq!(off, ExpiryRecord { kept: None, held });
         assert_eq!(off.under(longer, Some(day(611))).held, held);
     }
 
     #[track_caller]
     fn check(before: Option<Kept>, now: Option<Kept>, settings: &[&str], ends: Option<u64>) {
-        let noted = Noted::default().under(before, Some(day(600))).under(now, Some(day(600)));
-        let told = HeldBack::of(Pid(1), &noted.held, now, day(600)).expect("some is held");
+        let noted =
+            ExpiryRecord::default().under(before, Some(day(600))).under(now, Some(day(600)));
+        let told = RetainedFloor::of(Pid(1), &noted.held, now, day(600)).expect("some is held");
         assert_eq!(told.settings, settings);
         assert_eq!(told.ends, ends.map(day));
     }
@@ -263,7 +265,7 @@ mod tests {
             Some(Kept { needed, retention_ms: Some(days * DAY_MS) })
         };
         check(off(60), off(90), &["store.retention"], Some(630));
-        let own = HeldBack::of(Pid(1), &ExpiryFloor::default(), week(), day(600));
+        let own = RetainedFloor::of(Pid(1), &ExpiryFloor::default(), week(), day(600));
         assert_eq!(own, None);
     }
 }

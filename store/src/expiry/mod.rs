@@ -13,7 +13,7 @@ use attribution::rules::expiry::{ExpiryFloor, Needed};
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
-use floor::{HeldBack, NotedApps};
+use floor::{ExpiryRecords, RetainedFloor};
 
 /// The broker time up to which everything is consumed. It only grows.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +67,7 @@ impl Expiry {
     }
 
     /// Takes what is held of each app, once, and before anything expires by these settings.
-    pub fn hold(&self, noted: &NotedApps) {
+    pub fn hold(&self, noted: &ExpiryRecords) {
         let held = noted.iter().filter(|(_, noted)| noted.held != ExpiryFloor::default());
         // Called once, by who opens the store.
         let _ = self.held.set(held.map(|(pid, noted)| (*pid, noted.held)).collect());
@@ -78,11 +78,13 @@ impl Expiry {
     }
 
     /// What is held of apps of the settings, and by which of these, once all is consumed up to a time.
-    pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<HeldBack> {
+    pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
         let Some(until) = until else { return Vec::new() };
         let held = self.held.get().into_iter().flatten();
         let known = held.filter(|(pid, _)| policy.app(**pid).is_some());
-        known.filter_map(|(pid, held)| HeldBack::of(*pid, held, self.kept(*pid), until)).collect()
+        known
+            .filter_map(|(pid, held)| RetainedFloor::of(*pid, held, self.kept(*pid), until))
+            .collect()
     }
 
     /// The apps of which anything expires.

@@ -5,7 +5,7 @@ use attribution::facts::event::EventTime;
 
 use crate::apps::spread::App;
 use crate::embedded::write::regions;
-use crate::expiry::floor::Noted;
+use crate::expiry::floor::ExpiryRecord;
 use crate::layout::decimal_sum::Amount;
 use crate::layout::hourly_counts::Cell;
 use crate::layout::key::Key;
@@ -32,8 +32,8 @@ pub fn figures(input: &[u8]) {
         assert_eq!(App::decode(&app.encode()), Some(app));
         assert!(app.partitions(64).all(|partition| partition < 64));
     }
-    if let Some(noted) = Noted::decode(one) {
-        assert_eq!(Noted::decode(&noted.encode()), Some(noted));
+    if let Some(noted) = ExpiryRecord::decode(one) {
+        assert_eq!(ExpiryRecord::decode(&noted.encode()), Some(noted));
     }
     let decoded = [(one, 0), (other, 1)].map(|(value, start)| {
         let mut key = Key::default();

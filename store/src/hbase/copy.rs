@@ -16,7 +16,7 @@ use crate::StoreError;
 use crate::apps::names::Names;
 use crate::apps::spread::App;
 use crate::clock::now;
-use crate::expiry::floor::{Noted, NotedApps};
+use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{FactPlace, KEY_BYTES, decode_fact};
 use crate::maintenance::copy_piece::{Form, Piece};
@@ -67,13 +67,13 @@ impl<'s> Moved<'s> {
     }
 
     /// What has expired here, as far as that is not for the tables to say.
-    pub fn expired(&self) -> Result<NotedApps, StoreError> {
+    pub fn expired(&self) -> Result<ExpiryRecords, StoreError> {
         let until = Some(now().minus(LAG_MS));
         let all = meta::noted(&self.cluster)?.into_iter();
         Ok(all.map(|(pid, noted)| (pid, noted.moved(until))).collect())
     }
 
-    pub fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+    pub fn put_noted(&mut self, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
         meta::put_noted(&self.cluster, pid, noted)
     }
 

@@ -16,7 +16,7 @@ use crate::apps::names::Names;
 use crate::apps::spread::App;
 use crate::clock::now;
 use crate::embedded::copy::Moved as EmbeddedSide;
-use crate::expiry::floor::{Noted, NotedApps};
+use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::expiry::retention;
 use crate::hbase::copy::Moved as SharedSide;
 
@@ -46,7 +46,7 @@ pub struct Source<'s> {
     apps: BTreeMap<Pid, App>,
     names: Names,
     /// What has expired there may be there and may be gone.
-    expired: NotedApps,
+    expired: ExpiryRecords,
 }
 
 impl<'s> Source<'s> {
@@ -183,7 +183,7 @@ impl<'s> Target<'s> {
         }
     }
 
-    fn put_noted(&mut self, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+    fn put_noted(&mut self, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
         match &mut self.side {
             Side::Embedded(side) => side.put_noted(pid, noted),
             Side::Shared(side) => side.put_noted(pid, noted),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use adtrail_store::HeldBack;
+use adtrail_store::RetainedFloor;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::copy_store::{Source, Target};
 use adtrail_store::maintenance::verify::{Options, Report, verify};
@@ -104,7 +104,7 @@ impl Bed {
         }
     }
 
-    fn held_back(&self) -> Vec<HeldBack> {
+    fn held_back(&self) -> Vec<RetainedFloor> {
         self.open().held_back(&self.policy)
     }
 

@@ -7,20 +7,20 @@ use crate::StoreError;
 use crate::clock::now;
 use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
-use crate::expiry::floor::{self, Noted, NotedApps};
+use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
 
 /// Then the pid.
 pub const EXPIRING: &[u8] = b"expiring/";
 
 /// # Errors
 /// [`StoreError::Corrupt`] where what is noted can not be true.
-pub fn noted(tables: &Tables) -> Result<NotedApps, StoreError> {
+pub fn noted(tables: &Tables) -> Result<ExpiryRecords, StoreError> {
     let all = tables.named(EXPIRING)?;
     all.iter().map(|(pid, value)| floor::decode(pid, value, now())).collect()
 }
 
 /// All that has expired, for whoever only reads.
-pub fn expired(tables: &Tables, until: Option<EventTime>) -> Result<NotedApps, StoreError> {
+pub fn expired(tables: &Tables, until: Option<EventTime>) -> Result<ExpiryRecords, StoreError> {
     let all = noted(tables)?.into_iter();
     Ok(all.map(|(pid, noted)| (pid, noted.moved(until))).collect())
 }
@@ -44,6 +44,6 @@ pub fn note(tables: &Tables, expiry: &Expiry, until: Option<EventTime>) -> Resul
     Ok(())
 }
 
-pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, noted: &Noted) {
+pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, noted: &ExpiryRecord) {
     batch.put_cf(tables.meta(), [EXPIRING, &pid.0.to_be_bytes()].concat(), noted.encode());
 }

@@ -26,7 +26,7 @@ use crate::StoreError;
 use crate::apps::spread::App;
 use crate::clock::now;
 use crate::expiry::Expiry;
-use crate::expiry::floor::HeldBack;
+use crate::expiry::floor::RetainedFloor;
 use crate::layout::key::{self, Key};
 use cells::{Cells, NOW, Page, Put, PutWhere, Table};
 pub(super) use commit::row_time;
@@ -73,7 +73,7 @@ impl<C> SharedLedger<C> {
     }
 
     /// State that expired by settings that are no longer, and by which it is not brought back.
-    pub fn held_back(&self, policy: &Policy) -> Vec<HeldBack> {
+    pub fn held_back(&self, policy: &Policy) -> Vec<RetainedFloor> {
         self.expiry.held_back(policy, Some(now()))
     }
 

@@ -21,7 +21,7 @@ use crate::StoreError;
 use crate::apps::names::{self, Names};
 use crate::apps::spread::App;
 use crate::clock::now;
-use crate::expiry::floor::{self, Noted, NotedApps};
+use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
 use crate::expiry::{Expiry, Kept};
 use crate::hbase::cluster::{Cluster, FAMILY};
 use crate::hbase::ledger::cells::VALUE;
@@ -169,7 +169,11 @@ fn enroll_app(
 }
 
 /// Notes the settings by which state expires, and holds what expired by those before them.
-pub fn note(cluster: &Cluster, expiry: &Expiry, until: EventTime) -> Result<NotedApps, StoreError> {
+pub fn note(
+    cluster: &Cluster,
+    expiry: &Expiry,
+    until: EventTime,
+) -> Result<ExpiryRecords, StoreError> {
     let stands = noted(cluster)?;
     let pids: Vec<Pid> = floor::under(&stands, expiry, Some(until)).into_keys().collect();
     let note = |pid: Pid| Ok((pid, note_app(cluster, pid, expiry.kept(pid), until)?));
@@ -181,7 +185,7 @@ fn note_app(
     pid: Pid,
     kept: Option<Kept>,
     until: EventTime,
-) -> Result<Noted, StoreError> {
+) -> Result<ExpiryRecord, StoreError> {
     let row = pid_row(EXPIRING, pid);
     for _ in 0..TRIES_MAX {
         let stands = get(cluster, &row)?;
@@ -195,7 +199,7 @@ fn note_app(
     Err(StoreError::Contended { what: format!("state of pid {pid}", pid = pid.0) })
 }
 
-pub fn noted(cluster: &Cluster) -> Result<NotedApps, StoreError> {
+pub fn noted(cluster: &Cluster) -> Result<ExpiryRecords, StoreError> {
     let of_row = |row: &Row| {
         let pid = row.key().get(EXPIRING.len()..).unwrap_or_default();
         floor::decode(pid, &value(row), now())
@@ -203,16 +207,16 @@ pub fn noted(cluster: &Cluster) -> Result<NotedApps, StoreError> {
     rows(cluster, EXPIRING)?.iter().map(of_row).collect()
 }
 
-pub fn noted_of(cluster: &Cluster, pid: Pid) -> Result<Noted, StoreError> {
+pub fn noted_of(cluster: &Cluster, pid: Pid) -> Result<ExpiryRecord, StoreError> {
     let value = get(cluster, &pid_row(EXPIRING, pid))?;
     Ok(value.map(|value| decode_noted(pid, &value)).transpose()?.unwrap_or_default())
 }
 
-pub fn put_noted(cluster: &Cluster, pid: Pid, noted: &Noted) -> Result<(), StoreError> {
+pub fn put_noted(cluster: &Cluster, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
     put(cluster, pid_row(EXPIRING, pid), noted.encode())
 }
 
-fn decode_noted(pid: Pid, value: &[u8]) -> Result<Noted, StoreError> {
+fn decode_noted(pid: Pid, value: &[u8]) -> Result<ExpiryRecord, StoreError> {
     floor::decode(&pid.0.to_be_bytes(), value, now()).map(|(_, noted)| noted)
 }
 

@@ -38,7 +38,7 @@ use crate::embedded::open::{layout_version, meta as kept_meta};
 use crate::embedded::tables::Tables;
 use crate::embedded::write::{expiry_floor, rebuild_aggregates};
 use crate::expiry::Expiry;
-use crate::expiry::floor::NotedApps;
+use crate::expiry::floor::ExpiryRecords;
 use crate::layout::key::Key;
 use files::Files;
 pub use report::{Check, Finding, Problem, Remedy, Report, Times};
@@ -188,7 +188,7 @@ impl<'a> Checker<'a> {
         };
         // What can not be read is told of with the rest of meta, too.
         let noted = match expiry_floor::noted(&self.tables) {
-            Err(StoreError::Corrupt { .. }) => NotedApps::new(),
+            Err(StoreError::Corrupt { .. }) => ExpiryRecords::new(),
             noted => noted?,
         };
         let until = Some(until).filter(|until| *until > EventTime::default());
