@@ -18,7 +18,7 @@ use crate::apps::names::Names;
 use crate::apps::spread::App;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::key::{self, RowKey};
-use crate::maintenance::copy_piece::Piece;
+use crate::maintenance::copy_piece::CopyItem;
 
 /// A store in a directory, open for this process alone.
 pub struct Moved<'s> {
@@ -105,30 +105,32 @@ impl<'s> Moved<'s> {
     pub fn each(
         &self,
         apps: &BTreeMap<Pid, App>,
-        mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
+        mut visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
             self.tables.each_entry(self.tables.facts(family), &[], |key, value| {
                 let key = key.try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
-                visit(Piece::Fact(family, key, value.to_vec()))
+                visit(CopyItem::Fact(family, key, value.to_vec()))
             })?;
         }
         self.tables.each_entry(self.tables.events(), &[], |key, value| {
             let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
             let is_shown = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
-            if is_shown { visit(Piece::Row(key, value.to_vec())) } else { Ok(()) }
+            if is_shown { visit(CopyItem::Row(key, value.to_vec())) } else { Ok(()) }
         })
     }
 
-    pub fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+    pub fn put(&mut self, pieces: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         for piece in pieces {
             match piece {
-                Piece::Fact(family, key, value) => {
+                CopyItem::Fact(family, key, value) => {
                     batch.put_cf(self.tables.facts(family), key, value);
                 }
-                Piece::Column(..) => return Err(StoreError::corrupt("a piece that is for hbase")),
-                Piece::Row(key, value) => {
+                CopyItem::Column(..) => {
+                    return Err(StoreError::corrupt("a piece that is for hbase"));
+                }
+                CopyItem::Row(key, value) => {
                     batch.put_cf(self.tables.events(), key.encode(), value);
                 }
             }

@@ -19,7 +19,7 @@ use crate::clock::now;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{FactPlace, KEY_BYTES, decode_fact};
-use crate::maintenance::copy_piece::{Form, Piece};
+use crate::maintenance::copy_piece::{CopyItem, Form};
 
 /// The tables of a store. That no worker writes meanwhile is for the caller to see to.
 pub struct Moved<'s> {
@@ -81,7 +81,7 @@ impl<'s> Moved<'s> {
         &self,
         apps: &BTreeMap<Pid, App>,
         form: Form,
-        mut visit: impl FnMut(Piece) -> Result<(), StoreError>,
+        mut visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
             self.each_row(&tables::name(self.cluster.prefix(), Table::Facts(family)), |row| {
@@ -93,23 +93,25 @@ impl<'s> Moved<'s> {
             let places = app.partitions(self.settings.partitions);
             let mut rows = Rows::open(&self.cluster, *pid, places, times, None)?;
             while let Some((key, value)) = rows.current()? {
-                visit(Piece::Row(key, value.to_vec()))?;
+                visit(CopyItem::Row(key, value.to_vec()))?;
                 rows.advance();
             }
         }
         Ok(())
     }
 
-    pub fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+    pub fn put(&mut self, pieces: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut puts: BTreeMap<Table, Vec<CellPut>> = BTreeMap::new();
         for piece in pieces {
             let (table, put) = match piece {
-                Piece::Fact(family, key, value) => (Table::Facts(family), put_fact(&key, value)?),
-                Piece::Column(family, key, column, value) => {
+                CopyItem::Fact(family, key, value) => {
+                    (Table::Facts(family), put_fact(&key, value)?)
+                }
+                CopyItem::Column(family, key, column, value) => {
                     let row = key.to_vec();
                     (Table::Facts(family), CellPut { row, column, value, time: None, ttl_ms: None })
                 }
-                Piece::Row(key, value) => {
+                CopyItem::Row(key, value) => {
                     let time = Some(row_time(&key, RowView::decode(&value)?.revision));
                     let (row, column) = (key.encode().to_vec(), VALUE.to_vec());
                     (Table::Events, CellPut { row, column, value, time, ttl_ms: None })
@@ -140,22 +142,22 @@ impl<'s> Moved<'s> {
 
 /// A home, or the entries of a match key. Only as columns a home brings the rows that go, and the facts that were
 /// replaced: an embedded store has no place for them, and is made right afterwards.
-fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<Piece>, StoreError> {
+fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<CopyItem>, StoreError> {
     if row.key().len() == KEY_BYTES {
         let key = row.key().try_into().map_err(|_| StoreError::corrupt("a home's key"))?;
         let column = |cell: &hbase_client::Cell| {
-            Piece::Column(family, key, cell.qualifier().to_vec(), cell.value().to_vec())
+            CopyItem::Column(family, key, cell.qualifier().to_vec(), cell.value().to_vec())
         };
         if form == Form::Columns {
             return Ok(row.cells().iter().map(column).collect());
         }
         // What was replaced can be there for longer than what took its place.
         let Some(value) = row.value(FAMILY, VALUE) else { return Ok(Vec::new()) };
-        return Ok(vec![Piece::Fact(family, key, fact_record::bare(value)?.to_vec())]);
+        return Ok(vec![CopyItem::Fact(family, key, fact_record::bare(value)?.to_vec())]);
     }
     let entry = |cell: &hbase_client::Cell| {
         let key = join(row.key(), cell.qualifier())?;
-        Ok(Piece::Fact(family, key, cell.value().to_vec()))
+        Ok(CopyItem::Fact(family, key, cell.value().to_vec()))
     };
     row.cells().iter().map(entry).collect()
 }

@@ -6,7 +6,7 @@ use crate::layout::key::{Key, RowKey};
 
 /// What moves; values are as an embedded store has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum CopyItem {
     /// A home or an entry that leads to one.
     Fact(Family, Key, Vec<u8>),
     /// A column of a home's row, from one HBase to another: what a worker has begun and another is to end goes
@@ -18,8 +18,8 @@ pub enum Piece {
 /// How homes move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// As [`Piece::Fact`], which either kind of store can take.
+    /// As [`CopyItem::Fact`], which either kind of store can take.
     Plain,
-    /// As [`Piece::Column`].
+    /// As [`CopyItem::Column`].
     Columns,
 }

@@ -10,7 +10,7 @@ use attribution::ledger::Position;
 use attribution::rules::policy::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::copy_piece::{Form, Piece};
+use super::copy_piece::{CopyItem, Form};
 use crate::StoreError;
 use crate::apps::names::Names;
 use crate::apps::spread::App;
@@ -190,7 +190,7 @@ impl<'s> Target<'s> {
         }
     }
 
-    fn put(&mut self, pieces: Vec<Piece>) -> Result<(), StoreError> {
+    fn put(&mut self, pieces: Vec<CopyItem>) -> Result<(), StoreError> {
         match &mut self.side {
             Side::Embedded(side) => side.put(pieces),
             Side::Shared(side) => side.put(pieces),
@@ -201,7 +201,7 @@ impl<'s> Target<'s> {
 fn each(
     (side, form): (&Side<'_>, Form),
     apps: &BTreeMap<Pid, App>,
-    visit: impl FnMut(Piece) -> Result<(), StoreError>,
+    visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     match side {
         Side::Embedded(side) => side.each(apps, visit),
@@ -209,20 +209,22 @@ fn each(
     }
 }
 
-fn is_gone(piece: &Piece, oldest: &BTreeMap<Pid, EventTime>) -> bool {
+fn is_gone(piece: &CopyItem, oldest: &BTreeMap<Pid, EventTime>) -> bool {
     match piece {
-        Piece::Fact(..) | Piece::Column(..) => false,
-        Piece::Row(key, _) => oldest.get(&key.pid).is_some_and(|oldest| key.event_time < *oldest),
+        CopyItem::Fact(..) | CopyItem::Column(..) => false,
+        CopyItem::Row(key, _) => {
+            oldest.get(&key.pid).is_some_and(|oldest| key.event_time < *oldest)
+        }
     }
 }
 
-fn add(amounts: &mut Amounts, piece: &Piece) {
+fn add(amounts: &mut Amounts, piece: &CopyItem) {
     let (table, key, value) = match piece {
-        Piece::Fact(family, key, value) => (table(*family), key.to_vec(), value),
-        Piece::Column(family, key, column, value) => {
+        CopyItem::Fact(family, key, value) => (table(*family), key.to_vec(), value),
+        CopyItem::Column(family, key, column, value) => {
             (table(*family), [&key[..], column].concat(), value)
         }
-        Piece::Row(key, value) => ("events", key.encode().to_vec(), value),
+        CopyItem::Row(key, value) => ("events", key.encode().to_vec(), value),
     };
     let amount = amounts.entry(table).or_default();
     amount.count += 1;
