@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use config::HBase;
-use store::hbase::{Difference, Made, check, init};
+use store::hbase::{Difference, TableStatus, check, init};
 
 use super::{WrongUse, counted, load, print, require_apps};
 use crate::cli::InitHBase;
@@ -41,21 +41,21 @@ pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn differences(made: &Made) -> &[Difference] {
+fn differences(made: &TableStatus) -> &[Difference] {
     match made {
-        Made::Created { .. } => &[],
-        Made::Stood { differences, .. } => differences,
+        TableStatus::Created { .. } => &[],
+        TableStatus::Existing { differences, .. } => differences,
     }
 }
 
-fn show(out: &mut String, made: &Made, is_dry: bool) {
+fn show(out: &mut String, made: &TableStatus, is_dry: bool) {
     let (table, differences) = match made {
-        Made::Created { table, regions } => {
+        TableStatus::Created { table, regions } => {
             let made = if is_dry { "would be made" } else { "made" };
             let _ = writeln!(out, "{table}: {made}, {}", counted(*regions, "region"));
             return;
         }
-        Made::Stood { table, differences } => (table, differences),
+        TableStatus::Existing { table, differences } => (table, differences),
     };
     if differences.is_empty() {
         let _ = writeln!(out, "{table}: as it should be");

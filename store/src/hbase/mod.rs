@@ -10,5 +10,5 @@ pub mod schema;
 mod store;
 
 pub use schema::meta::Complete;
-pub use schema::provision::{Difference, Made, check, init};
+pub use schema::provision::{Difference, TableStatus, check, init};
 pub use store::{ClusterRegion, RegionLoad, Shared};

@@ -12,14 +12,14 @@ use crate::hbase::cluster::{Cluster, FAMILY, State};
 
 /// What has become of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Made {
+pub enum TableStatus {
     /// It was not there.
     Created { table: String, regions: usize },
     /// It is as it should be, or not.
-    Stood { table: String, differences: Vec<Difference> },
+    Existing { table: String, differences: Vec<Difference> },
 }
 
-impl Made {
+impl TableStatus {
     fn is_of_new(&self, name: &str) -> bool {
         matches!(self, Self::Created { table, .. } if table == name)
     }
@@ -117,7 +117,7 @@ pub fn init(
     settings: &config::Store,
     hbase: &config::HBase,
     policy: &Policy,
-) -> Result<Vec<Made>, StoreError> {
+) -> Result<Vec<TableStatus>, StoreError> {
     let cluster = Cluster::connect(hbase)?;
     let (plan, store) = compare(&cluster, settings, policy)?;
     let is_missing = |name: &str| plan.iter().any(|made| made.is_of_new(name));
@@ -143,7 +143,7 @@ pub fn check(
     settings: &config::Store,
     hbase: &config::HBase,
     policy: &Policy,
-) -> Result<Vec<Made>, StoreError> {
+) -> Result<Vec<TableStatus>, StoreError> {
     Ok(compare(&Cluster::connect(hbase)?, settings, policy)?.0)
 }
 
@@ -200,12 +200,12 @@ fn compare(
     cluster: &Cluster,
     settings: &config::Store,
     policy: &Policy,
-) -> Result<(Vec<Made>, Told), StoreError> {
+) -> Result<(Vec<TableStatus>, Told), StoreError> {
     let (mut plan, mut standing) = (Vec::new(), Vec::new());
     let mut is_told = true;
     for Layout { spec, splits } in layouts(cluster, settings, policy) {
         let Some(found) = describe(cluster, &spec.name)? else {
-            plan.push(Made::Created { table: spec.name, regions: splits.len() + 1 });
+            plan.push(TableStatus::Created { table: spec.name, regions: splits.len() + 1 });
             continue;
         };
         require_family(&found)?;
@@ -219,11 +219,11 @@ fn compare(
         let missing = splits.into_iter().filter(|row| !begins(row));
         differences.extend(missing.map(|row| Difference::Split { row }));
         standing.push(spec.name.clone());
-        plan.push(Made::Stood { table: spec.name, differences });
+        plan.push(TableStatus::Existing { table: spec.name, differences });
     }
     if !is_told {
         // Of a store that nothing is known of nothing is made.
-        plan.retain(|made| matches!(made, Made::Stood { .. }));
+        plan.retain(|made| matches!(made, TableStatus::Existing { .. }));
         return Ok((plan, Told::Nothing));
     }
     if meta::load(cluster)?.is_some() {
