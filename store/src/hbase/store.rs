@@ -13,7 +13,7 @@ use super::ledger::cells::Table;
 use super::read::Reader;
 use super::schema::meta::{self, Complete, require};
 use super::schema::provision;
-use super::schema::tables::{self, LAG_MS, Lives};
+use super::schema::tables::{self, LAG_MS, Ttls};
 use crate::StoreError;
 use crate::Timing;
 use crate::apps::spread::App;
@@ -98,7 +98,7 @@ impl Shared {
         let ledger = SharedLedger::new(cells, apps, self.settings.partitions);
         let expiry = Expiry::new(policy, |pid| self.settings.retention_of(pid));
         expiry.hold(&meta::note(&self.cluster, &expiry, now().minus(LAG_MS))?);
-        Ok(ledger.with_lives(Lives::new(&self.settings, policy)).with_expiry(expiry))
+        Ok(ledger.with_lives(Ttls::new(&self.settings, policy)).with_expiry(expiry))
     }
 
     /// The reading side, for any number of threads.

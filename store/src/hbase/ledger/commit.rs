@@ -16,7 +16,7 @@ use crate::layout::{codec, row_ref};
 /// What a commit does.
 #[derive(Default)]
 struct Plan {
-    shows: Vec<Show>,
+    shows: Vec<RowUpdate>,
     /// Of decisions that stand.
     rows: Vec<Put>,
     /// Rows to delete once all others are put.
@@ -26,7 +26,7 @@ struct Plan {
 }
 
 /// A home to put, then its row, and then to delete the rows that go.
-struct Show {
+struct RowUpdate {
     key: FactKey,
     record: FactRecord,
     row: Put,
@@ -36,7 +36,7 @@ struct Show {
     replaced: Option<Gone>,
 }
 
-impl Show {
+impl RowUpdate {
     /// What the new home tells of. A row at the place of the new one is written over.
     fn gone(&self) -> Vec<Gone> {
         let goes = |gone: &&Gone| gone.row.encode()[..] != self.row.row[..];
@@ -57,9 +57,9 @@ impl<C: Cells> SharedLedger<C> {
         }
         let Plan { mut shows, mut rows, mut after, mut lost } = plan;
         self.delete_noted(&mut shows)?;
-        let parts = |show: Show| {
+        let parts = |show: RowUpdate| {
             let gone = show.gone();
-            let Show { key, record, row, .. } = show;
+            let RowUpdate { key, record, row, .. } = show;
             let value = fact_record::encode(&record, &gone);
             (NewRecord { key, value, ttl_ms: None }, (key, row, gone))
         };
@@ -103,16 +103,16 @@ impl<C: Cells> SharedLedger<C> {
                 row_ref::row_place(&write.row, fanout_bits, KEY_BYTES + row.value.len());
         }
         let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
-        plan.shows.push(Show { key: write.key, record: write.record, row, noted, replaced });
+        plan.shows.push(RowUpdate { key: write.key, record: write.record, row, noted, replaced });
         Ok(())
     }
 
     /// Deletes what homes told of where the row that took its place is really there. Where it is not, as
     /// its writer ended before it, what they told of may be all that there is of the event: it stays until
     /// the new row stands, and the new home tells of it too.
-    fn delete_noted(&mut self, shows: &mut [Show]) -> Result<(), StoreError> {
-        let asked = |show: &&mut Show| !show.noted.is_empty() && show.replaced.is_some();
-        let shows: Vec<&mut Show> = shows.iter_mut().filter(asked).collect();
+    fn delete_noted(&mut self, shows: &mut [RowUpdate]) -> Result<(), StoreError> {
+        let asked = |show: &&mut RowUpdate| !show.noted.is_empty() && show.replaced.is_some();
+        let shows: Vec<&mut RowUpdate> = shows.iter_mut().filter(asked).collect();
         if shows.is_empty() {
             return Ok(());
         }

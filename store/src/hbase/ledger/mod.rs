@@ -21,7 +21,7 @@ use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
-use super::schema::tables::Lives;
+use super::schema::tables::Ttls;
 use crate::StoreError;
 use crate::apps::spread::App;
 use crate::clock::now;
@@ -38,18 +38,18 @@ pub struct SharedLedger<C> {
     cells: C,
     apps: HashMap<Pid, App, FixedState>,
     partitions: u16,
-    lives: Lives,
+    lives: Ttls,
     /// What is held of what has expired: what expires by the settings is nobody's who reads Kafka, but
     /// the tables'.
     expiry: Expiry,
     /// The bytes of the homes that the batch under way has read, or put.
     read: HashMap<FactKey, Vec<u8>, FixedState>,
     /// Touches of the batch under way that were taken for new and are not.
-    met: HashMap<FactKey, Met, FixedState>,
+    met: HashMap<FactKey, Collision, FixedState>,
 }
 
 /// What was put of a touch before its home was found taken.
-struct Met {
+struct Collision {
     entries: Vec<Put>,
     ttl_ms: Option<u64>,
 }
@@ -57,13 +57,13 @@ struct Met {
 impl<C> SharedLedger<C> {
     pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
         let apps = apps.into_iter().collect();
-        let (lives, expiry) = (Lives::default(), Expiry::default());
+        let (lives, expiry) = (Ttls::default(), Expiry::default());
         let (read, met) = (HashMap::default(), HashMap::default());
         Self { cells, apps, partitions, lives, expiry, read, met }
     }
 
     /// Whose touches go once nothing needs them.
-    pub fn with_lives(self, lives: Lives) -> Self {
+    pub fn with_lives(self, lives: Ttls) -> Self {
         Self { lives, ..self }
     }
 
@@ -315,7 +315,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
                 if write.key.family == Family::Touch {
                     let ttl_ms = self.lives.of(&write.key, &write.record);
                     let entries = own_entries(&write, ttl_ms).collect();
-                    self.met.insert(write.key, Met { entries, ttl_ms });
+                    self.met.insert(write.key, Collision { entries, ttl_ms });
                 }
                 lost.push(write);
             }

@@ -114,9 +114,9 @@ impl Kept {
 /// How long each app's touches are kept: few say for themselves how long they count, and the table's own
 /// limit is for those.
 #[derive(Debug, Clone, Default)]
-pub struct Lives(HashMap<Pid, Needed, FixedState>);
+pub struct Ttls(HashMap<Pid, Needed, FixedState>);
 
-impl Lives {
+impl Ttls {
     pub fn new(settings: &config::Store, policy: &Policy) -> Self {
         let needed = policy.apps().filter_map(|app| {
             let late_ms = app.correction_horizon_ms.or(settings.retention_of(app.pid))?;
