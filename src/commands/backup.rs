@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 use store::embedded::checkpoint::{self, Moment};
 use store::embedded::{Embedded, open_for_reading};
-use store::maintenance::backup::{Amount, Archive, Page};
+use store::maintenance::backup::{Amount, Archive, Manifest};
 
 use super::temp_files::Leftover;
 use super::{WrongUse, copy_progress, load, require_embedded};
@@ -45,7 +45,7 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     })
 }
 
-fn taken_line(page: &Page, new: Amount) -> Value {
+fn taken_line(page: &Manifest, new: Amount) -> Value {
     let mut line = line(page);
     line["new_files"] = new.files.into();
     line["new_bytes"] = new.bytes.into();
@@ -53,7 +53,7 @@ fn taken_line(page: &Page, new: Amount) -> Value {
 }
 
 /// What standard output has of a backup.
-pub fn line(page: &Page) -> Value {
+pub fn line(page: &Manifest) -> Value {
     let amount = page.amount();
     json!({
         "backup": page.backup,

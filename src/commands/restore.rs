@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use store::StoreError;
-use store::maintenance::backup::{Archive, Page, Target};
+use store::maintenance::backup::{Archive, Manifest, Target};
 
 use super::backup::{line, require_elsewhere};
 use super::temp_files::Leftover;
@@ -32,7 +32,7 @@ pub fn run(options: &Restore) -> anyhow::Result<()> {
     write_line(&line(&page))
 }
 
-fn restore(archive: &Archive, page: &Page, store: &config::Store) -> anyhow::Result<()> {
+fn restore(archive: &Archive, page: &Manifest, store: &config::Store) -> anyhow::Result<()> {
     let target = Target::new(&store.path)?;
     let _leftover = Leftover::new(&store.path).context("signals can not be listened for")?;
     archive.restore(page, &target, &mut copy_progress::Progress::new())?;

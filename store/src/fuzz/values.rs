@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::codec::{fact, fact_record as code, row as row_code};
 use crate::layout::key::{KEY_BYTES, RowKey};
-use crate::maintenance::backup::Piece;
-use crate::maintenance::backup::manifest::{Page, PageName};
+use crate::maintenance::backup::StoredFile;
+use crate::maintenance::backup::manifest::{Manifest, PageName};
 use crate::maintenance::verify::stored_row as whole;
 
 /// A row's key and value.
@@ -56,16 +56,16 @@ pub fn backup(input: &[u8]) {
         if let Some(name) = PageName::parse(text) {
             assert_eq!(name.file(), text);
         }
-        if let Ok(piece) = text.parse::<Piece>() {
+        if let Ok(piece) = text.parse::<StoredFile>() {
             assert_eq!(piece.to_string(), text);
             assert!(!piece.source.name.contains('/') && !piece.source.name.starts_with('.'));
         }
     }
     let name = PageName { backup: 1, hash: xxh3_64(input) };
-    let Ok(page) = Page::parse(input, name) else { return };
+    let Ok(page) = Manifest::parse(input, name) else { return };
     assert_eq!(page.backup, 1);
     assert!(page.pieces().is_ok_and(|pieces| pieces.len() as u64 == page.amount().files));
     let written = page.encode().ok();
-    let again = written.and_then(|(name, text)| Page::parse(&text, name).ok());
+    let again = written.and_then(|(name, text)| Manifest::parse(&text, name).ok());
     assert_eq!(again, Some(page));
 }

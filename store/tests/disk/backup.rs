@@ -8,7 +8,7 @@ use std::process::Command;
 use adtrail_store::StoreError;
 use adtrail_store::embedded::checkpoint::{self, Moment};
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::maintenance::backup::{Amount, Archive, Page, Piece, Target};
+use adtrail_store::maintenance::backup::{Amount, Archive, Manifest, StoredFile, Target};
 use attribution::ledger::{Ledger, Progress};
 use support::facts::{A, HOUR, a_and, activation, click, effect, identified};
 use support::rules::rules;
@@ -51,7 +51,7 @@ impl Bed {
         Archive::make(&self.path("backups")).expect("a directory of backups")
     }
 
-    fn back_up(&self, store: &Embedded) -> (Page, Amount) {
+    fn back_up(&self, store: &Embedded) -> (Manifest, Amount) {
         let checkpoint = store.checkpoints().take().expect("a checkpoint");
         let archive = self.archive();
         let plan = archive.plan(&checkpoint).expect("a plan");
@@ -104,14 +104,14 @@ fn a_backup_is_the_store_of_its_moment() {
     advance(&mut again, 9);
 }
 
-fn pieces(page: &Page) -> BTreeSet<Piece> {
+fn pieces(page: &Manifest) -> BTreeSet<StoredFile> {
     page.pieces().expect("names of files").into_iter().collect()
 }
 
 /// That exactly what is in none of the others was copied, and not the rows and facts.
 #[track_caller]
-fn check_new(page: &Page, new: Amount, others: &[&Page]) {
-    let there: BTreeSet<Piece> = others.iter().flat_map(|other| pieces(other)).collect();
+fn check_new(page: &Manifest, new: Amount, others: &[&Manifest]) {
+    let there: BTreeSet<StoredFile> = others.iter().flat_map(|other| pieces(other)).collect();
     assert_eq!(new.files as usize, pieces(page).difference(&there).count());
     let shared =
         pieces(page).intersection(&there).filter(|p| p.source.name.ends_with(".sst")).count();

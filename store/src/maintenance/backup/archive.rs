@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::copy_file::copy;
 use super::manifest::PageName;
-use super::stored_file::{Piece, Source};
-use super::{Amount, Page, Target, Watcher, lock};
+use super::stored_file::{Source, StoredFile};
+use super::{Amount, Manifest, Target, Watcher, lock};
 use crate::StoreError;
 use crate::embedded::checkpoint::Moment;
 use crate::fs::sync_folder;
@@ -33,7 +33,7 @@ pub struct Archive {
 pub struct Plan {
     folder: PathBuf,
     /// With the piece that has it already.
-    sources: Vec<(Source, Option<Piece>)>,
+    sources: Vec<(Source, Option<StoredFile>)>,
 }
 
 impl Archive {
@@ -100,7 +100,7 @@ impl Archive {
     }
 
     /// `None` if there is no such backup.
-    pub fn page(&self, backup: u32) -> Result<Option<Page>, StoreError> {
+    pub fn page(&self, backup: u32) -> Result<Option<Manifest>, StoreError> {
         let name = self.pages()?.into_iter().find(|page| page.backup == backup);
         name.map(|name| self.read(name)).transpose()
     }
@@ -129,8 +129,8 @@ impl Archive {
         moment: &Moment,
         time: String,
         watcher: &mut dyn Watcher,
-    ) -> Result<(Page, Amount), StoreError> {
-        let is_new = |(_, piece): &&(Source, Option<Piece>)| piece.is_none();
+    ) -> Result<(Manifest, Amount), StoreError> {
+        let is_new = |(_, piece): &&(Source, Option<StoredFile>)| piece.is_none();
         watcher.expect(plan.sources.iter().filter(is_new).map(|(source, _)| source.bytes).sum());
         let (mut pieces, mut new) = (Vec::new(), Amount::default());
         for (source, piece) in plan.sources {
@@ -144,7 +144,7 @@ impl Archive {
         }
         sync(&self.files())?;
         let backup = self.backups()?.last().map_or(1, |last| last + 1);
-        let page = Page::new(backup, time, moment, &pieces);
+        let page = Manifest::new(backup, time, moment, &pieces);
         self.write(&page)?;
         Ok((page, new))
     }
@@ -172,7 +172,7 @@ impl Archive {
     /// Fills the target, each file compared with what was kept.
     pub fn restore(
         &self,
-        page: &Page,
+        page: &Manifest,
         target: &Target,
         watcher: &mut dyn Watcher,
     ) -> Result<(), StoreError> {
@@ -202,19 +202,19 @@ impl Archive {
         Ok(pages)
     }
 
-    fn read(&self, name: PageName) -> Result<Page, StoreError> {
-        Page::read(&self.folder.join(name.file()), name)
+    fn read(&self, name: PageName) -> Result<Manifest, StoreError> {
+        Manifest::read(&self.folder.join(name.file()), name)
     }
 
     /// The files that are whole, as far as their lengths tell.
-    fn kept(&self) -> Result<BTreeMap<Source, Piece>, StoreError> {
+    fn kept(&self) -> Result<BTreeMap<Source, StoredFile>, StoreError> {
         let names = names(&self.files())?;
-        let pieces = names.iter().filter_map(|name| name.parse::<Piece>().ok());
+        let pieces = names.iter().filter_map(|name| name.parse::<StoredFile>().ok());
         let whole = pieces.filter(|piece| self.check_length(piece).is_ok());
         Ok(whole.map(|piece| (piece.source.clone(), piece)).collect())
     }
 
-    fn check_length(&self, piece: &Piece) -> Result<(), StoreError> {
+    fn check_length(&self, piece: &StoredFile) -> Result<(), StoreError> {
         let path = self.files().join(piece.to_string());
         let what = match path.metadata() {
             Ok(found) if found.len() == piece.source.bytes => return Ok(()),
@@ -230,20 +230,20 @@ impl Archive {
         folder: &Path,
         source: Source,
         watcher: &mut dyn Watcher,
-    ) -> Result<Piece, StoreError> {
+    ) -> Result<StoredFile, StoreError> {
         let (from, partial) = (folder.join(&source.name), self.partial());
         let (bytes, whole) = copy(&from, &partial, watcher)?;
         if bytes != source.bytes {
             return Err(StoreError::corrupt(format!("{} has changed", from.display())));
         }
-        let piece = Piece { source, whole };
+        let piece = StoredFile { source, whole };
         let path = self.files().join(piece.to_string());
         fs::rename(&partial, &path).map_err(StoreError::file("written", &path))?;
         Ok(piece)
     }
 
     /// The name is given once all is on the disk: there is the whole backup, or none.
-    fn write(&self, page: &Page) -> Result<(), StoreError> {
+    fn write(&self, page: &Manifest) -> Result<(), StoreError> {
         let partial = self.partial();
         let failed = || StoreError::file("written", &partial);
         let (name, text) = page.encode().map_err(|error| failed()(error.into()))?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Amount;
-use super::stored_file::Piece;
+use super::stored_file::StoredFile;
 use crate::StoreError;
 use crate::embedded::checkpoint::Moment;
 
@@ -16,7 +16,7 @@ use crate::embedded::checkpoint::Moment;
 pub type Positions = BTreeMap<String, BTreeMap<i32, i64>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Page {
+pub struct Manifest {
     /// Counted from 1; greater is newer.
     pub backup: u32,
     /// When the command began, RFC 3339.
@@ -25,7 +25,7 @@ pub struct Page {
     pub partitions: u16,
     pub rows: u64,
     pub positions: Positions,
-    /// Names of [`Piece`]s.
+    /// Names of [`StoredFile`]s.
     files: Vec<String>,
 }
 
@@ -37,26 +37,26 @@ pub struct PageName {
     pub hash: u64,
 }
 
-impl Page {
-    pub fn new(backup: u32, time: String, moment: &Moment, pieces: &[Piece]) -> Self {
+impl Manifest {
+    pub fn new(backup: u32, time: String, moment: &Moment, pieces: &[StoredFile]) -> Self {
         let mut positions = Positions::new();
         for position in &moment.positions {
             let of_topic = positions.entry(position.topic.to_string()).or_default();
             of_topic.insert(position.partition, position.next_offset);
         }
         let (partitions, rows) = (moment.partitions, moment.rows);
-        let files = pieces.iter().map(Piece::to_string).collect();
+        let files = pieces.iter().map(StoredFile::to_string).collect();
         Self { backup, time, partitions, rows, positions, files }
     }
 
-    pub fn pieces(&self) -> Result<Vec<Piece>, &str> {
+    pub fn pieces(&self) -> Result<Vec<StoredFile>, &str> {
         self.files.iter().map(|name| name.parse().map_err(|()| &**name)).collect()
     }
 
     /// All files of it, those that it shares too.
     pub fn amount(&self) -> Amount {
         let mut amount = Amount::default();
-        for piece in self.files.iter().filter_map(|name| name.parse::<Piece>().ok()) {
+        for piece in self.files.iter().filter_map(|name| name.parse::<StoredFile>().ok()) {
             amount.add(piece.source.bytes);
         }
         amount

@@ -13,9 +13,9 @@ mod restore;
 mod stored_file;
 
 pub use archive::Archive;
-pub use manifest::{Page, Positions};
+pub use manifest::{Manifest, Positions};
 pub use restore::Target;
-pub use stored_file::{Piece, Source};
+pub use stored_file::{Source, StoredFile};
 
 /// Files and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub struct Source {
 
 /// A file that is kept. Its own name says all of this.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Piece {
+pub struct StoredFile {
     pub source: Source,
     /// Hash of all bytes.
     pub whole: u128,
@@ -48,14 +48,14 @@ impl Source {
     }
 }
 
-impl fmt::Display for Piece {
+impl fmt::Display for StoredFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source: Source { name, bytes, end }, whole } = self;
         write!(out, "{name}.{bytes}.{end:016x}.{whole:032x}")
     }
 }
 
-impl FromStr for Piece {
+impl FromStr for StoredFile {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn names_tell_pieces() {
         let check = |text: &str, expected: Option<(&str, u64, u64, u128)>| {
-            let found = text.parse::<Piece>().ok();
+            let found = text.parse::<StoredFile>().ok();
             let found =
-                found.as_ref().map(|Piece { source: Source { name, bytes, end }, whole }| {
+                found.as_ref().map(|StoredFile { source: Source { name, bytes, end }, whole }| {
                     (&**name, *bytes, *end, *whole)
                 });
             assert_eq!(found, expected, "{text}");
