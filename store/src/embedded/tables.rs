@@ -25,7 +25,7 @@ use crate::maintenance::incomplete_marker;
 
 /// What damage does not keep a store from opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lenience {
+pub enum OpenMode {
     None,
     /// That of the log.
     Log,
@@ -109,7 +109,7 @@ impl Tables {
     pub fn open_for_checking(
         path: &Path,
         memory_bytes: u64,
-        lenience: Lenience,
+        lenience: OpenMode,
     ) -> Result<Self, StoreError> {
         incomplete_marker::refuse(path)?;
         refuse_foreign(path)?;
@@ -118,12 +118,12 @@ impl Tables {
         }
         manifest_check::refuse_logs(path)?;
         let mut engine = options::reading_engine();
-        engine.set_paranoid_checks(lenience != Lenience::Files);
+        engine.set_paranoid_checks(lenience != OpenMode::Files);
         engine.set_wal_recovery_mode(match lenience {
             // The end of the log may be half written, by a process that was killed or that runs.
-            Lenience::None => DBRecoveryMode::TolerateCorruptedTailRecords,
-            Lenience::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
-            Lenience::Files => DBRecoveryMode::PointInTime,
+            OpenMode::None => DBRecoveryMode::TolerateCorruptedTailRecords,
+            OpenMode::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
+            OpenMode::Files => DBRecoveryMode::PointInTime,
         });
         let budget = Budget::reading(memory_bytes);
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());

@@ -46,7 +46,7 @@ impl Told {
 impl Checker<'_> {
     /// After the rows were added up.
     pub fn check_told(&mut self, mut told: Told) -> Result<(), StoreError> {
-        self.walk(Check::Counts, COUNTS, |checker, chunk| {
+        self.scan_table(Check::Counts, COUNTS, |checker, chunk| {
             checker.report.looked(Check::Counts, chunk.len());
             for (key, value) in chunk {
                 match SummaryKey::decode(&key).zip(Totals::decode(&value)) {
@@ -60,7 +60,7 @@ impl Checker<'_> {
             }
             Ok(())
         })?;
-        self.walk(Check::Counts, BROUGHT, |checker, chunk| {
+        self.scan_table(Check::Counts, BROUGHT, |checker, chunk| {
             checker.report.looked(Check::Counts, chunk.len());
             for (key, value) in chunk {
                 match aggregates::decode(&key, &value) {

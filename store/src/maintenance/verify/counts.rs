@@ -31,7 +31,7 @@ impl Checker<'_> {
         let mut sums = Sums::default();
         sums.figures
             .resize(regions.as_ref().map_or(0, |regions| regions.iter().len()), Figures::default());
-        self.walk(Check::Counts, EVENTS, |checker, chunk| {
+        self.scan_table(Check::Counts, EVENTS, |checker, chunk| {
             for (key, value) in chunk {
                 checker.count(&key, &value, (&mut sums, regions.as_ref()))?;
             }
@@ -109,7 +109,7 @@ impl Checker<'_> {
 
     /// Cells that have no rows count none.
     fn check_empty_cells(&mut self) -> Result<(), StoreError> {
-        self.walk(Check::Counts, CELLS, |checker, chunk| {
+        self.scan_table(Check::Counts, CELLS, |checker, chunk| {
             for (key, value) in chunk {
                 let cell = CellKey::try_from(&*key).ok();
                 match (cell, Cell::decode(&value)) {

@@ -11,8 +11,8 @@ use attribution::rules::row::{EventType, Row, seq};
 use attribution::worker::{Recomputed, recompute, recompute_with_followers};
 
 use super::event::{Event, is_of_itself};
-use super::expected::Right;
-use super::row_digest::Witness;
+use super::expected::Expected;
+use super::row_digest::RowDigest;
 use super::rows::row_key;
 use super::snapshot_facts::CurrentRow as PresentFacts;
 use super::stored_row::{self, digest, is_written_so};
@@ -33,7 +33,7 @@ const TOGETHER: usize = 512;
 impl Checker<'_> {
     pub fn check_events(&mut self) -> Result<(), StoreError> {
         for family in [Family::Activation, Family::Effect] {
-            self.walk(Check::Decisions, Tables::name_of(family), |checker, chunk| {
+            self.scan_table(Check::Decisions, Tables::name_of(family), |checker, chunk| {
                 chunk.chunks(TOGETHER).try_for_each(|part| checker.check_part(family, part))
             })?;
         }
@@ -48,7 +48,7 @@ impl Checker<'_> {
         let mut wrong: Vec<FactKey> = Vec::new();
         for event in events {
             let found = event.row.map_or(&Found::Nothing, |row| rows.of(&row.encode()));
-            let witness = Witness::of(&event, found);
+            let witness = RowDigest::of(&event, found);
             let decision = self.judge_decision(&event, witness.as_ref());
             let row = self.judge_row(&event, found, decision);
             if decision.is_none() && row.is_none() {
@@ -167,7 +167,7 @@ impl Checker<'_> {
         PresentFacts { tables: self.tables.clone(), expiry: self.expiry.clone() }
     }
 
-    fn judge_decision(&mut self, event: &Event, witness: Option<&Witness>) -> Option<Problem> {
+    fn judge_decision(&mut self, event: &Event, witness: Option<&RowDigest>) -> Option<Problem> {
         let Some(current_row) = event.record.current_row() else { return Some(Problem::Undecided) };
         if witness.is_some_and(|witness| !witness.is_of(&event.record)) {
             return Some(Problem::FactAltered);
@@ -268,7 +268,7 @@ impl Checker<'_> {
             let replaced = replaced.and_then(|current_row| {
                 row_key(&app, (key.pid, seq_of(&record)), &current_row, self.settings.partitions)
             });
-            let written = self.written(&Right { fact: key, record, row, replaced, app });
+            let written = self.written(&Expected { fact: key, record, row, replaced, app });
             if let Some(batch) = &mut self.fixes {
                 written.put(batch, &self.tables);
             }
@@ -291,7 +291,7 @@ impl Checker<'_> {
         let Some(row) = row else { return Ok(false) };
         let rows = self.look_up(EVENTS, vec![row.encode()])?;
         let event = Event { fact, record, app, row: Some(row), recomputed: None };
-        if Witness::of(&event, rows.of(&row.encode())).is_none() {
+        if RowDigest::of(&event, rows.of(&row.encode())).is_none() {
             return Ok(false);
         }
         if self.told_events.insert(fact) {

@@ -10,7 +10,7 @@ use rocksdb::WriteBatch;
 
 use super::Checker;
 use super::event::{Event, is_of_itself};
-use super::row_digest::Witness;
+use super::row_digest::RowDigest;
 use super::snapshot_facts::CurrentRow as PresentFacts;
 use super::stored_row::{self, digest};
 use super::table_scan::Found;
@@ -22,7 +22,7 @@ use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
 use crate::layout::row_ref::row_place;
 
 /// What is to stand of an event.
-pub struct Right {
+pub struct Expected {
     pub fact: FactKey,
     pub record: FactRecord,
     pub row: Row,
@@ -32,14 +32,14 @@ pub struct Right {
 
 impl Checker<'_> {
     /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
-    pub fn right(&self, event: &Event, found: &Found) -> Option<Right> {
+    pub fn right(&self, event: &Event, found: &Found) -> Option<Expected> {
         let current_row = event.record.current_row().copied()?;
         let mut record = event.record.clone();
         let row = match &mut record {
             FactRecord::Touch(_) => None,
             FactRecord::Activation(kept) => {
                 if !is_of_itself(&event.record, &current_row) {
-                    let witness = Witness::of(event, found)?;
+                    let witness = RowDigest::of(event, found)?;
                     let original = witness.original.clone();
                     kept.decision = stored_row::decision(witness.into_row(), original);
                 }
@@ -52,7 +52,7 @@ impl Checker<'_> {
         };
         let mut row = row?;
         row.revision = current_row.revision;
-        Some(Right { fact: event.fact, record, row, replaced: event.row, app: event.app })
+        Some(Expected { fact: event.fact, record, row, replaced: event.row, app: event.app })
     }
 
     /// The row of an effect whose activations are kept still, if it is the one that was decided.
@@ -71,8 +71,8 @@ impl Checker<'_> {
     }
 
     /// As bytes. A row that is the same again stays where it was.
-    pub fn written(&self, right: &Right) -> Written {
-        let Right { fact, record, row, replaced, app } = right;
+    pub fn written(&self, right: &Expected) -> Written {
+        let Expected { fact, record, row, replaced, app } = right;
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
         let fanout_bits =

@@ -10,7 +10,7 @@ use rocksdb::LiveFile;
 use super::report::{Problem, Report};
 use crate::StoreError;
 use crate::embedded::open::column_families::TABLES;
-use crate::embedded::tables::{Lenience, Tables};
+use crate::embedded::tables::{OpenMode, Tables};
 
 /// Files that hold data, and those of them that are known to be damaged.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub fn open(
     let mut attempts = 0;
     let failure = loop {
         attempts += 1;
-        match Tables::open_for_checking(path, memory_bytes, Lenience::None) {
+        match Tables::open_for_checking(path, memory_bytes, OpenMode::None) {
             Ok(tables) => {
                 let files = Files::of(&tables)?;
                 return Ok(Some((tables, files)));
@@ -45,7 +45,7 @@ pub fn open(
             Err(_) => sleep(Duration::from_millis(50)),
         }
     };
-    let Ok(tables) = Tables::open_for_checking(path, memory_bytes, Lenience::Files) else {
+    let Ok(tables) = Tables::open_for_checking(path, memory_bytes, OpenMode::Files) else {
         let name = named_file(&failure).unwrap_or(failure);
         report.find(Problem::FileDamaged, false, || name);
         return Ok(None);
@@ -57,7 +57,7 @@ pub fn open(
     }
     // Only one is named, or none.
     files.note_closed(&tables, report);
-    if Tables::open_for_checking(path, memory_bytes, Lenience::Log).is_ok() {
+    if Tables::open_for_checking(path, memory_bytes, OpenMode::Log).is_ok() {
         report.find(Problem::LogDamaged, false, || logs(path).join(" or "));
     } else {
         files.failure = Some(failure);

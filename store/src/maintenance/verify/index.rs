@@ -19,15 +19,19 @@ impl Checker<'_> {
         for family in Family::ALL {
             let table = Tables::name_of(family);
             if self.fixes.is_none() {
-                self.walk(Check::Index, table, |checker, chunk| {
+                self.scan_table(Check::Index, table, |checker, chunk| {
                     checker.check_entries(family, &chunk)?;
                     checker.check_facts(family, &chunk)
                 })?;
                 continue;
             }
             // What is put must not be deleted again.
-            self.walk(Check::Index, table, |checker, chunk| checker.check_entries(family, &chunk))?;
-            self.walk(Check::Index, table, |checker, chunk| checker.check_facts(family, &chunk))?;
+            self.scan_table(Check::Index, table, |checker, chunk| {
+                checker.check_entries(family, &chunk)
+            })?;
+            self.scan_table(Check::Index, table, |checker, chunk| {
+                checker.check_facts(family, &chunk)
+            })?;
         }
         Ok(())
     }

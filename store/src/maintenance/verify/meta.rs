@@ -23,7 +23,7 @@ use crate::layout::key::{self, RowKey};
 impl Checker<'_> {
     pub fn check_meta(&mut self) -> Result<(), StoreError> {
         let mut unreadable: BTreeSet<Pid> = BTreeSet::new();
-        self.walk(Check::Meta, META, |checker, chunk| {
+        self.scan_table(Check::Meta, META, |checker, chunk| {
             checker.report.looked(Check::Meta, chunk.len());
             for (name, value) in chunk {
                 unreadable.extend(checker.take_app(&name, &value));
@@ -32,7 +32,7 @@ impl Checker<'_> {
             }
             Ok(())
         })?;
-        self.walk(Check::Meta, OFFSETS, |checker, chunk| {
+        self.scan_table(Check::Meta, OFFSETS, |checker, chunk| {
             checker.check_positions(&chunk);
             Ok(())
         })?;
@@ -113,7 +113,7 @@ impl Checker<'_> {
     /// by which state is kept for longer.
     pub fn derive_consumed_until(&mut self) -> Result<EventTime, StoreError> {
         let mut newest = EventTime::default();
-        self.walk(Check::Meta, CELLS, |_, chunk| {
+        self.scan_table(Check::Meta, CELLS, |_, chunk| {
             for (key, value) in chunk {
                 let has_rows = Cell::decode(&value).is_some_and(|cell| cell.rows() > 0);
                 let cell = CellKey::try_from(&*key).ok().filter(|_| has_rows);
@@ -223,7 +223,7 @@ impl Checker<'_> {
             }
         }
         let mut oldest: Option<EventTime> = None;
-        self.walk(Check::Meta, CELLS, |_, chunk| {
+        self.scan_table(Check::Meta, CELLS, |_, chunk| {
             let cells = chunk.iter().filter_map(|(key, _)| CellKey::try_from(&**key).ok());
             for cell in
                 cells.filter(|cell| hourly_counts::pid(cell) == pid && cell.len() == CELL_KEY_BYTES)

@@ -205,7 +205,7 @@ impl<'a> Checker<'a> {
             Some(failure) => return Err(failure),
             None => {}
         }
-        TABLES.into_iter().try_for_each(|table| self.walk(Check::Files, table, |_, _| Ok(())))
+        TABLES.into_iter().try_for_each(|table| self.scan_table(Check::Files, table, |_, _| Ok(())))
     }
 
     fn check_all(&mut self) -> Result<(), StoreError> {

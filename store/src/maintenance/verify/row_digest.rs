@@ -13,13 +13,13 @@ use super::stored_row::{self, digest};
 use super::table_scan::Found;
 use crate::layout::codec::row::RowView;
 
-pub struct Witness {
+pub struct RowDigest {
     row: Row,
     /// Of an activation: the id of the install that it follows, which the row does not show.
     pub original: Option<Box<str>>,
 }
 
-impl Witness {
+impl RowDigest {
     /// `None` where the row is missing or is not what was decided.
     pub fn of(event: &Event, found: &Found) -> Option<Self> {
         let (Found::Value(value), Some(key)) = (found, event.row) else { return None };

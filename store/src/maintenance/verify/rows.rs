@@ -32,7 +32,7 @@ type Homeless = (Pid, EventTime, BTreeSet<u64>);
 impl Checker<'_> {
     pub fn check_rows(&mut self) -> Result<(), StoreError> {
         let mut homeless: Homeless = (Pid(0), EventTime::default(), BTreeSet::new());
-        self.walk(Check::Rows, EVENTS, |checker, chunk| {
+        self.scan_table(Check::Rows, EVENTS, |checker, chunk| {
             let rows = checker.readable(&chunk);
             let mut records = Vec::new();
             for family in [Family::Activation, Family::Effect] {

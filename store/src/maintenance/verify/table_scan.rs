@@ -43,7 +43,7 @@ impl LookedUp {
 impl Checker<'_> {
     /// Hands all entries of a table to `visit`, some thousand at a time, in key order. Of a damaged
     /// file the rest is passed over.
-    pub fn walk(
+    pub fn scan_table(
         &mut self,
         check: Check,
         table: &'static str,
