@@ -12,7 +12,7 @@ use export::http::admin::Admin;
 use export::{Access, ExportState};
 use ingest::{Health, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
-use store::embedded::{Embedded, EngineMetrics, Room};
+use store::embedded::{DiskFullGate, Embedded, EngineMetrics};
 use store::reader::Reader;
 use tokio::runtime::Runtime;
 
@@ -37,7 +37,7 @@ pub fn run(
     tell_of_held(&config.policy, &embedded.held_back(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
-    let room = embedded.wait_for_room();
+    let room = embedded.block_when_disk_full();
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
@@ -84,7 +84,7 @@ pub fn run(
         if threads.is_any_finished() || servers.is_finished() {
             shutdown.request();
         }
-        let waits = room.is_awaited();
+        let waits = room.is_blocked();
         if waits != is_full {
             is_full = waits;
             tell_of_room(config, is_full);
@@ -125,7 +125,7 @@ fn tell_of_room(config: &Config, is_full: bool) {
 fn admin(
     (metrics, recorder): (Arc<PipelineMetrics>, PrometheusHandle),
     (engine, reader): (EngineMetrics, Reader),
-    (health, room): (Arc<Health>, Room),
+    (health, room): (Arc<Health>, DiskFullGate),
 ) -> Admin {
     let observed = Arc::clone(&health);
     let render = move || {
@@ -133,7 +133,7 @@ fn admin(
         metrics.scrape(&observed, reader.regions().as_ref(), || recorder.render())
     };
     let ready = move || {
-        if room.is_awaited() {
+        if room.is_blocked() {
             Err("the disk of store.path is full: nothing is committed until there is room"
                 .to_owned())
         } else {

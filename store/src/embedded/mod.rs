@@ -48,7 +48,7 @@ use read::index;
 use read::snapshot::Reader;
 pub use stats::{Engine, Figures, TableFigures};
 use tables::Tables;
-pub use write::disk_full::Room;
+pub use write::disk_full::DiskFullGate;
 use write::expiry_floor;
 use write::pending::Pending;
 use write::regions::{self, SharedRegions};
@@ -92,7 +92,7 @@ impl Embedded {
             upgrade::anew(tables, settings, policy)?;
             (tables, limits, meta) = Self::load(settings, policy)?;
         }
-        tables.room = Room::new(timing);
+        tables.room = DiskFullGate::new(timing);
         if meta.layout < layout_version::LAYOUT_VERSION {
             meta.totals = upgrade::in_place(&tables, settings, &meta)?;
         }
@@ -141,7 +141,7 @@ impl Embedded {
 
     /// From now on commits wait for room where the disk is full, for whoever tells of it and ends
     /// that; without it they fail.
-    pub fn wait_for_room(&self) -> Room {
+    pub fn block_when_disk_full(&self) -> DiskFullGate {
         self.tables.room.wait();
         self.tables.room.clone()
     }

@@ -97,7 +97,7 @@ impl Engine {
             wal_bytes: self.wal_bytes(),
             is_stopped: self.whole(properties::IS_WRITE_STOPPED)? != 0,
             is_delayed: self.whole(properties::ACTUAL_DELAYED_WRITE_RATE)? != 0,
-            is_out_of_room: self.tables.room.is_awaited(),
+            is_out_of_room: self.tables.room.is_blocked(),
             stalled_micros: ticker(Ticker::StallMicros),
             tables,
         })

@@ -18,7 +18,7 @@ use super::open::column_families::{
 use super::open::memory_budget::Budget;
 use super::open::preflight::{failure, logs, refuse_foreign};
 use super::open::{layout_version, manifest_check, options};
-use super::write::disk_full::Room;
+use super::write::disk_full::DiskFullGate;
 use crate::StoreError;
 use crate::layout::{codec, key};
 use crate::maintenance::incomplete_marker;
@@ -46,7 +46,7 @@ pub struct Tables {
     pub db: Arc<DB>,
     /// Those that it was opened with, which hold its counters.
     pub options: Arc<Options>,
-    pub room: Room,
+    pub room: DiskFullGate,
 }
 
 impl Tables {
@@ -62,7 +62,7 @@ impl Tables {
         let engine = options::engine(&budget, &cache);
         let db =
             DB::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
-        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
+        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: DiskFullGate::default() })
     }
 
     /// Writes a batch, and may wait for room where the disk is full.
@@ -90,7 +90,7 @@ impl Tables {
                     return Ok(Self {
                         db: Arc::new(db),
                         options: Arc::new(engine),
-                        room: Room::default(),
+                        room: DiskFullGate::default(),
                     });
                 }
                 // The writing process may delete a file between its listing and its opening. A log that
@@ -129,7 +129,7 @@ impl Tables {
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
         let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
             .map_err(|error| failure(path, error))?;
-        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: Room::default() })
+        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: DiskFullGate::default() })
     }
 
     /// For whoever repairs what is derived: nothing expires meanwhile.

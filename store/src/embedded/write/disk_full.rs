@@ -25,23 +25,23 @@ const NO_ROOM: &str = "No space left on device";
 
 /// Whether writes wait for room on the disk, and whether they may. Clones are of the same store.
 #[derive(Debug, Clone, Default)]
-pub struct Room(Arc<State>);
+pub struct DiskFullGate(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     timing: Timing,
-    is_awaited: AtomicBool,
+    is_blocked: AtomicBool,
     may_wait: AtomicBool,
 }
 
-impl Room {
+impl DiskFullGate {
     pub(crate) fn new(timing: Timing) -> Self {
         Self(Arc::new(State { timing, ..State::default() }))
     }
 
     /// Whether a write waits.
-    pub fn is_awaited(&self) -> bool {
-        self.0.is_awaited.load(Ordering::Relaxed)
+    pub fn is_blocked(&self) -> bool {
+        self.0.is_blocked.load(Ordering::Relaxed)
     }
 
     /// From now on writes wait, for somebody who says so.
@@ -71,7 +71,7 @@ impl Room {
         let mut outcome = db.write_opt(batch, options);
         let mut full_at = Instant::now();
         while outcome.as_ref().is_err_and(is_of_room) && may_wait() && !bytes.is_empty() {
-            self.0.is_awaited.store(true, Ordering::Relaxed);
+            self.0.is_blocked.store(true, Ordering::Relaxed);
             thread::sleep(timing.full_disk_retry_interval);
             outcome = db.write_opt(WriteBatch::from_data(&bytes), options);
             if !has_room(db.path()) {
@@ -83,7 +83,7 @@ impl Room {
                 return Err(StoreError::Stopped { reason: error.to_string() });
             }
         }
-        self.0.is_awaited.store(false, Ordering::Relaxed);
+        self.0.is_blocked.store(false, Ordering::Relaxed);
         Ok(outcome?)
     }
 }
