@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::names::{InvalidName, Server, TableName};
-use crate::remote_exception::{Fault, Remedy};
+use crate::remote_exception::{RemoteException, RetryAction};
 use crate::wire::WireError;
 
 /// All errors of this crate. Cloned freely, since one failure may end many calls.
@@ -47,7 +47,7 @@ pub enum Error {
 
     /// HBase said no.
     #[error("{server}: {fault}")]
-    Refused { server: Server, fault: Fault },
+    Refused { server: Server, fault: RemoteException },
 
     #[error("{what} was not done within {limit:?}{}", after(last))]
     Deadline {
@@ -111,7 +111,7 @@ fn after(last: &Option<Arc<Error>>) -> String {
 
 /// What a caller can do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
+pub enum RetryAdvice {
     /// The same may succeed later; it was tried until the deadline.
     TryLater,
     /// Read what is there, then decide again.
@@ -131,16 +131,18 @@ impl Error {
         Self::Input(reason.into())
     }
 
-    pub fn advice(&self) -> Advice {
+    pub fn advice(&self) -> RetryAdvice {
         match self {
-            Self::Uncertain { .. } => Advice::ReadAgain,
-            Self::Refused { fault, .. } if fault.remedy() == Remedy::Fail => Advice::Change,
+            Self::Uncertain { .. } => RetryAdvice::ReadAgain,
+            Self::Refused { fault, .. } if fault.retry_action() == RetryAction::Fail => {
+                RetryAdvice::Change
+            }
             Self::OldServer { .. }
             | Self::NoTable { .. }
             | Self::Disabled { .. }
             | Self::RowTooLong { .. }
             | Self::Input(_)
-            | Self::Closed => Advice::Change,
+            | Self::Closed => RetryAdvice::Change,
             Self::Bootstrap { .. }
             | Self::Unreachable { .. }
             | Self::Connection { .. }
@@ -150,31 +152,31 @@ impl Error {
             | Self::Deadline { .. }
             | Self::NoServer { .. }
             | Self::Unfinished { .. }
-            | Self::NoMaster => Advice::TryLater,
+            | Self::NoMaster => RetryAdvice::TryLater,
         }
     }
 
     /// What is tried before a caller hears of it.
-    pub(crate) fn remedy(&self) -> Remedy {
+    pub(crate) fn retry_action(&self) -> RetryAction {
         match self {
-            Self::Refused { fault, .. } => fault.remedy(),
+            Self::Refused { fault, .. } => fault.retry_action(),
             Self::Unreachable { .. }
             | Self::Connection { .. }
             | Self::Unanswered { .. }
-            | Self::Protocol { .. } => Remedy::DropServer,
+            | Self::Protocol { .. } => RetryAction::DropServer,
             Self::NoServer { .. }
             | Self::Unfinished { .. }
             | Self::NoMaster
-            | Self::Bootstrap { .. } => Remedy::Relocate,
+            | Self::Bootstrap { .. } => RetryAction::Relocate,
             // Of one call: its server may hang, and the region be elsewhere by now.
-            Self::Deadline { .. } => Remedy::Relocate,
+            Self::Deadline { .. } => RetryAction::Relocate,
             Self::OldServer { .. }
             | Self::NoTable { .. }
             | Self::Disabled { .. }
             | Self::Uncertain { .. }
             | Self::RowTooLong { .. }
             | Self::Input(_)
-            | Self::Closed => Remedy::Fail,
+            | Self::Closed => RetryAction::Fail,
         }
     }
 
@@ -186,14 +188,16 @@ impl Error {
             | Self::Protocol { .. }
             | Self::Deadline { .. } => true,
             // A bare exception of Java may come from after the write.
-            Self::Refused { fault, .. } => fault.remedy() == Remedy::BackOff && !is_before(fault),
+            Self::Refused { fault, .. } => {
+                fault.retry_action() == RetryAction::BackOff && !is_before(fault)
+            }
             _ => false,
         }
     }
 }
 
 /// Whether the server says so before it begins.
-fn is_before(fault: &Fault) -> bool {
+fn is_before(fault: &RemoteException) -> bool {
     matches!(
         fault.name(),
         "RegionOpeningException"
@@ -212,7 +216,7 @@ mod tests {
     use crate::proto::rpc::ExceptionResponse;
 
     fn refused(class: &str) -> Error {
-        let fault = Fault::from_exception(&ExceptionResponse {
+        let fault = RemoteException::from_exception(&ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
             ..ExceptionResponse::default()
         });
@@ -220,26 +224,26 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(error: &Error, advice: Advice, may_be_done: bool) {
+    fn check(error: &Error, advice: RetryAdvice, may_be_done: bool) {
         assert_eq!((error.advice(), error.may_be_done()), (advice, may_be_done), "{error}");
     }
 
     #[test]
     fn each_error_says_what_to_do() {
-        check(&refused("a.NoSuchColumnFamilyException"), Advice::Change, false);
-        check(&refused("a.NotServingRegionException"), Advice::TryLater, false);
-        check(&refused("a.RegionTooBusyException"), Advice::TryLater, false);
-        check(&refused("java.io.IOException"), Advice::TryLater, true);
+        check(&refused("a.NoSuchColumnFamilyException"), RetryAdvice::Change, false);
+        check(&refused("a.NotServingRegionException"), RetryAdvice::TryLater, false);
+        check(&refused("a.RegionTooBusyException"), RetryAdvice::TryLater, false);
+        check(&refused("java.io.IOException"), RetryAdvice::TryLater, true);
         let server = Server::new("h", 1).unwrap();
         let refused = Error::Unreachable { server: server.clone(), reason: "refused".to_owned() };
-        check(&refused, Advice::TryLater, false);
+        check(&refused, RetryAdvice::TryLater, false);
         let reset = Error::Connection { server, reason: "reset".to_owned() };
-        check(&reset, Advice::TryLater, true);
+        check(&reset, RetryAdvice::TryLater, true);
         let uncertain = Error::Uncertain { last: Arc::new(reset.clone()) };
-        check(&uncertain, Advice::ReadAgain, false);
+        check(&uncertain, RetryAdvice::ReadAgain, false);
         let last = Some(Arc::new(reset));
         let deadline = Error::Deadline { what: "Multi", limit: Duration::from_secs(1), last };
-        check(&deadline, Advice::TryLater, true);
+        check(&deadline, RetryAdvice::TryLater, true);
         assert_eq!(deadline.to_string(), "Multi was not done within 1s; last: h:1: reset");
     }
 }

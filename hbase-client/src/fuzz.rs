@@ -19,7 +19,7 @@ use crate::names::Server;
 use crate::proto::data::MultiResponse;
 use crate::proto::rpc::ExceptionResponse;
 use crate::proto::scan::ScanResponse;
-use crate::remote_exception::Fault;
+use crate::remote_exception::RemoteException;
 use crate::rows::{self, Row};
 use crate::scan::cursor::Place;
 use crate::wire::cell::{Cell, Kind, Parts};
@@ -73,13 +73,13 @@ fn cells(input: &[u8]) {
 fn fault(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (class, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let fault = Fault::from_exception(&ExceptionResponse {
+    let fault = RemoteException::from_exception(&ExceptionResponse {
         exception_class_name: Some(class.to_owned()),
         stack_trace: Some(rest.to_owned()),
         ..ExceptionResponse::default()
     });
     assert!(fault.message.chars().count() <= 500 && !fault.message.contains('\n'));
-    let _ = (fault.remedy(), fault.to_string());
+    let _ = (fault.retry_action(), fault.to_string());
 }
 
 /// The description of a region.

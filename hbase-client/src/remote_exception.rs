@@ -9,7 +9,7 @@ use crate::proto::rpc::ExceptionResponse;
 
 /// What is to be done about a call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remedy {
+pub enum RetryAction {
     /// The region is not where it was looked for: locate it again.
     Relocate,
     /// The server will be able to, later.
@@ -26,7 +26,7 @@ pub enum Remedy {
 
 /// An exception of HBase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct RemoteException {
     /// As `org.apache.hadoop.hbase.NotServingRegionException`.
     pub class: String,
     /// Its first line, without the class.
@@ -41,7 +41,7 @@ const BATCH_RANGE: &str = "Requested row out of range";
 /// Of a call with more rows than the server takes, which it says with no class of its own.
 const TOO_MANY_ROWS: &str = "Rejecting large batch operation";
 
-impl Fault {
+impl RemoteException {
     pub fn from_exception(exception: &ExceptionResponse) -> Self {
         let class = exception.exception_class_name.clone().unwrap_or_default();
         let text = exception.stack_trace.as_deref().unwrap_or_default();
@@ -65,24 +65,28 @@ impl Fault {
         self.class.rsplit('.').next().unwrap_or(&self.class)
     }
 
-    pub fn remedy(&self) -> Remedy {
+    pub fn retry_action(&self) -> RetryAction {
         match self.name() {
             // Before `do_not_retry` is looked at: scanners that are gone say that too.
             "UnknownScannerException"
             | "OutOfOrderScannerNextException"
             | "ScannerResetException"
-            | "LeaseException" => Remedy::Reopen,
+            | "LeaseException" => RetryAction::Reopen,
             "NotServingRegionException" | "WrongRegionException" | "RegionMovedException" => {
-                Remedy::Relocate
+                RetryAction::Relocate
             }
-            "FailedSanityCheckException" if self.message.contains(BATCH_RANGE) => Remedy::Relocate,
-            "MultiActionResultTooLarge" | "RetryImmediatelyException" => Remedy::AtOnce,
-            "RegionServerAbortedException" | "RegionServerStoppedException" => Remedy::DropServer,
+            "FailedSanityCheckException" if self.message.contains(BATCH_RANGE) => {
+                RetryAction::Relocate
+            }
+            "MultiActionResultTooLarge" | "RetryImmediatelyException" => RetryAction::AtOnce,
+            "RegionServerAbortedException" | "RegionServerStoppedException" => {
+                RetryAction::DropServer
+            }
             name if self.do_not_retry || is_final(name) || self.is_of_too_many_rows() => {
-                Remedy::Fail
+                RetryAction::Fail
             }
             // Busy, opening, throttled, starting; and what is not known, until the deadline.
-            _ => Remedy::BackOff,
+            _ => RetryAction::BackOff,
         }
     }
 
@@ -120,7 +124,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RemoteException {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.class)?;
         if !self.message.is_empty() {
@@ -178,8 +182,8 @@ fn moved_to(class: &str, text: &str) -> Option<Server> {
 mod tests {
     use super::*;
 
-    fn fault(class: &str, text: &str, do_not_retry: bool) -> Fault {
-        Fault::from_exception(&ExceptionResponse {
+    fn fault(class: &str, text: &str, do_not_retry: bool) -> RemoteException {
+        RemoteException::from_exception(&ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
             stack_trace: Some(text.to_owned()),
             do_not_retry: Some(do_not_retry),
@@ -188,21 +192,26 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(class: &str, text: &str, do_not_retry: bool, expected: Remedy) {
-        assert_eq!(fault(class, text, do_not_retry).remedy(), expected, "{class}: {text}");
+    fn check(class: &str, text: &str, do_not_retry: bool, expected: RetryAction) {
+        assert_eq!(fault(class, text, do_not_retry).retry_action(), expected, "{class}: {text}");
     }
 
     #[test]
     fn regions_that_are_elsewhere_are_located_again() {
         let hbase = "org.apache.hadoop.hbase";
-        check(&format!("{hbase}.NotServingRegionException"), "", false, Remedy::Relocate);
-        check(&format!("{hbase}.exceptions.RegionMovedException"), "", false, Remedy::Relocate);
+        check(&format!("{hbase}.NotServingRegionException"), "", false, RetryAction::Relocate);
+        check(
+            &format!("{hbase}.exceptions.RegionMovedException"),
+            "",
+            false,
+            RetryAction::Relocate,
+        );
         let wrong = format!("{hbase}.regionserver.WrongRegionException");
-        check(&wrong, "", false, Remedy::Relocate);
+        check(&wrong, "", false, RetryAction::Relocate);
         let sanity = format!("{hbase}.exceptions.FailedSanityCheckException");
         let text = format!("{sanity}: Requested row out of range for doMiniBatchMutate on HRegion");
-        check(&sanity, &text, false, Remedy::Relocate);
-        check(&sanity, "timestamp too far in the future", false, Remedy::Fail);
+        check(&sanity, &text, false, RetryAction::Relocate);
+        check(&sanity, "timestamp too far in the future", false, RetryAction::Fail);
     }
 
     #[test]
@@ -217,16 +226,26 @@ mod tests {
             "java.io.IOException",
             "com.example.NeverHeardOf",
         ] {
-            check(class, "", false, Remedy::BackOff);
+            check(class, "", false, RetryAction::BackOff);
         }
-        check("org.apache.hadoop.hbase.MultiActionResultTooLarge", "", false, Remedy::AtOnce);
+        check("org.apache.hadoop.hbase.MultiActionResultTooLarge", "", false, RetryAction::AtOnce);
     }
 
     #[test]
     fn servers_that_end_are_dropped() {
         let package = "org.apache.hadoop.hbase.regionserver";
-        check(&format!("{package}.RegionServerAbortedException"), "", false, Remedy::DropServer);
-        check(&format!("{package}.RegionServerStoppedException"), "", true, Remedy::DropServer);
+        check(
+            &format!("{package}.RegionServerAbortedException"),
+            "",
+            false,
+            RetryAction::DropServer,
+        );
+        check(
+            &format!("{package}.RegionServerStoppedException"),
+            "",
+            true,
+            RetryAction::DropServer,
+        );
     }
 
     #[test]
@@ -236,16 +255,16 @@ mod tests {
             "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException",
             "org.apache.hadoop.hbase.exceptions.ScannerResetException",
         ] {
-            check(class, "", true, Remedy::Reopen);
+            check(class, "", true, RetryAction::Reopen);
         }
     }
 
     #[test]
     fn what_is_final_fails_whether_it_is_said_or_not() {
         let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
-        check(family, "", false, Remedy::Fail);
-        check("org.apache.hadoop.hbase.TableExistsException", "", true, Remedy::Fail);
-        check("java.io.IOException", "", true, Remedy::Fail);
+        check(family, "", false, RetryAction::Fail);
+        check("org.apache.hadoop.hbase.TableExistsException", "", true, RetryAction::Fail);
+        check("java.io.IOException", "", true, RetryAction::Fail);
     }
 
     #[test]
@@ -253,7 +272,7 @@ mod tests {
         let text = "java.io.IOException: Rejecting large batch operation for current batch with \
                     firstRegionName: t,,1.a. , Requested Number of Rows: 1001 , Size Threshold: 1000";
         let fault = fault("java.io.IOException", text, false);
-        assert_eq!(fault.remedy(), Remedy::Fail);
+        assert_eq!(fault.retry_action(), RetryAction::Fail);
         assert!(fault.to_string().contains("call_actions_max"), "{fault}");
     }
 
@@ -266,14 +285,14 @@ mod tests {
         let pair =
             NameBytesPair { name: class.to_owned(), value: Some(text.clone().into_bytes().into()) };
         let wanted = Server::new("h2", 16_020);
-        assert_eq!(Fault::from_pair(&pair).moved_to, wanted);
+        assert_eq!(RemoteException::from_pair(&pair).moved_to, wanted);
         let exception = ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
             hostname: Some("h3".to_owned()),
             port: Some(1),
             ..ExceptionResponse::default()
         };
-        assert_eq!(Fault::from_exception(&exception).moved_to, Server::new("h3", 1));
+        assert_eq!(RemoteException::from_exception(&exception).moved_to, Server::new("h3", 1));
         assert_eq!(fault("java.io.IOException", &text, false).moved_to, None);
         assert_eq!(fault(class, "Region moved to: hostname=h2 port=x", false).moved_to, None);
     }

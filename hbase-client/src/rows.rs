@@ -45,7 +45,7 @@ impl Row {
 /// Where the block ends before.
 pub(crate) fn of_result(result: &data::Result, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
     let count = usize::try_from(result.associated_cell_count.unwrap_or(0))
-        .map_err(|_| WireError::Nonsense("a number of cells below 0"))?;
+        .map_err(|_| WireError::Malformed("a number of cells below 0"))?;
     let mut cells = take(count, block)?;
     for cell in &result.cell {
         cells.push(of_message(cell)?);
@@ -62,7 +62,7 @@ pub(crate) fn of_scan(
     mut block: Bytes,
 ) -> Result<Vec<(Vec<Cell>, bool)>, WireError> {
     if let Some(nonsense) = answer.nonsense {
-        return Err(WireError::Nonsense(nonsense));
+        return Err(WireError::Malformed(nonsense));
     }
     let most = block.len() / CELL_BYTES_MIN;
     let mut results = Vec::with_capacity(answer.cells_per_result.len().min(most));
@@ -76,7 +76,7 @@ pub(crate) fn of_scan(
         results.push((take(count as usize, &mut block)?, is_partial));
     }
     if !block.is_empty() {
-        return Err(WireError::Nonsense("more cells than are announced"));
+        return Err(WireError::Malformed("more cells than are announced"));
     }
     Ok(results)
 }
@@ -106,7 +106,7 @@ fn of_message(cell: &data::Cell) -> Result<Cell, WireError> {
         value: bytes(&cell.value),
     };
     let code = cell.cell_type.unwrap_or(4);
-    let code = u8::try_from(code).map_err(|_| WireError::Nonsense("a cell of no kind"))?;
+    let code = u8::try_from(code).map_err(|_| WireError::Malformed("a cell of no kind"))?;
     Cell::from_parts(&parts, code)
 }
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn answer_that_is_none_is_an_error() {
         let nonsense = ScanResponse { nonsense: Some("none"), ..ScanResponse::default() };
-        assert_eq!(of_scan(&nonsense, Bytes::new()), Err(WireError::Nonsense("none")));
+        assert_eq!(of_scan(&nonsense, Bytes::new()), Err(WireError::Malformed("none")));
     }
 
     #[test]

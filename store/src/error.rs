@@ -192,7 +192,7 @@ impl StoreError {
     /// Whether the same may succeed later, by itself.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::HBase(error) => error.advice() == hbase_client::Advice::TryLater,
+            Self::HBase(error) => error.advice() == hbase_client::RetryAdvice::TryLater,
             Self::Torn { .. } | Self::Waiting => true,
             _ => false,
         }

@@ -17,7 +17,7 @@ use crate::proto::admin::{
 };
 use crate::proto::common::TableState;
 use crate::proto::rpc::{Empty, ForeignException};
-use crate::remote_exception::{Fault, Remedy};
+use crate::remote_exception::{RemoteException, RetryAction};
 
 mod regions;
 mod schema;
@@ -130,7 +130,7 @@ impl Admin {
                         return Ok(());
                     }
                 }
-                _ if error.remedy() == Remedy::Fail => return Err(error),
+                _ if error.retry_action() == RetryAction::Fail => return Err(error),
                 _ => may_be_done |= error.may_be_done(),
             }
             self.pause(method, failed, error, deadline).await?;
@@ -154,7 +154,7 @@ impl Admin {
                 }
                 // Somebody else's doing is done.
                 Ok(_) => return Ok(false),
-                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
                 Err(error) => error,
             };
             self.pause(method, failed, error, deadline).await?;
@@ -220,7 +220,7 @@ impl Admin {
         for failed in 0.. {
             let error = match self.ask_once(method, request, deadline).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
                 Err(error) => error,
             };
             self.pause(method, failed, error, deadline).await?;
@@ -278,9 +278,9 @@ fn state_already(method: &str, error: &Error) -> Option<Option<TableState>> {
     }
 }
 
-fn fault_of(exception: ForeignException) -> Fault {
+fn fault_of(exception: ForeignException) -> RemoteException {
     let generic = exception.generic.unwrap_or_default();
-    Fault {
+    RemoteException {
         class: generic.class_name.unwrap_or_default(),
         message: generic.message.unwrap_or_default(),
         do_not_retry: true,

@@ -17,7 +17,7 @@ use crate::proto::admin::{
 };
 use crate::proto::common::{RegionInfo, RegionSpecifier, ServerName};
 use crate::proto::rpc::Empty;
-use crate::remote_exception::Remedy;
+use crate::remote_exception::RetryAction;
 
 /// A region, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Admin {
         for failed in 0.. {
             let error = match self.cluster.list(table, deadline).await {
                 Ok(regions) => return Ok(regions),
-                Err(error) if error.remedy() == Remedy::Fail => return Err(error),
+                Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
                 Err(error) => error,
             };
             self.pause("the list of regions", failed, error, deadline).await?;

@@ -8,7 +8,7 @@ use super::Said;
 use crate::action::{Action, Outcome};
 use crate::error::Error;
 use crate::names::Server;
-use crate::remote_exception::Remedy;
+use crate::remote_exception::RetryAction;
 
 /// Actions that are tried again.
 #[derive(Debug, PartialEq, Eq)]
@@ -98,12 +98,12 @@ impl Ledger {
             let entry = &mut self.entries[id as usize];
             let Some(outcome) = entry.heard.take() else { continue };
             entry.sent = None;
-            let remedy = match &outcome {
-                Ok(_) => Remedy::Fail,
-                Err(error) => error.remedy(),
+            let retry_action = match &outcome {
+                Ok(_) => RetryAction::Fail,
+                Err(error) => error.retry_action(),
             };
             has_done |= outcome.is_ok();
-            if remedy == Remedy::Fail {
+            if retry_action == RetryAction::Fail {
                 entry.settled = Some(entry.conclude(outcome));
                 continue;
             }
@@ -111,7 +111,7 @@ impl Ledger {
                 note(errors, &error);
                 let failed_before = entry.failed;
                 entry.note(*error);
-                if remedy != Remedy::AtOnce {
+                if retry_action != RetryAction::AtOnce {
                     waits = waits.max(Some(failed_before));
                 }
             }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::action::{CheckAndMutate, Mutation, Put};
     use crate::proto::rpc::ExceptionResponse;
-    use crate::remote_exception::Fault;
+    use crate::remote_exception::RemoteException;
 
     fn server() -> Server {
         "h:1".parse().unwrap()
@@ -200,7 +200,7 @@ mod tests {
             exception_class_name: Some(class.to_owned()),
             ..ExceptionResponse::default()
         };
-        Error::Refused { server: server(), fault: Fault::from_exception(&exception) }
+        Error::Refused { server: server(), fault: RemoteException::from_exception(&exception) }
     }
 
     fn reset() -> Error {

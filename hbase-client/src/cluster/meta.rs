@@ -33,7 +33,7 @@ impl MetaRow {
     /// Where the description of the region can not be read.
     pub fn parse(row: &Row) -> Result<Option<Self>, WireError> {
         let Some(info) = row.value(FAMILY, b"regioninfo") else { return Ok(None) };
-        let info = info.strip_prefix(MAGIC).ok_or(WireError::Nonsense("a region without PBUF"))?;
+        let info = info.strip_prefix(MAGIC).ok_or(WireError::Malformed("a region without PBUF"))?;
         let info = RegionInfo::decode(info)
             .map_err(|error| WireError::unreadable("a region in hbase:meta", error))?;
         if info.offline.unwrap_or(false) || info.split.unwrap_or(false) {

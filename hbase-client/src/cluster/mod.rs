@@ -14,7 +14,7 @@ use crate::connection::{Call, Connection, Service};
 use crate::error::Error;
 use crate::location::{Locations, Region};
 use crate::names::{Server, TableName};
-use crate::remote_exception::Remedy;
+use crate::remote_exception::RetryAction;
 use crate::transport::Transport;
 
 mod locate;
@@ -114,10 +114,13 @@ impl Cluster {
 
     /// Takes from an error what it tells about where things are.
     pub fn learn(&self, table: &TableName, region: &Region, error: &Error) {
-        match error.remedy() {
-            Remedy::Relocate => self.learn_move(table, region, error),
-            Remedy::DropServer => self.drop_server(&region.server, error),
-            Remedy::BackOff | Remedy::AtOnce | Remedy::Reopen | Remedy::Fail => {}
+        match error.retry_action() {
+            RetryAction::Relocate => self.learn_move(table, region, error),
+            RetryAction::DropServer => self.drop_server(&region.server, error),
+            RetryAction::BackOff
+            | RetryAction::AtOnce
+            | RetryAction::Reopen
+            | RetryAction::Fail => {}
         }
     }
 

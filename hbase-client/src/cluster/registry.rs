@@ -16,7 +16,7 @@ use crate::proto::rpc::{
     Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
     GetMetaRegionLocationsResponse,
 };
-use crate::remote_exception::Remedy;
+use crate::remote_exception::RetryAction;
 
 /// The only name that the region of `hbase:meta` ever has.
 const META_REGION: &[u8] = b"hbase:meta,,1";
@@ -98,7 +98,7 @@ impl Cluster {
                 }
             }
             let delay = self.config.backoff.delay(failed, fastrand::f64());
-            let waits = errors.iter().any(|error| error.remedy() == Remedy::BackOff);
+            let waits = errors.iter().any(|error| error.retry_action() == RetryAction::BackOff);
             if !waits || Instant::now() + delay >= deadline {
                 let tried: Vec<_> = errors.iter().map(Error::to_string).collect();
                 return Err(Error::Bootstrap { tried: tried.join("; ") });

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::Room;
 use crate::error::Error;
 use crate::names::Server;
-use crate::remote_exception::Fault;
+use crate::remote_exception::RemoteException;
 use crate::wire::WireError;
 use crate::wire::frame::{Answer, Payload};
 
@@ -113,7 +113,7 @@ impl Pending {
         self.heard.fetch_add(1, Ordering::Relaxed);
         let known = self.calls().unanswered.remove(&answer.call_id);
         let outcome = answer.outcome.map_err(|exception| {
-            let fault = Fault::from_exception(&exception);
+            let fault = RemoteException::from_exception(&exception);
             Error::Refused { server: self.server.clone(), fault }
         });
         match (known, outcome) {

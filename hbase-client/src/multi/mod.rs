@@ -9,7 +9,7 @@ use crate::action::{Action, Outcome};
 use crate::location::Region;
 use crate::proto::data::{MultiResponse, RegionActionResult};
 use crate::proto::write::Written;
-use crate::remote_exception::Fault;
+use crate::remote_exception::RemoteException;
 use crate::rows::{self, Row};
 use crate::wire::WireError;
 
@@ -38,7 +38,7 @@ struct Part {
 }
 
 /// What is said of each action; one of which nothing is said is not there.
-pub(crate) type Said = Vec<(u32, Result<Outcome, Fault>)>;
+pub(crate) type Said = Vec<(u32, Result<Outcome, RemoteException>)>;
 
 impl Multi {
     pub fn build(actions: &[Action], groups: &[Group]) -> Self {
@@ -57,14 +57,14 @@ impl Multi {
     pub fn read(&self, answer: &MultiResponse, mut cells: Bytes) -> Result<Said, WireError> {
         let results = &answer.region_action_result;
         if results.len() != self.parts.len() {
-            return Err(WireError::Nonsense("an answer about another number of regions"));
+            return Err(WireError::Malformed("an answer about another number of regions"));
         }
         let mut said = Vec::new();
         for (part, result) in self.parts.iter().zip(results) {
             part.read(result, &mut cells, &mut said)?;
         }
         if !cells.is_empty() {
-            return Err(WireError::Nonsense("more cells than are announced"));
+            return Err(WireError::Malformed("more cells than are announced"));
         }
         Ok(said)
     }
@@ -78,7 +78,7 @@ impl Part {
         said: &mut Said,
     ) -> Result<(), WireError> {
         if let Some(exception) = &result.exception {
-            let fault = Fault::from_pair(exception);
+            let fault = RemoteException::from_pair(exception);
             said.extend(self.ids.iter().map(|&id| (id, Err(fault.clone()))));
             return Ok(());
         }
@@ -93,10 +93,10 @@ impl Part {
             let index = result.index.unwrap_or(0) as usize;
             let told = is_told.get_mut(index).map(|is_told| std::mem::replace(is_told, true));
             let (Some(false), Some(&id)) = (told, self.ids.get(index)) else {
-                return Err(WireError::Nonsense("an answer about another row"));
+                return Err(WireError::Malformed("an answer about another row"));
             };
             let outcome = match (&result.exception, &result.result) {
-                (Some(exception), _) => Err(Fault::from_pair(exception)),
+                (Some(exception), _) => Err(RemoteException::from_pair(exception)),
                 (None, Some(result)) => Ok(Outcome::Row(Row::new(rows::of_result(result, cells)?))),
                 (None, None) => Ok(Outcome::Row(None)),
             };

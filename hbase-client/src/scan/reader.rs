@@ -16,7 +16,7 @@ use crate::location::Region;
 use crate::names::TableName;
 use crate::proto::common::RegionSpecifier;
 use crate::proto::scan::{self as proto, ScanRequest, ScanResponse};
-use crate::remote_exception::Remedy;
+use crate::remote_exception::RetryAction;
 use crate::rows::{self, Row};
 use crate::wire::WireError;
 
@@ -159,7 +159,7 @@ impl Reader {
             Some(open) => open.next_call_seq += 1,
             None => {
                 let id = answer.scanner_id;
-                let id = id.ok_or(WireError::Nonsense("a scanner without a number"))?;
+                let id = id.ok_or(WireError::Malformed("a scanner without a number"))?;
                 *open = Some(Open { region: region.clone(), id, next_call_seq: 1 });
                 self.scanner += 1;
             }
@@ -203,7 +203,7 @@ impl Reader {
     async fn recover(&mut self, open: &mut Option<Open>, error: Error) -> Result<(), Gone> {
         self.place.reset();
         if let Some(open) = open.take()
-            && error.remedy() != Remedy::DropServer
+            && error.retry_action() != RetryAction::DropServer
         {
             self.close_later(open);
         }
@@ -211,10 +211,10 @@ impl Reader {
         let delay = self.cluster.config.backoff.delay(self.failed, fastrand::f64());
         let since = *self.stuck_since.get_or_insert(self.progress);
         let is_late = since.elapsed() + delay >= limit;
-        if error.remedy() == Remedy::Fail || is_late {
+        if error.retry_action() == RetryAction::Fail || is_late {
             let last = Some(Arc::new(error.clone()));
-            let final_error = match error.remedy() {
-                Remedy::Fail => error,
+            let final_error = match error.retry_action() {
+                RetryAction::Fail => error,
                 _ => Error::Deadline { what: "a step of a scan", limit, last },
             };
             let _ = self.answers.send(Err(final_error)).await;
@@ -224,7 +224,7 @@ impl Reader {
         self.last = Some(Arc::new(error));
         // The first scanner that is gone was most often just too old.
         let is_first_loss = self.failed == 0
-            && self.last.as_ref().is_some_and(|last| last.remedy() == Remedy::Reopen);
+            && self.last.as_ref().is_some_and(|last| last.retry_action() == RetryAction::Reopen);
         self.failed += 1;
         if is_first_loss {
             return Ok(());

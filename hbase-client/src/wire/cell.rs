@@ -167,7 +167,7 @@ impl Cell {
     }
 
     fn parse(mut bytes: Bytes) -> Result<Self, WireError> {
-        const LENGTHS_DIFFER: WireError = WireError::Nonsense("a cell whose lengths do not agree");
+        const LENGTHS_DIFFER: WireError = WireError::Malformed("a cell whose lengths do not agree");
         if bytes.len() < LENGTHS + KEY_BYTES_MIN {
             return Err(WireError::Cut { part: "a cell" });
         }
@@ -195,7 +195,7 @@ impl Cell {
     /// Where a part is too long for a cell.
     pub fn from_parts(parts: &Parts<'_>, kind_code: u8) -> Result<Self, WireError> {
         if parts.row.len() > ROW_BYTES_MAX || parts.family.len() > FAMILY_BYTES_MAX {
-            return Err(WireError::Nonsense("a cell with too long a row or family"));
+            return Err(WireError::Malformed("a cell with too long a row or family"));
         }
         let mut out = Vec::with_capacity(parts.encoded_len());
         parts.put(&mut out);

@@ -77,7 +77,7 @@ impl<M: Message> Request<'_, M> {
 pub fn answer_length(length: [u8; LENGTH_BYTES]) -> Result<usize, WireError> {
     let announced = u32::from_be_bytes(length) as usize;
     match announced {
-        0 => Err(WireError::Nonsense("an answer without a byte")),
+        0 => Err(WireError::Malformed("an answer without a byte")),
         1..=ANSWER_BYTES_MAX => Ok(announced),
         _ => Err(WireError::TooLong { announced, most: ANSWER_BYTES_MAX }),
     }
@@ -114,7 +114,7 @@ impl Answer {
         let header = ResponseHeader::decode(delimited(&mut frame, "the header of an answer")?)
             .map_err(|error| WireError::unreadable("the header of an answer", error))?;
         let Some(call_id) = header.call_id else {
-            return Err(WireError::Nonsense("an answer that does not say to which call"));
+            return Err(WireError::Malformed("an answer that does not say to which call"));
         };
         if let Some(exception) = header.exception {
             return Ok(Self { call_id, outcome: Err(exception) });
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn answer_to_no_call_is_an_error() {
         let bytes = answer(&ResponseHeader::default(), b"", b"");
-        assert!(matches!(Answer::decode(bytes.into()), Err(WireError::Nonsense(_))));
+        assert!(matches!(Answer::decode(bytes.into()), Err(WireError::Malformed(_))));
     }
 
     #[test]

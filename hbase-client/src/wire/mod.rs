@@ -20,7 +20,7 @@ pub enum WireError {
     #[error("{announced} cells are announced, {found} came")]
     CellCount { announced: usize, found: usize },
     #[error("{0}")]
-    Nonsense(&'static str),
+    Malformed(&'static str),
 }
 
 impl WireError {

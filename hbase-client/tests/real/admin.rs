@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hbase_client::{Advice, CheckAndMutate, Client, Error, Family, Put, Scan, TableSpec};
+use hbase_client::{CheckAndMutate, Client, Error, Family, Put, RetryAdvice, Scan, TableSpec};
 
 use crate::support::DEADLINE;
 use crate::support::hbase::HBase;
@@ -115,7 +115,7 @@ async fn what_can_not_be_made_says_why() {
     let check = async |spec: &TableSpec, expected: &str| {
         let error = admin.create(spec, &[]).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(error.advice(), Advice::Change, "{error}");
+        assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
     };
     let spec = |name: &str| TableSpec::new(name).family(Family::new("d"));
     admin.create(&spec("made-twice"), &[]).await.unwrap();

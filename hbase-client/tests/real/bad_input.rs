@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-use hbase_client::{Advice, Client, Config, Error, Get, Scan};
+use hbase_client::{Client, Config, Error, Get, RetryAdvice, Scan};
 
 use crate::support::free_port;
 use crate::support::hbase::HBase;
@@ -85,14 +85,14 @@ async fn missing_table_or_family_says_what_to_do() {
     let missing = client.table("no-such-table").unwrap();
     let no_table = missing.get(Get::new("r")).await.unwrap_err();
     check(&no_table, &["no table no-such-table", "create it, or correct its name"]);
-    assert_eq!(no_table.advice(), Advice::Change);
+    assert_eq!(no_table.advice(), RetryAdvice::Change);
     check(&read(&missing, Scan::all()).await.unwrap_err(), &["no table no-such-table"]);
     let selection = hbase_client::Selection::all().family("nope");
     let family = table.get(Get::new("r").select(selection.clone())).await.unwrap_err();
     check(&family, &["NoSuchColumnFamilyException", "name a family"]);
     let family = read(&table, Scan::all().select(selection)).await.unwrap_err();
     check(&family, &["NoSuchColumnFamilyException", "name a family"]);
-    assert_eq!(family.advice(), Advice::Change);
+    assert_eq!(family.advice(), RetryAdvice::Change);
     assert!(client.table("no table").is_err());
 }
 

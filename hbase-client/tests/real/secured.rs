@@ -8,7 +8,7 @@ use crate::support::hbase::{HBase, create};
 use crate::support::rows::{check_exact, read, write};
 use crate::support::run_ok;
 use crate::support::site::Site;
-use hbase_client::{Advice, Client, Config, Error, Identity, Put, Scan, Tls};
+use hbase_client::{Client, Config, Error, Identity, Put, RetryAdvice, Scan, Tls};
 
 const PASSWORD: &str = "secret";
 const ACCESS: &str = "org.apache.hadoop.hbase.security.access.AccessController";
@@ -73,7 +73,7 @@ async fn rows_travel_over_tls_and_permissions_are_asked_for() {
     let check = |error: Error| {
         let text = error.to_string();
         assert!(text.contains("AccessDeniedException") && text.contains("grant"), "{text}");
-        assert_eq!(error.advice(), Advice::Change);
+        assert_eq!(error.advice(), RetryAdvice::Change);
     };
     check(table.mutate(Put::new("r").cell("d", "v", "1")).await.unwrap_err());
     check(stranger.admin().disable("secured").await.unwrap_err());
@@ -93,5 +93,5 @@ async fn rows_travel_over_tls_and_permissions_are_asked_for() {
     assert!(error.to_string().contains("hbase.server.netty.tls.enabled"), "{error}");
     // What can not be read at all.
     let error = Client::connect(config(&hbase, "admin", b"no pem".to_vec())).await.unwrap_err();
-    assert_eq!(error.advice(), Advice::Change, "{error}");
+    assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
 }

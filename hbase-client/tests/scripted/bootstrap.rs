@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hbase_client::{Advice, Error, Family, Get, TableSpec};
+use hbase_client::{Error, Family, Get, RetryAdvice, TableSpec};
 use tokio::time::Instant;
 
 use crate::support::fake::{Reply, Servers};
@@ -70,7 +70,7 @@ async fn servers_that_refuse_connections_are_not_waited_for() {
     let begun = Instant::now();
     let error = servers.connect(Servers::config()).await.unwrap_err();
     assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
-    assert_eq!(error.advice(), Advice::TryLater);
+    assert_eq!(error.advice(), RetryAdvice::TryLater);
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
     // Where one of them says that it is starting, all are asked again.
     servers.model(|model| model.down.remove("s2:1"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hbase_client::{Advice, CheckAndMutate, Error, Get, Put};
+use hbase_client::{CheckAndMutate, Error, Get, Put, RetryAdvice};
 
 use super::batches::{put, write_all};
 use crate::is_multi;
@@ -61,7 +61,7 @@ async fn after_a_lost_answer(then: impl Fn(&Heard, &mut Model) -> Reply + Send +
     let error = table.check_and_mutate(check("a", None, "1")).await.unwrap_err();
     servers.model(|model| assert_eq!(model.history, ["1"], "it is made"));
     assert!(matches!(error, Error::Uncertain { .. }), "{error}");
-    assert_eq!(error.advice(), Advice::ReadAgain);
+    assert_eq!(error.advice(), RetryAdvice::ReadAgain);
     error
 }
 

@@ -6,7 +6,7 @@ use hbase_client::proto::common::NameBytesPair;
 use hbase_client::proto::data::{
     MultiRequest, MultiResponse, RegionActionResult, ResultOrException,
 };
-use hbase_client::{Advice, CheckAndMutate, Error, Get, Put};
+use hbase_client::{CheckAndMutate, Error, Get, Put, RetryAdvice};
 use prost::Message;
 use tokio::time::Instant;
 
@@ -79,7 +79,7 @@ async fn check(place: Where, class: String, expected: Does) {
     let did = match &outcome {
         Err(error) => {
             assert!(error.to_string().contains(&class), "{error}");
-            assert_eq!(error.advice(), Advice::Change, "{error}");
+            assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
             Does::Fail
         }
         Ok(()) if located > 0 => Does::Relocate,
@@ -162,7 +162,7 @@ async fn bare_exception_that_says_not_to_try_again_is_final() {
     let begun = Instant::now();
     let error = table.get(Get::new("a")).await.unwrap_err();
     assert!(matches!(&error, Error::Refused { fault, .. } if fault.do_not_retry), "{error}");
-    assert_eq!(error.advice(), Advice::Change);
+    assert_eq!(error.advice(), RetryAdvice::Change);
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
     assert_eq!(servers.count(is_multi), 1);
 }
@@ -234,7 +234,7 @@ async fn what_never_ends_well_ends_at_the_deadline_with_the_last_error() {
     assert_eq!(begun.elapsed().as_secs(), 60);
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!(error.to_string().contains("RegionTooBusyException"), "{error}");
-    assert_eq!(error.advice(), Advice::TryLater);
+    assert_eq!(error.advice(), RetryAdvice::TryLater);
     // 10 ms to 2 s apart: neither a storm nor a single try.
     let tries = servers.count(is_multi);
     assert!((35..100).contains(&tries), "{tries} tries");

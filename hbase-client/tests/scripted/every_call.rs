@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hbase_client::{Advice, Scan};
+use hbase_client::{RetryAdvice, Scan};
 use tokio::time::Instant;
 
 use crate::support::fake::{FakeRegion, Heard, Model, Reply, Servers};
@@ -188,7 +188,7 @@ async fn what_would_fail_again_fails_after_the_rows_before() {
                 }
             };
             assert!(error.to_string().contains("as the test wants"), "{error}");
-            assert_eq!(error.advice(), Advice::Change, "{error}");
+            assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
             assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
             assert!(rows.next().await.is_none());
             given.push(count);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hbase_client::proto::scan::ScanResponse;
 use hbase_client::wire::cell::{Kind, Parts};
-use hbase_client::{Advice, Error, Get, Mutation, Put, Scan, Table};
+use hbase_client::{Error, Get, Mutation, Put, RetryAdvice, Scan, Table};
 use prost::Message;
 use tokio::time::Instant;
 
@@ -262,7 +262,7 @@ async fn row_that_never_ends_is_given_up() {
         }
     };
     assert!(matches!(&error, Error::RowTooLong { row, .. } if row == "c33"), "{error}");
-    assert_eq!((error.advice(), count), (Advice::Change, 233));
+    assert_eq!((error.advice(), count), (RetryAdvice::Change, 233));
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
     let calls = servers.count(is_scan);
     assert!((10..25).contains(&calls), "{calls} calls of 2,000 bytes, after a first one of 25,000");

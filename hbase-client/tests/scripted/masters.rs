@@ -8,7 +8,7 @@ use hbase_client::proto::admin::{
     TableRequest,
 };
 use hbase_client::proto::rpc::{ForeignException, GenericException};
-use hbase_client::{Advice, Client, Error, Family, TableSpec};
+use hbase_client::{Client, Error, Family, RetryAdvice, TableSpec};
 use prost::Message;
 use tokio::time::Instant;
 
@@ -122,7 +122,7 @@ async fn procedure_that_failed_tells_why() {
     let error = create(&client).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     assert!(error.to_string().contains("DoNotRetryIOException: as the test wants"), "{error}");
-    assert_eq!(error.advice(), Advice::Change);
+    assert_eq!(error.advice(), RetryAdvice::Change);
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,7 +264,7 @@ async fn what_ones_own_lost_try_has_done_is_no_failure() {
         for first in [held, Reply::exception(class)] {
             let error = then_refused(what, first, class, state).await.unwrap_err();
             assert!(error.to_string().contains(class), "{error}");
-            assert_eq!(error.advice(), Advice::Change);
+            assert_eq!(error.advice(), RetryAdvice::Change);
         }
         // What else is refused, is.
         let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";

@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use bytes::{Bytes, BytesMut};
 use hbase_client::{
-    Advice, CheckAndMutate, Client, Config, Delete, Error, Get, Identity, Mutation, Row, Scan,
+    CheckAndMutate, Client, Config, Delete, Error, Get, Identity, Mutation, RetryAdvice, Row, Scan,
     Selection, Tls,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -152,7 +152,7 @@ impl Cluster {
             Err(Error::Refused { fault, .. }) if fault.name() == "NoSuchColumnFamilyException" => {
                 Ok(State::Foreign)
             }
-            Err(error) if error.advice() == Advice::Change => Err(error.into()),
+            Err(error) if error.advice() == RetryAdvice::Change => Err(error.into()),
             Err(_) => Ok(State::Silent),
         }
     }
@@ -230,7 +230,7 @@ impl Cluster {
 
 /// A table is disabled to be changed, and enabled afterwards.
 fn may_pass(error: &Error) -> bool {
-    error.advice() != Advice::Change || matches!(error, Error::Disabled { .. })
+    error.advice() != RetryAdvice::Change || matches!(error, Error::Disabled { .. })
 }
 
 /// In doubt, as no try was answered until the deadline: the next may not be either. One call has less time, and
@@ -344,7 +344,7 @@ impl Cells for Cluster {
                 Ok(is_taken) => is_taken,
                 // Done or not: whoever asks reads once more.
                 Err(error) => {
-                    if error.advice() != Advice::ReadAgain || has_run_out_of_time(&error) {
+                    if error.advice() != RetryAdvice::ReadAgain || has_run_out_of_time(&error) {
                         failure = Some(error);
                     }
                     false

@@ -75,7 +75,7 @@ impl Place {
                 continue;
             }
             if !region.contains(first.row()) {
-                return Err(WireError::Nonsense("a row of another region"));
+                return Err(WireError::Malformed("a row of another region"));
             }
             self.complete_unless(first.row(), &mut rows)?;
             if self.partial.is_empty() {
@@ -139,7 +139,7 @@ impl Place {
             None => {}
             Some(std::cmp::Ordering::Less) => self.complete(rows),
             Some(std::cmp::Ordering::Equal) if !self.partial.is_empty() => {}
-            Some(_) => return Err(WireError::Nonsense("rows that are not in order")),
+            Some(_) => return Err(WireError::Malformed("rows that are not in order")),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use attribution::rules::policy::Policy;
-use hbase_client::{Advice, Error, TableSpec};
+use hbase_client::{Error, RetryAdvice, TableSpec};
 
 use super::meta::{self, require};
 use super::tables::{self, Kept, Layout};
@@ -163,7 +163,7 @@ pub fn require_kept(
             Ok(found) => found,
             // What is told of others counts all the same, where a master tells anything.
             Err(error) => {
-                let is_refused = error.advice() == Advice::Change;
+                let is_refused = error.advice() == RetryAdvice::Change;
                 untold = Some(error);
                 if is_refused { continue } else { break }
             }
