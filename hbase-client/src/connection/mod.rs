@@ -69,12 +69,12 @@ pub struct Call<'a, M> {
     /// Of what the server does first; nothing for what is of no importance above others.
     pub priority: Option<u32>,
     /// Room that was taken before the call was put together.
-    pub room: Option<Room>,
+    pub room: Option<SendPermit>,
 }
 
 /// Bytes that may be on their way to a server, until it is dropped: once the call has an answer, was not
 /// written in time, or has lost its connection, whether or not anybody still waits for it.
-pub type Room = OwnedSemaphorePermit;
+pub type SendPermit = OwnedSemaphorePermit;
 
 impl<'a, M> Call<'a, M> {
     pub fn new(method: &'static str, param: &'a M, deadline: Instant) -> Self {
@@ -179,7 +179,7 @@ impl Connection {
     /// # Errors
     /// Where they never may: calls that nobody waits for any more, and that the server may have dropped, have
     /// most of the room. Only another connection has more, so this one is closed, for all.
-    pub async fn room(&self, bytes: usize) -> Result<Room, Error> {
+    pub async fn room(&self, bytes: usize) -> Result<SendPermit, Error> {
         let bytes = bytes.max(CALL_BYTES_MIN).min(self.budget_bytes);
         let room = self.budget.clone().acquire_many_owned(bytes as u32);
         tokio::pin!(room);

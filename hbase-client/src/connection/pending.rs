@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::Room;
+use super::SendPermit;
 use crate::error::Error;
 use crate::names::Server;
 use crate::remote_exception::RemoteException;
@@ -27,17 +27,17 @@ pub struct Pending {
 #[derive(Debug, Default)]
 struct Calls {
     /// Those without an answer, whether or not anybody still waits for it.
-    unanswered: HashMap<u32, Unanswered>,
+    unanswered: HashMap<u32, InFlight>,
     first_method: &'static str,
     closed: Option<Error>,
 }
 
 #[derive(Debug)]
-struct Unanswered {
+struct InFlight {
     /// Nothing once nobody waits any more.
     waiting: Option<oneshot::Sender<Outcome>>,
     /// Its bytes are on their way, or with the server, as long as it is here.
-    room: Room,
+    room: SendPermit,
 }
 
 impl Pending {
@@ -64,7 +64,7 @@ impl Pending {
         &self,
         call_id: u32,
         method: &'static str,
-        room: Room,
+        room: SendPermit,
     ) -> Result<impl Future<Output = Outcome> + use<'_>, Error> {
         let mut calls = self.calls();
         if let Some(error) = &calls.closed {
@@ -74,7 +74,7 @@ impl Pending {
             calls.first_method = method;
         }
         let (sender, receiver) = oneshot::channel();
-        calls.unanswered.insert(call_id, Unanswered { waiting: Some(sender), room });
+        calls.unanswered.insert(call_id, InFlight { waiting: Some(sender), room });
         let waiter = Waiter { pending: self, call_id };
         Ok(async move {
             let outcome = receiver.await.unwrap_or(Err(Error::Closed));
@@ -118,7 +118,7 @@ impl Pending {
         });
         match (known, outcome) {
             // Before who waits goes on: it may send the next one.
-            (Some(Unanswered { waiting, room }), outcome) => {
+            (Some(InFlight { waiting, room }), outcome) => {
                 drop(room);
                 // Nobody may wait for it any more.
                 waiting.into_iter().for_each(|waiting| drop(waiting.send(outcome.clone())));
@@ -149,7 +149,7 @@ impl Pending {
     pub fn close(&self, error: Error) {
         let mut calls = self.calls();
         let error = calls.closed.get_or_insert(error).clone();
-        for (_, Unanswered { waiting, .. }) in calls.unanswered.drain() {
+        for (_, InFlight { waiting, .. }) in calls.unanswered.drain() {
             waiting.into_iter().for_each(|waiting| drop(waiting.send(Err(error.clone()))));
         }
     }
