@@ -21,7 +21,7 @@ use crate::proto::rpc::ExceptionResponse;
 use crate::proto::scan::ScanResponse;
 use crate::remote_exception::RemoteException;
 use crate::rows::{self, Row};
-use crate::scan::cursor::Place;
+use crate::scan::cursor::Cursor;
 use crate::wire::cell::{Cell, Kind, Parts};
 use crate::wire::compress::Compression;
 use crate::wire::frame::{Answer, Payload};
@@ -137,7 +137,7 @@ fn multi(input: &[u8]) {
 fn scan(input: &[u8]) {
     let (message, cells) = parted(input);
     let Ok(answer) = ScanResponse::decode(message) else { return };
-    let mut place = Place::new(Bytes::new(), Bytes::new(), Some(100));
+    let mut place = Cursor::new(Bytes::new(), Bytes::new(), Some(100));
     let mut given: Vec<Row> = Vec::new();
     for _ in 0..2 {
         let Ok(results) = rows::of_scan(&answer, cells.clone()) else { return };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::cursor::Place;
+use super::cursor::Cursor;
 use super::{Answer, Scan};
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
@@ -26,7 +26,7 @@ pub(super) struct Reader {
     cluster: Arc<Cluster>,
     table: TableName,
     scan: Scan,
-    place: Place,
+    place: Cursor,
     answers: Answers,
     /// When something came last: without anything, the operation's time passes.
     progress: Instant,
@@ -52,7 +52,7 @@ struct Gone;
 
 impl Reader {
     pub fn new(cluster: Arc<Cluster>, table: TableName, scan: Scan, answers: Answers) -> Self {
-        let place = Place::new(scan.start.clone(), scan.stop.clone(), scan.limit);
+        let place = Cursor::new(scan.start.clone(), scan.stop.clone(), scan.limit);
         Self {
             cluster,
             table,

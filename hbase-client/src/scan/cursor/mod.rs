@@ -9,7 +9,7 @@ use crate::wire::WireError;
 use crate::wire::cell::Cell;
 
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Cursor {
     /// The next row to be asked for; without it, once rows were given out.
     start: Bytes,
     includes_start: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     is_done: bool,
 }
 
-impl Place {
+impl Cursor {
     pub fn new(start: Bytes, stop: Bytes, limit: Option<u64>) -> Self {
         // HBase takes an equal stop for a row that is asked for.
         let is_empty = !stop.is_empty() && start >= stop;

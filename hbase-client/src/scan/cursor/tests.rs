@@ -27,16 +27,16 @@ fn show(row: &Row) -> String {
     format!("{}:{qualifiers}", row.key().escape_ascii())
 }
 
-fn take(place: &mut Place, results: &[&str]) -> Vec<String> {
+fn take(place: &mut Cursor, results: &[&str]) -> Vec<String> {
     let results = results.iter().map(|text| result(text)).collect();
     place.take(&region("", ""), results, BYTES).unwrap().iter().map(show).collect()
 }
 
-fn whole() -> Place {
-    Place::new(Bytes::new(), Bytes::new(), None)
+fn whole() -> Cursor {
+    Cursor::new(Bytes::new(), Bytes::new(), None)
 }
 
-fn start(place: &Place) -> (String, bool) {
+fn start(place: &Cursor) -> (String, bool) {
     let (row, includes) = place.start();
     (row.escape_ascii().to_string(), includes)
 }
@@ -90,7 +90,7 @@ fn next_region_begins_with_its_first_row() {
 #[test]
 fn scan_ends_with_the_region_that_has_its_stop() {
     let check = |stop: &'static str, end: &'static str, is_done| {
-        let mut place = Place::new("a".into(), stop.into(), None);
+        let mut place = Cursor::new("a".into(), stop.into(), None);
         place.end_region(&region("", end));
         assert_eq!(place.is_done(), is_done, "stop {stop:?}, end {end:?}");
     };
@@ -103,7 +103,7 @@ fn scan_ends_with_the_region_that_has_its_stop() {
 
 #[test]
 fn limit_counts_complete_rows_over_faults() {
-    let mut place = Place::new(Bytes::new(), Bytes::new(), Some(3));
+    let mut place = Cursor::new(Bytes::new(), Bytes::new(), Some(3));
     assert_eq!(take(&mut place, &["a", "b", "c:1+"]), ["a:q", "b:q"]);
     place.reset();
     assert_eq!((place.remaining(), place.is_done()), (Some(1), false));
@@ -113,10 +113,10 @@ fn limit_counts_complete_rows_over_faults() {
 
 #[test]
 fn nothing_is_asked_for_where_nothing_can_be() {
-    assert!(Place::new("b".into(), "b".into(), None).is_done());
-    assert!(Place::new("c".into(), "b".into(), None).is_done());
-    assert!(Place::new("".into(), "".into(), Some(0)).is_done());
-    assert!(!Place::new("b".into(), "".into(), None).is_done());
+    assert!(Cursor::new("b".into(), "b".into(), None).is_done());
+    assert!(Cursor::new("c".into(), "b".into(), None).is_done());
+    assert!(Cursor::new("".into(), "".into(), Some(0)).is_done());
+    assert!(!Cursor::new("b".into(), "".into(), None).is_done());
 }
 
 #[test]
