@@ -13,9 +13,9 @@ mod settings;
 
 use std::path::Path;
 
-pub use parse::error::{ConfigError, ConfigErrors, Place};
+pub use parse::error::{ConfigError, ConfigErrors, Location};
 pub use parse::layers::PREFIX;
-use parse::report::Report;
+use parse::report::Diagnostics;
 pub use parse::secret::{Secret, TOKEN_PREFIX};
 use parse::section::Section;
 use parse::tree::{self, Table};
@@ -74,9 +74,9 @@ pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
     read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE).0
 }
 
-fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Report) {
-    let mut report = Report::default();
-    let place = Place::File { path: file.into(), line: 1 };
+fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Diagnostics) {
+    let mut report = Diagnostics::default();
+    let place = Location::File { path: file.into(), line: 1 };
     let mut config = Section::root(table, place, &mut report).read(settings::read);
     report.report_unknown();
     error::sort(&mut report.warnings);

@@ -9,7 +9,7 @@ pub(crate) type Problem = Cow<'static, str>;
 
 /// Where a setting was written, in the order in which the layers override each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// A line of the file, counted from 1.
     File { path: Arc<str>, line: usize },
     /// A variable of the environment.
@@ -24,15 +24,15 @@ pub enum ConfigError {
     #[error("{path}: the file cannot be read: {source}")]
     Unreadable { path: Box<str>, source: std::io::Error },
     #[error("{place}: not TOML, column {column}: {problem}")]
-    Syntax { place: Place, column: usize, problem: Box<str> },
+    Syntax { place: Location, column: usize, problem: Box<str> },
     #[error("{place}: {key}: unknown key, the nearest known one is: {nearest}")]
-    UnknownKey { place: Place, key: Box<str>, nearest: Box<str> },
+    UnknownKey { place: Location, key: Box<str>, nearest: Box<str> },
     #[error("{place}: {key}: missing, expected {expected}")]
-    Missing { place: Place, key: Box<str>, expected: &'static str },
+    Missing { place: Location, key: Box<str>, expected: &'static str },
     #[error("{place}: {key}: {problem}")]
-    Contradiction { place: Place, key: Box<str>, problem: Box<str> },
+    Contradiction { place: Location, key: Box<str>, problem: Box<str> },
     #[error("{place}: {key}: {problem}: {value}")]
-    Value { place: Place, key: Box<str>, problem: Problem, value: Box<str> },
+    Value { place: Location, key: Box<str>, problem: Problem, value: Box<str> },
 }
 
 /// All mistakes, one a line when shown; never empty.
@@ -75,7 +75,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(out, "{path}:{line}"),
@@ -87,7 +87,7 @@ impl fmt::Display for Place {
 
 impl ConfigError {
     /// `None` for a whole file.
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&Location> {
         match self {
             Self::Unreadable { .. } => None,
             Self::Syntax { place, .. }

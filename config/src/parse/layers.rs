@@ -1,6 +1,6 @@
 //! The environment and the flags, laid over the file.
 
-use super::error::Place;
+use super::error::Location;
 use super::tree::{Node, Table, Value};
 
 /// What the names of variables that are settings begin with.
@@ -14,17 +14,17 @@ pub(crate) fn overlay(
 ) {
     for (name, value) in environment {
         if let Some(key) = name.strip_prefix(PREFIX) {
-            let place = Place::Environment(name.as_str().into());
+            let place = Location::Environment(name.as_str().into());
             insert(table, &variable_path(key), untyped(place, value));
         }
     }
     for (key, value) in flags {
         let path = key.split('.').map(String::from).collect();
-        insert(table, &join_client_key(path), untyped(Place::Flag, value));
+        insert(table, &join_client_key(path), untyped(Location::Flag, value));
     }
 }
 
-fn untyped(place: Place, value: &str) -> Node {
+fn untyped(place: Location, value: &str) -> Node {
     Node { place, value: Value::Untyped(value.into()) }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::{ConfigError, Place};
+use super::error::{ConfigError, Location};
 
 /// What reading has found out.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct Diagnostics {
     pub errors: Vec<ConfigError>,
     /// What is allowed and hardly meant.
     pub warnings: Vec<ConfigError>,
@@ -20,14 +20,14 @@ pub(crate) struct Report {
 /// A key that nobody asked for.
 #[derive(Debug)]
 pub(crate) struct Unknown {
-    pub place: Place,
+    pub place: Location,
     pub key: Box<str>,
-    /// As in [`Report::known`].
+    /// As in [`Diagnostics::known`].
     pub table: String,
     pub name: String,
 }
 
-impl Report {
+impl Diagnostics {
     /// The unknown keys as mistakes, once all tables are read and their keys known.
     pub fn report_unknown(&mut self) {
         for unknown in std::mem::take(&mut self.unknown) {

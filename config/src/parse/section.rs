@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use super::error::{ConfigError, Place, Problem, is_private};
-use super::report::{Report, Unknown, without_indexes};
+use super::error::{ConfigError, Location, Problem, is_private};
+use super::report::{Diagnostics, Unknown, without_indexes};
 use super::secret::{self, Secret, TOKEN_PREFIX};
 use super::tree::{Node, Table, Value};
 
 pub(crate) struct Section<'a> {
     /// Dotted; empty for the whole.
     key: String,
-    place: Place,
+    place: Location,
     entries: Table,
     /// Of the keys that were read and given.
-    places: BTreeMap<&'static str, Place>,
-    report: &'a mut Report,
+    places: BTreeMap<&'static str, Location>,
+    report: &'a mut Diagnostics,
 }
 
 impl<'a> Section<'a> {
-    pub fn root(entries: Table, place: Place, report: &'a mut Report) -> Self {
+    pub fn root(entries: Table, place: Location, report: &'a mut Diagnostics) -> Self {
         Self { key: String::new(), place, entries, places: BTreeMap::new(), report }
     }
 
@@ -196,7 +196,7 @@ impl<'a> Section<'a> {
         &mut self,
         key: &'static str,
         value: &K,
-        taken: &mut BTreeMap<K, Place>,
+        taken: &mut BTreeMap<K, Location>,
     ) {
         match taken.get(value) {
             Some(other) => {
@@ -231,7 +231,7 @@ impl<'a> Section<'a> {
     }
 
     /// Reports what is wrong with a value at any place.
-    pub fn error(&mut self, key: String, place: Place, problem: Problem, shown: String) {
+    pub fn error(&mut self, key: String, place: Location, problem: Problem, shown: String) {
         // Whoever takes a token for something else has not meant to show it.
         let is_secret = is_private(&key) || shown.contains(TOKEN_PREFIX);
         let value = if is_secret { "(not shown)".into() } else { shown.into() };
@@ -245,7 +245,7 @@ impl<'a> Section<'a> {
         if self.key.is_empty() { name } else { format!("{}.{name}", self.key) }
     }
 
-    fn child(&mut self, key: String, place: Place, entries: Table) -> Section<'_> {
+    fn child(&mut self, key: String, place: Location, entries: Table) -> Section<'_> {
         Section { key, place, entries, places: BTreeMap::new(), report: self.report }
     }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, ConfigErrors, Place};
+use super::error::{ConfigError, ConfigErrors, Location};
 
 pub(crate) type Table = BTreeMap<String, Node>;
 
 /// A value and where it stands.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub place: Place,
+    pub place: Location,
     pub value: Value,
 }
 
@@ -103,9 +103,9 @@ impl File {
         entries(table, &|span| self.place(span.start))
     }
 
-    fn place(&self, offset: usize) -> Place {
+    fn place(&self, offset: usize) -> Location {
         let line = self.line_starts.partition_point(|start| *start <= offset);
-        Place::File { path: self.path.clone(), line }
+        Location::File { path: self.path.clone(), line }
     }
 
     fn syntax_error(&self, offset: usize, problem: Box<str>) -> ConfigError {
@@ -120,11 +120,11 @@ fn line_starts(bytes: &[u8]) -> Vec<usize> {
     std::iter::once(0).chain(ends.map(|(index, _)| index + 1)).collect()
 }
 
-fn entries(table: DeTable<'_>, place: &dyn Fn(Range<usize>) -> Place) -> Table {
+fn entries(table: DeTable<'_>, place: &dyn Fn(Range<usize>) -> Location) -> Table {
     table.into_iter().map(|(key, value)| (key.into_inner().into(), node(value, place))).collect()
 }
 
-fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Place) -> Node {
+fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Location) -> Node {
     let at = place(value.span());
     let value = match value.into_inner() {
         DeValue::String(text) => Value::Text(text.into()),
@@ -155,7 +155,7 @@ mod tests {
     #[track_caller]
     fn check_line(text: &str, path: &[&str], expected: usize) {
         let mut node = Node {
-            place: Place::Flag,
+            place: Location::Flag,
             value: Value::Table(parse_file("f.toml", text.as_bytes()).unwrap()),
         };
         for key in path {
@@ -165,7 +165,7 @@ mod tests {
                 other => panic!("{other:?}"),
             };
         }
-        assert_eq!(node.place, Place::File { path: "f.toml".into(), line: expected });
+        assert_eq!(node.place, Location::File { path: "f.toml".into(), line: expected });
     }
 
     #[test]

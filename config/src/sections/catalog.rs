@@ -8,7 +8,7 @@ use attribution::rules::policy::{AppPolicy, Campaign, Origin, Policy};
 use super::known_ids::{Apps, Channels};
 use super::store::{self, AppStore};
 use super::{attribution_rules, fraud};
-use crate::parse::error::{Place, Problem};
+use crate::parse::error::{Location, Problem};
 use crate::parse::section::Section;
 
 pub(crate) struct Catalogue {
@@ -64,8 +64,8 @@ fn read_app(
     app: &mut Section<'_>,
     (base, partitions): (&AppPolicy, u16),
     channels: &Channels,
-    pids: &mut BTreeMap<u32, Place>,
-    keys: &mut BTreeMap<Box<str>, Place>,
+    pids: &mut BTreeMap<u32, Location>,
+    keys: &mut BTreeMap<Box<str>, Location>,
 ) -> Option<(AppPolicy, AppStore)> {
     let pid = app.integer("pid", 0..=u64::from(u32::MAX));
     let key = app.text("key", parse_app_key);

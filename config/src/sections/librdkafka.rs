@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::parse::error::{Place, is_private};
+use crate::parse::error::{Location, is_private};
 use crate::parse::secret::Secret;
 use crate::parse::section::Section;
 use crate::parse::tree::{Node, Table, Value};
@@ -12,7 +12,7 @@ use crate::parse::tree::{Node, Table, Value};
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSetting {
     /// Where it was written.
-    pub place: Place,
+    pub place: Location,
     /// None: an empty text, which is no secret.
     value: Option<Secret>,
     is_private: bool,
@@ -20,7 +20,7 @@ pub struct ClientSetting {
 
 impl ClientSetting {
     /// A value that was written where a message can say it was.
-    pub fn new(place: Place, name: &str, value: &str) -> Self {
+    pub fn new(place: Location, name: &str, value: &str) -> Self {
         let is_private = is_private(&client_key(name));
         Self { place, value: Secret::parse(value).ok(), is_private }
     }
@@ -122,7 +122,7 @@ pub(crate) fn read(section: &mut Section<'_>) -> BTreeMap<String, ClientSetting>
 }
 
 fn is_of_file(node: &Node) -> bool {
-    matches!(node.place, Place::File { .. })
+    matches!(node.place, Location::File { .. })
 }
 
 fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Node)>) {

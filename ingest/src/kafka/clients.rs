@@ -199,14 +199,14 @@ fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
 
 #[cfg(test)]
 mod tests {
-    use config::{ClientSetting, Place};
+    use config::{ClientSetting, Location};
 
     use super::*;
 
     fn kafka(librdkafka: &[(&str, &str)]) -> Kafka {
         let mut kafka = config::parse("").expect("the defaults are valid").kafka;
         let own = |(key, value): &(&str, &str)| {
-            ((*key).to_owned(), ClientSetting::new(Place::Flag, key, value))
+            ((*key).to_owned(), ClientSetting::new(Location::Flag, key, value))
         };
         kafka.librdkafka = librdkafka.iter().map(own).collect();
         kafka
