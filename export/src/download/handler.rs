@@ -121,7 +121,8 @@ pub(crate) async fn exported(
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
     no_parameters(&uri)?;
-    let is_seen = |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.sees(app.pid));
+    let is_seen =
+        |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.can_read(app.pid));
     let export = state.exports.find(&id).filter(|export| is_seen(&export.app));
     let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(export)).into_response())

@@ -43,7 +43,7 @@ pub(crate) async fn exports(asked: Asked) -> Result<Response, Problem> {
     let Asked { state, caller, .. } = &asked;
     let of_caller = |export: &Export| {
         let app = state.policy.app_by_key(&export.app);
-        *export.token == *caller.name() && app.is_some_and(|app| caller.sees(app.pid))
+        *export.token == *caller.name() && app.is_some_and(|app| caller.can_read(app.pid))
     };
     let found = state.exports.latest(SHOWN_MAX, of_caller);
     let lines: Vec<Line> = found.iter().map(line).collect();

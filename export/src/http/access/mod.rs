@@ -30,15 +30,15 @@ const APP: &str = "app";
 /// The tokens and what each may see.
 #[derive(Debug)]
 pub struct Access {
-    tokens: HashMap<Box<str>, Admitted>,
+    tokens: HashMap<Box<str>, ApiToken>,
     /// Where there are no tokens.
-    everybody: Option<Caller>,
+    anonymous: Option<Caller>,
     /// Of no token: what one of an unknown id is compared with.
-    nobody: TokenDigest,
+    dummy_digest: TokenDigest,
 }
 
 #[derive(Debug)]
-struct Admitted {
+struct ApiToken {
     digest: TokenDigest,
     expires: Option<Timestamp>,
     caller: Caller,
@@ -47,10 +47,10 @@ struct Admitted {
 /// Who asks, on whose behalf something is read; cheap to clone. Everybody is one caller where there
 /// are no tokens.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller(Arc<Known>);
+pub(crate) struct Caller(Arc<Principal>);
 
 #[derive(Debug)]
-struct Known {
+struct Principal {
     token: Option<Box<str>>,
     apps: TokenApps,
     downloads: Arc<Semaphore>,
@@ -61,7 +61,7 @@ impl Access {
     /// Without tokens everybody may see all. So many downloads each caller may have at a time.
     pub fn new(tokens: &[Token], downloads_per_token_max: usize) -> Self {
         let caller = |token: Option<&Token>| {
-            Caller(Arc::new(Known {
+            Caller(Arc::new(Principal {
                 token: token.map(|token| token.id.clone()),
                 apps: token.map_or(TokenApps::All, |token| token.apps.clone()),
                 downloads: Arc::new(Semaphore::new(downloads_per_token_max)),
@@ -70,18 +70,18 @@ impl Access {
         };
         let admitted = |token: &Token| {
             let (digest, expires) = (token.digest.clone(), token.expires);
-            (token.id.clone(), Admitted { digest, expires, caller: caller(Some(token)) })
+            (token.id.clone(), ApiToken { digest, expires, caller: caller(Some(token)) })
         };
         Self {
             tokens: tokens.iter().map(admitted).collect(),
-            everybody: tokens.is_empty().then(|| caller(None)),
-            nobody: TokenDigest::of(""),
+            anonymous: tokens.is_empty().then(|| caller(None)),
+            dummy_digest: TokenDigest::of(""),
         }
     }
 
     /// Whether there are no tokens.
     pub(crate) fn is_open(&self) -> bool {
-        self.everybody.is_some()
+        self.anonymous.is_some()
     }
 
     /// Who sends these headers, if it is somebody.
@@ -95,8 +95,8 @@ impl Access {
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<&Caller, Refusal> {
-        if let Some(everybody) = &self.everybody {
-            return Ok(everybody);
+        if let Some(anonymous) = &self.anonymous {
+            return Ok(anonymous);
         }
         match bearer(headers) {
             // Nobody else's page sends what changes or tells something in a user's name.
@@ -124,7 +124,7 @@ impl Access {
         let digest = TokenDigest::of(token);
         let admitted = self.tokens.get(id);
         // An unknown id costs what a wrong secret does.
-        let expected = admitted.map_or(&self.nobody, |admitted| &admitted.digest);
+        let expected = admitted.map_or(&self.dummy_digest, |admitted| &admitted.digest);
         let is_right = digest.matches(expected);
         let admitted = admitted.filter(|_| is_right).ok_or(Refusal::Unknown)?;
         // Only its owner is told that it was good once.
@@ -156,20 +156,20 @@ impl Caller {
     }
 
     /// Whether it may see anything of this app, its name included.
-    pub fn sees(&self, pid: Pid) -> bool {
+    pub fn can_read(&self, pid: Pid) -> bool {
         self.0.apps.has(pid)
     }
 
     /// The apps that there are for it, by pid.
     pub fn apps<'p>(&self, policy: &'p Policy) -> Vec<&'p AppPolicy> {
-        let mut apps: Vec<_> = policy.apps().filter(|app| self.sees(app.pid)).collect();
+        let mut apps: Vec<_> = policy.apps().filter(|app| self.can_read(app.pid)).collect();
         apps.sort_by_key(|app| app.pid);
         apps
     }
 
     /// One of its downloads, until the permit is dropped.
     pub fn start_download(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let Known { downloads, downloads_max, .. } = &*self.0;
+        let Principal { downloads, downloads_max, .. } = &*self.0;
         Arc::clone(downloads)
             .try_acquire_owned()
             .map_err(|_| Refusal::Downloads { downloads_max: *downloads_max })
@@ -215,7 +215,7 @@ impl Gate {
         };
         for (_, key) in parameters.iter().filter(|(name, _)| *name == APP) {
             let app = self.policy.app_by_key(key);
-            if !app.is_some_and(|app| caller.sees(app.pid)) {
+            if !app.is_some_and(|app| caller.can_read(app.pid)) {
                 app.into_iter().for_each(|_| self.metrics.refused(Refused::App));
                 return Err(ExportError::UnknownApp(key.into()).into());
             }
