@@ -9,13 +9,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Half of the processors read at a time.
 #[derive(Debug, Clone)]
-pub(crate) struct Turns(Arc<Semaphore>);
+pub(crate) struct CpuSlots(Arc<Semaphore>);
 
 fn processors() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-impl Turns {
+impl CpuSlots {
     pub fn new() -> Self {
         Self(Arc::new(Semaphore::new((processors() / 2).max(1))))
     }
@@ -26,20 +26,20 @@ impl Turns {
     }
 
     /// Waits for a turn, behind those who wait already. On a thread that may block, of a runtime.
-    pub fn wait(&self) -> Turn {
+    pub fn wait(&self) -> CpuSlot {
         let permit = Handle::current().block_on(Arc::clone(&self.0).acquire_owned());
         // Nobody closes it.
-        Turn { turns: self.clone(), permit: permit.ok() }
+        CpuSlot { turns: self.clone(), permit: permit.ok() }
     }
 }
 
 /// Held while one reads.
-pub(crate) struct Turn {
-    turns: Turns,
+pub(crate) struct CpuSlot {
+    turns: CpuSlots,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Turn {
+impl CpuSlot {
     /// Lets others read while this one does something else, and waits for its turn again.
     pub fn pause<T>(&mut self, meanwhile: impl FnOnce() -> T) -> T {
         self.permit = None;
@@ -58,7 +58,7 @@ mod tests {
     /// With one turn, whoever pauses goes on only after the one who waited has had it.
     #[tokio::test(flavor = "multi_thread")]
     async fn who_pauses_lets_the_next_one_read() {
-        let turns = Turns(Arc::new(Semaphore::new(1)));
+        let turns = CpuSlots(Arc::new(Semaphore::new(1)));
         let (said, says) = mpsc::channel();
         let first = tokio::task::spawn_blocking({
             let (turns, said) = (turns.clone(), said.clone());

@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::cpu_slots::Turns;
+use super::cpu_slots::CpuSlots;
 use super::registry::{Running, Sums};
 use crate::ExportError;
 use crate::format::write_rows::{Chunk, Wanted};
@@ -47,7 +47,7 @@ pub(crate) struct Scan {
     pub pid: Pid,
     pub query: ExportQuery,
     pub metrics: Arc<Metrics>,
-    pub turns: Turns,
+    pub turns: CpuSlots,
     /// The caller's and that of all, given back when the scan has ended.
     pub permits: [OwnedSemaphorePermit; 2],
 }
@@ -124,7 +124,7 @@ impl Scan {
         let Some(app) = self.policy.app(self.pid) else { return };
         let mut turn = self.turns.wait();
         let view = self.reader.view();
-        let may_read_ahead = Turns::have_room(self.downloads());
+        let may_read_ahead = CpuSlots::have_room(self.downloads());
         let (query, policy) = (&self.query, &*self.policy);
         let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
         let written =
@@ -163,7 +163,7 @@ impl Scan {
         let Some(app) = self.policy.app(self.pid) else { return Ok(None) };
         let mut turn = self.turns.wait();
         let view = self.reader.view();
-        let may_read_ahead = Turns::have_room(self.downloads());
+        let may_read_ahead = CpuSlots::have_room(self.downloads());
         let (query, policy) = (&self.query, &*self.policy);
         let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
         let found = wanted.page_end(|| turn.pause(|| flow(is_gone())));

@@ -10,7 +10,7 @@ use store::reader::{Reader, View};
 use super::prefetch;
 use super::row_writer::RowWriter;
 use crate::ExportError;
-use crate::download::cpu_slots::Turns;
+use crate::download::cpu_slots::CpuSlots;
 use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
 
@@ -38,7 +38,7 @@ pub fn write_rows(
     policy: &Policy,
     sink: impl FnMut(Chunk) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
-    let may_read_ahead = Turns::have_room(1);
+    let may_read_ahead = CpuSlots::have_room(1);
     let mut file = File::new(query, policy, sink);
     for app in apps {
         let view = reader.view();

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::access::{Access, Caller, Gate};
 use super::problem::Problem;
 use crate::ExportError;
-use crate::download::cpu_slots::Turns;
+use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::Exports;
 use crate::metrics::Metrics;
 use crate::page::recent_lookups::Lookups;
@@ -30,7 +30,7 @@ pub struct ExportState {
     pub(crate) complete_until: CompleteUntil,
     pub(crate) access: Arc<Access>,
     pub(crate) scans: Arc<Semaphore>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: CpuSlots,
 }
 
 /// Up to when all that Kafka received is in the store, if that is known.
@@ -53,7 +53,7 @@ impl ExportState {
             access: Arc::new(access),
             complete_until,
             scans: Arc::new(Semaphore::new(SCANS_MAX)),
-            turns: Turns::new(),
+            turns: CpuSlots::new(),
         }
     }
 
