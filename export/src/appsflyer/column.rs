@@ -15,7 +15,7 @@ use crate::format::value::Value;
 
 /// A column by its heading.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Headed {
+pub struct HeadedColumn {
     pub heading: Cow<'static, str>,
     pub cell: Cell,
 }
@@ -222,7 +222,7 @@ fn is_retargeting(row: &RowView<'_>) -> Option<bool> {
 }
 
 /// Whether the row is of a reinstall that retargeting has brought.
-pub fn is_brought_back(row: &RowView<'_>) -> bool {
+pub fn is_reinstall(row: &RowView<'_>) -> bool {
     row.install_type == Some(InstallType::Reinstall)
         && row.text(TextCell::CreditOf).is_empty()
         && is_retargeting(row) == Some(true)
@@ -275,7 +275,7 @@ impl Cell {
             Self::Platform => Value::text(lower(row.text(TextCell::Os))),
             Self::AppName => Value::text(policy.app(key.pid).map_or("", |app| &app.name).into()),
             Self::IsRetargeting => truth(is_retargeting(row)),
-            Self::RetargetingConversion if is_brought_back(row) => Value::Name("re-attribution"),
+            Self::RetargetingConversion if is_reinstall(row) => Value::Name("re-attribution"),
             Self::RetargetingConversion => Value::Empty,
             Self::Lookback => {
                 Value::text(row.touch_lookback_ms().map(lookback).unwrap_or_default().into())

@@ -8,7 +8,7 @@ use attribution::rules::row::{EventType, Status};
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 
-use super::column::{ORGANIC, event_name, is_brought_back, media_source};
+use super::column::{ORGANIC, event_name, is_reinstall, media_source};
 use crate::ExportError;
 use crate::format::channel::UNKNOWN_CHANNEL;
 use crate::query::nearest::nearest;
@@ -61,13 +61,13 @@ impl Kind {
         use EventType::{Activation, Effect};
         let is = |event_type, status| row.event_type == event_type && row.status == status;
         match self {
-            Self::Installs => is(Activation, Status::Attributed) && !is_brought_back(row),
-            Self::RetargetInstalls => is(Activation, Status::Attributed) && is_brought_back(row),
+            Self::Installs => is(Activation, Status::Attributed) && !is_reinstall(row),
+            Self::RetargetInstalls => is(Activation, Status::Attributed) && is_reinstall(row),
             Self::OrganicInstalls => is(Activation, Status::Organic),
             Self::Reinstalls => is(Activation, Status::Unattributed),
             Self::BlockedInstalls => is(Activation, Status::Rejected),
-            Self::InAppEvents => is(Effect, Status::Attributed) && !is_brought_back(row),
-            Self::RetargetInAppEvents => is(Effect, Status::Attributed) && is_brought_back(row),
+            Self::InAppEvents => is(Effect, Status::Attributed) && !is_reinstall(row),
+            Self::RetargetInAppEvents => is(Effect, Status::Attributed) && is_reinstall(row),
             Self::OrganicInAppEvents => is(Effect, Status::Organic),
         }
     }

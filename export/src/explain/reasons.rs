@@ -4,11 +4,11 @@ use attribution::explain::explanation::{self, Explanation, Verdict};
 use attribution::facts::printable::printable;
 use attribution::rules::row::{InstallType, Status, touch_kind_name};
 
-use super::text::Teller;
+use super::text::Renderer;
 use super::time;
 use super::words::{age, span, tier};
 
-impl Teller<'_> {
+impl Renderer<'_> {
     pub fn class(&self) -> String {
         let Explanation { activation, decision, before, .. } = self.explanation;
         if before.is_some() && !self.explanation.is_class_repeatable {

@@ -16,20 +16,20 @@ use super::{Catalogue, time, verdict_name, version};
 pub fn text(explanation: &Explanation, policy: &Policy) -> String {
     let catalogue = Catalogue { policy, pid: explanation.activation.pid };
     let Some(app) = policy.app(explanation.activation.pid) else { return String::new() };
-    let teller = Teller { catalogue, app, explanation };
+    let teller = Renderer { catalogue, app, explanation };
     let mut out = String::new();
     // Writing to a text does not fail.
     let _ = teller.tell(&mut out);
     out
 }
 
-pub struct Teller<'a> {
+pub struct Renderer<'a> {
     pub catalogue: Catalogue<'a>,
     pub app: &'a AppPolicy,
     pub explanation: &'a Explanation,
 }
 
-impl Teller<'_> {
+impl Renderer<'_> {
     fn tell(&self, out: &mut String) -> std::fmt::Result {
         let Explanation { activation, decision, previous, .. } = self.explanation;
         let (id, app_key) = (printable(&activation.id), printable(self.catalogue.app_key()));

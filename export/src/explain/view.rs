@@ -7,7 +7,7 @@ use attribution::rules::row::{Status, touch_kind_name};
 use serde::Serialize;
 
 use super::causes::came_in;
-use super::text::Teller;
+use super::text::Renderer;
 use super::words::{class_name, origin, span, tier};
 use super::{Catalogue, time, verdict_name, version};
 
@@ -47,7 +47,7 @@ pub(crate) fn told(explanation: &Explanation, policy: &Policy) -> Option<Told> {
     let Explanation { activation, decision, anew, .. } = explanation;
     let catalogue = Catalogue { policy, pid: activation.pid };
     let app = policy.app(activation.pid)?;
-    let teller = Teller { catalogue, app, explanation };
+    let teller = Renderer { catalogue, app, explanation };
     Some(Told {
         event_id: printable(&activation.id).into(),
         event_time: time(activation.time),
@@ -61,7 +61,7 @@ pub(crate) fn told(explanation: &Explanation, policy: &Policy) -> Option<Told> {
     })
 }
 
-fn answers(teller: &Teller<'_>) -> Vec<(String, Vec<String>)> {
+fn answers(teller: &Renderer<'_>) -> Vec<(String, Vec<String>)> {
     let Explanation { decision, previous, expired_before, .. } = teller.explanation;
     let status = decision.credit.status;
     let mut answers = vec![
@@ -88,7 +88,7 @@ fn answers(teller: &Teller<'_>) -> Vec<(String, Vec<String>)> {
     answers
 }
 
-fn touches(teller: &Teller<'_>) -> Vec<ToldTouch> {
+fn touches(teller: &Renderer<'_>) -> Vec<ToldTouch> {
     let catalogue = teller.catalogue;
     let told = teller.explanation.considered.iter().map(|one| {
         let touch = &one.touch;

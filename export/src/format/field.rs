@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::column::Column;
-use crate::appsflyer::column::Headed;
+use crate::appsflyer::column::HeadedColumn;
 
 /// Before the name of a prop.
 pub const PROPS: &str = "props.";
@@ -15,7 +15,7 @@ pub enum Field {
     /// A member of the event's props, whatever its name.
     Prop(Box<str>),
     /// A column of AppsFlyer's.
-    AppsFlyer(Headed),
+    AppsFlyer(HeadedColumn),
 }
 
 impl Field {
