@@ -78,7 +78,7 @@ pub fn router(state: ExportState) -> Router {
         .merge(routes_of(OPEN_ROUTES))
         .merge(routes_of(OPEN_PAGES))
         .layer(middleware::from_fn(appsflyer::in_its_form))
-        .layer(middleware::from_fn_with_state(state, page::tell))
+        .layer(middleware::from_fn_with_state(state, page::into_page))
         .layer(middleware::from_fn_with_state(metrics, count))
 }
 

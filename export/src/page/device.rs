@@ -10,12 +10,12 @@ use axum::response::Response;
 use minijinja::context;
 
 use super::export_form::options::APP;
-use super::export_form::state::Wrong;
+use super::export_form::state::FieldError;
 use super::export_form::view::ZONES;
 use super::layout::choose;
 use super::recent_lookups::Lookup;
 use super::request::Asked;
-use super::respond::{self, see, value};
+use super::respond::{self, redirect, value};
 use crate::ExportError;
 use crate::api::explain::explained;
 use crate::api::timeline::{KIND, TimelineQuery, VALUE, device_ids, look};
@@ -63,7 +63,7 @@ pub(crate) async fn device(asked: Asked, request: Request) -> Result<Response, P
     let pairs =
         pairs.into_iter().filter(|(_, value)| !value.is_empty()).chain([(LOOKUP, &*handle)]);
     let query = serde_urlencoded::to_string(pairs.collect::<Vec<_>>()).unwrap_or_default();
-    see(&format!("/devices?{query}"))
+    redirect(&format!("/devices?{query}"))
 }
 
 /// The form, and what was found by the handle.
@@ -79,8 +79,8 @@ pub(crate) async fn devices(asked: Asked) -> Result<Response, Problem> {
         (None, Some(_)) => (status, wrong) = (StatusCode::NOT_FOUND, no_app(&asked)),
         (Some(app), Some(lookup)) => match timeline(&asked, app, lookup).await {
             Ok((document, cursor)) => (found, next) = (Some(document), cursor),
-            Err(error) => match Wrong::new(&error) {
-                Some(Wrong { field, message }) => {
+            Err(error) => match FieldError::new(&error) {
+                Some(FieldError { field, message }) => {
                     (status, wrong) = (StatusCode::BAD_REQUEST, Some((field, message)));
                 }
                 None => return Err(error.into()),

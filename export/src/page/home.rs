@@ -10,14 +10,14 @@ use minijinja::context;
 use serde::Serialize;
 
 use super::export_form::curl_command::curl;
-use super::export_form::state::{Choice, Wish};
+use super::export_form::state::{Choice, ExportRequest};
 use super::export_form::view::{Form, told};
 use super::format;
 use super::preview::Preview;
 use super::preview::chart::{Chart, chart};
 use super::preview::estimate::{Look, look};
 use super::request::Asked;
-use super::respond::{self, see};
+use super::respond::{self, redirect};
 use crate::download::audit::{self, Ended};
 use crate::download::state::State as Fate;
 use crate::explain::span;
@@ -83,14 +83,14 @@ pub(crate) async fn download(asked: Asked) -> Result<Response, Problem> {
         Ok(wish) => {
             let id = asked.value(EXPORT_ID);
             let id = if id.is_empty() { String::new() } else { format!("&{EXPORT_ID}={id}") };
-            see(&format!("{}{id}", target(&wish)))
+            redirect(&format!("{}{id}", target(&wish)))
         }
         Err(wrong) if !apps.is_empty() => {
             let form = Form::new(&choice, (&apps, policy), wrong, now);
             let shell = asked.shell(TITLE, "/");
             respond::page(StatusCode::BAD_REQUEST, "export.html", &shell, context! { form })
         }
-        Err(_) => see("/"),
+        Err(_) => redirect("/"),
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn now() -> EventTime {
 }
 
 /// The address of the file.
-fn target(wish: &Wish<'_>) -> String {
+fn target(wish: &ExportRequest<'_>) -> String {
     let ending = match wish.query.format {
         Format::Csv => "csv",
         Format::Ndjson => "ndjson",
@@ -121,7 +121,11 @@ fn in_path(text: &str) -> String {
     segment
 }
 
-async fn expect(asked: &Asked, choice: &Choice, wish: Wish<'_>) -> Result<Expected, Problem> {
+async fn expect(
+    asked: &Asked,
+    choice: &Choice,
+    wish: ExportRequest<'_>,
+) -> Result<Expected, Problem> {
     let Asked { state, caller, headers, .. } = asked;
     let address = target(&wish);
     let (app, query) = (wish.app, wish.query);

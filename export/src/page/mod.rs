@@ -28,7 +28,7 @@ pub(crate) use assets::asset;
 pub(crate) use device::{activation, device, devices};
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};
-pub(crate) use problem::{reads_pages, tell};
+pub(crate) use problem::{into_page, reads_pages};
 pub(crate) use sign_in::{page as sign_in, sign_in as signed_in, sign_out};
 
 /// Where the pages are that a person can be led to.

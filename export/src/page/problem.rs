@@ -14,7 +14,7 @@ use crate::http::problem::Problem;
 use crate::http::state::ExportState;
 
 /// Problems as pages for those who read pages: browsers, when an address is opened in them.
-pub(crate) async fn tell(
+pub(crate) async fn into_page(
     State(state): State<ExportState>,
     request: Request,
     next: Next,

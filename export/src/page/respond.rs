@@ -60,7 +60,7 @@ pub(super) fn value<'p>(parameters: &'p [(String, String)], name: &str) -> &'p s
 }
 
 /// To another page.
-pub(super) fn see(target: &str) -> Result<Response, Problem> {
+pub(super) fn redirect(target: &str) -> Result<Response, Problem> {
     let location = HeaderValue::try_from(target).map_err(|_| Problem::bad_form())?;
     let headers = [
         (header::LOCATION, location),

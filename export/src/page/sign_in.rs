@@ -8,7 +8,7 @@ use minijinja::context;
 
 use super::PATHS;
 use super::layout::Shell;
-use super::respond::{self, see, value};
+use super::respond::{self, redirect, value};
 use crate::http::access::session;
 use crate::http::extract::parameters;
 use crate::http::problem::Problem;
@@ -64,11 +64,11 @@ pub(crate) async fn sign_in(
     let given = respond::form(request).await?;
     let next = here(value(&given, NEXT));
     if state.access.is_open() {
-        return see(next);
+        return redirect(next);
     }
     let token = value(&given, TOKEN);
     match state.access.admit_token(token, Timestamp::now()) {
-        Ok(_) => with_cookie(see(next)?, session::begin(token, &headers)),
+        Ok(_) => with_cookie(redirect(next)?, session::begin(token, &headers)),
         Err(refusal) => {
             // Counted, and told as it is to a program.
             drop(state.gate().refuse(refusal));
@@ -86,7 +86,7 @@ pub(crate) async fn sign_in(
 pub(crate) async fn sign_out(request: Request) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     respond::form(request).await?;
-    with_cookie(see("/")?, session::end(&headers))
+    with_cookie(redirect("/")?, session::end(&headers))
 }
 
 fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Result<Response, Problem> {

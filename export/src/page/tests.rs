@@ -5,7 +5,7 @@ use attribution::rules::policy::{AppPolicy, Campaign, Policy, Windows};
 use config::{SECRET_CHARS, Token, TokenApps, TokenDigest};
 use jiff::civil::date;
 
-use super::export_form::state::{Choice, Wrong, dates};
+use super::export_form::state::{Choice, FieldError, dates};
 use crate::tests::bed::{
     self, Answer, Bed, DAY, MINUTE, activation, at, click, effect, many_activations,
 };
@@ -318,7 +318,7 @@ fn ranges_end_with_a_day_of_now() {
     };
     assert_eq!([range("UTC"), range("Pacific/Kiritimati")], ["2026-03-09", "2026-03-10"]);
     let wrong = Choice::new(&[("range".into(), "never".into())]).wish(&[app], &policy, at(DAY));
-    assert!(matches!(&wrong.unwrap_err()[0], Wrong { field: "range", .. }));
+    assert!(matches!(&wrong.unwrap_err()[0], FieldError { field: "range", .. }));
 }
 
 fn token(id: &str) -> String {

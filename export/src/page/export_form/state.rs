@@ -35,7 +35,7 @@ pub(crate) struct Choice {
 
 /// What a choice asks for.
 #[derive(Debug)]
-pub(crate) struct Wish<'p> {
+pub(crate) struct ExportRequest<'p> {
     pub app: &'p AppPolicy,
     pub query: ExportQuery,
     /// As the API takes it.
@@ -44,7 +44,7 @@ pub(crate) struct Wish<'p> {
 
 /// What is wrong with a field of the form.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct FieldError {
     pub field: &'static str,
     pub message: String,
 }
@@ -135,25 +135,27 @@ impl Choice {
         apps: &[&'p AppPolicy],
         policy: &Policy,
         now: EventTime,
-    ) -> Result<Wish<'p>, Vec<Wrong>> {
+    ) -> Result<ExportRequest<'p>, Vec<FieldError>> {
         let mut wrong = Vec::new();
         let app = crate::page::layout::choose(apps, &self.app).0;
         if app.is_none() {
             let nearest = nearest(&self.app, apps.iter().map(|app| &*app.key)).unwrap_or_default();
             let message = format!("No app has this key, the nearest is {nearest:?}.");
-            wrong.push(Wrong { field: APP, message });
+            wrong.push(FieldError { field: APP, message });
         }
         self.check_names(&mut wrong);
         let parameters = self.parameters(now);
         let query = self.query(&parameters, app, policy, &mut wrong);
         match (app, query) {
-            (Some(app), Some(query)) if wrong.is_empty() => Ok(Wish { app, query, parameters }),
+            (Some(app), Some(query)) if wrong.is_empty() => {
+                Ok(ExportRequest { app, query, parameters })
+            }
             _ => Err(wrong),
         }
     }
 
     /// That what only the page knows is of its lists.
-    fn check_names(&self, wrong: &mut Vec<Wrong>) {
+    fn check_names(&self, wrong: &mut Vec<FieldError>) {
         let lists: [(_, &str, Vec<&str>); 3] = [
             (RANGE, &self.range, RANGES.iter().map(|(name, _)| *name).collect()),
             (PRESET, &self.preset, PRESETS.iter().map(|(name, _, _)| *name).collect()),
@@ -162,11 +164,11 @@ impl Choice {
         for (field, value, known) in lists {
             if !known.contains(&value) {
                 let message = format!("Expected one of {}: {value:?}", known.join(", "));
-                wrong.push(Wrong { field, message });
+                wrong.push(FieldError { field, message });
             }
         }
         if self.preset == OWN && self.fields.is_empty() {
-            wrong.push(Wrong { field: FIELDS, message: "Tick at least one column.".into() });
+            wrong.push(FieldError { field: FIELDS, message: "Tick at least one column.".into() });
         }
     }
 
@@ -199,7 +201,7 @@ impl Choice {
     }
 
     /// What is wrong with days, for those who know no other times.
-    fn wrong_day(&self, error: &ExportError) -> Option<Wrong> {
+    fn wrong_day(&self, error: &ExportError) -> Option<FieldError> {
         let (field, message) = match error {
             ExportError::BadParameter { parameter: FROM, value, .. } if value.is_empty() => {
                 (FROM, "Choose the first day.")
@@ -214,7 +216,7 @@ impl Choice {
             }
             _ => return None,
         };
-        Some(Wrong { field, message: message.into() })
+        Some(FieldError { field, message: message.into() })
     }
 
     pub fn format(&self) -> Format {
@@ -227,7 +229,7 @@ impl Choice {
         parameters: &[(String, String)],
         app: Option<&AppPolicy>,
         policy: &Policy,
-        wrong: &mut Vec<Wrong>,
+        wrong: &mut Vec<FieldError>,
     ) -> Option<ExportQuery> {
         let mut parameters = parameters.to_vec();
         // Each round takes one of them away, or both times.
@@ -241,7 +243,7 @@ impl Choice {
                 Ok(query) => return Some(query),
                 Err(error) => error,
             };
-            let found = self.wrong_day(&error).or_else(|| Wrong::new(&error))?;
+            let found = self.wrong_day(&error).or_else(|| FieldError::new(&error))?;
             let field = found.field;
             if wrong.iter().all(|known| known.field != field) {
                 wrong.push(found);
@@ -258,7 +260,7 @@ impl Choice {
     }
 }
 
-impl Wrong {
+impl FieldError {
     /// Of a parameter; the field is known where the message stands.
     pub fn new(error: &ExportError) -> Option<Self> {
         let (field, text) = match error {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::columns::{ColumnGroup, column_groups};
 use super::options::{FILTERS, FORMS, OWN, PRESETS, RANGES, TYPES};
-use super::state::{Choice, Wrong, dates, props};
+use super::state::{Choice, FieldError, dates, props};
 use crate::Zone;
 use crate::page::format;
 use crate::page::layout::{AppChoice, choose};
@@ -97,7 +97,7 @@ impl Form {
     pub fn new(
         choice: &Choice,
         (apps, policy): (&[&AppPolicy], &Policy),
-        wrong: Vec<Wrong>,
+        wrong: Vec<FieldError>,
         now: EventTime,
     ) -> Self {
         let zone = parse_zone(&choice.timezone).unwrap_or_else(|_| Zone::utc());
