@@ -11,7 +11,7 @@ use crate::query::{Dialect, ExportQuery, Format, Preset};
 
 /// What was asked for, and by whom.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ExportRequest {
     /// The id of the token, or `none`.
     pub token: Box<str>,
     pub app: Box<str>,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
     pub filters: String,
 }
 
-impl Asked {
+impl ExportRequest {
     pub fn new(token: &str, app_key: &str, query: &ExportQuery) -> Self {
         let of_report = query.report.iter().flat_map(|report| report.names());
         let filters = query.filter.names().into_iter().chain(of_report);
@@ -49,8 +49,8 @@ impl Asked {
 
 /// An export that is over.
 #[derive(Debug)]
-pub(crate) struct Ended<'a> {
-    pub asked: &'a Asked,
+pub(crate) struct ExportOutcome<'a> {
+    pub asked: &'a ExportRequest,
     /// That were handed to the connection; bytes before it compresses them.
     pub rows: u64,
     pub bytes: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Ended<'a> {
     pub duration: Duration,
 }
 
-pub(crate) fn write(Ended { asked, rows, bytes, state, duration }: &Ended<'_>) {
+pub(crate) fn write(ExportOutcome { asked, rows, bytes, state, duration }: &ExportOutcome<'_>) {
     tracing::info!(
         target: "adtrail::audit",
         token = &*asked.token,
@@ -76,7 +76,7 @@ pub(crate) fn write(Ended { asked, rows, bytes, state, duration }: &Ended<'_>) {
 }
 
 #[cfg(test)]
-impl Asked {
+impl ExportRequest {
     /// Of an export that nobody asked for.
     pub fn of_a_test() -> Self {
         Self::new("none", "app-x", &ExportQuery::all_time())
@@ -93,7 +93,7 @@ mod tests {
         let check = |more: &[(&str, &str)], format: &str, filters: &str| {
             let parameters = range.into_iter().chain(more.iter().copied());
             let query = ExportQuery::parse(Format::Csv, parameters).unwrap();
-            let asked = Asked::new("a", "app-x", &query);
+            let asked = ExportRequest::new("a", "app-x", &query);
             assert_eq!((asked.format, &*asked.filters), (format, filters));
             assert!(!format!("{asked:?}").contains("secret"));
         };

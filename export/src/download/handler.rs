@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, heade
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
-use super::audit::Asked;
+use super::audit::ExportRequest;
 use super::registry::ChosenId;
 use super::stream::{self, Scan, Started};
 use crate::ExportError;
@@ -84,7 +84,7 @@ pub(crate) async fn export(
         let cursor = cursor.map(|cursor| cursor.to_string());
         cursor.and_then(|cursor| next_page(&uri, &parameters, &cursor))
     };
-    let asked = Asked::new(caller.name(), &app.key, &query);
+    let asked = ExportRequest::new(caller.name(), &app.key, &query);
     let file_name = query.file_name(&app.key);
     let scan = Scan {
         permits,

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use attribution::facts::event::EventTime;
 use serde::{Serialize, Serializer};
 
-use super::audit::{self, Asked, Ended};
+use super::audit::{self, ExportOutcome, ExportRequest};
 use super::checksum::Checksum;
 use crate::ExportError;
 use crate::download::state::State;
@@ -65,7 +65,7 @@ pub(crate) struct Export {
 pub(crate) struct Running {
     exports: Arc<Exports>,
     active: Option<Active>,
-    asked: Asked,
+    asked: ExportRequest,
     since: Instant,
     export: Export,
     checksum: Checksum,
@@ -105,7 +105,7 @@ impl Exports {
     pub fn start(
         self: &Arc<Self>,
         metrics: &Arc<Metrics>,
-        asked: Asked,
+        asked: ExportRequest,
         chosen: Option<ChosenId>,
         request: &str,
         file: &str,
@@ -218,7 +218,7 @@ impl Drop for Running {
         }
         self.export.ended = Some(now_text());
         let Export { rows, bytes, state, .. } = self.export;
-        audit::write(&Ended {
+        audit::write(&ExportOutcome {
             asked: &self.asked,
             rows,
             bytes,

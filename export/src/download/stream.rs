@@ -249,7 +249,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::download::audit::Asked;
+    use crate::download::audit::ExportRequest;
     use crate::download::registry::Exports;
 
     /// What a body of these pieces gives: chunks, then `end` or the error.
@@ -258,7 +258,8 @@ mod tests {
         pieces.into_iter().for_each(|piece| assert!(sender.try_send(piece).is_ok()));
         drop(sender);
         let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
-        let running = exports.start(&metrics, Asked::of_a_test(), None, "/x", "x.csv").unwrap();
+        let running =
+            exports.start(&metrics, ExportRequest::of_a_test(), None, "/x", "x.csv").unwrap();
         let id = running.id();
         let first = Some(Piece::Chunk(Chunk { bytes: b"first".to_vec(), rows: 2 }));
         let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });

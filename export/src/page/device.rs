@@ -14,7 +14,7 @@ use super::export_form::state::FieldError;
 use super::export_form::view::ZONES;
 use super::layout::choose;
 use super::recent_lookups::Lookup;
-use super::request::Asked;
+use super::request::PageRequest;
 use super::respond::{self, redirect, value};
 use crate::ExportError;
 use crate::api::explain::explained;
@@ -27,7 +27,7 @@ const EVENT_ID: &str = "event_id";
 const LOOKUP: &str = "lookup";
 const TIMELINE_MAX: &str = "100";
 
-pub(crate) async fn activation(asked: Asked) -> Result<Response, Problem> {
+pub(crate) async fn activation(asked: PageRequest) -> Result<Response, Problem> {
     let (app, apps) = choose(&asked.apps(), asked.value(APP));
     let id = asked.value(EVENT_ID);
     let is_asked = asked.given.iter().any(|(name, _)| name == EVENT_ID);
@@ -54,7 +54,7 @@ pub(crate) async fn activation(asked: Asked) -> Result<Response, Problem> {
 
 /// What is looked for is posted, as an id of a device is for no history, and is found at an address
 /// with a handle of it.
-pub(crate) async fn device(asked: Asked, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn device(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     let given = respond::form(request).await?;
     let text = |name| value(&given, name).to_owned();
     let lookup = Lookup { kind: text(KIND), value: text(VALUE), after: text(AFTER) };
@@ -67,7 +67,7 @@ pub(crate) async fn device(asked: Asked, request: Request) -> Result<Response, P
 }
 
 /// The form, and what was found by the handle.
-pub(crate) async fn devices(asked: Asked) -> Result<Response, Problem> {
+pub(crate) async fn devices(asked: PageRequest) -> Result<Response, Problem> {
     let (app, apps) = choose(&asked.apps(), asked.value(APP));
     let handle = asked.value(LOOKUP);
     let lookup = asked.state.lookups.find(&asked.caller, handle, Instant::now());
@@ -97,7 +97,7 @@ pub(crate) async fn devices(asked: Asked) -> Result<Response, Problem> {
 }
 
 async fn timeline(
-    asked: &Asked,
+    asked: &PageRequest,
     app: &AppPolicy,
     Lookup { kind, value, after }: &Lookup,
 ) -> Result<(serde_json::Value, Option<String>), ExportError> {
@@ -108,7 +108,7 @@ async fn timeline(
     look(&asked.state, app, ids, query).await
 }
 
-fn zone_of(asked: &Asked) -> &str {
+fn zone_of(asked: &PageRequest) -> &str {
     match asked.value(TIMEZONE) {
         "" => "UTC",
         zone => zone,
@@ -120,6 +120,6 @@ fn kinds(chosen: &str) -> Vec<(&'static str, bool)> {
     IdKind::ALL.iter().map(|kind| (kind.name(), kind.name() == chosen)).collect()
 }
 
-fn no_app(asked: &Asked) -> Option<(&'static str, String)> {
+fn no_app(asked: &PageRequest) -> Option<(&'static str, String)> {
     Some((APP, format!("No app has this key: \u{201c}{}\u{201d}", asked.value(APP))))
 }

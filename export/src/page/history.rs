@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::export_form::state::Choice;
 use super::export_form::view::told;
 use super::format;
-use super::request::Asked;
+use super::request::PageRequest;
 use super::respond::{self, value};
 use crate::download::registry::{Export, id_text};
 use crate::download::state::State as Fate;
@@ -39,8 +39,8 @@ struct Line {
     form: Option<String>,
 }
 
-pub(crate) async fn exports(asked: Asked) -> Result<Response, Problem> {
-    let Asked { state, caller, .. } = &asked;
+pub(crate) async fn exports(asked: PageRequest) -> Result<Response, Problem> {
+    let PageRequest { state, caller, .. } = &asked;
     let of_caller = |export: &Export| {
         let app = state.policy.app_by_key(&export.app);
         *export.token == *caller.name() && app.is_some_and(|app| caller.can_read(app.pid))

@@ -16,9 +16,9 @@ use super::format;
 use super::preview::Preview;
 use super::preview::chart::{Chart, chart};
 use super::preview::estimate::{Look, look};
-use super::request::Asked;
+use super::request::PageRequest;
 use super::respond::{self, redirect};
-use crate::download::audit::{self, Ended};
+use crate::download::audit::{self, ExportOutcome};
 use crate::download::state::State as Fate;
 use crate::explain::span;
 use crate::format::time_zone::TimeWriter;
@@ -59,7 +59,7 @@ struct Complete {
     horizon: Option<String>,
 }
 
-pub(crate) async fn home(asked: Asked) -> Result<Response, Problem> {
+pub(crate) async fn home(asked: PageRequest) -> Result<Response, Problem> {
     let choice = Choice::new(&asked.given);
     let (apps, policy, now) = (asked.apps(), &asked.state.policy, now());
     let shell = asked.shell(TITLE, "/");
@@ -76,7 +76,7 @@ pub(crate) async fn home(asked: Asked) -> Result<Response, Problem> {
 }
 
 /// The button: to the file that the form asks for, or back to what is wrong with it.
-pub(crate) async fn download(asked: Asked) -> Result<Response, Problem> {
+pub(crate) async fn download(asked: PageRequest) -> Result<Response, Problem> {
     let choice = Choice::new(&asked.given);
     let (apps, policy, now) = (asked.apps(), &asked.state.policy, now());
     match choice.wish(&apps, policy, now) {
@@ -122,22 +122,28 @@ fn in_path(text: &str) -> String {
 }
 
 async fn expect(
-    asked: &Asked,
+    asked: &PageRequest,
     choice: &Choice,
     wish: ExportRequest<'_>,
 ) -> Result<Expected, Problem> {
-    let Asked { state, caller, headers, .. } = asked;
+    let PageRequest { state, caller, headers, .. } = asked;
     let address = target(&wish);
     let (app, query) = (wish.app, wish.query);
     let (pid, wanted) = (app.pid, query.clone());
-    let previewed = audit::Asked::preview(caller.name(), &app.key, &query);
+    let previewed = audit::ExportRequest::preview(caller.name(), &app.key, &query);
     let seen: Look = read(state, app, move |reader, policy| {
         let app = policy.app(pid).ok_or(crate::ExportError::BrokenOff)?;
         let since = Instant::now();
         let seen = look(reader, app, &wanted, policy);
         let state = if seen.is_ok() { Fate::Complete } else { Fate::Failed };
         let (rows, bytes) = seen.as_ref().map_or((0, 0), Look::read);
-        audit::write(&Ended { asked: &previewed, rows, bytes, state, duration: since.elapsed() });
+        audit::write(&ExportOutcome {
+            asked: &previewed,
+            rows,
+            bytes,
+            state,
+            duration: since.elapsed(),
+        });
         seen
     })
     .await?;

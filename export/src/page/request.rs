@@ -14,7 +14,7 @@ use crate::http::problem::Problem;
 use crate::http::state::ExportState;
 use crate::query::parameter::TIMEZONE;
 
-pub(crate) struct Asked {
+pub(crate) struct PageRequest {
     pub state: ExportState,
     pub caller: Caller,
     pub headers: HeaderMap,
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     pub given: Vec<(String, String)>,
 }
 
-impl FromRequestParts<ExportState> for Asked {
+impl FromRequestParts<ExportState> for PageRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ExportState) -> Result<Self, Problem> {
@@ -34,7 +34,7 @@ impl FromRequestParts<ExportState> for Asked {
     }
 }
 
-impl Asked {
+impl PageRequest {
     pub(super) fn value(&self, name: &str) -> &str {
         value(&self.given, name)
     }
