@@ -243,7 +243,8 @@ fn what_lies_behind_an_open_transaction_is_not_passed_over() {
             let id = format!(",\"click_id\":\"c-{number}\",\"type");
             give(clicks, 100 + number, minute, &click.replace(",\"type", &id));
             give(effects, 200 + number, minute, effect);
-            adtrail.await_read(3 + 2 * (number as u64 + 1));
+            // What waits is lag, so not all is read.
+            adtrail.await_read_more_than(3 + 2 * number as u64 + 1);
             assert!(complete() <= Some(opened), "after {number}");
             assert!(consumed_minutes() <= Some(1.0), "{:?} after {number}", consumed_minutes());
         }
