@@ -4,13 +4,12 @@ use std::borrow::Cow;
 
 use attribution::facts::event::Purpose;
 use attribution::rules::policy::{DAY_MS, HOUR_MS, Policy};
-use attribution::rules::row::{EventType, InstallType, STORE_PROP, Status};
+use attribution::rules::row::{EventType, InstallType, Status};
 use store::layout::codec::row::{RowView, TextCell, purpose_name};
 use store::layout::key::RowKey;
 
 use crate::format::channel::channel_name;
 use crate::format::column::{Column, ContributorPart};
-use crate::format::prop::prop;
 use crate::format::value::Value;
 
 /// A column by its heading.
@@ -40,7 +39,6 @@ pub enum Cell {
     RetargetingConversion,
     Lookback,
     IsPrimary,
-    InstallStore,
     ConversionType,
     CampaignType,
 }
@@ -145,7 +143,7 @@ pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
     ("store_reinstall", "Store Reinstall", Cell::Unknown),
     ("deeplink_url", "Deeplink URL", Cell::Unknown),
     ("oaid", "OAID", text(TextCell::Oaid)),
-    ("install_app_store", "Install App Store", Cell::InstallStore),
+    ("install_app_store", "Install App Store", text(TextCell::InstallStore)),
     (
         "contributor1_match_type",
         "Contributor 1 Match Type",
@@ -206,26 +204,16 @@ pub fn event_name<'a>(row: &RowView<'a>) -> &'a str {
     }
 }
 
-/// Whether the touch was for retargeting; `None` where rows of before layout 7 do not say.
-fn is_retargeting(row: &RowView<'_>) -> Option<bool> {
-    let Some(purpose) = row.touch_purpose() else {
-        // Of reinstalls only retargeting has the credit.
-        let is_reinstall = row.install_type == Some(InstallType::Reinstall);
-        let is_credited = row.touch_kind.is_some();
-        return match (is_credited, row.event_type) {
-            (false, _) => Some(false),
-            (true, EventType::Activation) if is_reinstall => Some(true),
-            (true, _) => None,
-        };
-    };
-    Some(purpose == Purpose::Retargeting)
+/// Whether the touch was for retargeting.
+fn is_retargeting(row: &RowView<'_>) -> bool {
+    row.touch_purpose() == Some(Purpose::Retargeting)
 }
 
 /// Whether the row is of a reinstall that retargeting has brought.
 pub fn is_reinstall(row: &RowView<'_>) -> bool {
     row.install_type == Some(InstallType::Reinstall)
         && row.text(TextCell::CreditOf).is_empty()
-        && is_retargeting(row) == Some(true)
+        && is_retargeting(row)
 }
 
 /// `7d`, `24h`: of a whole number of days from two on, or else hours, or what else is whole.
@@ -247,9 +235,6 @@ impl Cell {
         row: &RowView<'a>,
         policy: &'a Policy,
     ) -> Value<'a> {
-        let truth = |is_so: Option<bool>| {
-            is_so.map_or(Value::Empty, |is_so| Value::Name(if is_so { "true" } else { "false" }))
-        };
         match self {
             Self::Unknown => Value::Empty,
             Self::Native(column) => Value::of_column(column, key, row, policy),
@@ -274,35 +259,25 @@ impl Cell {
             }
             Self::Platform => Value::text(lower(row.text(TextCell::Os))),
             Self::AppName => Value::text(policy.app(key.pid).map_or("", |app| &app.name).into()),
-            Self::IsRetargeting => truth(is_retargeting(row)),
+            Self::IsRetargeting if is_retargeting(row) => Value::Name("true"),
+            Self::IsRetargeting => Value::Name("false"),
             Self::RetargetingConversion if is_reinstall(row) => Value::Name("re-attribution"),
             Self::RetargetingConversion => Value::Empty,
             Self::Lookback => {
                 Value::text(row.touch_lookback_ms().map(lookback).unwrap_or_default().into())
             }
-            Self::IsPrimary => truth(row.touch_kind.map(|_| true)),
-            Self::InstallStore => Value::text(install_store(row)),
+            Self::IsPrimary => row.touch_kind.map_or(Value::Empty, |_| Value::Name("true")),
             Self::ConversionType => Value::name(match row.install_type {
                 Some(InstallType::Duplicate) | None => None,
                 Some(kind) => Some(kind.name()),
             }),
             Self::CampaignType => match (row.status, is_retargeting(row)) {
                 (Status::Organic, _) => Value::Name(ORGANIC),
-                (Status::Attributed, Some(true)) => Value::Name(purpose_name(Purpose::Retargeting)),
-                (Status::Attributed, Some(false)) => Value::Name(purpose_name(Purpose::Ua)),
+                (Status::Attributed, true) => Value::Name(purpose_name(Purpose::Retargeting)),
+                (Status::Attributed, false) => Value::Name(purpose_name(Purpose::Ua)),
                 _ => Value::Empty,
             },
         }
-    }
-}
-
-/// An activation of before layout 7 has it among its props alone.
-fn install_store<'a>(row: &RowView<'a>) -> Cow<'a, str> {
-    match row.text(TextCell::InstallStore) {
-        "" if row.event_type == EventType::Activation => {
-            prop(row.text(TextCell::Props), STORE_PROP)
-        }
-        store => store.into(),
     }
 }
 
