@@ -72,12 +72,12 @@ fn purchase(number: u64, apps: u32) -> DecisionWrite {
         time: time(number * 10),
         click_id: format!("c-{number}").into(),
         match_type: MatchType::Device(IdKind::Oaid),
-        details: Some(Box::new(TouchDetails {
+        details: Box::new(TouchDetails {
             purpose: Purpose::Ua,
             lookback_ms: 604_800_000,
             site: "site-1".into(),
             subs: Default::default(),
-        })),
+        }),
     };
     let contributor = Contributor {
         spreadid,

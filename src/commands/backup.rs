@@ -108,10 +108,7 @@ impl Taken {
                 return Self::new(store, Some(service));
             }
             // Who writes would leave out what stands behind damage in the log: that is no backup.
-            match open_for_reading(&config.store) {
-                Ok(_) | Err(StoreError::OldVersion { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+            open_for_reading(&config.store)?;
             match Embedded::open(&config.store, &config.policy) {
                 Ok(embedded) => {
                     embedded.checkpoints().take()?;

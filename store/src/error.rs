@@ -19,20 +19,6 @@ pub enum StoreError {
     #[error("directory holds files but no adtrail store: {}", .path.display())]
     NotAStore { path: PathBuf },
 
-    /// Open it once for writing: that brings it to the present layout.
-    #[error(
-        "store has layout version {found}, and becomes one of version {expected} when adtrail run \
-         opens it: {}", .path.display()
-    )]
-    OldVersion { path: PathBuf, found: u32, expected: u32 },
-
-    /// Add the app to the settings: its rows have to be decided on anew.
-    #[error(
-        "store of a past layout has events of pid {pid}, which is no app of the settings: {}",
-        .path.display()
-    )]
-    UnknownApp { path: PathBuf, pid: u32 },
-
     /// Restore again: nothing is lost, the backup has all.
     #[error(
         "a restore into this directory has not come to its end: wait if it is at work, else run adtrail restore \
@@ -40,9 +26,16 @@ pub enum StoreError {
     )]
     HalfRestored { path: PathBuf },
 
-    /// Use the matching version of adtrail.
-    #[error("store has layout version {found}, this adtrail reads version {expected}: {}", .path.display())]
-    WrongVersion { path: PathBuf, found: u32, expected: u32 },
+    /// Use the version of adtrail that wrote it, or an empty store.
+    #[error(
+        "the store in {place} has layout version {found}, this adtrail reads version {expected}: {}",
+        if found < expected {
+            "a development version of adtrail wrote it; start with an empty store, which reads all that kafka has"
+        } else {
+            "a newer adtrail wrote it; use that version"
+        }
+    )]
+    OtherLayout { place: String, found: u32, expected: u32 },
 
     /// Fix the setting: the number is fixed when the store is created.
     #[error(
@@ -121,12 +114,6 @@ pub enum StoreError {
         "there is no store in the tables {prefix}_… of this hbase: adtrail hbase init makes it"
     )]
     NotMade { prefix: String },
-
-    /// Use the matching version of adtrail, or another prefix.
-    #[error(
-        "the store in the tables {prefix}_… has layout version {found}, this adtrail has {expected}"
-    )]
-    OtherLayout { prefix: String, found: u32, expected: u32 },
 
     /// Fix the setting: the number is fixed when the store is made.
     #[error(

@@ -30,5 +30,4 @@ mod stops;
 mod talkingdata;
 mod tokens;
 mod topics;
-mod upgrade;
 mod verify;

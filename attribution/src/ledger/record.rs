@@ -3,7 +3,7 @@
 use crate::facts::event::{Activation, Effect, EventTime, Fact, SpreadId, Touch};
 use crate::facts::keys::FactKey;
 use crate::rules::classify::InstallChains;
-use crate::rules::row::{InstallType, RowForm, Status};
+use crate::rules::row::{InstallType, Status};
 use crate::rules::winner::Decision;
 
 /// What a store keeps under a fact's identity.
@@ -74,9 +74,8 @@ pub struct CurrentRow {
     pub event_time: EventTime,
     pub spreadid: SpreadId,
     pub status: Status,
-    /// Of all that was decided, as the row tells it: what is equal is no correction.
+    /// Hash of the row and of what else was decided: an equal one is no correction.
     pub digest: u64,
-    pub form: RowForm,
     pub place: RowRef,
 }
 
@@ -86,10 +85,10 @@ pub struct CurrentRow {
 pub struct RowRef {
     /// Over how many partitions the app's rows were spread, as a power of two.
     pub fanout_bits: u8,
-    /// Of key and value; 0 if it is not known.
+    /// Of key and value.
     pub bytes: u32,
     pub install_type: Option<InstallType>,
-    /// A hash of what is counted of the fact; 0 if it is not known.
+    /// A hash of what is counted of the fact.
     pub fact_hash: u64,
 }
 

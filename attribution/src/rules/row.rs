@@ -1,16 +1,12 @@
 //! The row that an export shows: one per activation and per effect.
 
-use std::hash::{Hash, Hasher};
-
-use xxhash_rust::xxh3::Xxh3Default;
-
 use crate::facts::device_ids::IdKind;
 use crate::facts::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
 use crate::facts::identity::identity;
 
 /// An event and the decision about it. Names of app, campaign and channel are not in it: they
 /// are the catalogue's, looked up when a row is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Row {
     pub pid: Pid,
     pub event_time: EventTime,
@@ -85,17 +81,16 @@ pub enum RejectReason {
 }
 
 /// The touch that an activation is credited to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CreditedTouch {
     pub kind: TouchKind,
     pub time: EventTime,
     pub click_id: Box<str>,
     pub match_type: MatchType,
-    /// None of a decision that was kept before it was told.
-    pub details: Option<Box<TouchDetails>>,
+    pub details: Box<TouchDetails>,
 }
 
-/// What else a row tells of the touch.
+/// What else a row shows of the touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TouchDetails {
     pub purpose: Purpose,
@@ -119,14 +114,14 @@ pub struct Contributor {
     pub match_type: MatchType,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ActivationRef {
     pub id: Box<str>,
     pub time: EventTime,
     pub details: ActivationDetails,
 }
 
-/// What else a row tells of the activation.
+/// What else a row shows of the activation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ActivationDetails {
     pub install_begin_time: Option<EventTime>,
@@ -138,67 +133,6 @@ pub struct ActivationDetails {
 
 /// The prop of activations that names the store which the app came from.
 pub const STORE_PROP: &str = "store";
-
-/// How much a row tells: a decision is compared with one that is made anew as of when it was kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RowForm {
-    /// Without the details of touch and activation.
-    Short,
-    #[default]
-    Full,
-}
-
-impl Row {
-    /// As it would have been in this form.
-    pub fn in_form(mut self, form: RowForm) -> Self {
-        if form == RowForm::Short {
-            self.touch.iter_mut().for_each(|touch| touch.details = None);
-            self.activation.iter_mut().for_each(|of| of.details = ActivationDetails::default());
-        }
-        self
-    }
-}
-
-/// Without details it is the hash that it was before there were any: digests of decisions are kept.
-impl Hash for CreditedTouch {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { kind, time, click_id, match_type, details } = self;
-        (kind, time, click_id, match_type).hash(state);
-        details.iter().for_each(|details| details.hash(state));
-    }
-}
-
-/// As that of [`CreditedTouch`].
-impl Hash for ActivationRef {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { id, time, details } = self;
-        (id, time).hash(state);
-        if *details != ActivationDetails::default() {
-            details.hash(state);
-        }
-    }
-}
-
-/// As if rows still had the seq of past layouts: digests of decisions are kept.
-impl Hash for Row {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { pid, event_time, spreadid, seq: _, revision, event_type, .. } = self;
-        let Self { event_name, event_id, status, install_type, touch, activation, .. } = self;
-        let Self { reject_reason, contributors, ids, device, app_version, .. } = self;
-        let Self { revenue, currency, props, .. } = self;
-        (pid, event_time, spreadid, past_seq(*event_type, event_id)).hash(state);
-        (revision, event_type, event_name, event_id).hash(state);
-        (status, install_type, touch, activation, reject_reason).hash(state);
-        (contributors, ids, device, app_version, revenue, currency, props).hash(state);
-    }
-}
-
-fn past_seq(event_type: EventType, event_id: &str) -> u64 {
-    let mut hasher = Xxh3Default::new();
-    hasher.update(&[event_type.family() as u8]);
-    hasher.update(event_id.as_bytes());
-    hasher.digest()
-}
 
 /// The last part of a row key: a hash of the event's identity.
 pub fn seq(event_type: EventType, event_id: &str) -> u64 {
@@ -341,6 +275,8 @@ pub fn touch_kind_name(kind: TouchKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
     use super::*;
 
     /// What is stored by its place in a list stays there: a new one comes last.
@@ -363,9 +299,12 @@ mod tests {
         assert_eq!(reasons, ["blocked", "click_injection", "ctit_too_short", "too_many_clicks"]);
     }
 
-    /// The second id of each pair was made to have the first one's seq of past layouts.
+    /// The second id of each pair was made to have the xxh3 of the first one.
     #[test]
     fn ids_that_are_made_to_collide_have_rows_of_their_own() {
+        let xxh3 = |event_type: EventType, id: &str| {
+            xxh3_64(&[&[event_type.family() as u8], id.as_bytes()].concat())
+        };
         let pairs = [
             (
                 EventType::Effect,
@@ -379,7 +318,7 @@ mod tests {
             ),
         ];
         for (event_type, id, made) in pairs {
-            assert_eq!(past_seq(event_type, id), past_seq(event_type, made));
+            assert_eq!(xxh3(event_type, id), xxh3(event_type, made));
             assert_ne!(seq(event_type, id), seq(event_type, made));
         }
     }

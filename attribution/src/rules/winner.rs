@@ -6,8 +6,8 @@ use super::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, Subject, Ti
 use super::classify::Class;
 use super::policy::AppPolicy;
 use super::row::{
-    CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, RowForm, SUB_PARAMS,
-    Status, TouchDetails,
+    CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, SUB_PARAMS, Status,
+    TouchDetails,
 };
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind};
@@ -84,23 +84,13 @@ impl Unread {
 }
 
 impl Decision {
-    /// Whether the credit and the class are the same, whatever is told of the touch beside.
+    /// Whether class and credit are the same. Details of the touch may differ, as its lookback depends on settings.
     pub fn is_same(&self, other: &Self) -> bool {
-        let short = |decision: &Self| decision.clone().in_form(RowForm::Short);
-        short(self) == short(other)
-    }
-
-    /// Whether nothing is told of the touch beside.
-    pub fn is_short(&self) -> bool {
-        self.credit.touch.as_ref().is_some_and(|touch| touch.details.is_none())
-    }
-
-    /// As it would have been kept with a row of this form.
-    pub fn in_form(mut self, form: RowForm) -> Self {
-        if form == RowForm::Short {
-            self.credit.touch.iter_mut().for_each(|touch| touch.details = None);
+        let mut other = other.clone();
+        if let (Some(touch), Some(own)) = (&mut other.credit.touch, &self.credit.touch) {
+            touch.details = own.details.clone();
         }
-        self
+        *self == other
     }
 }
 
@@ -163,7 +153,7 @@ pub fn attribute(
             time: winner.touch.time,
             click_id: winner.touch.id.clone(),
             match_type: winner.match_type,
-            details: Some(Box::new(details(subject, winner))),
+            details: Box::new(details(subject, winner)),
         }),
         reject_reason: None,
         contributors: others.iter().map(|other| contributor(other)).collect(),

@@ -11,7 +11,7 @@ use crate::ledger::record::{Causes, CurrentRow, FactRecord, RowRef};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
-use crate::rules::row::{Row, RowForm};
+use crate::rules::row::Row;
 use crate::rules::winner::Decision;
 use crate::rules::{build_row, expiry};
 
@@ -186,14 +186,7 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         let digest = build_row::digest(&(&row, &decision.original));
         let before = record.decision.replace(decision);
         let is_new = record.current_row.is_none_or(|current_row| current_row.digest != digest);
-        // That more is told of the touch is no other decision.
-        let is_same = before.as_ref() == record.decision.as_ref();
-        let is_only_told = !is_same
-            && before
-                .as_ref()
-                .zip(record.decision.as_ref())
-                .is_some_and(|(before, now)| before.is_short() && before.is_same(now));
-        if is_new && !is_only_told {
+        if is_new {
             self.redecided.extend(before.is_some().then_some(key));
             record.previous = before;
         }
@@ -283,7 +276,6 @@ impl Decided {
             spreadid: row.spreadid,
             status: row.status,
             digest,
-            form: RowForm::Full,
             place: RowRef::default(),
         });
         Self { row, replaced }

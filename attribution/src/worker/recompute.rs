@@ -8,9 +8,7 @@ use super::classify_batch::Classified;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::{Causes, FactRecord};
 use crate::ledger::{DecisionWrite, Facts};
-use crate::rules::build_row;
 use crate::rules::policy::Policy;
-use crate::rules::row::{Row, RowForm};
 
 /// What would be decided about an event, beside what was.
 #[derive(Debug, Clone)]
@@ -87,7 +85,6 @@ fn decide<'a, L: Facts>(
 fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
     let Some(before) = &standing else { return Recomputed { standing, write } };
     write.replaced = before.current_row().copied();
-    shorten(before, &mut write);
     let revision = write.replaced.map_or(0, |current_row| current_row.revision);
     let digest = write.replaced.map(|current_row| current_row.digest);
     if let Some(current_row) = write.record.current_row_mut() {
@@ -106,27 +103,4 @@ fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed 
         }
     }
     Recomputed { standing, write }
-}
-
-/// Downgrades the recomputed decision to the old short form where the stored one has it, so that the two compare
-/// equal.
-fn shorten(before: &FactRecord, write: &mut DecisionWrite) {
-    let Some(RowForm::Short) = before.current_row().map(|current_row| current_row.form) else {
-        return;
-    };
-    let row = write.row.clone().in_form(RowForm::Short);
-    let digest = match &mut write.record {
-        FactRecord::Touch(_) => return,
-        FactRecord::Activation(record) => {
-            let decision = record.decision.take().map(|decision| decision.in_form(RowForm::Short));
-            let original = decision.as_ref().and_then(|decision| decision.original.clone());
-            record.decision = decision;
-            build_row::digest(&(&Row { revision: 0, ..row.clone() }, &original))
-        }
-        FactRecord::Effect(_) => build_row::digest(&Row { revision: 0, ..row.clone() }),
-    };
-    write.row = row;
-    if let Some(current_row) = write.record.current_row_mut() {
-        (current_row.digest, current_row.form) = (digest, RowForm::Short);
-    }
 }

@@ -73,11 +73,8 @@ impl App {
         let mut input = Input::new(value);
         let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
         let (fanout_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
-        let time = |millis: u64| i64::try_from(millis).ok().and_then(EventTime::from_millis);
-        let oldest = time(input.u64().ok()?)?;
-        // Stores of before do not say; whoever counts them anew does.
-        let is_said = !input.rest().is_empty();
-        let reached = if is_said { time(input.u64().ok()?)? } else { oldest };
+        let mut time = || i64::try_from(input.u64().ok()?).ok().and_then(EventTime::from_millis);
+        let (oldest, reached) = (time()?, time()?);
         input.end().ok()?;
         (fanout_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
             base,

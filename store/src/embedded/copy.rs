@@ -10,9 +10,9 @@ use rocksdb::WriteBatch;
 
 use super::Embedded;
 use super::open::column_families::Limits;
-use super::open::{layout_version, meta};
+use super::open::meta::{self, Meta};
 use super::tables::Tables;
-use super::write::expiry_floor;
+use super::write::{expiry_floor, rebuild_aggregates};
 use crate::StoreError;
 use crate::apps::names::Names;
 use crate::apps::spread::App;
@@ -31,12 +31,9 @@ pub struct Moved<'s> {
 impl<'s> Moved<'s> {
     pub fn source(settings: &'s config::Store) -> Result<Self, StoreError> {
         let path = &settings.path;
-        // It brings a store of a past layout up to date, and is its only user.
+        // For writing: then no other process has it.
         let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
-        let found = meta::Meta::load(&tables, path, settings.partitions)?;
-        if found.layout < layout_version::LAYOUT_VERSION {
-            return Err(layout_version::wrong_version(path, found.layout));
-        }
+        Meta::load(&tables, path, settings.partitions)?;
         Ok(Self { tables, settings, made_at: None })
     }
 
@@ -53,12 +50,7 @@ impl<'s> Moved<'s> {
             _ => {}
         }
         let tables = Tables::open(&aside, settings.memory_bytes, &Limits::none())?;
-        let mut batch = WriteBatch::default();
-        meta::put_partitions(&mut batch, &tables, settings.partitions);
-        // Until all is there it is one that is to be counted.
-        meta::put_layout(&mut batch, &tables, layout_version::UNFINISHED);
-        meta::put_rekeyed(&mut batch, &tables, (Family::ALL.len(), &[]));
-        tables.db.write(batch)?;
+        meta::create(&tables, settings.partitions)?;
         Ok(Self { tables, settings, made_at: Some(aside) })
     }
 
@@ -108,12 +100,12 @@ impl<'s> Moved<'s> {
         mut visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
-            self.tables.each_entry(self.tables.facts(family), &[], |key, value| {
+            self.tables.each_entry(self.tables.facts(family), |key, value| {
                 let key = key.try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
                 visit(CopyItem::Fact(family, key, value.to_vec()))
             })?;
         }
-        self.tables.each_entry(self.tables.events(), &[], |key, value| {
+        self.tables.each_entry(self.tables.events(), |key, value| {
             let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
             let is_shown = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
             if is_shown { visit(CopyItem::Row(key, value.to_vec())) } else { Ok(()) }
@@ -148,6 +140,7 @@ impl<'s> Moved<'s> {
             meta::put_marks(&mut batch, &self.tables, position);
         }
         self.tables.db.write(batch)?;
+        rebuild_aggregates::all(&self.tables, self.settings)?;
         drop(self.tables);
         let place = self.settings.path.clone();
         let embedded = Embedded::open(

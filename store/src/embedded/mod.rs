@@ -9,10 +9,8 @@ pub(crate) mod copy;
 mod metrics;
 pub(crate) mod open;
 pub(crate) mod read;
-mod rekey;
 mod stats;
 pub(crate) mod tables;
-mod upgrade;
 pub(crate) mod write;
 
 use std::collections::HashMap;
@@ -41,7 +39,6 @@ use crate::maintenance::incomplete_marker;
 use crate::reader;
 pub use metrics::EngineMetrics;
 use open::column_families::Limits;
-use open::layout_version;
 use open::meta::{self, Meta};
 use open::preflight::Making;
 use read::index;
@@ -84,18 +81,13 @@ impl Embedded {
         policy: &Policy,
         timing: Timing,
     ) -> Result<Self, StoreError> {
-        upgrade::finish(&settings.path)?;
         let making = Making::begin(&settings.path)?;
-        let (mut tables, mut limits, mut meta) = Self::load(settings, policy)?;
+        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
+        let limits = Limits { retention: Retention::default(), expiry };
+        let mut tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
+        let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         names::require(&meta::names(&tables)?, policy)?;
-        if upgrade::is_to_be_made_anew(&meta) {
-            upgrade::anew(tables, settings, policy)?;
-            (tables, limits, meta) = Self::load(settings, policy)?;
-        }
         tables.room = DiskFullGate::new(timing);
-        if meta.layout < layout_version::LAYOUT_VERSION {
-            meta.totals = upgrade::in_place(&tables, settings, &meta)?;
-        }
         let Limits { retention, expiry } = limits;
         expiry_floor::note(&tables, &expiry, meta.consumed())?;
         expiry.until().advance(meta.consumed_until);
@@ -104,17 +96,6 @@ impl Embedded {
         making.map_or(Ok(()), Making::end)?;
         let partitions = meta.partitions;
         Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
-    }
-
-    fn load(
-        settings: &config::Store,
-        policy: &Policy,
-    ) -> Result<(Tables, Limits, Meta), StoreError> {
-        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
-        let limits = Limits { retention: Retention::default(), expiry };
-        let tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
-        let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
-        Ok((tables, limits, meta))
     }
 
     /// All that was committed is on disk, whatever happens to the machine.
@@ -305,9 +286,6 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
     incomplete_marker::refuse(path)?;
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
-    if meta.layout < layout_version::LAYOUT_VERSION {
-        return Err(layout_version::wrong_version(path, meta.layout));
-    }
     let expiry = Expiry::default();
     expiry.hold(&expiry_floor::expired(&tables, meta.consumed())?);
     expiry.until().advance(meta.consumed_until);

@@ -54,7 +54,7 @@ impl Tables {
         incomplete_marker::refuse_half_restored(path)?;
         refuse_foreign(path)?;
         manifest_check::cut(path)?;
-        layout_version::refuse_later(path)?;
+        layout_version::refuse_other(path)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
         let cache = options::cache(&budget);
@@ -216,18 +216,17 @@ impl Tables {
         Ok(())
     }
 
-    /// All entries of a table from a key on, as they are now.
+    /// All entries of a table, as they are now.
     pub fn each_entry(
         &self,
         table: &ColumnFamily,
-        from: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         options.fill_cache(false);
         let mut entries = self.db.raw_iterator_cf_opt(table, options);
-        entries.seek(from);
+        entries.seek_to_first();
         while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
             visit(key, value)?;
             entries.next();

@@ -118,13 +118,6 @@ pub fn index(found_by: MatchKey, fact: &FactKey, time: EventTime) -> Key {
     fact_key(found_by, fact.pid, U48_MAX - time.millis(), fact.tag)
 }
 
-/// The key of an index entry, of another fact.
-pub fn with_tag(key: &Key, tag: u64) -> Key {
-    let mut key = *key;
-    key[18..].copy_from_slice(&u48(tag));
-    key
-}
-
 /// The first index key at or before a time.
 pub fn index_from(found_by: MatchKey, pid: Pid, newest: EventTime) -> Key {
     fact_key(found_by, pid, U48_MAX - newest.millis(), 0)

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::checkpoint::{self, Moment};
@@ -16,6 +15,7 @@ use support::run::{fed, open, position, read, settings};
 use support::show::Shown;
 use tempfile::TempDir;
 
+use super::verify::bed::Raw;
 use crate::support;
 
 /// A store and, beside it, places for backups and for what is restored.
@@ -320,25 +320,27 @@ fn half_a_store_does_not_open() {
     assert!(!bed.path("half").exists());
 }
 
-/// Its books can not be read before it is opened for writing, which brings it to the present layout.
 #[test]
-fn a_backup_of_a_past_layout_becomes_a_store() {
+fn a_backup_of_another_layout_is_not_restored() {
     let bed = Bed::new();
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kept/layout-4.tar.gz");
-    let store = bed.path("store");
-    fs::create_dir(&store).expect("a folder");
-    let untar = Command::new("tar").arg("-xzf").arg(kept).arg("-C").arg(&store).status();
-    assert!(untar.expect("tar").success());
-    let archive = bed.archive();
-    let plan = archive.plan(&store).expect("a plan");
-    let moment = Moment { partitions: 8, rows: 0, positions: Vec::new() };
-    archive.add(plan, &moment, "then".into(), &mut ()).expect("a backup");
-    drop(archive);
-    let error = bed.restore(1, "restored").expect_err("it can not be read yet");
-    assert!(matches!(error, StoreError::OldVersion { found: 4, .. }), "{error}");
-    let rows = read(&bed.open().reader());
-    assert!(rows.len() > 40);
-    assert_eq!(read(&open(&bed.path("restored"), &rules()).reader()), rows);
+    let (store, _) = bed.fill();
+    let checkpoint = store.checkpoints().take().expect("a checkpoint");
+    let moment = Moment::read(&settings(&checkpoint)).expect("a moment");
+    let layout = Raw::open(&checkpoint).change_layout(|layout| layout);
+    for (other, advice) in [(layout - 1, "an empty store"), (layout + 1, "use that version")] {
+        Raw::open(&checkpoint).change_layout(|_| other);
+        let archive = bed.archive();
+        let plan = archive.plan(&checkpoint).expect("a plan");
+        let (page, _) = archive.add(plan, &moment, "then".into(), &mut ()).expect("a backup");
+        drop(archive);
+        let error = bed.restore(page.backup, "restored").expect_err("another layout");
+        assert!(
+            matches!(error, StoreError::OtherLayout { found, .. } if found == other),
+            "{error}"
+        );
+        assert!(error.to_string().contains(advice), "{error}");
+        assert!(!bed.path("restored").exists());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The store as files: opened, damaged, backed up, verified, and of earlier layouts.
+//! The store as files: opened, damaged, backed up, verified, and of other layouts.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]

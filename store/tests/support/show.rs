@@ -5,16 +5,14 @@ use adtrail_store::layout::key::RowKey;
 use attribution::facts::event::TouchKind;
 use attribution::rules::row::Contributor;
 
-/// A row, in three degrees of detail.
+/// A row, in several degrees of detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// What a person asks first: `a: install attributed c1 (click by oaid)`.
     pub short: String,
     /// All that was decided.
     pub decision: String,
-    /// What every layout tells, the revision left out.
-    pub short_form: String,
-    /// What rows tell since layout 7 of the touch and the activation, with bars between.
+    /// Cells about the touch and the activation, with bars between.
     pub details: String,
     /// Everything but the revision, which depends on the order in which facts came.
     pub whole: String,
@@ -30,13 +28,10 @@ pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
     whole.revision = 0;
     let RowKey { pid, event_time, spreadid, seq, .. } = key;
     let texts = TextCell::ALL.map(|cell| row.text(cell));
-    let decision = decision(key, row);
-    let of_all = &texts[..TextCell::DETAILS as usize];
     Shown {
         short: short(row),
-        short_form: format!("{decision} {of_all:?}"),
         details: texts[TextCell::DETAILS as usize..].join("|"),
-        decision,
+        decision: decision(key, row),
         whole: format!(
             "{} {} {} {seq} {texts:?} {whole:?}",
             pid.0,

@@ -7,7 +7,7 @@ use attribution::ledger::{Position, RecordFingerprint};
 use attribution::rules::policy::Policy;
 use rocksdb::{ReadOptions, WriteBatch};
 
-use super::layout_version::{LAYOUT, LAYOUT_VERSION, wrong_version};
+use super::layout_version::{self, LAYOUT, LAYOUT_VERSION};
 use crate::StoreError;
 use crate::apps::names::{self, Names};
 use crate::apps::spread::{App, Apps, CLOCK_OFF_MS};
@@ -18,21 +18,19 @@ use crate::layout::key;
 
 const PARTITIONS: &[u8] = b"partitions";
 pub const CONSUMED_UNTIL: &[u8] = b"consumed_until";
-const REKEYED: &[u8] = b"rekeyed";
 const TOTALS: &[u8] = b"totals";
 const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
 /// Then the pid: the app's key.
 pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
-/// Then the key of the position: of stores that were written to since it is kept.
+/// Then the key of the position.
 pub const MARKS: &[u8] = b"last_read/";
 /// As [`MARKS`], of the very last record.
 pub const LAST_MARKS: &[u8] = b"newest_read/";
 
 /// Fixed when the store was created, or counted since.
 pub struct Meta {
-    pub layout: u32,
     pub partitions: u16,
     /// 1970 if nobody has said yet.
     pub consumed_until: EventTime,
@@ -48,10 +46,7 @@ impl Meta {
         partitions: u16,
     ) -> Result<Self, StoreError> {
         if tables.db.get_cf(tables.meta(), LAYOUT)?.is_none() {
-            let mut batch = WriteBatch::default();
-            put_layout(&mut batch, tables, LAYOUT_VERSION);
-            put_partitions(&mut batch, tables, partitions);
-            tables.db.write(batch)?;
+            create(tables, partitions)?;
             tables.db.flush_wal(true)?;
         }
         Self::load(tables, path, partitions)
@@ -72,10 +67,7 @@ impl Meta {
     ) -> Result<Self, StoreError> {
         let read = |name: &[u8]| tables.db.get_cf(tables.meta(), name);
         let layout = read(LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
-        let layout = layout.as_slice().try_into().map(u32::from_be_bytes).unwrap_or(0);
-        if !(1..=LAYOUT_VERSION).contains(&layout) {
-            return Err(wrong_version(path, layout));
-        }
+        layout_version::require(path, &layout)?;
         let stored = read(PARTITIONS)?.unwrap_or_default();
         let found = stored.as_slice().try_into().map(u16::from_be_bytes).unwrap_or(0);
         if found != partitions {
@@ -86,7 +78,7 @@ impl Meta {
             });
         }
         let consumed_until = EventTime::default();
-        Ok(Self { layout, partitions, consumed_until, totals: Cell::default() })
+        Ok(Self { partitions, consumed_until, totals: Cell::default() })
     }
 }
 
@@ -124,30 +116,12 @@ pub fn totals(tables: &Tables) -> Result<Option<Cell>, StoreError> {
     Ok(totals.map_or(Some(Cell::default()), |totals| Cell::decode(&totals)))
 }
 
-pub fn put_layout(batch: &mut WriteBatch, tables: &Tables, layout: u32) {
-    batch.put_cf(tables.meta(), LAYOUT, layout.to_be_bytes());
-}
-
-/// Up to where entries lead to facts by their present keys: the number of tables that do, and the key in the
-/// next one.
-pub fn rekeyed(tables: &Tables) -> Result<(usize, Vec<u8>), StoreError> {
-    let stored = tables.db.get_cf(tables.meta(), REKEYED)?;
-    let done = stored.as_deref().and_then(<[u8]>::split_first);
-    Ok(done.map_or((0, Vec::new()), |(count, key)| (usize::from(*count), key.to_vec())))
-}
-
-pub fn put_rekeyed(batch: &mut WriteBatch, tables: &Tables, (count, key): (usize, &[u8])) {
-    batch.put_cf(tables.meta(), REKEYED, [&[count as u8], key].concat());
-}
-
-/// Makes a store one of the present layout.
-pub fn raise(batch: &mut WriteBatch, tables: &Tables) {
-    put_layout(batch, tables, LAYOUT_VERSION);
-    batch.delete_cf(tables.meta(), REKEYED);
-}
-
-pub fn put_partitions(batch: &mut WriteBatch, tables: &Tables, partitions: u16) {
+/// Makes empty tables a store.
+pub fn create(tables: &Tables, partitions: u16) -> Result<(), StoreError> {
+    let mut batch = WriteBatch::default();
+    batch.put_cf(tables.meta(), LAYOUT, LAYOUT_VERSION.to_be_bytes());
     batch.put_cf(tables.meta(), PARTITIONS, partitions.to_be_bytes());
+    Ok(tables.db.write(batch)?)
 }
 
 pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventTime) {
@@ -156,6 +130,11 @@ pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventT
 
 pub fn put_totals(batch: &mut WriteBatch, tables: &Tables, totals: &Cell) {
     batch.put_cf(tables.meta(), TOTALS, totals.encode());
+}
+
+/// Until totals are put again the store is damaged: it does not open, and only a repair goes on.
+pub fn invalidate_totals(batch: &mut WriteBatch, tables: &Tables) {
+    batch.put_cf(tables.meta(), TOTALS, b"");
 }
 
 /// Bytes of rows that retention has taken away and no compaction has left out yet. Where it is
@@ -177,9 +156,6 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
     batch.delete_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat());
 }
 
-/// All apps that the store has ever known.
-///
-/// # Errors
 pub fn put_marks(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
     for (prefix, mark) in [(MARKS, position.mark), (LAST_MARKS, position.last)] {
         if let Some(mark) = mark {
@@ -224,6 +200,9 @@ pub fn put_name(batch: &mut WriteBatch, tables: &Tables, pid: Pid, key: &str) {
     batch.put_cf(tables.meta(), [NAMED, &pid.0.to_be_bytes()].concat(), key);
 }
 
+/// All apps that the store has ever known.
+///
+/// # Errors
 /// [`StoreError::Corrupt`] where what is kept of one can not be true.
 pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     let (apps, now) = (Apps::default(), now());

@@ -73,7 +73,7 @@ pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
 /// Not so if it is empty: then making a store here was cut off.
 fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
     let found = DB::list_cf(&Options::default(), path)?;
-    // The first tables of all, which stores of every layout have.
+    // A store of any layout has these.
     if [EVENTS, OFFSETS, META].iter().all(|table| found.iter().any(|name| name == table)) {
         return Ok(false);
     }

@@ -53,7 +53,7 @@ impl Views {
             self.count(&SummaryKey::new(key, what), &Totals::row(&row.revenue).negated());
             return Ok(());
         }
-        // Its fact was another one, or its home does not say: the row does.
+        // Its fact was another one: the row shows what was counted.
         if let Some(value) = tables.db.get_pinned_cf(tables.events(), key.encode())? {
             let view = RowView::decode(&value)?;
             let count = Totals::row(view.text(TextCell::Revenue)).negated();

@@ -1,5 +1,5 @@
-//! The counts of what is there, from the rows themselves: where a store has none yet, and where
-//! rows count again that had gone by their age.
+//! Counts from the rows themselves: of a copied store, of a damaged one, and of rows that count again
+//! because retention became longer.
 
 use attribution::facts::event::{EventTime, Pid};
 use rocksdb::{ReadOptions, WriteBatch};
@@ -7,9 +7,9 @@ use rocksdb::{ReadOptions, WriteBatch};
 use super::aggregates::{self, Views};
 use super::regions::{self, SharedRegions};
 use crate::StoreError;
-use crate::apps::spread::{App, Apps};
+use crate::apps::spread::App;
 use crate::clock;
-use crate::embedded::open::{layout_version, meta};
+use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
 use crate::layout::codec::row::RowView;
 use crate::layout::hourly_counts::{self, Cell, Change, Changes};
@@ -40,19 +40,17 @@ pub fn rows(
     Ok(found)
 }
 
-/// Counts all rows anew, in place of what was kept: what tells of rows, cells, regions and totals.
-/// Apps that the store does not know yet begin where their rows are. Until all is written the
-/// store is one that is to be counted.
-pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError> {
+/// Counts all rows, in place of what was kept: counts, what campaigns brought, cells, regions and totals. Until all is
+/// written the store does not open.
+pub fn all(tables: &Tables, settings: &config::Store) -> Result<(), StoreError> {
     let (mut found, apps) = (Changes::new(), meta::apps(tables, settings.partitions)?);
     let mut batch = WriteBatch::default();
     aggregates::clear(&mut batch, tables);
-    meta::put_layout(&mut batch, tables, layout_version::UNFINISHED);
+    meta::invalidate_totals(&mut batch, tables);
     tables.db.write(batch)?;
     let mut written = Written::new(tables);
     each_row(tables, ReadOptions::default(), &[], |key, row, bytes| {
-        let app = known(&apps, key);
-        if key.event_time < app.oldest {
+        if apps.of(key.pid).is_some_and(|app| key.event_time < app.oldest) {
             return Ok(());
         }
         add(&mut found, key, Cell::row(row.event_type, row.status, bytes));
@@ -61,12 +59,9 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     written.write()?;
     let (mut batch, now) = (WriteBatch::default(), clock::now());
     for (pid, mut app) in apps.all() {
-        // A row in a partition that there is not is none of an app.
-        if app.is_possible(settings.partitions, now) {
-            // Which rows are missing before now, nobody says.
-            app.reached = app.reached.max(now);
-            meta::put_app(&mut batch, tables, pid, &app);
-        }
+        // Which rows before now are missing is not known.
+        app.reached = app.reached.max(now);
+        meta::put_app(&mut batch, tables, pid, &app);
     }
     batch.delete_range_cf(tables.cells(), &[][..], &[0xff; hourly_counts::CELL_KEY_BYTES + 1][..]);
     let mut totals = Cell::default();
@@ -79,10 +74,8 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<Cell, StoreError
     regions::replace(&fresh, &mut batch, tables)?;
     let regions = SharedRegions::new(fresh);
     let touched = regions.apply(&found, &mut batch, tables);
-    meta::raise(&mut batch, tables);
     tables.db.write(batch)?;
-    regions.adjust(&touched, tables)?;
-    Ok(totals)
+    regions.adjust(&touched, tables)
 }
 
 /// What tells of rows, on its way to the store, a part at a time.
@@ -111,14 +104,6 @@ impl<'t> Written<'t> {
         self.views.finish(&mut self.batch, self.tables);
         Ok(self.tables.db.write(std::mem::take(&mut self.batch))?)
     }
-}
-
-fn known(apps: &Apps, key: &RowKey) -> App {
-    apps.of(key.pid).unwrap_or_else(|| {
-        let app = App::new(key.partition);
-        apps.put(key.pid, app);
-        app
-    })
 }
 
 fn add(found: &mut Changes, key: &RowKey, cell: Cell) {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::CurrentRow;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
@@ -187,8 +186,8 @@ impl RowTable {
                 self.key(&app, row, (old.event_time, old.spreadid), old.place.fanout_bits);
             let old_key = old_place.encode();
             if is_counted(&app, &old_place, &old_key, tables)? {
-                let bytes = old_bytes(old, &old_key, tables)?;
-                self.count(&app, &old_place, Cell::row(row.event_type, old.status, -bytes), 0);
+                let bytes = -i64::from(old.place.bytes);
+                self.count(&app, &old_place, Cell::row(row.event_type, old.status, bytes), 0);
                 self.views.take(batch, tables, (&old_place, old), row)?;
             }
             if old_key != key {
@@ -303,13 +302,4 @@ fn is_counted(app: &App, place: &RowKey, key: &Key, tables: &Tables) -> Result<b
         return Ok(place.event_time >= app.oldest);
     }
     Ok(tables.db.get_pinned_cf(tables.events(), key)?.is_some())
-}
-
-/// Of key and value. Homes of older layouts do not say.
-fn old_bytes(old: &CurrentRow, key: &Key, tables: &Tables) -> Result<i64, StoreError> {
-    if old.place.bytes > 0 {
-        return Ok(i64::from(old.place.bytes));
-    }
-    let value = tables.db.get_pinned_cf(tables.events(), key)?;
-    Ok(value.map_or(0, |value| (KEY_BYTES + value.len()) as i64))
 }

@@ -27,8 +27,8 @@ use crate::hbase::cluster::{Cluster, FAMILY};
 use crate::hbase::ledger::cells::VALUE;
 use crate::layout::key;
 
-/// The version of all layouts together.
-pub const LAYOUT_VERSION: u32 = 2;
+/// The version of all tables together. Lower ones are those of development versions.
+const LAYOUT_VERSION: u32 = 3;
 
 const STORE: &[u8] = b"store";
 const COPYING: &[u8] = b"copying";
@@ -43,8 +43,8 @@ const TRIES_MAX: u32 = 20;
 /// What was fixed when the store was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
-    pub layout: u32,
-    pub partitions: u16,
+    layout: u32,
+    partitions: u16,
 }
 
 impl Meta {
@@ -76,8 +76,8 @@ pub(crate) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreErr
         return Err(StoreError::NotMade { prefix: prefix() });
     };
     if layout != LAYOUT_VERSION {
-        let (found, expected) = (layout, LAYOUT_VERSION);
-        return Err(StoreError::OtherLayout { prefix: prefix(), found, expected });
+        let place = format!("the tables {}_…", cluster.prefix());
+        return Err(StoreError::OtherLayout { place, found: layout, expected: LAYOUT_VERSION });
     }
     if partitions != configured {
         let found = partitions;

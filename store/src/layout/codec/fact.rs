@@ -1,32 +1,13 @@
-//! Facts as bytes: what homes begin with, in every layout that ever was.
+//! Facts as bytes: what homes begin with.
 
 use attribution::facts::event::{
-    Activation, Device, Effect, EventTime, Fact, Family, Pid, SpreadId, Touch,
+    Activation, Device, Effect, EventTime, Family, Pid, SpreadId, Touch,
 };
 
 use super::{
     Input, PURPOSES, TOUCH_KINDS, chosen, code, put_pairs, put_text, put_time, put_varint,
 };
 use crate::StoreError;
-
-/// The fact of a home of any layout that ever was: it stands before all that was decided.
-pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<Fact, StoreError> {
-    let mut input = Input::new(bytes);
-    let _version = input.byte()?;
-    let time = input.some_time()?;
-    Ok(match family {
-        Family::Touch => Fact::Touch(Box::new(touch(&mut input, pid, time)?)),
-        Family::Activation => Fact::Activation(Box::new(activation(&mut input, pid, time)?)),
-        Family::Effect => Fact::Effect(Box::new(effect(&mut input, pid, time)?)),
-    })
-}
-
-/// The id of a fact, without reading on.
-pub fn id_of(bytes: &[u8]) -> Result<Box<str>, StoreError> {
-    let mut input = Input::new(bytes);
-    let (_version, _time) = (input.byte()?, input.some_time()?);
-    input.boxed()
-}
 
 /// The time and the lookback of a fact, without reading on.
 pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), StoreError> {

@@ -10,7 +10,7 @@ use attribution::ledger::record::{
 };
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{
-    Contributor, CreditedTouch, InstallType, MatchType, RejectReason, RowForm, SUB_PARAMS, Status,
+    Contributor, CreditedTouch, InstallType, MatchType, RejectReason, SUB_PARAMS, Status,
     TouchDetails,
 };
 use attribution::rules::winner::{Credit, Decision};
@@ -20,17 +20,7 @@ use super::{
 };
 use crate::StoreError;
 
-const VERSION: u8 = 6;
-/// With what a row tells of the credited touch, and the form of the present row.
-const DETAILS_SINCE: u8 = 6;
-/// With how the present row was counted.
-const COUNTED_SINCE: u8 = 5;
-/// With the place of the present row.
-const PLACE_SINCE: u8 = 4;
-/// With the causes of a change.
-const CAUSES_SINCE: u8 = 3;
-/// Those before are of stores that are made anew from their facts.
-const OLDEST: u8 = 2;
+const VERSION: u8 = 7;
 
 /// Appends a home's value; the app and the family are in its key.
 pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
@@ -59,7 +49,7 @@ pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
 pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, StoreError> {
     let mut input = Input::new(bytes);
     let version = input.byte()?;
-    if !(OLDEST..=VERSION).contains(&version) {
+    if version != VERSION {
         return Err(StoreError::corrupt(format!("a fact of layout version {version}")));
     }
     let time = input.some_time()?;
@@ -70,19 +60,19 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
             let mut record = ActivationRecord {
                 chains: chains(&mut input, &ActivationKey::of(&fact))?,
                 fact,
-                current_row: current_row(&mut input, version)?,
-                decision: decision(&mut input, version)?,
-                previous: decision(&mut input, version)?,
+                current_row: current_row(&mut input)?,
+                decision: decision(&mut input)?,
+                previous: decision(&mut input)?,
                 changed_by: Causes::default(),
             };
-            if record.previous.is_some() && version >= CAUSES_SINCE {
+            if record.previous.is_some() {
                 record.changed_by = causes(&mut input, pid)?;
             }
             FactRecord::Activation(Box::new(record))
         }
         Family::Effect => FactRecord::Effect(Box::new(EffectRecord {
             fact: fact::effect(&mut input, pid, time)?,
-            current_row: current_row(&mut input, version)?,
+            current_row: current_row(&mut input)?,
         })),
     };
     input.end()?;
@@ -119,9 +109,6 @@ fn chains(input: &mut Input<'_>, own: &ActivationKey) -> Result<InstallChains, S
     Ok(chains)
 }
 
-/// By their stored code.
-const FORMS: [RowForm; 2] = [RowForm::Short, RowForm::Full];
-
 fn put_present(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
     put_time(out, current_row.map(|current_row| current_row.event_time));
     let Some(current_row) = current_row else { return };
@@ -133,32 +120,23 @@ fn put_present(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
     put_varint(out, u64::from(current_row.place.bytes));
     out.push(code(&InstallType::ALL, current_row.place.install_type.as_ref()));
     out.extend_from_slice(&current_row.place.fact_hash.to_be_bytes());
-    out.push(code(&FORMS, Some(&current_row.form)));
 }
 
-fn current_row(input: &mut Input<'_>, version: u8) -> Result<Option<CurrentRow>, StoreError> {
+fn current_row(input: &mut Input<'_>) -> Result<Option<CurrentRow>, StoreError> {
     let Some(event_time) = input.time()? else { return Ok(None) };
-    let mut current_row = CurrentRow {
+    Ok(Some(CurrentRow {
         event_time,
         revision: input.varint_u32()?,
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
         digest: input.u64()?,
-        form: RowForm::Short,
-        place: RowRef::default(),
-    };
-    if version >= PLACE_SINCE {
-        current_row.place.fanout_bits = input.byte()?;
-        current_row.place.bytes = input.varint_u32()?;
-    }
-    if version >= COUNTED_SINCE {
-        current_row.place.install_type = choose_option(&InstallType::ALL, input.byte()?)?;
-        current_row.place.fact_hash = input.u64()?;
-    }
-    if version >= DETAILS_SINCE {
-        current_row.form = chosen(&FORMS, input)?;
-    }
-    Ok(Some(current_row))
+        place: RowRef {
+            fanout_bits: input.byte()?,
+            bytes: input.varint_u32()?,
+            install_type: choose_option(&InstallType::ALL, input.byte()?)?,
+            fact_hash: input.u64()?,
+        },
+    }))
 }
 
 fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
@@ -173,7 +151,7 @@ fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
         out.push(code(&TOUCH_KINDS, Some(&touch.kind)));
         put_text(out, &touch.click_id);
         out.push(code(&MatchType::ALL, Some(&touch.match_type)));
-        put_details(out, touch.details.as_deref());
+        put_details(out, &touch.details);
     }
     put_varint(out, credit.contributors.len() as u64);
     for contributor in &credit.contributors {
@@ -184,32 +162,32 @@ fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
     }
 }
 
-fn put_details(out: &mut Vec<u8>, details: Option<&TouchDetails>) {
-    out.push(code(&PURPOSES, details.map(|details| &details.purpose)));
-    let Some(TouchDetails { lookback_ms, site, subs, .. }) = details else { return };
+fn put_details(out: &mut Vec<u8>, details: &TouchDetails) {
+    let TouchDetails { purpose, lookback_ms, site, subs } = details;
+    out.push(code(&PURPOSES, Some(purpose)));
     put_varint(out, *lookback_ms);
     [site].into_iter().chain(subs).for_each(|text| put_text(out, text));
 }
 
-fn details(input: &mut Input<'_>) -> Result<Option<Box<TouchDetails>>, StoreError> {
-    let Some(purpose) = choose_option(&PURPOSES, input.byte()?)? else { return Ok(None) };
+fn details(input: &mut Input<'_>) -> Result<Box<TouchDetails>, StoreError> {
+    let purpose = chosen(&PURPOSES, input)?;
     let (lookback_ms, site) = (input.varint()?, input.boxed()?);
     let mut subs = <[Box<str>; SUB_PARAMS.len()]>::default();
     for sub in &mut subs {
         *sub = input.boxed()?;
     }
-    Ok(Some(Box::new(TouchDetails { purpose, lookback_ms, site, subs })))
+    Ok(Box::new(TouchDetails { purpose, lookback_ms, site, subs }))
 }
 
-fn decision(input: &mut Input<'_>, version: u8) -> Result<Option<Decision>, StoreError> {
+fn decision(input: &mut Input<'_>) -> Result<Option<Decision>, StoreError> {
     let Some(install_type) = choose_option(&InstallType::ALL, input.byte()?)? else {
         return Ok(None);
     };
     let original = Some(input.boxed()?).filter(|id| !id.is_empty());
-    Ok(Some(Decision { install_type, original, credit: credit(input, version)? }))
+    Ok(Some(Decision { install_type, original, credit: credit(input)? }))
 }
 
-fn credit(input: &mut Input<'_>, version: u8) -> Result<Credit, StoreError> {
+fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
     let mut credit = Credit {
         status: chosen(&Status::ALL, input)?,
         spreadid: SpreadId(input.varint_u32()?),
@@ -218,17 +196,13 @@ fn credit(input: &mut Input<'_>, version: u8) -> Result<Credit, StoreError> {
         contributors: Vec::new(),
     };
     if let Some(time) = input.time()? {
-        let mut touch = CreditedTouch {
+        credit.touch = Some(CreditedTouch {
             time,
             kind: chosen(&TOUCH_KINDS, input)?,
             click_id: input.boxed()?,
             match_type: chosen(&MatchType::ALL, input)?,
-            details: None,
-        };
-        if version >= DETAILS_SINCE {
-            touch.details = details(input)?;
-        }
-        credit.touch = Some(touch);
+            details: details(input)?,
+        });
     }
     for _ in 0..input.varint()? {
         credit.contributors.push(Contributor {

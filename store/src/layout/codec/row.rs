@@ -91,7 +91,7 @@ impl TextCell {
         Self::CreditOf,
     ];
 
-    /// The cells that rows have had since layout 7, from this one on.
+    /// From this one on: more about the credited touch and the activation.
     pub const DETAILS: Self = Self::TouchPurpose;
 }
 
@@ -239,7 +239,7 @@ impl<'a> RowView<'a> {
         self.text(TextCell::TouchLookback).parse().ok()
     }
 
-    /// What the credited touch was for; `None` without one, and of rows of before layout 7.
+    /// What the credited touch was for; `None` without one.
     pub fn touch_purpose(&self) -> Option<Purpose> {
         let name = self.text(TextCell::TouchPurpose);
         PURPOSES.into_iter().find(|purpose| purpose_name(*purpose) == name)
@@ -296,7 +296,7 @@ struct Details {
 
 impl Details {
     fn of(row: &Row) -> Self {
-        let touch = row.touch.as_ref().and_then(|touch| touch.details.as_ref());
+        let touch = row.touch.as_ref().map(|touch| &touch.details);
         let begin = row.activation.as_ref().and_then(|of| of.details.install_begin_time);
         Self {
             lookback: touch.map(|touch| touch.lookback_ms.to_string()).unwrap_or_default(),
@@ -307,8 +307,8 @@ impl Details {
 
 fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TEXT_CELLS] {
     let touch = row.touch.as_ref();
-    let told = touch.and_then(|touch| touch.details.as_deref());
-    let [sub1, sub2, sub3, sub4, sub5] = match told {
+    let touch_details = touch.map(|touch| &*touch.details);
+    let [sub1, sub2, sub3, sub4, sub5] = match touch_details {
         Some(TouchDetails { subs, .. }) => subs.each_ref().map(|sub| &**sub),
         None => [""; 5],
     };
@@ -337,9 +337,9 @@ fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TE
         &row.revenue,
         &row.currency,
         props,
-        told.map_or("", |told| purpose_name(told.purpose)),
+        touch_details.map_or("", |of| purpose_name(of.purpose)),
         &details.lookback,
-        told.map_or("", |told| &told.site),
+        touch_details.map_or("", |of| &of.site),
         sub1,
         sub2,
         sub3,
@@ -377,7 +377,7 @@ fn needs_quotes(text: &str) -> bool {
 mod tests {
     use attribution::facts::device_ids::IdKind;
     use attribution::facts::event::{Device, Pid};
-    use attribution::rules::row::{ActivationRef, CreditedTouch, RowForm};
+    use attribution::rules::row::{ActivationRef, CreditedTouch};
 
     use super::*;
 
@@ -406,12 +406,12 @@ mod tests {
                 time: at(0),
                 click_id: "c".into(),
                 match_type,
-                details: Some(Box::new(TouchDetails {
+                details: Box::new(TouchDetails {
                     purpose: Purpose::Retargeting,
                     lookback_ms: 604_800_000,
                     site: "site, 1".into(),
                     subs: ["1", "", "3", "", ""].map(Into::into),
-                })),
+                }),
             }),
             activation: Some(ActivationRef {
                 id: "a-1".into(),
@@ -459,22 +459,6 @@ mod tests {
             ["retargeting", "604800000", "site, 1", "1", "", "3", "", "", "3", "huawei", "a-0"];
         assert_eq!(details, expected);
         assert!(view.must_quote(TextCell::TouchSite));
-    }
-
-    /// As rows were written before they had these cells.
-    #[test]
-    fn a_row_without_details_has_the_bytes_that_it_always_had() {
-        let (mut short, mut bare) = (Vec::new(), Vec::new());
-        encode(&sample().in_form(RowForm::Short), &mut short);
-        let view = RowView::decode(&short).unwrap();
-        assert_eq!((view.touch_purpose(), view.install_begin_time()), (None, None));
-        assert!(view.texts_between(TextCell::DETAILS, TextCell::CreditOf).next().is_none());
-        let row = Row { touch: None, activation: None, ..sample() };
-        encode(&row, &mut bare);
-        // A version, a revision of two bytes, codes, no times, two contributors of 13 bytes, then
-        // which cells need quotes and which there are: each in as few bytes as 21 cells take.
-        let cells = [0x81, 0xc0, 0x40, 0x83, 0xc0, 0x70];
-        assert!(bare.windows(6).any(|bytes| bytes == cells), "{bare:02x?}");
     }
 
     /// A row whose texts are of all lengths that are stored in their own way, ASCII and not.

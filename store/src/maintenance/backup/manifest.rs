@@ -62,17 +62,12 @@ impl Manifest {
         amount
     }
 
-    /// That the store which was made of this backup opens, and says the same of itself. One of a
-    /// past layout opens once `adtrail run` has brought it to the present one.
+    /// Checks that the restored store opens and is the one of this backup.
     pub fn check(&self, settings: &config::Store) -> Result<(), StoreError> {
-        match Moment::read(settings) {
-            Ok(moment) if self.is_of(&moment) => Ok(()),
-            Ok(_) => {
-                Err(StoreError::corrupt(format!("it is not the one of backup {}", self.backup)))
-            }
-            Err(StoreError::OldVersion { .. }) => Ok(()),
-            Err(error) => Err(error),
+        if self.is_of(&Moment::read(settings)?) {
+            return Ok(());
         }
+        Err(StoreError::corrupt(format!("it is not the one of backup {}", self.backup)))
     }
 
     fn is_of(&self, moment: &Moment) -> bool {

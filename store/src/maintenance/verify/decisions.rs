@@ -324,12 +324,9 @@ fn is_row_of(
     })
 }
 
-/// Whether the home notes of the row what it is; homes of older layouts do not say.
+/// Whether the home notes of the row what it is.
 fn is_noted(row: &Row, value: &[u8], place: &RowRef) -> bool {
-    let right = row_place(row, place.fanout_bits, KEY_BYTES + value.len());
-    (place.bytes == 0 || place.bytes == right.bytes)
-        && (place.fact_hash == 0
-            || (place.fact_hash, place.install_type) == (right.fact_hash, right.install_type))
+    *place == row_place(row, place.fanout_bits, KEY_BYTES + value.len())
 }
 
 fn seq_of(record: &FactRecord) -> u64 {

@@ -35,6 +35,6 @@ pub fn is_of_itself(record: &FactRecord, current_row: &CurrentRow) -> bool {
     record.decision.as_ref().is_some_and(|decision| {
         (decision.credit.spreadid, decision.credit.status)
             == (current_row.spreadid, current_row.status)
-            && digest_of(&record.fact, decision, current_row.form) == current_row.digest
+            && digest_of(&record.fact, decision) == current_row.digest
     })
 }

@@ -45,7 +45,6 @@ impl Checker<'_> {
                 }
                 let row =
                     kept.decision.as_ref().map(|of| build_row::activation_row(&kept.fact, of));
-                let row = row.map(|row| row.in_form(current_row.form));
                 row.filter(|_| is_of_itself(&record, &current_row))
             }
             FactRecord::Effect(_) => self.effect_row(event, &current_row),

@@ -33,8 +33,7 @@ use rocksdb::WriteBatch;
 use crate::StoreError;
 use crate::apps::spread::App;
 use crate::embedded::open::column_families::{EVENTS, TABLES};
-use crate::embedded::open::meta::Meta;
-use crate::embedded::open::{layout_version, meta as kept_meta};
+use crate::embedded::open::meta::{self as kept_meta, Meta};
 use crate::embedded::tables::Tables;
 use crate::embedded::write::{expiry_floor, rebuild_aggregates};
 use crate::expiry::Expiry;
@@ -175,10 +174,7 @@ impl<'a> Checker<'a> {
     /// Takes what the store says of itself.
     fn load(&mut self) -> Result<(), StoreError> {
         let Self { tables, settings, .. } = self;
-        let meta = Meta::load_uncounted(tables, &settings.path, settings.partitions)?;
-        if meta.layout < layout_version::LAYOUT_VERSION {
-            return Err(layout_version::wrong_version(&settings.path, meta.layout));
-        }
+        Meta::load_uncounted(tables, &settings.path, settings.partitions)?;
         let until = match kept_meta::consumed_until(&self.tables) {
             // Told of with the rest of meta.
             Err(StoreError::Corrupt { .. } | StoreError::AheadOfClock { .. }) => {

@@ -48,8 +48,6 @@ impl RowDigest {
                 Some(Row { install_type, activation, ..of_fact })
             }
         };
-        let form = record.current_row().map(|current_row| current_row.form).unwrap_or_default();
-        let of_fact = of_fact.map(|of_fact| of_fact.in_form(form));
         of_fact.is_some_and(|of_fact| of_fact == Row { revision: 0, ..row.clone() })
     }
 

@@ -3,17 +3,23 @@
 use attribution::facts::event::{Activation, Device, Pairs};
 use attribution::rules::build_row;
 use attribution::rules::row::{
-    ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, RowForm, TouchDetails,
+    ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, TouchDetails,
 };
 use attribution::rules::winner::{Credit, Decision};
 
 use crate::layout::codec::row::{RowView, TextCell, encode};
 use crate::layout::key::RowKey;
 
-/// The row of a key and value; `None` where the props are none.
+/// The row of a key and value; `None` if the props are not JSON or a credited touch has no details.
 pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
     let text = |cell| Box::<str>::from(view.text(cell));
-    let touch = view.touch_kind.zip(view.touch_time).zip(view.match_type);
+    let touch = match view.touch_kind.zip(view.touch_time).zip(view.match_type) {
+        Some(((kind, time), match_type)) => {
+            let (click_id, details) = (text(TextCell::ClickId), Box::new(touch_details(view)?));
+            Some(CreditedTouch { kind, time, click_id, match_type, details })
+        }
+        None => None,
+    };
     let contributors = (0..).map_while(|place| view.contributor(place).cloned());
     Some(Row {
         pid: key.pid,
@@ -26,13 +32,7 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
         event_id: text(TextCell::EventId),
         status: view.status,
         install_type: view.install_type,
-        touch: touch.map(|((kind, time), match_type)| CreditedTouch {
-            kind,
-            time,
-            click_id: text(TextCell::ClickId),
-            match_type,
-            details: touch_details(view),
-        }),
+        touch,
         activation: view.activation_time.map(|time| ActivationRef {
             id: text(TextCell::ActivationId),
             time,
@@ -68,7 +68,7 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
     })
 }
 
-fn touch_details(view: &RowView<'_>) -> Option<Box<TouchDetails>> {
+fn touch_details(view: &RowView<'_>) -> Option<TouchDetails> {
     const SUBS: [TextCell; 5] = [
         TextCell::TouchSub1,
         TextCell::TouchSub2,
@@ -76,12 +76,12 @@ fn touch_details(view: &RowView<'_>) -> Option<Box<TouchDetails>> {
         TextCell::TouchSub4,
         TextCell::TouchSub5,
     ];
-    Some(Box::new(TouchDetails {
+    Some(TouchDetails {
         purpose: view.touch_purpose()?,
         lookback_ms: view.touch_lookback_ms()?,
         site: view.text(TextCell::TouchSite).into(),
         subs: SUBS.map(|cell| view.text(cell).into()),
-    }))
+    })
 }
 
 fn props(json: &str) -> Option<Pairs> {
@@ -105,9 +105,9 @@ pub fn digest(row: &Row, original: Option<&str>) -> u64 {
     }
 }
 
-/// The digest of a decision on an activation, as a row of this form tells it.
-pub fn digest_of(activation: &Activation, decision: &Decision, form: RowForm) -> u64 {
-    let row = build_row::activation_row(activation, decision).in_form(form);
+/// The digest of a decision on an activation.
+pub fn digest_of(activation: &Activation, decision: &Decision) -> u64 {
+    let row = build_row::activation_row(activation, decision);
     build_row::digest(&(&row, &decision.original))
 }
 
@@ -123,10 +123,9 @@ pub fn decision(row: Row, original: Option<Box<str>>) -> Option<Decision> {
     Some(Decision { install_type: row.install_type?, original, credit })
 }
 
-/// Whether the value is how the row is written, by this layout: what only a reader of CSV needs is
-/// in no digest.
+/// Whether the value is how the row is written: what only a reader of CSV needs is in no digest.
 pub fn is_written_so(row: &Row, value: &[u8]) -> bool {
     let mut written = Vec::with_capacity(value.len());
     encode(row, &mut written);
-    written.first() != value.first() || written == value
+    written == value
 }

@@ -23,12 +23,6 @@ fn failure(path: &Path) -> StoreError {
     Embedded::open(&settings(path), &rules()).expect_err("the store does not open")
 }
 
-/// The tables of a store, without adtrail.
-fn raw(path: &Path) -> DB {
-    let tables = DB::list_cf(&Options::default(), path).expect("a RocksDB");
-    DB::open_cf(&Options::default(), path, tables).expect("a RocksDB")
-}
-
 #[test]
 fn what_was_committed_is_there_after_opening_again() {
     let dir = folder();
@@ -192,20 +186,6 @@ fn an_app_that_says_so_was_renamed() {
     let swapped = [(2, "app-new", Some("app-y")), (1, "app-y", Some("app-new"))];
     drop(open(dir.path(), &named(&swapped)));
     check_apps_refused(&dir, &[(1, "app-new", None)], &["pid 1", "the app \"app-y\""]);
-}
-
-#[test]
-fn a_store_of_another_layout_is_refused() {
-    let dir = folder();
-    drop(open(dir.path(), &rules()));
-    let tables = raw(dir.path());
-    let meta = tables.cf_handle("meta").expect("a table");
-    tables.put_cf(meta, "layout", 99_u32.to_be_bytes()).expect("a write");
-    drop(tables);
-    let error = failure(dir.path());
-    assert!(matches!(error, StoreError::WrongVersion { found: 99, .. }), "{error}");
-    let error = open_for_reading(&settings(dir.path())).expect_err("another layout");
-    assert!(matches!(error, StoreError::WrongVersion { found: 99, .. }), "{error}");
 }
 
 #[test]

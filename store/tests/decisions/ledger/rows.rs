@@ -6,7 +6,7 @@ use attribution::ledger::record::{CurrentRow, FactRecord, RowRef};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
-use attribution::rules::row::{InstallType, RejectReason, RowForm, Status};
+use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::{Credit, Decision};
 use proptest::prelude::*;
 
@@ -57,7 +57,6 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> Dec
         spreadid: row.spreadid,
         status: row.status,
         digest: u64::MAX,
-        form: RowForm::Full,
         place: RowRef::default(),
     };
     let key = write(fact.clone(), &[]).key;

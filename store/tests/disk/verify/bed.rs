@@ -148,6 +148,14 @@ impl Raw {
     pub fn delete(&self, table: &str, key: &[u8]) {
         self.0.delete_cf(self.table(table), key).expect("a write");
     }
+
+    /// Writes the layout version that follows from the present one, and gives that one.
+    pub fn change_layout(&self, change: impl FnOnce(u32) -> u32) -> u32 {
+        let layout = self.get("meta", b"layout").try_into().map(u32::from_be_bytes);
+        let layout = layout.expect("four bytes");
+        self.put("meta", b"layout", &change(layout).to_be_bytes());
+        layout
+    }
 }
 
 fn spread(path: &Path) -> Store {

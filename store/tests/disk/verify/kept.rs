@@ -63,6 +63,7 @@ fn what_can_not_be_true_of_a_store_keeps_it_closed_until_it_is_repaired() {
     rows_that_are_said_to_have_gone();
     how_far_state_has_expired();
     the_time_up_to_which_all_is_consumed();
+    check("the totals are empty", Problem::TotalsDiffer, |raw| raw.put("meta", b"totals", b""));
     a_row_beyond_the_partitions_keeps_nobody_out();
 }
 

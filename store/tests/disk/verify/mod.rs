@@ -1,10 +1,9 @@
 //! Planted damages: each is found and named, and what is derived is made right again.
 
 mod altered;
-mod bed;
+pub mod bed;
 mod files;
 mod kept;
-mod rekeyed;
 mod tables;
 mod whole;
 use crate::support;

@@ -327,7 +327,6 @@ const REGIONS: &[Damage] = &[
         totals[0] ^= 2;
         raw.put("meta", b"totals", &totals);
     }),
-    ("the totals are empty", &[Problem::TotalsDiffer], |raw| raw.put("meta", b"totals", b"")),
 ];
 
 fn app_name() -> Vec<u8> {
