@@ -10,7 +10,10 @@ use md5::{Digest, Md5};
 use super::catalogue::IdForm;
 
 /// Device ids by kind.
-pub type Ids = BTreeMap<&'static str, String>;
+pub type Ids = BTreeMap<String, String>;
+
+/// Its kind and its value.
+type Id = (&'static str, String);
 
 #[derive(Debug, Clone)]
 pub struct Device {
@@ -23,13 +26,6 @@ pub struct Device {
     pub model: &'static str,
     pub os: &'static str,
     pub os_version: &'static str,
-}
-
-#[derive(Debug, Clone)]
-struct Id {
-    kind: &'static str,
-    md5_kind: &'static str,
-    value: String,
 }
 
 const ANDROIDS: [(&str, &str); 8] = [
@@ -52,26 +48,22 @@ const IPHONES: [(&str, &str); 4] = [
 impl Device {
     pub fn draw(rng: &mut Rng) -> Self {
         let ad_id = match rng.u32(0..100) {
-            0..48 => Some(Id::new("oaid", "oaid_md5", uuid(rng))),
-            48..60 => {
-                Some(Id::new("imei", "imei_md5", format!("86{:013}", rng.u64(..10_u64.pow(13)))))
-            }
-            60..70 => Some(Id::new("gaid", "gaid_md5", uuid(rng))),
-            70..84 => Some(Id::new("idfa", "idfa_md5", uuid(rng).to_uppercase())),
+            0..48 => Some(("oaid", uuid(rng))),
+            48..60 => Some(("imei", format!("86{:013}", rng.u64(..10_u64.pow(13))))),
+            60..70 => Some(("gaid", uuid(rng))),
+            70..84 => Some(("idfa", uuid(rng).to_uppercase())),
             _ => None,
         };
         let is_iphone = match &ad_id {
-            Some(id) => id.kind == "idfa",
+            Some((kind, _)) => *kind == "idfa",
             None => rng.bool(),
         };
         let (model, os_version) = choose(rng, if is_iphone { &IPHONES } else { &ANDROIDS });
         let (system_id, os, ua) = if is_iphone {
-            let ua = iphone_ua(os_version);
-            (Id::new("idfv", "idfv_md5", uuid(rng).to_uppercase()), "ios", ua)
+            (("idfv", uuid(rng).to_uppercase()), "ios", iphone_ua(os_version))
         } else {
-            let value = format!("{:016x}", rng.u64(1..));
-            let ua = android_ua(rng, model, os_version);
-            (Id::new("android_id", "android_id_md5", value), "android", ua)
+            let id = ("android_id", format!("{:016x}", rng.u64(1..)));
+            (id, "android", android_ua(rng, model, os_version))
         };
         Self { ad_id, system_id, ip: draw_ip(rng), ua, model, os, os_version }
     }
@@ -79,37 +71,27 @@ impl Device {
     /// What the app knows: all ids, as they are.
     pub fn app_ids(&self) -> Ids {
         let known = self.ad_id.iter().chain([&self.system_id]);
-        known.map(|id| (id.kind, id.value.clone())).collect()
+        known.map(|(kind, value)| ((*kind).to_owned(), value.clone())).collect()
     }
 
     /// What a channel knows: one id in the channel's form; nothing of a private device.
     pub fn channel_ids(&self, form: IdForm) -> Ids {
-        let Some(ad_id) = &self.ad_id else { return Ids::new() };
-        let id = match form {
-            // Only Android's is the same for every app, so only that is known to a channel.
-            IdForm::System if self.os == "android" => {
-                (self.system_id.kind, self.system_id.value.clone())
-            }
-            IdForm::Raw | IdForm::System => (ad_id.kind, ad_id.value.clone()),
-            IdForm::Md5 => (ad_id.md5_kind, ad_id.md5()),
-            IdForm::Md5UpperCase => (ad_id.md5_kind, ad_id.md5().to_uppercase()),
-        };
-        Ids::from([id])
+        let Some((mut kind, mut value)) = self.ad_id.clone() else { return Ids::new() };
+        let md5 = hex(&Md5::digest(&value));
+        // Only Android's is the same for every app, so only that is known to a channel.
+        if form == IdForm::System && self.os == "android" {
+            (kind, value) = self.system_id.clone();
+        }
+        Ids::from([match form {
+            IdForm::Raw | IdForm::System => (kind.to_owned(), value),
+            IdForm::Md5 => (format!("{kind}_md5"), md5),
+            IdForm::Md5UpperCase => (format!("{kind}_md5"), md5.to_uppercase()),
+        }])
     }
 
     /// Moves to another network, as from home to the office.
     pub fn change_ip(&mut self, rng: &mut Rng) {
         self.ip = draw_ip(rng);
-    }
-}
-
-impl Id {
-    fn new(kind: &'static str, md5_kind: &'static str, value: String) -> Self {
-        Self { kind, md5_kind, value }
-    }
-
-    fn md5(&self) -> String {
-        hex(&Md5::digest(&self.value))
     }
 }
 

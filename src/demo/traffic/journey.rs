@@ -4,9 +4,9 @@ use fastrand::Rng;
 use ingest::TopicKind;
 use serde_json::{Value, json};
 
+use super::Message;
 use super::catalogue::{App, Campaign};
 use super::device::Device;
-use super::event::{Activation, Effect, Touch};
 
 const SECOND_MS: i64 = 1_000;
 const MINUTE_MS: i64 = 60 * SECOND_MS;
@@ -20,48 +20,30 @@ const SITES: [&str; 5] = [
     "search.example",
     "短视频, \"推荐\" 页",
 ];
+const APP_VERSION: &str = "3.2.1";
 const STORES: [&str; 4] = ["huawei", "xiaomi", "oppo", "应用宝"];
 const NOTES: [&str; 4] = ["太好用了 🎉", "said \"wow\", twice", "a, b; c", "第一单"];
-
-#[derive(Debug)]
-pub struct Journey {
-    pub app: &'static App,
-    /// In no order.
-    pub deliveries: Vec<Delivery>,
-}
-
-/// An event on its way to the broker.
-#[derive(Debug)]
-pub struct Delivery {
-    pub topic: TopicKind,
-    /// When it happened.
-    pub time_ms: i64,
-    pub arrival_ms: i64,
-    pub value: Vec<u8>,
-}
 
 /// A journey under way.
 struct Traveller<'r> {
     rng: &'r mut Rng,
     app: &'static App,
     device: Device,
-    deliveries: Vec<Delivery>,
+    messages: Vec<Message>,
 }
 
-impl Journey {
-    /// Nothing happens before `start_ms`.
-    pub fn draw(rng: &mut Rng, start_ms: i64) -> Self {
-        let (app, device) = (App::draw(rng), Device::draw(rng));
-        let mut traveller = Traveller { rng, app, device, deliveries: Vec::new() };
-        match traveller.rng.u32(0..200) {
-            // Found the app without an ad.
-            0..9 => traveller.activate(start_ms, None),
-            // Had the app long before anybody tracked it.
-            9 => traveller.use_app(start_ms),
-            _ => traveller.see_ads(start_ms),
-        }
-        Self { app, deliveries: traveller.deliveries }
+/// The messages of one journey, in no order. Nothing happens before `start_ms`.
+pub fn draw(rng: &mut Rng, start_ms: i64) -> Vec<Message> {
+    let (app, device) = (App::draw(rng), Device::draw(rng));
+    let mut traveller = Traveller { rng, app, device, messages: Vec::new() };
+    match traveller.rng.u32(0..200) {
+        // Found the app without an ad.
+        0..9 => traveller.activate(start_ms, None),
+        // Had the app long before anybody tracked it.
+        9 => traveller.use_app(start_ms),
+        _ => traveller.see_ads(start_ms),
     }
+    traveller.messages
 }
 
 impl Traveller<'_> {
@@ -91,15 +73,19 @@ impl Traveller<'_> {
     fn touch(&mut self, campaign: &Campaign, time_ms: i64) -> Option<String> {
         let is_click = self.chance(72);
         let click_id = self.chance(90).then(|| self.id("c"));
-        let touch = Touch {
-            campaign,
-            is_click,
-            click_id: click_id.as_deref(),
-            site: self.choose(&SITES),
-            lookback_ms: self.chance(5).then_some(3 * DAY_MS.unsigned_abs()),
-        };
-        let value = touch.write(self.app, &self.device, time_ms);
-        self.send(TopicKind::Clicks, time_ms, value);
+        let touch = json!({
+            "type": if is_click { "click" } else { "impression" },
+            "spreadid": campaign.spreadid,
+            "purpose": campaign.is_retargeting.then_some("retargeting"),
+            // Not every channel gives one.
+            "click_id": click_id,
+            "ids": self.device.channel_ids(campaign.channel.form),
+            "site": self.choose(&SITES),
+            // The link's own window.
+            "lookback_ms": self.chance(5).then_some(3 * DAY_MS),
+            "params": {"sub1": campaign.channel.id},
+        });
+        self.send(TopicKind::Clicks, time_ms, touch);
         click_id.filter(|_| is_click)
     }
 
@@ -160,14 +146,17 @@ impl Traveller<'_> {
 
     fn send_activation(&mut self, time_ms: i64, click_id: Option<&str>) {
         let begun_ms = time_ms - self.between(3 * SECOND_MS, 15 * SECOND_MS);
-        let activation = Activation {
-            event_id: &self.id("a"),
-            install_begin_time: self.chance(50).then_some(begun_ms),
-            click_id,
-            store: self.choose(&STORES),
-        };
-        let value = activation.write(self.app, &self.device, time_ms);
-        self.send(TopicKind::Activations, time_ms, value);
+        let activation = json!({
+            "type": "activation",
+            "event_id": self.id("a"),
+            "install_begin_time": self.chance(50).then_some(begun_ms),
+            // What the store passed on from the ad.
+            "click_id": click_id,
+            "ids": self.device.app_ids(),
+            "app_version": APP_VERSION,
+            "props": {"store": self.choose(&STORES)},
+        });
+        self.send(TopicKind::Activations, time_ms, activation);
     }
 
     fn send_effect(&mut self, name: &str, time_ms: i64, revenue: Option<Value>) {
@@ -177,14 +166,23 @@ impl Traveller<'_> {
         } else {
             json!({"level": level})
         };
-        let effect = Effect { event_id: &self.id("e"), name, revenue, props };
-        let value = effect.write(self.app, &self.device, time_ms);
-        self.send(TopicKind::Effects, time_ms, value);
+        let effect = json!({
+            "type": "effect",
+            "event_id": self.id("e"),
+            "name": name,
+            "ids": self.device.app_ids(),
+            "app_version": APP_VERSION,
+            "currency": revenue.is_some().then_some(self.app.currency),
+            "revenue": revenue,
+            "props": props,
+        });
+        self.send(TopicKind::Effects, time_ms, effect);
     }
 
     /// Most arrive at once and alone; a few later, an activation after its effects then, and a
     /// few again.
-    fn send(&mut self, topic: TopicKind, time_ms: i64, value: Vec<u8>) {
+    fn send(&mut self, topic: TopicKind, time_ms: i64, own: Value) {
+        let (key, value) = (self.app.key, self.write(time_ms, own));
         let is_late = self.chance(if topic == TopicKind::Activations { 8 } else { 3 });
         let delay_ms =
             if is_late { self.spread(MINUTE_MS, 8) } else { self.between(100, 4 * SECOND_MS) };
@@ -193,11 +191,25 @@ impl Traveller<'_> {
             1..3 => 2,
             _ => 1,
         };
-        let mut arrival_ms = time_ms + delay_ms;
+        let arrival_ms = time_ms + delay_ms;
+        let mut message = Message { topic, key, value, time_ms, arrival_ms, is_broken: false };
         for _ in 0..copies {
-            self.deliveries.push(Delivery { topic, time_ms, arrival_ms, value: value.clone() });
-            arrival_ms += self.between(0, 30 * SECOND_MS);
+            self.messages.push(message.clone());
+            message.arrival_ms += self.between(0, 30 * SECOND_MS);
         }
+    }
+
+    /// As JSON: the event's own fields, without those that are null, and those of its device.
+    fn write(&self, time_ms: i64, own: Value) -> Vec<u8> {
+        let Device { ip, ua, model, os, os_version, .. } = &self.device;
+        let mut event = json!({
+            "app": self.app.key, "time": time_ms, "ip": ip, "ua": ua, "device_model": model,
+            "os": os, "os_version": os_version,
+        });
+        if let (Value::Object(event), Value::Object(own)) = (&mut event, own) {
+            event.extend(own.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        event.to_string().into_bytes()
     }
 
     fn chance(&mut self, percent: u32) -> bool {

@@ -8,7 +8,6 @@
 mod broken;
 pub mod catalogue;
 mod device;
-mod event;
 mod journey;
 
 #[cfg(test)]
@@ -18,8 +17,6 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use ingest::TopicKind;
-
-use journey::{Delivery, Journey};
 
 /// What to make up.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +37,8 @@ pub struct Message {
     /// The app's.
     pub key: &'static str,
     pub value: Vec<u8>,
+    /// When it happened, in milliseconds since 1970.
+    pub time_ms: i64,
     /// When the broker receives it, in milliseconds since 1970.
     pub arrival_ms: i64,
     /// Not an event: it has to end as a dead letter.
@@ -69,19 +68,15 @@ impl Traffic {
     /// Begins the next journey.
     fn begin(&mut self) {
         let start_ms = self.next_start_ms();
-        let journey = Journey::draw(&mut self.rng, start_ms);
-        let key = journey.app.key;
+        let messages = journey::draw(&mut self.rng, start_ms);
         if self.begun % BROKEN_EVERY == BROKEN_EVERY / 2
-            && let Some(sample) = journey.deliveries.first()
+            && let Some(sample) = messages.first()
         {
-            let (topic, value) = broken::message(self.begun / BROKEN_EVERY, journey.app, sample);
-            let arrival_ms = sample.arrival_ms;
-            self.send(Message { topic, key, value, arrival_ms, is_broken: true });
+            self.send(broken::message(self.begun / BROKEN_EVERY, sample));
         }
-        for Delivery { topic, time_ms, arrival_ms, value } in journey.deliveries {
-            if time_ms < self.plan.to_ms {
-                self.send(Message { topic, key, value, arrival_ms, is_broken: false });
-            }
+        let to_ms = self.plan.to_ms;
+        for message in messages.into_iter().filter(|message| message.time_ms < to_ms) {
+            self.send(message);
         }
         self.begun += 1;
     }
