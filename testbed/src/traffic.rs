@@ -147,6 +147,16 @@ pub fn file(records: &[Record]) -> String {
     records.iter().map(|record| format!("{}\n", record.line)).collect()
 }
 
+/// A record that is not an event, whatever its type and its app are.
+pub fn bad_line(rng: &mut Rng, kind: &str, app: &str) -> String {
+    match rng.usize(..4) {
+        0 => format!(r#"{{"type":"{kind}","app":"{app}","time":17416"#),
+        1 => format!(r#"{{"type":"{kind}","app":"{app}","event_id":"without a time"}}"#),
+        2 => format!(r#"{{"type":"{kind}","app":"nobody's","time":1741608000000}}"#),
+        _ => format!(r#"["{kind}","{app}"]"#),
+    }
+}
+
 /// 2025-03-10T12:00:00Z.
 const NOON_MS: u64 = 1_741_608_000_000;
 const DAY_MS: u64 = 86_400_000;
@@ -176,13 +186,7 @@ impl Crowd {
     }
 
     fn bad(&mut self, app: String) -> Record {
-        let lines = [
-            format!(r#"{{"type":"activation","app":"{app}","time":17416"#),
-            format!(r#"{{"type":"activation","app":"{app}","event_id":"without a time"}}"#),
-            r#"{"type":"activation","app":"nobody's","time":1741608000000}"#.into(),
-            format!(r#"["activation","{app}"]"#),
-        ];
-        let line = self.pick(&lines).clone();
+        let line = bad_line(&mut self.rng, "activation", &app);
         Record { family: Family::Activation, app, line, is_bad: true }
     }
 

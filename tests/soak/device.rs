@@ -144,50 +144,42 @@ impl Device {
     }
 
     fn sent(&self, family: Family, line: String, becomes: Becomes) -> Sent {
-        Sent::new(family, self.app, Some(line), becomes)
+        Sent { family, app: self.app, line: Some(line), becomes }
     }
 
     fn touch(&self, number: u64, time_ms: u64) -> String {
+        let Self { app, seed, .. } = self;
         let kind = if number == 1 { "impression" } else { "click" };
-        let spreadid = 10 * (self.app as u64 + 1) + self.seed.wrapping_add(number) % 3;
-        format!(
-            r#"{{"type":"{kind}","app":"{}","click_id":"c-{:x}-{number}","spreadid":{spreadid},"time":{time_ms},{},"site":"site-{}"}}"#,
-            APPS[self.app],
-            self.seed,
-            self.who(),
-            self.seed % 1000,
-        )
+        let spreadid = 10 * (*app as u64 + 1) + seed.wrapping_add(number) % 3;
+        let (id, site) = (format!("c-{seed:x}-{number}"), seed % 1000);
+        let own = format!(r#""click_id":"{id}","spreadid":{spreadid},"site":"site-{site}""#);
+        self.event(kind, time_ms, &own)
     }
 
     fn activation(&self, prefix: &str, time_ms: u64, content: &str) -> String {
-        format!(
-            r#"{{"type":"activation","app":"{}","event_id":"{prefix}-{:x}","time":{time_ms},{},"props":{{"content":"{content}"}}}}"#,
-            APPS[self.app],
-            self.seed,
-            self.who()
-        )
+        let id = format!("{prefix}-{:x}", self.seed);
+        let own = format!(r#""event_id":"{id}","props":{{"content":"{content}"}}"#);
+        self.event("activation", time_ms, &own)
     }
 
     fn effect(&self, prefix: &str, time_ms: u64) -> String {
-        format!(
-            r#"{{"type":"effect","app":"{}","event_id":"{prefix}-{:x}","name":"purchase","time":{time_ms},{},"revenue":"9.99","currency":"CNY"}}"#,
-            APPS[self.app],
-            self.seed,
-            self.who()
-        )
+        let id = format!("{prefix}-{:x}", self.seed);
+        let own = r#""name":"purchase","revenue":"9.99","currency":"CNY""#;
+        self.event("effect", time_ms, &format!(r#""event_id":"{id}",{own}"#))
     }
 
-    /// An address of its own, and mostly an id.
-    fn who(&self) -> String {
+    /// Its own fields and those of the device: an address of its own, and mostly an id.
+    fn event(&self, kind: &str, time_ms: u64, own: &str) -> String {
         let Self { seed, .. } = self;
+        let app = APPS[self.app];
         let ids = match self.has_id {
             true => format!(r#""ids":{{"oaid":"{}"}},"#, oaid(*seed)),
             false => String::new(),
         };
         let [a, b, c, d] = [48, 32, 16, 0].map(|bits| seed >> bits & 0xffff);
+        let model = seed % 97;
         format!(
-            r#"{ids}"ip":"2001:db8::{a:x}:{b:x}:{c:x}:{d:x}","ua":"Mozilla/5.0 (Linux; Android 14; V{0}) AppleWebKit/537.36 Mobile Safari/537.36","device_model":"V{0}","os":"android","os_version":"14""#,
-            seed % 97
+            r#"{{"type":"{kind}","app":"{app}","time":{time_ms},{own},{ids}"ip":"2001:db8::{a:x}:{b:x}:{c:x}:{d:x}","ua":"Mozilla/5.0 (Linux; Android 14; V{model}) AppleWebKit/537.36 Mobile Safari/537.36","device_model":"V{model}","os":"android","os_version":"14"}}"#
         )
     }
 }

@@ -6,7 +6,7 @@
 
 use fastrand::Rng;
 use testbed::kafka::Message;
-use testbed::traffic::Family;
+use testbed::traffic::{Family, bad_line};
 
 use crate::device::{Device, STAGES, oaid};
 
@@ -94,7 +94,8 @@ impl Traffic {
             sent.push(bad(&mut rng));
         }
         if tick.is_multiple_of(10) {
-            sent.push(Sent::new(Family::Effect, 0, None, Becomes::Nothing));
+            let becomes = Becomes::Nothing;
+            sent.push(Sent { family: Family::Effect, app: 0, line: None, becomes });
         }
         sent.extend(self.marker(tick).map(|marker| marker.sent()));
         rng.shuffle(&mut sent);
@@ -103,12 +104,6 @@ impl Traffic {
 
     pub fn marker(&self, tick: u64) -> Option<Marker> {
         tick.is_multiple_of(MARKED_TICK).then(|| Marker { tick, time_ms: self.time_ms(tick) })
-    }
-}
-
-impl Sent {
-    pub fn new(family: Family, app: usize, line: Option<String>, becomes: Becomes) -> Self {
-        Self { family, app, line, becomes }
     }
 }
 
@@ -129,22 +124,17 @@ impl Marker {
         let line = format!(
             r#"{{"type":"activation","app":"{MARKED}","event_id":"{id}","time":{time_ms},"ids":{{"oaid":"{oaid}"}}}}"#
         );
-        Sent::new(Family::Activation, 0, Some(line), Becomes::Fact)
+        Sent { family: Family::Activation, app: 0, line: Some(line), becomes: Becomes::Fact }
     }
 }
 
 fn bad(rng: &mut Rng) -> Sent {
-    let family = [Family::Touch, Family::Activation, Family::Effect][rng.usize(..3)];
+    const KINDS: [(Family, &str); 3] =
+        [(Family::Touch, "click"), (Family::Activation, "activation"), (Family::Effect, "effect")];
+    let (family, kind) = KINDS[rng.usize(..KINDS.len())];
     let app = rng.usize(..APPS.len());
-    let key = APPS[app];
-    let lines = [
-        format!(r#"{{"app":"{key}","time":17416"#),
-        format!(r#"{{"app":"{key}","event_id":"without a time"}}"#),
-        r#"{"app":"nobody's","time":1741608000000}"#.into(),
-        format!(r#"["activation","{key}"]"#),
-    ];
-    let line = lines[rng.usize(..lines.len())].clone();
-    Sent::new(family, app, Some(line), Becomes::DeadLetter)
+    let line = Some(bad_line(rng, kind, APPS[app]));
+    Sent { family, app, line, becomes: Becomes::DeadLetter }
 }
 
 /// Different for all that there are, and far from each other.
