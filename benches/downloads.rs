@@ -39,7 +39,7 @@ fn main() {
     for site in [&alone, &beside] {
         let config = settings(site);
         let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
-        fill(&mut store, rows, 1);
+        fill(&mut store, rows, |_| 1);
     }
     let adtrail = alone.start();
     let rate_alone = rate(&adtrail, events);

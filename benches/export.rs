@@ -38,7 +38,7 @@ fn main() {
     let app = config.policy.app_by_key(APP_KEY).expect("the app");
 
     let started = Instant::now();
-    fill(&mut store, total, 1);
+    fill(&mut store, total, |_| 1);
     println!("{total} rows written in {:.0} s", started.elapsed().as_secs_f64());
     wait_for_compactions();
 

@@ -46,7 +46,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = settings(folder.path());
     let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
-    fill(&mut store, total, APPS);
+    fill(&mut store, total, |number| 1 + (number % u64::from(APPS)) as u32);
     let bench = Bench { reader: store.reader(), config, folder: folder.path().to_owned() };
     let rows = folder.path().join("rows.csv");
     bench.write_all(&rows);

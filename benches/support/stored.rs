@@ -19,21 +19,20 @@ use crate::support::START_MS;
 
 const BATCH: usize = 10_000;
 
-/// Commits so many purchases, of `apps` apps in turns.
-pub fn fill(store: &mut Embedded, total: usize, apps: u32) {
+/// Commits `total` purchases, each of the app whose pid its number gives.
+pub fn fill(store: &mut Embedded, total: usize, pid_of: impl Fn(u64) -> u32) {
     let mut written = 0;
     while written < total {
         let upto = total.min(written + BATCH);
-        let batch = (written..upto).map(|n| purchase(n as u64, apps)).collect();
+        let batch = (written as u64..upto as u64).map(|n| purchase(n, Pid(pid_of(n)))).collect();
         store.commit(batch, &Progress::default()).expect("a commit");
         written = upto;
     }
 }
 
-/// A credited purchase of one of so many apps, about 230 bytes as a row.
-fn purchase(number: u64, apps: u32) -> DecisionWrite {
+/// A credited purchase, one in ten milliseconds, about 230 bytes as a row.
+fn purchase(number: u64, app: Pid) -> DecisionWrite {
     let time = |ms| EventTime::from_millis((START_MS + ms) as i64).expect("a time");
-    let app = Pid(1 + (number % u64::from(apps)) as u32);
     // Campaign 7 is of the first app.
     let spreadid = SpreadId(6 + app.0);
     let device = Device {
