@@ -51,8 +51,9 @@ fn sizes(cluster: &HBase, total: usize) {
     let client = runtime
         .block_on(hbase_client::Client::connect(Config::new(cluster.servers()).expect("addresses")))
         .expect("hbase answers");
-    let kinds = |kind: &str| Events::default().take(total).filter(|(of, _)| *of == kind).count();
-    let [clicks, activations, effects] = ["clicks", "activations", "effects"].map(kinds);
+    let mut counts = [0; 3];
+    Events::default().take(total).for_each(|(family, _)| counts[family as usize] += 1);
+    let [clicks, activations, effects] = counts;
     let root = cluster.dir().join("data/root");
     for (table, things) in [
         ("events", activations + effects),
@@ -102,11 +103,7 @@ fn compare(sites: &[&Site], total: usize) {
 }
 
 fn produce(site: &Site, total: usize) {
-    let topic = |kind| match kind {
-        "clicks" => &site.topics.clicks,
-        "activations" => &site.topics.activations,
-        _ => &site.topics.effects,
-    };
+    let topics = site.topics.all();
     // One app is spread over all partitions, so that its key is not given.
     let message = |(number, json): (usize, String)| Message {
         partition: Some(number as i32 % PARTITIONS),
@@ -114,7 +111,7 @@ fn produce(site: &Site, total: usize) {
     };
     let events = Events::default().take(total).enumerate();
     let records =
-        events.map(|(number, (kind, json))| (topic(kind).as_str(), message((number, json))));
+        events.map(|(number, (family, json))| (topics[family as usize], message((number, json))));
     Kafka::shared().produce_all(records);
 }
 

@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
-use std::fmt::Write;
 use std::fs;
+
+use testbed::traffic::Family;
 
 /// The settings of the app that the events are of.
 pub const APP: &str = r#"
@@ -35,12 +36,12 @@ const STEP_MS: u64 = 10;
 #[derive(Debug, Default)]
 pub struct Events {
     clicks: u64,
-    waiting: Vec<(&'static str, String)>,
+    waiting: Vec<(Family, String)>,
 }
 
 impl Iterator for Events {
-    /// The topic's kind and the JSON.
-    type Item = (&'static str, String);
+    /// In JSON.
+    type Item = (Family, String);
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(event) = self.waiting.pop() {
@@ -50,11 +51,11 @@ impl Iterator for Events {
         if self.clicks.is_multiple_of(100) {
             let device = self.clicks - 50;
             for effect in (0..3).rev() {
-                self.waiting.push(("effects", effect_of(device, effect)));
+                self.waiting.push((Family::Effect, effect_of(device, effect)));
             }
-            self.waiting.push(("activations", activation_of(device)));
+            self.waiting.push((Family::Activation, activation_of(device)));
         }
-        Some(("clicks", click_of(self.clicks)))
+        Some((Family::Touch, click_of(self.clicks)))
     }
 }
 
@@ -63,7 +64,7 @@ fn time_ms(number: u64) -> u64 {
 }
 
 /// A made-up device id, different for every number.
-fn oaid(number: u64) -> String {
+pub fn oaid(number: u64) -> String {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (a, b) = (mixed >> 32, mixed & 0xffff_ffff);
     format!("{a:08x}-{:04x}-4{:03x}-8{:03x}-{b:08x}{:04x}", b >> 16, a & 0xfff, b & 0xfff, a >> 16)
@@ -101,14 +102,12 @@ fn activation_of(number: u64) -> String {
 }
 
 fn effect_of(number: u64, effect: u64) -> String {
-    let mut event = format!(
-        r#"{{"type":"effect","app":"{APP_KEY}","event_id":"e-{number}-{effect}","name":"purchase","time":{},"ids":{{"oaid":"{}"}},{},"app_version":"1.2""#,
+    format!(
+        r#"{{"type":"effect","app":"{APP_KEY}","event_id":"e-{number}-{effect}","name":"purchase","time":{},"ids":{{"oaid":"{}"}},{},"app_version":"1.2","revenue":"9.99","currency":"CNY","props":{{"level":"{effect}"}}}}"#,
         time_ms(number + 60 + effect),
         oaid(number),
         device(number),
-    );
-    let _ = write!(event, r#","revenue":"9.99","currency":"CNY","props":{{"level":"{effect}"}}}}"#);
-    event
+    )
 }
 
 /// CPU-seconds of a process so far, user and system.

@@ -18,14 +18,10 @@ pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
         .expect("a producer");
     let started = Instant::now();
     let mut bytes = 0;
-    for (kind, json) in Events::default().take(total) {
-        let topic = match kind {
-            "clicks" => topics[0],
-            "activations" => topics[1],
-            _ => topics[2],
-        };
+    for (family, json) in Events::default().take(total) {
         bytes += json.len() as u64;
-        let mut record: BaseRecord<'_, (), str> = BaseRecord::to(topic).payload(&json);
+        let mut record: BaseRecord<'_, (), str> =
+            BaseRecord::to(topics[family as usize]).payload(&json);
         while let Err((_, returned)) = producer.send(record) {
             record = returned;
             std::thread::sleep(Duration::from_millis(5));

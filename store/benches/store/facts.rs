@@ -7,7 +7,7 @@ use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 
-use crate::support::START_MS;
+use crate::support::{START_MS, oaid};
 
 /// Rows of several apps come in turns, as they do from Kafka.
 pub const APPS: u64 = 20;
@@ -89,12 +89,6 @@ pub fn event(number: u64) -> Fact {
         currency: "CNY".into(),
         props: vec![("level".into(), "3".into())],
     }))
-}
-
-/// A made-up device id, different for every number.
-pub fn oaid(device: u64) -> String {
-    let (a, b) = (mixed(device) >> 32, mixed(device) & 0xffff_ffff);
-    format!("{a:08x}-{:04x}-4{:03x}-8{:03x}-{b:08x}{:04x}", b >> 16, a & 0xfff, b & 0xfff, a >> 16)
 }
 
 fn handset(device: u64) -> Device {
