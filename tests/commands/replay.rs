@@ -433,11 +433,10 @@ fn that_nobody_reads_the_log_stops_nothing() {
 
 /// As printed, but for `make` and for where the output goes.
 #[test]
-fn the_readme_shows_what_works() {
+fn the_commands_of_the_replay_page_work() {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("README.md")).unwrap();
-    let (_, rest) = page.split_once("## On files alone").unwrap();
+    let page = fs::read_to_string(root.join("docs/replay.md")).unwrap();
     let (_, rest) = rest.split_once("```sh\nmake build").unwrap();
     let (script, _) = rest.split_once("```").unwrap();
     let (_, script) = script.split_once('\n').unwrap();
@@ -459,4 +458,14 @@ fn the_readme_shows_what_works() {
     let moved: Vec<_> =
         differences.iter().map(|row| (&*row["event_id"], &*row["new_status"])).collect();
     assert_eq!(moved, [("why-organic", "attributed")]);
+}
+
+#[test]
+fn the_settings_of_the_readme_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = include_str!("../../README.md");
+    let (_, rest) = page.split_once("<<'EOF'\n").unwrap();
+    let (settings, _) = rest.split_once("EOF\n").unwrap();
+    fs::write(folder.path().join("adtrail.toml"), settings).unwrap();
+    testbed::run_ok(adtrail().arg("check-config").current_dir(folder.path()), b"");
 }

@@ -72,7 +72,7 @@ fn rfc3339(time: &str, fraction: &str) -> String {
 
 /// The file that `ADTRAIL_TALKINGDATA` names.
 fn sample(path: &Path) -> Vec<Sample> {
-    let what = "ADTRAIL_TALKINGDATA names train_sample.csv, gzipped; see README.md";
+    let what = "ADTRAIL_TALKINGDATA names train_sample.csv, gzipped; see docs/testing.md";
     assert!(path.is_file(), "no file: {}; {what}", path.display());
     let text = run_ok(Command::new("gzip").arg("-dc").arg(path), b"");
     let lines = csv::Reader::from_reader(&text[..]).into_deserialize::<Columns>();
@@ -164,7 +164,7 @@ fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> Vec<u8> {
 #[test]
 fn every_activation_is_credited_to_its_own_click() {
     let Some(path) = std::env::var_os("ADTRAIL_TALKINGDATA").filter(|path| !path.is_empty()) else {
-        eprintln!("NOT RUN: the sample is not ours to pass on; README.md says where to get it");
+        eprintln!("NOT RUN: the sample is not ours to pass on; docs/testing.md says where to get it");
         return;
     };
     let sample = sample(Path::new(&path));
