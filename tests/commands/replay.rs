@@ -437,7 +437,7 @@ fn the_commands_of_the_replay_page_work() {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/replay.md")).unwrap();
-    let (_, rest) = rest.split_once("```sh\nmake build").unwrap();
+    let (_, rest) = page.split_once("```sh\nmake build").unwrap();
     let (script, _) = rest.split_once("```").unwrap();
     let (_, script) = script.split_once('\n').unwrap();
     let out = format!("{}/", folder.path().display());
