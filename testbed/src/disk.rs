@@ -2,10 +2,26 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{eventually, run_ok};
+
+/// Writes zeros over a page in the middle of every table file of a store that is larger than `bytes_min`.
+pub fn damage_tables(store: &Path, bytes_min: u64) {
+    let mut damaged = 0;
+    for entry in fs::read_dir(store).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = path.metadata().unwrap().len();
+        if path.extension().is_some_and(|extension| extension == "sst") && bytes > bytes_min {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "no table has a file");
+}
 
 /// In memory, and gone when dropped.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The exports of the crowd's apps, from a service and as they have to be.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{LazyLock, OnceLock};
 use std::thread;
 
 use sha2::{Digest, Sha256};
@@ -12,6 +13,27 @@ use crate::traffic::{self, APPS, FROM, Record, TO};
 
 /// A CSV for each of [`APPS`].
 pub type Exports = [Vec<u8>; APPS.len()];
+
+/// Records and the exports expected of them, made once per process.
+pub struct Workload {
+    records: LazyLock<Vec<Record>>,
+    expected: OnceLock<Exports>,
+}
+
+impl Workload {
+    pub const fn new(draw: fn() -> Vec<Record>) -> Self {
+        Self { records: LazyLock::new(draw), expected: OnceLock::new() }
+    }
+
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// As of [`replayed`].
+    pub fn expected(&self) -> &Exports {
+        self.expected.get_or_init(|| replayed(&self.records))
+    }
+}
 
 /// What `adtrail replay` makes of the records in their own order.
 pub fn replayed(records: &[Record]) -> Exports {

@@ -18,6 +18,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,6 +51,13 @@ pub fn length<T>(short: T, long: T) -> T {
         true => long,
         false => short,
     }
+}
+
+/// The value of an environment variable, or `otherwise` where it is not set.
+#[must_use]
+pub fn from_env<T: FromStr>(name: &str, otherwise: T) -> T {
+    let value = std::env::var(name).ok().map(|text| text.parse().ok());
+    value.map_or(otherwise, |value| value.unwrap_or_else(|| panic!("{name} has no such value")))
 }
 
 const POLL_EVERY: Duration = Duration::from_millis(20);
@@ -129,6 +137,19 @@ pub fn run_ok(command: &mut Command, stdin: &[u8]) -> Vec<u8> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {stderr}", output.status);
     output.stdout
+}
+
+/// Asserts that a command has failed with this code, that these parts are on standard error, and nothing is on standard
+/// output.
+#[track_caller]
+pub fn check_refused(output: &Output, code: i32, parts: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(!said.contains("panicked"), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
 }
 
 /// Everything a child writes to a file without a name. What it wrote before it answered is there when its answer

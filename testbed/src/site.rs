@@ -186,6 +186,11 @@ impl Site {
         run_ok(command.args(more), b"")
     }
 
+    /// What `adtrail replay` makes of the events of an app, one on a line; other lines are left out.
+    pub fn replay(&self, app: &str, events: &[u8]) -> Vec<u8> {
+        run(&mut self.command(&["replay", "--app", app, "-"]), events).stdout
+    }
+
     /// A file with all settings of every command in it.
     pub fn written(&self) -> PathBuf {
         self.write_config(free_port(), free_port());

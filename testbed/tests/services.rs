@@ -1,42 +1,12 @@
-//! The test bed itself: the real programs start, and keep what they are given.
+//! The test bed itself: Prometheus is asked, and replies are read, as tests rely on.
+#![cfg(test)]
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
 use adtrail_testbed::http;
-use adtrail_testbed::kafka::{Kafka, Message};
 use adtrail_testbed::prometheus::{Prometheus, check_metrics};
-
-#[test]
-fn kafka_keeps_what_librdkafka_and_kcat_produce() {
-    let kafka = Kafka::shared();
-    kafka.create_topic("bed.kept", 2, &[("retention.ms", "-1")]);
-    let full = Message {
-        partition: Some(1),
-        headers: vec![("h".into(), b"\x01\xff".to_vec())],
-        ..Message::new("k", "by librdkafka").at(1_510_000_000_000)
-    };
-    let tombstone = Message { partition: Some(1), ..Message::default() };
-    kafka.produce("bed.kept", [full.clone(), tombstone]);
-    kafka.kcat(&["-P", "-t", "bed.kept", "-p", "0", "-K", "|"], b"k|by kcat\n");
-
-    let records = kafka.consume_all("bed.kept");
-    let shown: Vec<_> = records
-        .iter()
-        .map(|r| (r.partition, r.offset, r.key.as_deref(), r.value.as_deref()))
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            (0, 0, Some(&b"k"[..]), Some(&b"by kcat"[..])),
-            (1, 0, Some(&b"k"[..]), Some(&b"by librdkafka"[..])),
-            (1, 1, None, None),
-        ]
-    );
-    assert_eq!(records[1].headers, full.headers);
-    assert_eq!(records[1].time_ms, full.time_ms);
-}
 
 #[test]
 fn prometheus_scrapes_and_promtool_judges() {
@@ -54,19 +24,25 @@ fn prometheus_scrapes_and_promtool_judges() {
     assert!(check_metrics("# TYPE a counter\na 1\n").contains("_total"));
 }
 
+/// What a server answers that sends just this.
+fn answered(sent: &'static str) -> http::Reply {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+    });
+    let reply = http::get(&address, "/").unwrap();
+    server.join().unwrap();
+    reply
+}
+
 #[test]
-fn a_reply_cut_short_is_told_from_a_whole_one() {
+fn truncated_replies_are_noticed_and_trailers_are_read() {
     #[track_caller]
     fn check(sent: &'static str, body: &str, is_whole: bool) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.read(&mut [0; 4096]).unwrap();
-            stream.write_all(sent.as_bytes()).unwrap();
-        });
-        let reply = http::get(&address, "/").unwrap();
-        server.join().unwrap();
+        let reply = answered(sent);
         assert_eq!((reply.text().as_str(), reply.is_whole), (body, is_whole), "{sent:?}");
     }
     check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", "ab", true);
@@ -78,20 +54,6 @@ fn a_reply_cut_short_is_told_from_a_whole_one() {
     check(chunked("2\r\nab\r\n0\r\nAdtrail-Rows: 1\r\n"), "ab", false);
     check(chunked("2\r\nab\r\n"), "ab", false);
     check(chunked("3\r\nab"), "ab", false);
-}
-
-#[test]
-fn trailers_follow_the_body() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let server = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read(&mut [0; 4096]).unwrap();
-        let reply =
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAdtrail-Rows: 7\r\n\r\n";
-        stream.write_all(reply.as_bytes()).unwrap();
-    });
-    let reply = http::get(&address, "/").unwrap();
-    server.join().unwrap();
+    let reply = answered(chunked("0\r\nAdtrail-Rows: 7\r\n\r\n"));
     assert_eq!(reply.trailer("adtrail-rows"), Some("7"));
 }
