@@ -125,3 +125,33 @@ impl FactRecord {
         }
     }
 }
+
+/// A record without a decision.
+impl From<Fact> for FactRecord {
+    fn from(fact: Fact) -> Self {
+        match fact {
+            Fact::Touch(touch) => Self::Touch(touch),
+            Fact::Activation(fact) => Self::Activation(Box::new(ActivationRecord {
+                fact: *fact,
+                chains: InstallChains::default(),
+                decision: None,
+                previous: None,
+                changed_by: Causes::default(),
+                current_row: None,
+            })),
+            Fact::Effect(fact) => {
+                Self::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
+            }
+        }
+    }
+}
+
+impl From<FactRecord> for Fact {
+    fn from(record: FactRecord) -> Self {
+        match record {
+            FactRecord::Touch(touch) => Self::Touch(touch),
+            FactRecord::Activation(record) => Self::Activation(Box::new(record.fact)),
+            FactRecord::Effect(record) => Self::Effect(Box::new(record.fact)),
+        }
+    }
+}

@@ -12,7 +12,7 @@ use crate::facts::event::Fact;
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
-use crate::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord, Lookup};
+use crate::ledger::record::{ActivationRecord, EffectRecord, FactRecord, Lookup};
 use crate::ledger::{FactWrite, Ledger};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
@@ -64,7 +64,7 @@ impl<L: Ledger> BatchContext<'_, L> {
             for key in conflicting.into_iter().filter(is_recorded) {
                 report.admitted_mut(key.family).conflicting += 1;
             }
-            waiting = lost.into_iter().map(|write| (write.key, into_fact(write.record))).collect();
+            waiting = lost.into_iter().map(|write| (write.key, write.record.into())).collect();
         }
         Ok(state)
     }
@@ -107,7 +107,7 @@ impl<L: Ledger> BatchContext<'_, L> {
             let place = state.arrive(key, fact.time(), false);
             let windows = (&mut state.windows, place, false);
             let index = index(&fact, self.policy, app, windows);
-            let record = new_record(fact);
+            let record = FactRecord::from(fact);
             self.note_for_decision(key, &record, state);
             return Some(FactWrite {
                 key,
@@ -118,7 +118,7 @@ impl<L: Ledger> BatchContext<'_, L> {
                 outgoing: None,
             });
         };
-        let standing = into_fact(known.clone());
+        let standing = Fact::from(known.clone());
         let is_canonical = self.is_changeable(&key, standing.time())
             && canonical::compare(&fact, &standing, &app.key).is_lt();
         if !is_canonical && !L::SHARED {
@@ -160,7 +160,7 @@ impl<L: Ledger> BatchContext<'_, L> {
 
 /// Whether a home's fact is this one.
 fn is_same_fact(record: &FactRecord, fact: &Fact, app: &AppPolicy) -> bool {
-    canonical::compare(fact, &into_fact(record.clone()), &app.key).is_eq()
+    canonical::compare(fact, &record.clone().into(), &app.key).is_eq()
 }
 
 fn count(key: FactKey, is_known: bool, report: &mut Report) {
@@ -208,27 +208,6 @@ fn marks(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     }
 }
 
-fn new_record(fact: Fact) -> FactRecord {
-    match fact {
-        Fact::Touch(touch) => FactRecord::Touch(touch),
-        Fact::Activation(fact) => {
-            let chains = InstallChains::default();
-            let record = ActivationRecord {
-                fact: *fact,
-                chains,
-                decision: None,
-                previous: None,
-                changed_by: Causes::default(),
-                current_row: None,
-            };
-            FactRecord::Activation(Box::new(record))
-        }
-        Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
-        }
-    }
-}
-
 /// The home with another fact in it; its present row stays until the new decision, and nobody
 /// goes on from its walks.
 fn replace(known: FactRecord, fact: Fact) -> FactRecord {
@@ -240,14 +219,6 @@ fn replace(known: FactRecord, fact: Fact) -> FactRecord {
         (FactRecord::Effect(record), Fact::Effect(fact)) => {
             FactRecord::Effect(Box::new(EffectRecord { fact: *fact, ..*record }))
         }
-        (_, fact) => new_record(fact),
-    }
-}
-
-fn into_fact(record: FactRecord) -> Fact {
-    match record {
-        FactRecord::Touch(touch) => Fact::Touch(touch),
-        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact)),
-        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact)),
+        (_, fact) => FactRecord::from(fact),
     }
 }

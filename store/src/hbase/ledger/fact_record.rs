@@ -6,8 +6,7 @@
 //! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
 
 use attribution::facts::event::{Fact, Family, Pid};
-use attribution::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord};
-use attribution::rules::classify::InstallChains;
+use attribution::ledger::record::FactRecord;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cells::VALUE;
@@ -71,7 +70,7 @@ fn split(value: &[u8]) -> Option<(Vec<Gone>, &[u8])> {
 /// The column and value of a fact that another takes the place of.
 pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
     let mut value = Vec::with_capacity(256);
-    codec::fact_record::encode(&undecided(fact.clone()), &mut value);
+    codec::fact_record::encode(&fact.clone().into(), &mut value);
     let column = [&[OUTGOING][..], &xxh3_64(&value).to_be_bytes()].concat();
     (column, value)
 }
@@ -84,33 +83,8 @@ pub fn read(
 ) -> Result<(Option<&[u8]>, Vec<Fact>), StoreError> {
     let mut facts = Vec::new();
     for (_, value) in columns.iter().filter(|(column, _)| column.first() == Some(&OUTGOING)) {
-        facts.push(into_fact(codec::fact_record::decode(family, pid, value)?));
+        facts.push(codec::fact_record::decode(family, pid, value)?.into());
     }
     let value = columns.iter().find(|(column, _)| column == VALUE);
     Ok((value.map(|(_, value)| value.as_slice()), facts))
-}
-
-fn undecided(fact: Fact) -> FactRecord {
-    match fact {
-        Fact::Touch(touch) => FactRecord::Touch(touch),
-        Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
-            fact: *fact,
-            chains: InstallChains::default(),
-            decision: None,
-            previous: None,
-            changed_by: Causes::default(),
-            current_row: None,
-        })),
-        Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
-        }
-    }
-}
-
-pub fn into_fact(record: FactRecord) -> Fact {
-    match record {
-        FactRecord::Touch(touch) => Fact::Touch(touch),
-        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact)),
-        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact)),
-    }
 }

@@ -5,9 +5,8 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord};
+use attribution::ledger::record::FactRecord;
 use attribution::ledger::{FactWrite, Ledger, Progress};
-use attribution::rules::classify::InstallChains;
 
 use super::support::facts::{Draft, millis};
 use super::support::rules::X;
@@ -22,28 +21,11 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     let fact = fact.into();
     FactWrite {
         key: fact_key(fact.family(), fact.pid(), fact.id()),
-        record: record(fact),
+        record: fact.into(),
         index: keys.iter().copied().map(MatchKey).collect(),
         marks: Vec::new(),
         stale: Vec::new(),
         outgoing: None,
-    }
-}
-
-pub fn record(fact: Fact) -> FactRecord {
-    match fact {
-        Fact::Touch(touch) => FactRecord::Touch(touch),
-        Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
-            fact: *fact,
-            chains: InstallChains::default(),
-            decision: None,
-            previous: None,
-            changed_by: Causes::default(),
-            current_row: None,
-        })),
-        Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
-        }
     }
 }
 

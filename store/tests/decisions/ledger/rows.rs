@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::support::facts::{Draft, activation, effect, millis};
 use super::support::rules::rules;
 use super::support::run::{Shelf, on_disk, position};
-use super::{home_of, record, write};
+use super::{home_of, write};
 
 suite! {
     a_row_stands_where_its_campaign_and_time_say
@@ -60,7 +60,7 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> Dec
         place: RowRef::default(),
     };
     let key = write(fact.clone(), &[]).key;
-    let mut record = record(fact);
+    let mut record = FactRecord::from(fact);
     match &mut record {
         FactRecord::Activation(record) => {
             record.chains = chains(&record.fact);
