@@ -219,6 +219,7 @@ mod tests {
         for class in [
             "org.apache.hadoop.hbase.exceptions.RegionOpeningException",
             "org.apache.hadoop.hbase.CallQueueTooBigException",
+            "org.apache.hadoop.hbase.CallDroppedException",
             "org.apache.hadoop.hbase.RegionTooBusyException",
             "org.apache.hadoop.hbase.quotas.RpcThrottlingException",
             "org.apache.hadoop.hbase.PleaseHoldException",
@@ -254,6 +255,7 @@ mod tests {
             "org.apache.hadoop.hbase.UnknownScannerException",
             "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException",
             "org.apache.hadoop.hbase.exceptions.ScannerResetException",
+            "org.apache.hadoop.hbase.regionserver.LeaseException",
         ] {
             check(class, "", true, RetryAction::Reopen);
         }
@@ -263,6 +265,9 @@ mod tests {
     fn what_is_final_fails_whether_it_is_said_or_not() {
         let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
         check(family, "", false, RetryAction::Fail);
+        let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";
+        check(denied, "", false, RetryAction::Fail);
+        check("org.apache.hadoop.hbase.DoNotRetryIOException", "", true, RetryAction::Fail);
         check("org.apache.hadoop.hbase.TableExistsException", "", true, RetryAction::Fail);
         check("java.io.IOException", "", true, RetryAction::Fail);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hbase_client::{Admin, Error, Family, Scan, TableSpec};
+use hbase_client::{Admin, Error, Family, Scan, Table, TableSpec};
 
 use crate::support::DEADLINE;
 use crate::support::hbase::HBase;
@@ -84,78 +84,43 @@ async fn scans_and_writes_go_on_while_regions_split_and_move() {
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..written);
 }
 
+/// Opens a scan of all rows, reads a part of it, and reads the rest after `change`.
+async fn check_scan_across(table: &Table, change: impl Future<Output = ()>) {
+    write(table, 0..20_000).await;
+    let mut rows = table.scan(Scan::all().rows_per_answer(100).answers(2 << 20, 1));
+    let mut found = Vec::new();
+    for _ in 0..1_000 {
+        found.push(rows.next().await.unwrap().unwrap());
+    }
+    change.await;
+    while let Some(row) = rows.next().await {
+        found.push(row.unwrap());
+    }
+    check_exact(&found, 0..20_000);
+}
+
 #[tokio::test]
-async fn scan_stands_still_while_its_region_splits_under_it() {
+async fn an_open_scan_survives_the_split_of_its_region() {
     let (client, table) = HBase::shared().table("split-under", &[]).await;
-    write(&table, 0..20_000).await;
-    let mut rows = table.scan(Scan::all().rows_per_answer(100).answers(2 << 20, 1));
-    let mut found = Vec::new();
-    for _ in 0..1_000 {
-        found.push(rows.next().await.unwrap().unwrap());
-    }
-    split_all(&client.admin(), "split-under", &[10_000]).await;
-    let started = Instant::now();
-    while client.admin().regions("split-under").await.unwrap().len() < 2 {
-        assert!(started.elapsed() < DEADLINE, "it is never split");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    while let Some(row) = rows.next().await {
-        found.push(row.unwrap());
-    }
-    check_exact(&found, 0..20_000);
-}
-
-/// Those that begin at these rows, in the order of all.
-async fn merge_at(admin: &Admin, table: &str, row: u32) -> Result<(), Error> {
-    let regions = admin.regions(table).await?;
-    let at = regions.iter().position(|region| region.start == key(row)).expect("such a region");
-    admin.merge(&regions[at - 1], &regions[at]).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scans_and_writes_go_on_while_regions_are_merged() {
-    const ROWS: u32 = 40_000;
-    let splits: Vec<_> = (1..8).map(|at| key(at * ROWS / 8)).collect();
-    let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
-    let (client, table) = HBase::shared().table("merging", &splits).await;
-    write(&table, 0..ROWS).await;
-    let admin = client.admin();
-    let scans = Arc::new(AtomicU32::new(0));
-    let ended = scans.clone();
-    let merging = tokio::spawn(async move {
-        // Each with its neighbour: what was merged is not merged again before it is compacted.
-        for pair in 0..4 {
-            merge_at(&admin, "merging", (2 * pair + 1) * ROWS / 8).await.expect("they are merged");
-            await_scan(&ended).await;
+    check_scan_across(&table, async {
+        split_all(&client.admin(), "split-under", &[10_000]).await;
+        let started = Instant::now();
+        while client.admin().regions("split-under").await.unwrap().len() < 2 {
+            assert!(started.elapsed() < DEADLINE, "the region is never split");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-    });
-    let mut written = ROWS;
-    while !merging.is_finished() {
-        let rows = table.scan(Scan::range("", key(ROWS)).rows_per_answer(500));
-        check_exact(&gather(rows).await.unwrap(), 0..ROWS);
-        write(&table, written..written + 1_000).await;
-        written += 1_000;
-        scans.fetch_add(1, Ordering::Relaxed);
-    }
-    merging.await.unwrap();
-    assert_eq!(client.admin().regions("merging").await.unwrap().len(), 4);
-    check_exact(&read(&table, Scan::all()).await.unwrap(), 0..written);
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn scan_stands_still_while_its_region_is_merged_under_it() {
+async fn an_open_scan_survives_the_merge_of_its_region() {
     let (client, table) = HBase::shared().table("merged-under", &["00010000"]).await;
-    write(&table, 0..20_000).await;
-    let mut rows = table.scan(Scan::all().rows_per_answer(100).answers(2 << 20, 1));
-    let mut found = Vec::new();
-    for _ in 0..1_000 {
-        found.push(rows.next().await.unwrap().unwrap());
-    }
-    merge_at(&client.admin(), "merged-under", 10_000).await.unwrap();
-    while let Some(row) = rows.next().await {
-        found.push(row.unwrap());
-    }
-    check_exact(&found, 0..20_000);
+    check_scan_across(&table, async {
+        let regions = client.admin().regions("merged-under").await.unwrap();
+        client.admin().merge(&regions[0], &regions[1]).await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

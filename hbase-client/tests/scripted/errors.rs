@@ -93,60 +93,22 @@ async fn check(place: Where, class: String, expected: Does) {
     assert_eq!(writes.is_some(), expected != Does::Fail);
 }
 
-async fn check_everywhere(class: &str, expected: Does) {
-    let class = match class.contains('.') {
-        true => class.to_owned(),
-        false => format!("{HBASE}.{class}"),
-    };
-    for place in [Where::Call, Where::Region, Where::Row] {
-        check(place, class.clone(), expected).await;
-    }
-}
-
+/// One class for each thing that is done; `remote_exception.rs` has every class.
 #[tokio::test(start_paused = true)]
-async fn regions_that_are_elsewhere_are_located_again() {
-    check_everywhere("NotServingRegionException", Does::Relocate).await;
-    check_everywhere("org.apache.hadoop.hbase.regionserver.WrongRegionException", Does::Relocate)
-        .await;
-    check_everywhere("org.apache.hadoop.hbase.exceptions.RegionMovedException", Does::Relocate)
-        .await;
+async fn errors_of_calls_regions_and_rows_are_handled_alike() {
+    for (class, expected) in [
+        ("NotServingRegionException", Does::Relocate),
+        ("RegionTooBusyException", Does::Wait),
+        ("regionserver.RegionServerStoppedException", Does::Relocate),
+        ("regionserver.NoSuchColumnFamilyException", Does::Fail),
+    ] {
+        for place in [Where::Call, Where::Region, Where::Row] {
+            check(place, format!("{HBASE}.{class}"), expected).await;
+        }
+    }
     let sanity = format!("{HBASE}.exceptions.FailedSanityCheckException");
     check(Where::Row, sanity.clone(), Does::Relocate).await;
     check(Where::Region, sanity, Does::Relocate).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn servers_that_are_busy_or_starting_are_waited_for() {
-    for class in [
-        "org.apache.hadoop.hbase.exceptions.RegionOpeningException",
-        "CallQueueTooBigException",
-        "RegionTooBusyException",
-        "org.apache.hadoop.hbase.quotas.RpcThrottlingException",
-        "PleaseHoldException",
-        "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException",
-        "java.io.IOException",
-    ] {
-        check_everywhere(class, Does::Wait).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn servers_that_end_are_left() {
-    for class in ["RegionServerAbortedException", "RegionServerStoppedException"] {
-        let class = format!("org.apache.hadoop.hbase.regionserver.{class}");
-        check_everywhere(&class, Does::Relocate).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_would_fail_again_fails() {
-    for class in [
-        "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException",
-        "DoNotRetryIOException",
-    ] {
-        check_everywhere(class, Does::Fail).await;
-    }
-    check(Where::Row, format!("{HBASE}.security.AccessDeniedException"), Does::Fail).await;
 }
 
 /// What the server says of another try holds for a class that says nothing.
@@ -223,7 +185,7 @@ async fn region_that_moved_tells_where_and_is_not_looked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_ends_well_ends_at_the_deadline_with_the_last_error() {
+async fn retries_end_at_the_deadline_with_the_last_error() {
     let servers = Servers::new();
     let table = servers.table().await;
     servers.script(|heard, _| {

@@ -78,54 +78,27 @@ async fn check_at_every_call(
 }
 
 async fn check_class(class: &str, expected: Does) {
-    let class = if class.contains('.') { class.to_owned() } else { format!("{HBASE}.{class}") };
+    let class = format!("{HBASE}.{class}");
     let thrown = class.clone();
     let does = check_at_every_call(&class, move |_, _| Reply::exception(&thrown)).await;
     assert!(does.iter().all(|&did| did == expected), "{class}: {does:?}");
 }
 
+/// One class for each thing that is done; `remote_exception.rs` has every class.
 #[tokio::test(start_paused = true)]
-async fn regions_that_are_elsewhere() {
+async fn regions_elsewhere_and_busy_or_stopped_servers_lose_no_row() {
     check_class("NotServingRegionException", Does::Relocate).await;
-    check_class("org.apache.hadoop.hbase.regionserver.WrongRegionException", Does::Relocate).await;
     // It does not say where to.
-    check_class("org.apache.hadoop.hbase.exceptions.RegionMovedException", Does::Relocate).await;
+    check_class("exceptions.RegionMovedException", Does::Relocate).await;
+    check_class("CallQueueTooBigException", Does::Wait).await;
+    check_class("regionserver.RegionServerStoppedException", Does::Relocate).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_are_busy_or_starting() {
-    for class in [
-        "org.apache.hadoop.hbase.exceptions.RegionOpeningException",
-        "CallQueueTooBigException",
-        "CallDroppedException",
-        "RegionTooBusyException",
-        "org.apache.hadoop.hbase.quotas.RpcThrottlingException",
-        "PleaseHoldException",
-        "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException",
-        "java.io.IOException",
-        "com.example.NeverHeardOf",
-    ] {
-        check_class(class, Does::Wait).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn servers_that_end() {
-    for class in ["RegionServerAbortedException", "RegionServerStoppedException"] {
-        check_class(&format!("{HBASE}.regionserver.{class}"), Does::Relocate).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn scanners_that_are_gone() {
-    for class in [
-        "UnknownScannerException",
-        "exceptions.OutOfOrderScannerNextException",
-        "exceptions.ScannerResetException",
-        "regionserver.LeaseException",
-    ] {
+async fn scanners_that_are_gone_are_opened_again() {
+    for class in ["UnknownScannerException", "regionserver.LeaseException"] {
+        check_class(class, Does::Reopen).await;
         let class = format!("{HBASE}.{class}");
-        check_class(&class, Does::Reopen).await;
         // It has gone on before, and the client does not know how far; and is gone indeed.
         let thrown = class.clone();
         let does = check_at_every_call(&class, move |heard, model| {
@@ -159,7 +132,7 @@ async fn region_that_moved_tells_where_and_is_not_looked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_fail_again_fails_after_the_rows_before() {
+async fn final_errors_come_after_the_rows_before() {
     let refused = |class: &str, do_not_retry| Reply::Exception {
         class: class.to_owned(),
         text: format!("{class}: as the test wants"),
@@ -169,8 +142,6 @@ async fn what_would_fail_again_fails_after_the_rows_before() {
     let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
     for reply in [
         refused(family, true),
-        refused("org.apache.hadoop.hbase.DoNotRetryIOException", true),
-        refused("org.apache.hadoop.hbase.security.AccessDeniedException", false),
         // What the server says of another try holds for a class that says nothing.
         refused("java.io.IOException", true),
     ] {
@@ -206,7 +177,7 @@ fn answered(heard: &Heard, model: &mut Model) -> Box<Reply> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_at_any_call() {
+async fn lost_answers_at_any_call_lose_no_row() {
     let checks: [(&str, Happening); 7] = [
         ("closed", |heard, model| {
             answered(heard, model);
@@ -231,7 +202,7 @@ async fn lost_answers_at_any_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regions_change_at_any_call() {
+async fn region_changes_at_any_call_lose_no_row() {
     let checks: [(&str, Happening); 3] = [
         ("moved", |heard, model| {
             model.move_region(0, "s2:1");

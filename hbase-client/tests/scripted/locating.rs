@@ -39,15 +39,22 @@ async fn hundreds_who_look_for_one_region_ask_once() {
     assert_eq!(servers.count(is_of_meta), 3);
 }
 
-#[tokio::test(start_paused = true)]
-async fn split_parent_that_is_still_listed_is_passed_over() {
+/// Servers with rows, the first region of which was split into daughters on these servers.
+fn split(daughters: [&str; 2]) -> Servers {
     let servers = Servers::new();
     servers.model(|model| {
         model.fill();
         model.regions[0].is_parent = true;
-        model.regions.push(FakeRegion::new("", "d", 2, "s2:1"));
-        model.regions.push(FakeRegion::new("d", "h", 2, "s3:1"));
+        for ((start, end), server) in [("", "d"), ("d", "h")].into_iter().zip(daughters) {
+            model.regions.push(FakeRegion::new(start, end, 2, server));
+        }
     });
+    servers
+}
+
+#[tokio::test(start_paused = true)]
+async fn split_parent_that_is_still_listed_is_passed_over() {
+    let servers = split(["s2:1", "s3:1"]);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
     let found = read_all(&table).await.unwrap();
@@ -56,13 +63,7 @@ async fn split_parent_that_is_still_listed_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn old_answer_of_meta_does_not_displace_later_regions() {
-    let servers = Servers::new();
-    servers.model(|model| {
-        model.fill();
-        model.regions[0].is_parent = true;
-        model.regions.push(FakeRegion::new("", "d", 2, "s2:1"));
-        model.regions.push(FakeRegion::new("d", "h", 2, "s3:1"));
-    });
+    let servers = split(["s2:1", "s3:1"]);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
     // One daughter moves, and who looks for it is told of the parent once, as it was before the split.
@@ -95,16 +96,8 @@ async fn old_answer_of_meta_does_not_displace_later_regions() {
 
 #[tokio::test(start_paused = true)]
 async fn daughter_without_a_server_is_waited_for() {
-    let servers = Servers::new();
-    servers.model(|model| {
-        model.fill();
-        model.regions[0].is_parent = true;
-        for (start, end) in [("", "d"), ("d", "h")] {
-            let nowhere =
-                FakeRegion { listed: String::new(), ..FakeRegion::new(start, end, 2, "s2:1") };
-            model.regions.push(nowhere);
-        }
-    });
+    let servers = split(["s2:1", "s2:1"]);
+    servers.model(|model| model.regions[3..].iter_mut().for_each(|region| region.listed.clear()));
     let table = servers.table().await;
     let opening = servers.clone();
     tokio::spawn(async move {
