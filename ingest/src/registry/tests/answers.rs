@@ -35,22 +35,7 @@ fn a_look_up_never_waits() {
 }
 
 #[test]
-fn many_look_ups_of_one_schema_are_one_request() {
-    let server = Server::start(|_| {
-        thread::sleep(Duration::from_millis(50));
-        schema("\"string\"")
-    });
-    let registry = Bed::of(&[&server]).start("");
-    thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| check_ready(&registry, id(7), "\"string\""));
-        }
-    });
-    assert_eq!(server.requests().len(), 1);
-}
-
-#[test]
-fn what_is_not_avro_is_bad() {
+fn schemas_that_are_not_avro_are_bad() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/ids/1" => ok(r#"{"schema":"message M {}","schemaType":"PROTOBUF"}"#),
         "/schemas/ids/2" => schema("5"),

@@ -19,18 +19,11 @@ fn check(what: &str, outcome: RegistryOutcome, broken: impl Fn() -> Reply + Send
     assert!(registry.health().is_answering, "{what}");
 }
 
+/// `response.rs` has every status.
 #[test]
-fn answers_that_are_none() {
+fn a_schema_waits_while_the_registry_fails_or_refuses() {
     check("status 500", RegistryOutcome::Failed, || Reply::Status(500, String::new()));
-    check("status 429", RegistryOutcome::Failed, || Reply::Status(429, String::new()));
-    check("a page", RegistryOutcome::Failed, || ok("<html>"));
-    check("no schema", RegistryOutcome::Failed, || ok("{\"id\":7}"));
-}
-
-#[test]
-fn settings_that_are_wrong() {
     check("status 401", RegistryOutcome::Refused, || Reply::Status(401, String::new()));
-    check("status 403", RegistryOutcome::Refused, || Reply::Status(403, String::new()));
     // Whatever is asked for: there is no registry at this path.
     let nothing = r#"{"error_code":404,"message":"HTTP 404 Not Found"}"#;
     check("status 404", RegistryOutcome::Refused, || Reply::Status(404, nothing.into()));
@@ -38,7 +31,7 @@ fn settings_that_are_wrong() {
 
 /// Answers that take longer than the timeout, and then one that does not.
 #[test]
-fn a_slow_one() {
+fn an_answer_that_takes_too_long_is_asked_for_again() {
     let server = Server::start(|_| {
         thread::sleep(Duration::from_millis(300));
         schema("\"int\"")
@@ -59,7 +52,7 @@ fn own_port() -> u16 {
 }
 
 #[test]
-fn one_that_is_gone_and_comes_back() {
+fn a_registry_that_comes_back_is_asked_again() {
     let port = own_port();
     let server = Server::start_at(port, |_| schema("\"string\""));
     let bed = Bed::of(&[&server]);
@@ -134,7 +127,7 @@ fn the_registry_counts_before_what_was_kept() {
 
 /// One schema for which there is no answer is no reason to go by old ones for others.
 #[test]
-fn what_was_kept_is_not_used_while_others_alone_have_no_answer() {
+fn kept_schemas_are_not_used_while_only_others_have_no_answer() {
     let server = Server::start(|_| schema("\"string\""));
     let bed = Bed::of(&[&server]);
     check_ready(&bed.start(""), id(7), "\"string\"");
@@ -176,23 +169,4 @@ fn only_good_answers_are_kept() {
     check_unusable(&registry, id(1), UnusableKind::Bad, "");
     check_unusable(&registry, id(2), UnusableKind::Unknown, "");
     assert!(!bed.folder.path().join("cache").exists());
-}
-
-#[test]
-fn a_kept_schema_that_is_damaged_is_replaced() {
-    let server = Server::start(|_| schema("\"string\""));
-    let bed = Bed::of(&[&server]);
-    check_ready(&bed.start(""), id(7), "\"string\"");
-    let folder = bed.folder.path().join("cache").read_dir().unwrap().next().unwrap().unwrap();
-    let file = folder.path().join("id-7");
-    let whole = std::fs::read(&file).unwrap();
-    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
-    server.set(|_| Reply::Status(500, String::new()));
-    let registry = bed.start("");
-    check_waiting(&registry, id(7));
-    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
-    check_waiting(&registry, id(7));
-    server.set(|_| schema("\"string\""));
-    check_ready(&registry, id(7), "\"string\"");
-    assert_eq!(std::fs::read(&file).unwrap(), whole);
 }
