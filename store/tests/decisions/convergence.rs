@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
 use attribution::facts::event::Fact;
-use attribution::ledger::Progress;
 use attribution::rules::policy::Policy;
-use attribution::worker::{Batch, Worker};
+use attribution::worker::Worker;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -16,7 +15,7 @@ use support::cells::Late;
 use support::disk::{Restart, rows_on_disk};
 use support::race::{Side, race};
 use support::random::{self, Facts, Rules};
-use support::run::{Shelf, fed, give, position, same};
+use support::run::{Shelf, fed, give, same};
 use support::show::Shown;
 
 use crate::support;
@@ -150,15 +149,4 @@ fn two_workers_of_one_store_come_to_the_same_rows() {
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     let Late { facts, decisions } = late.get();
     assert!(facts > 0 && decisions > 0, "the workers never met: {:?}", late.get());
-}
-
-#[test]
-fn positions_are_committed_with_their_batch() {
-    let mut worker = Worker::new(Memory::default(), support::rules::rules());
-    let positions = vec![position("clicks", 3, 17)];
-    let progress = Progress { positions: positions.clone(), consumed_until: None };
-    let batch = Batch { facts: Vec::new(), progress };
-    worker.process(batch).expect("memory does not fail");
-    let kept = attribution::ledger::Ledger::positions(worker.ledger_mut());
-    assert_eq!(kept.expect("memory does not fail"), positions);
 }

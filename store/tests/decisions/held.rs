@@ -168,28 +168,14 @@ fn check_lengthened(change: impl Fn(&mut AppPolicy)) {
 }
 
 #[test]
-fn a_longer_horizon_or_none_brings_nothing_back() {
+fn settings_that_keep_state_for_longer_bring_nothing_back() {
     check_lengthened(horizon(30));
     check_lengthened(off);
-}
-
-#[test]
-fn longer_windows_bring_nothing_back() {
-    let act = |bed: &mut Bed| {
-        give_what_expires(bed);
-        bed.set(|app| {
-            short(app);
-            app.windows.click_ms = 60 * DAY_MS;
-            app.effect_window_ms = 60 * DAY_MS;
-        });
-        bed.check_whole();
-        bed.give(vec![activation("a", day(29))], day(38));
-    };
-    check(None, act, &NOT_BROUGHT_BACK);
-}
-
-#[test]
-fn clicks_that_count_bring_nothing_back() {
+    check_lengthened(|app| {
+        short(app);
+        app.windows.click_ms = 60 * DAY_MS;
+        app.effect_window_ms = 60 * DAY_MS;
+    });
     check_lengthened(|app| {
         short(app);
         app.fraud.clicks_per_device_max = 50;
