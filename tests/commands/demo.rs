@@ -52,7 +52,7 @@ fn once_shows_rows_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn it_serves_what_it_says_until_it_is_interrupted() {
+fn the_demo_serves_until_it_is_interrupted() {
     let _alone = alone();
     let temporary = TempDir::new().unwrap();
     // Taken by us or by somebody else.

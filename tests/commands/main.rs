@@ -4,7 +4,6 @@
 mod conformance;
 mod demo;
 mod explain;
-mod extremes;
 mod replay;
 mod replay_diff;
 mod schemas;

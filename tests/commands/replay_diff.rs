@@ -141,47 +141,6 @@ activations  effects  credited to
 }
 
 #[test]
-fn each_side_is_what_a_replay_of_its_own_gives() {
-    let site = site();
-    let other = write(&site, "narrow.toml", &format!("{NARROW}{APPS}"));
-    let file = write(&site, "events.ndjson", &events());
-    let old = site.run(&["replay", &file]);
-    let mut command = testbed::adtrail::adtrail();
-    let new = testbed::run(command.args(["replay", "--config", &other, &file]), b"");
-    let (old, new) =
-        (rows::by_event_id(rows::parse(&old.stdout)), rows::by_event_id(rows::parse(&new.stdout)));
-    let output = site.run(&["replay", "--diff", &other, &file]);
-    check(&output, 0);
-    let differing = rows::by_event_id(rows::parse(&output.stdout));
-    let decided = [
-        "status",
-        "install_type",
-        "spreadid",
-        "campaign",
-        "channel",
-        "match_type",
-        "touch_type",
-        "touch_time",
-        "click_id",
-        "reject_reason",
-    ];
-    assert_eq!(old.len(), 7);
-    for (id, old) in &old {
-        let new = &new[id];
-        let is_equal = decided.iter().all(|name| old[*name] == new[*name]);
-        assert_eq!(differing.contains_key(id), !is_equal, "{id}");
-        for (name, cell) in differing.get(id).into_iter().flatten() {
-            let expected = match (name.strip_prefix("old_"), name.strip_prefix("new_")) {
-                (Some(name), _) => &old[name],
-                (_, Some(name)) => &new[name],
-                _ => &old[name],
-            };
-            assert_eq!(cell, expected, "{id} {name}");
-        }
-    }
-}
-
-#[test]
 fn equal_settings_give_a_line_of_names() {
     let site = site();
     let output = diff(&site, APPS, &events(), &[]);
@@ -250,24 +209,18 @@ fn an_app_of_one_side_leaves_the_other_empty() {
 #[test]
 fn wrong_use_is_named() {
     let site = site();
-    #[track_caller]
-    fn check_refused(output: &Output, parts: &[&str]) {
-        check(output, 2);
-        assert!(output.stdout.is_empty());
-        let said = String::from_utf8_lossy(&output.stderr);
-        parts.iter().for_each(|part| assert!(said.contains(part), "{part} is not in {said}"));
-    }
+    let check_refused = |output: Output, parts: &[&str]| testbed::check_refused(&output, 2, parts);
     let file = write(&site, "events.ndjson", &events());
     let bad = "[attribution]\nclick_windw = \"1d\"\n";
     check_refused(
-        &diff(&site, &format!("{bad}{APPS}"), &events(), &[]),
+        diff(&site, &format!("{bad}{APPS}"), &events(), &[]),
         &["--diff", "other.toml:2", "click_windw", "click_window"],
     );
-    check_refused(&diff(&site, "", &events(), &[]), &["other.toml: no app is configured"]);
-    check_refused(&diff(&site, "apps = ", &events(), &[]), &["other.toml:1: not TOML"]);
-    check_refused(&diff(&site, APPS, &events(), &["--app", "app-q"]), &["--app", "app-q"]);
+    check_refused(diff(&site, "", &events(), &[]), &["other.toml: no app is configured"]);
+    check_refused(diff(&site, "apps = ", &events(), &[]), &["other.toml:1: not TOML"]);
+    check_refused(diff(&site, APPS, &events(), &["--app", "app-q"]), &["--app", "app-q"]);
     let one = ["--out", "rows.csv", "--totals", "rows.csv"];
-    check_refused(&diff(&site, APPS, &events(), &one), &["--totals", "rows.csv"]);
-    check_refused(&site.run(&["replay", "--diff", "absent.toml", &file]), &["absent.toml"]);
-    check_refused(&site.run(&["replay", "--totals", "t.csv", &file]), &["--diff"]);
+    check_refused(diff(&site, APPS, &events(), &one), &["--totals", "rows.csv"]);
+    check_refused(site.run(&["replay", "--diff", "absent.toml", &file]), &["absent.toml"]);
+    check_refused(site.run(&["replay", "--totals", "t.csv", &file]), &["--diff"]);
 }
