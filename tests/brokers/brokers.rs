@@ -1,28 +1,19 @@
 //! Brokers that are killed, slow, or hang, one of three or the only one, under load, and while
 //! adtrail itself is down: nothing is lost, nothing comes twice, and it goes on by itself.
 
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{self, Workload, check_equal, downloads};
 use testbed::kafka::{Cluster, Kafka, Producer};
-use testbed::length;
 use testbed::site::{Site, Topics};
 use testbed::traffic::{self, Record};
+use testbed::{from_env, length};
 
 const UNREACHABLE: &str = "kafka can not be reached";
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(14, 2500), 14))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::redelivered(&traffic::records(14, 2500), 14));
 
 fn site(kafka: &Kafka, name: &str) -> Site {
     // Many fetches of little each: there is always one that can be broken off.
@@ -40,11 +31,6 @@ fn produce(producer: &Producer, topics: &Topics, records: &[Record]) {
     }
 }
 
-/// The records in so many portions.
-fn portions(count: usize) -> Vec<&'static [Record]> {
-    records().chunks(records().len().div_ceil(count)).collect()
-}
-
 /// One that apps are on.
 fn busy_partition(cluster: &Cluster, topic: &str) -> i32 {
     cluster.kafka().consume_all(topic)[0].partition
@@ -57,7 +43,7 @@ fn leaders_are_killed_one_after_the_other() {
     let mut cluster = Cluster::start();
     let site = site(cluster.kafka(), "brokers.leaders");
     let producer = cluster.kafka().producer();
-    let mut portions = portions(kills + 1).into_iter();
+    let mut portions = traffic::portions(WORKLOAD.records(), kills + 1);
     let clicks = &site.topics.clicks;
     let adtrail = site.start();
     let mut produced = 0;
@@ -83,7 +69,7 @@ fn leaders_are_killed_one_after_the_other() {
     produce(&producer, &site.topics, rest);
     let adtrail = site.start();
     adtrail.await_read(rest.len() as u64);
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
 }
@@ -95,7 +81,7 @@ fn the_only_broker_is_killed_under_load() {
     let mut kafka = Kafka::start();
     let site = site(&kafka, "brokers.killed");
     let producer = kafka.producer();
-    let mut portions = portions(kills + kills_while_down).into_iter();
+    let mut portions = traffic::portions(WORKLOAD.records(), kills + kills_while_down);
     let adtrail = site.start();
     let mut produced = 0;
     for portion in portions.by_ref().take(kills) {
@@ -120,13 +106,12 @@ fn the_only_broker_is_killed_under_load() {
     }
     let adtrail = site.start();
     adtrail.await_read(rest);
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 /// For how long a broker hangs: a minute, and more, by hand.
 fn outage() -> Duration {
-    let seconds = std::env::var("ADTRAIL_TEST_OUTAGE_S").ok();
-    Duration::from_secs(seconds.map_or(5, |seconds| seconds.parse().expect("seconds")))
+    Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", 5))
 }
 
 /// Until the broker that hangs goes on again. Its connections stand, so that only its silence shows it.
@@ -146,7 +131,7 @@ fn a_broker_that_is_slow_or_hangs_is_waited_for() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "brokers.hangs");
     let producer = kafka.producer();
-    let portions = portions(4);
+    let portions: Vec<_> = traffic::portions(WORKLOAD.records(), 4).collect();
     let [first, second, third, fourth] = portions[..] else { panic!("four portions") };
     produce(&producer, &site.topics, first);
     let adtrail = site.start();
@@ -176,6 +161,6 @@ fn a_broker_that_is_slow_or_hangs_is_waited_for() {
     let adtrail = site.spawn();
     await_outage(&kafka, &adtrail);
     adtrail.await_read(fourth.len() as u64);
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     println!("{:?} without an answer, twice", outage());
 }

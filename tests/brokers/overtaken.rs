@@ -2,20 +2,16 @@
 //! and takes none of those behind them.
 
 use std::process::Command;
-use std::sync::OnceLock;
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{self, Exports, Workload, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, Family, Record, TO};
 use testbed::{eventually, rows, run_ok};
 
 /// Of which a third is read in time, and a third never.
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(13, 1500))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(13, 1500));
 
 fn site(kafka: &Kafka, name: &str) -> Site {
     Site::new(kafka, name, 1, traffic::SETTINGS)
@@ -24,7 +20,7 @@ fn site(kafka: &Kafka, name: &str) -> Site {
 }
 
 fn produce(kafka: &Kafka, site: &Site, part: usize) {
-    let records = &records()[part * 500..][..500];
+    let records = &WORKLOAD.records()[part * 500..][..500];
     kafka.produce_all(records.iter().map(|one| (one.topic(&site.topics), one.message())));
 }
 
@@ -51,7 +47,8 @@ fn check_told(site: &Site, log: &str, [read, gone, end]: [usize; 3]) {
     let is_told = |(topic, family): (&str, Family)| {
         let count =
             |records: &[Record]| records.iter().filter(|record| record.family == family).count();
-        let [wanted, low, high] = [read, gone, end].map(|until| count(&records()[..until]));
+        let [wanted, low, high] =
+            [read, gone, end].map(|until| count(&WORKLOAD.records()[..until]));
         let told = format!("wanted offset {wanted} of partition 0, the broker has {low} to {high}");
         log.contains(&told) && log.contains(topic)
     };
@@ -65,7 +62,7 @@ fn stored(site: &Site) -> Exports {
 }
 
 #[test]
-fn while_it_does_not_run() {
+fn records_deleted_while_stopped_are_reported() {
     let kafka = Kafka::shared();
     let site = site(kafka, "overtaken.stopped");
     assert!(started(kafka, &site).terminate().0.success());
@@ -75,18 +72,18 @@ fn while_it_does_not_run() {
         let (status, log) = site.spawn().wait();
         assert_eq!(status.code(), Some(1), "{log}");
         check_told(&site, &log, [500, 1000, 1500]);
-        check_equal(&stored(&site), &exports::replayed(&records()[..500]));
+        check_equal(&stored(&site), &exports::replayed(&WORKLOAD.records()[..500]));
     }
     // As the message says: what Kafka still has, in a new store.
     let anew = site.beside();
     let adtrail = anew.start();
     adtrail.await_read(500);
-    check_equal(&downloads(&anew, &adtrail), &exports::replayed(&records()[1000..]));
+    check_equal(&downloads(&anew, &adtrail), &exports::replayed(&WORKLOAD.records()[1000..]));
 }
 
 /// Where nothing was there to read yet there is a place to read on from as well.
 #[test]
-fn before_anything_was_read() {
+fn records_deleted_before_the_first_read_are_reported() {
     let kafka = Kafka::shared();
     let site = site(kafka, "overtaken.first");
     let adtrail = site.start();
@@ -108,7 +105,7 @@ fn before_anything_was_read() {
 }
 
 #[test]
-fn while_it_stands_still() {
+fn records_deleted_while_standing_still_are_reported() {
     let mut kafka = Kafka::start();
     let site = site(&kafka, "overtaken.standing");
     let adtrail = started(&kafka, &site);
@@ -122,5 +119,5 @@ fn while_it_stands_still() {
     let (status, log) = adtrail.wait();
     assert_eq!(status.code(), Some(1), "{log}");
     check_told(&site, &log, [500, 1000, 1500]);
-    check_equal(&stored(&site), &exports::replayed(&records()[..500]));
+    check_equal(&stored(&site), &exports::replayed(&WORKLOAD.records()[..500]));
 }

@@ -3,34 +3,26 @@
 //! faults are in every run; `ADTRAIL_HBASE_FAULTS=all` has the others too, and `=faults-meta*20` one of them so often.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use hbase_client::{Client, RegionStatus};
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{Workload, check_equal, downloads};
 use testbed::faults::{Calls, ECONNRESET, Faults};
 use testbed::hbase::processes::Processes;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{eventually, hbase};
 use tokio::runtime::Runtime;
 
 const PARTITIONS: i32 = 6;
 const TABLES: [&str; 4] = ["events", "touches", "activations", "effects"];
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(41, 1_500), 41))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(&traffic::records(41, 1_500)))
-}
+static WORKLOAD: Workload =
+    Workload::new(|| traffic::redelivered(&traffic::records(41, 1_500), 41));
 
 /// A cluster, and a way to ask it.
 struct Bed {
@@ -83,7 +75,7 @@ impl Bed {
         let site = hbase::on(&servers, name, PARTITIONS, traffic::SETTINGS)
             .set("ingest.batch_records_max", "50");
         testbed::run_ok(&mut site.command(&["hbase", "init"]), b"");
-        let (some, rest) = records().split_at(records().len() / 3);
+        let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 3);
         traffic::produce(&site.topics, some);
         let faults = Faults::of(&site).with_ports(self.processes.ports());
         let first = faults.start_role(&site, "attribute");
@@ -111,7 +103,7 @@ impl Bed {
             }
         });
         exporter.await_readiness(200, "");
-        check_equal(&downloads(&site, &exporter), replayed());
+        check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
         for one in workers.into_iter().chain([exporter]) {
             let (status, log) = one.terminate();
             assert!(status.success(), "{log}");
@@ -272,7 +264,7 @@ const MORE: [(&str, Fault); 5] = [
 ];
 
 #[test]
-fn whatever_part_of_hbase_fails_each_row_is_there_once() {
+fn each_row_is_there_once_whatever_part_of_hbase_fails() {
     let mut bed = Bed::start();
     let chosen = std::env::var("ADTRAIL_HBASE_FAULTS").unwrap_or_default();
     if let Some((name, rounds)) = chosen.split_once('*') {

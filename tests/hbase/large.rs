@@ -50,8 +50,6 @@ fn a_client_that_pauses_for_longer_than_a_scanner_lives_has_a_whole_file() {
     let reply = http::finish(stream, begun, false).unwrap();
     assert!(reply.status == 200 && reply.is_whole, "{}", adtrail.log());
     assert!(adtrail.log().contains("a scan is taken up again"), "{}", adtrail.log());
-    let file = site.path().join("events.ndjson");
-    std::fs::write(&file, lines().collect::<Vec<_>>().join("\n")).unwrap();
-    let replayed = site.run(&["replay", "--app", "app-x", file.to_str().unwrap()]);
-    check_same("app-x", &reply.body, &replayed.stdout);
+    let replayed = site.replay("app-x", lines().collect::<Vec<_>>().join("\n").as_bytes());
+    check_same("app-x", &reply.body, &replayed);
 }

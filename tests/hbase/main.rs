@@ -12,27 +12,18 @@ mod tables;
 mod unavailable;
 mod workers;
 
-use std::sync::OnceLock;
-
 use hbase_client::Client;
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{Workload, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{eventually, hbase};
 
 const PARTITIONS: i32 = 6;
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(31, 1_500), 31))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(&traffic::records(31, 1_500)))
-}
+static WORKLOAD: Workload =
+    Workload::new(|| traffic::redelivered(&traffic::records(31, 1_500), 31));
 
 fn site(name: &str) -> Site {
     hbase::made(name, PARTITIONS, traffic::SETTINGS).set("ingest.batch_records_max", "200")
@@ -89,7 +80,7 @@ fn complete_until(exporter: &Adtrail) -> Option<String> {
 #[test]
 fn positions_set_back_to_the_beginning_change_nothing() {
     let site = site("hbase-again");
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let exporter = site.start_role("export");
     assert_eq!(complete_until(&exporter), None, "nobody has read anything yet");
     for round in 0..2 {
@@ -98,12 +89,12 @@ fn positions_set_back_to_the_beginning_change_nothing() {
         eventually("it is known how far all is in", || complete_until(&exporter).ok_or("not yet"));
         let read = workers.each_ref().map(|one| one.metric("adtrail_ingest_read_total"));
         let read: f64 = read.into_iter().flatten().sum();
-        assert!(read >= records().len() as f64, "{read} in round {round}");
+        assert!(read >= WORKLOAD.records().len() as f64, "{read} in round {round}");
         for worker in workers {
             let (status, log) = worker.terminate();
             assert!(status.success(), "{log}");
         }
-        check_equal(&downloads(&site, &exporter), replayed());
+        check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
         await_no_members(&site);
         Kafka::shared().delete_group(&site.group());
     }
@@ -116,7 +107,7 @@ fn every_question_is_answered_as_by_an_embedded_store() {
     let one = Site::on(many.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
         .set("store.partitions", "8")
         .set("store.retention", "off");
-    traffic::produce(&many.topics, records());
+    traffic::produce(&many.topics, WORKLOAD.records());
     let (one_process, other) = (one.start(), many.start_role("run"));
     one_process.await_caught_up();
     await_all_read(&many);

@@ -8,7 +8,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{hbase, run, run_ok};
 
-use super::{PARTITIONS, await_all_read, await_no_members, records, remove, replayed};
+use super::{PARTITIONS, WORKLOAD, await_all_read, await_no_members, remove};
 
 fn copy(from: &Site, to: &Site) -> Output {
     let mut command = testbed::adtrail::adtrail();
@@ -18,7 +18,7 @@ fn copy(from: &Site, to: &Site) -> Output {
 
 #[test]
 fn a_store_is_moved_there_and_back() {
-    let (some, rest) = records().split_at(records().len() / 2);
+    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
     // On one machine first.
     let one = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, traffic::SETTINGS)
         .set("store.partitions", "8")
@@ -57,7 +57,7 @@ fn a_store_is_moved_there_and_back() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let adtrail = back.start();
     adtrail.await_caught_up();
-    check_equal(&downloads(&back, &adtrail), replayed());
+    check_equal(&downloads(&back, &adtrail), WORKLOAD.expected());
     assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
     // Where something is already nothing is put.
     let again = copy(&one, &many);

@@ -5,7 +5,7 @@ use testbed::adtrail::Adtrail;
 use testbed::site::Site;
 use testbed::{eventually, traffic};
 
-use super::{await_all_read, done, records, remove, run_on, site};
+use super::{WORKLOAD, await_all_read, done, remove, run_on, site};
 
 /// What `adtrail regions --json` shows.
 fn shown(site: &Site) -> Value {
@@ -43,7 +43,7 @@ fn regions_their_skew_and_a_split_are_shown() {
     check_one_region_a_partition(&site);
     let exporter = site.start_role("export");
     await_metric(&exporter, "adtrail_store_regions", "", |count| count == 8.0);
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let worker = site.start_role("attribute");
     await_all_read(&site);
     // What servers count they tell a little later.

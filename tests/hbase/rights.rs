@@ -5,7 +5,7 @@ use testbed::exports::{check_equal, downloads};
 use testbed::hbase::cluster::HBase;
 use testbed::{eventually, hbase, run_ok, traffic};
 
-use super::{PARTITIONS, await_all_read, records, replayed, run_on};
+use super::{PARTITIONS, WORKLOAD, await_all_read, run_on};
 
 const ACCESS: &str = "org.apache.hadoop.hbase.security.access.AccessController";
 const NAME: &str = "hbase-rights";
@@ -27,7 +27,7 @@ fn grant(cluster: &HBase, user: &str, rights: &str, on: &[String]) {
 }
 
 #[test]
-fn no_process_needs_more_rights_than_is_said() {
+fn no_process_needs_more_rights_than_documented() {
     let cluster = HBase::start(|site, _| {
         site.set("hbase.security.authorization", true)
             .set("hbase.superuser", "root,admin")
@@ -63,7 +63,7 @@ fn no_process_needs_more_rights_than_is_said() {
     }
     check_denied("reader", &["attribute"]);
     let (of_worker, of_reader) = (site_of("worker"), site_of("reader"));
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let worker = of_worker.start_role("attribute");
     let log = worker.log();
     assert!(
@@ -72,7 +72,7 @@ fn no_process_needs_more_rights_than_is_said() {
     );
     await_all_read(&of_worker);
     let exporter = of_reader.start_role("export");
-    check_equal(&downloads(&of_reader, &exporter), replayed());
+    check_equal(&downloads(&of_reader, &exporter), WORKLOAD.expected());
     eventually("regions are told of", || {
         exporter.metric_of("adtrail_store_region_skew", "by=\"bytes\"").ok_or("not yet")
     });

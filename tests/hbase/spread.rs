@@ -4,7 +4,7 @@ use testbed::exports::{check_equal, downloads};
 use testbed::hbase;
 use testbed::traffic::{self, APPS};
 
-use super::{PARTITIONS, await_all_read, kill_while_it_reads, records, remove, replayed, run_on};
+use super::{PARTITIONS, WORKLOAD, await_all_read, kill_while_it_reads, remove, run_on};
 
 /// The settings of the crowd, with the first app spread so far; of a member that is gone without a word the group
 /// learns soon.
@@ -21,14 +21,15 @@ fn an_app_is_spread_further_and_back_while_workers_are_killed() {
     let mut site =
         hbase::made("hbase-spread", PARTITIONS, &settings(1)).set("ingest.batch_records_max", "40");
     let fans = [1, 8, 2, 4];
-    for (fanout, portion) in fans.into_iter().zip(traffic::portions(records(), fans.len())) {
+    for (fanout, portion) in fans.into_iter().zip(traffic::portions(WORKLOAD.records(), fans.len()))
+    {
         site.change(&settings(fanout));
         traffic::produce(&site.topics, portion);
         kill_while_it_reads(&site);
     }
     let last = site.start_role("run");
     await_all_read(&site);
-    check_equal(&downloads(&site, &last), replayed());
+    check_equal(&downloads(&site, &last), WORKLOAD.expected());
     let (code, shown, said) = run_on(&site, &["regions"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(

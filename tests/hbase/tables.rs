@@ -9,7 +9,7 @@ use testbed::traffic::{self, APPS, FROM, TO};
 use super::{done, remove, run_on};
 
 #[test]
-fn what_is_no_store_is_told_with_what_to_do() {
+fn unusable_tables_are_reported_with_a_remedy() {
     let servers = hbase::cluster::HBase::shared().servers();
     let check = |servers: &[String], [to_init, to_others]: [&str; 2]| {
         let topics = testbed::site::Topics::of("hbase-wrong");
@@ -21,10 +21,9 @@ fn what_is_no_store_is_told_with_what_to_do() {
             assert!(said.contains(part), "{part:?} is not in: {said}");
         }
     };
-    check(&["127.0.0.1:1".to_owned()], ["name masters or region servers as host:port"; 2]);
     // Kafka is not HBase.
     check(&[Kafka::shared().brokers()], ["no server of HBase answers"; 2]);
-    // Somebody else's table.
+    // A table of another program.
     let foreign = |table: &str| {
         let spec = TableSpec::new(table).family(Family::new("other"));
         done(async |client| client.admin().create(&spec, &[]).await.expect("it is made"));
@@ -55,7 +54,7 @@ fn what_is_no_store_is_told_with_what_to_do() {
 }
 
 #[test]
-fn tables_are_made_once_and_looked_at() {
+fn init_makes_tables_once_and_checks_them() {
     let servers = hbase::cluster::HBase::shared().servers();
     let site = hbase::on(&servers, "hbase-tables", 1, traffic::SETTINGS);
     let (code, shown, said) =
@@ -143,7 +142,7 @@ fn no_worker_starts_where_hbase_would_drop_what_is_needed() {
 }
 
 #[test]
-fn what_differs_is_told_with_what_takes_it_away() {
+fn differing_tables_are_reported_with_a_remedy() {
     let servers = hbase::cluster::HBase::shared().servers();
     let site = hbase::on(&servers, "hbase-other", 1, traffic::SETTINGS);
     let family = [

@@ -5,7 +5,7 @@ use testbed::exports::{check_equal, downloads};
 use testbed::rows;
 use testbed::traffic::{self, APPS, FROM, TO};
 
-use super::{await_all_read, done, records, remove, replayed, run_on, site};
+use super::{WORKLOAD, await_all_read, done, remove, run_on, site};
 
 /// Some activation of the first app.
 fn activation(exporter: &Adtrail) -> String {
@@ -18,9 +18,9 @@ fn activation(exporter: &Adtrail) -> String {
 
 /// Only the worker waits until the table is there again; whoever asks is told that it is not.
 #[test]
-fn a_table_that_is_disabled_keeps_nobody_waiting_but_the_worker() {
+fn a_disabled_table_blocks_only_the_worker() {
     let site = site("hbase-disabled");
-    let (some, rest) = records().split_at(records().len() / 2);
+    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
     traffic::produce(&site.topics, some);
     let worker = site.start_role("attribute");
     await_all_read(&site);
@@ -53,7 +53,7 @@ fn a_table_that_is_disabled_keeps_nobody_waiting_but_the_worker() {
     await_all_read(&site);
     worker.await_readiness(200, "");
     assert_eq!(exporter.get(&path).expect("an answer").status, 200);
-    check_equal(&downloads(&site, &exporter), replayed());
+    check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
     assert!(!exporter.log().contains("trying again"), "{}", exporter.log());
     for one in [worker, exporter, other] {
         let (status, log) = one.terminate();

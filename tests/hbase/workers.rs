@@ -13,7 +13,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, APPS, Family, Record};
 use testbed::{eventually, length};
 
-use super::{await_all_read, records, remove, replayed, site};
+use super::{WORKLOAD, await_all_read, remove, site};
 
 /// A member of which nothing is heard for so long is given up; the broker takes no less.
 const SOON_MS: &str = "6000";
@@ -40,7 +40,7 @@ fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
     let site =
         attentive("hbase-still", SOON_MS).set("kafka.librdkafka.max.poll.interval.ms", SOON_MS);
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
-    for (round, portion) in traffic::portions(records(), length(2, 4)).enumerate() {
+    for (round, portion) in traffic::portions(WORKLOAD.records(), length(2, 4)).enumerate() {
         let still = &workers[round % 2];
         let read = still.metric("adtrail_ingest_read_total").unwrap_or_default() as u64;
         eventually("both have partitions", || match workers.iter().all(has_partitions) {
@@ -62,7 +62,7 @@ fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
     }
     await_all_read(&site);
     let exporter = site.start_role("export");
-    check_equal(&downloads(&site, &exporter), replayed());
+    check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
     for worker in workers {
         let (status, log) = worker.terminate();
         assert!(status.success(), "{log}");
@@ -112,7 +112,7 @@ fn unique(count: usize) -> Vec<Record> {
 
 /// However the group changes meanwhile, by those who join and those who are told to end.
 #[test]
-fn who_is_told_to_end_while_the_group_changes_leaves_little_to_be_read_again() {
+fn stopped_workers_leave_little_to_be_read_again() {
     // Of those who are given up more is read again.
     let site = attentive("hbase-leaving", LATE_MS);
     let records = unique(60_000);

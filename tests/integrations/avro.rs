@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use testbed::adtrail::Adtrail;
 use testbed::avro::{ACTIVATION, CLICK, avro, by_guid, by_header, by_id, message, schema};
 use testbed::kafka::{Kafka, Message};
 use testbed::registry::{Registered, Registry};
@@ -38,20 +37,12 @@ fn statuses(csv: &[u8]) -> Vec<(String, String)> {
     rows.into_iter().map(|(id, row)| (id, row["status"].clone())).collect()
 }
 
-/// That so many were read and committed; others may be held.
-fn await_some(service: &Adtrail, records: f64) {
-    eventually("so many are read", || match service.metric("adtrail_ingest_read_total") {
-        Some(read) if read >= records => Ok(()),
-        other => Err(format!("{other:?}")),
-    });
-}
-
 fn download(site: &Site) -> Vec<u8> {
     site.download("app-x", "2000-01-01", "2100-01-01", &[])
 }
 
 #[test]
-fn every_frame_and_json_are_attributed_on_one_topic() {
+fn avro_of_every_frame_and_json_are_attributed_on_one_topic() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let clicks = registry.register("every-frame-clicks", &schema(CLICK), &[]);
     let activations = registry.register("every-frame-activations", &schema(ACTIVATION), &[]);
@@ -86,7 +77,7 @@ fn every_frame_and_json_are_attributed_on_one_topic() {
 }
 
 #[test]
-fn json_that_names_its_schema_is_json() {
+fn json_framed_with_its_schema_id_is_read_as_json() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let text = include_str!("../../schemas/json/activation.schema.json");
     let registered = registry.register_as("JSON", "framed-json", text, &[]);
@@ -114,7 +105,7 @@ fn json_that_names_its_schema_is_json() {
 }
 
 #[test]
-fn what_can_not_be_decoded_goes_to_the_dead_letters_as_it_came() {
+fn undecodable_records_become_dead_letters_unchanged() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let usable = registry.register("dead-activations", &schema(ACTIVATION), &[]);
     let number = registry.register("dead-number", &json!("long"), &[]);
@@ -153,7 +144,7 @@ fn what_can_not_be_decoded_goes_to_the_dead_letters_as_it_came() {
 }
 
 #[test]
-fn a_partition_of_too_many_bad_records_is_read_no_further_and_the_others_are() {
+fn a_partition_of_too_many_bad_records_is_paused_and_the_others_are_read() {
     let kafka = Kafka::shared();
     let settings = format!("[ingest]\nbad_records_max = 3\n{ONE_CAMPAIGN}");
     let mut site = Site::new(kafka, "too-many-bad", 2, &settings);
@@ -165,7 +156,7 @@ fn a_partition_of_too_many_bad_records_is_read_no_further_and_the_others_are() {
     let first = [good(0, 0)].into_iter().chain((1..6).map(unknown)).chain([good(0, 6)]);
     kafka.produce(&topic, first.chain([good(1, 7)]));
     let service = site.start();
-    await_some(&service, 5.0);
+    service.await_read_more_than(4);
     eventually("the partition is held", || {
         match service.metric_of("adtrail_ingest_paused_partitions", "reason=\"bad\"") {
             Some(1.0) => Ok(()),
@@ -173,7 +164,7 @@ fn a_partition_of_too_many_bad_records_is_read_no_further_and_the_others_are() {
         }
     });
     kafka.produce(&topic, [good(1, 8)]);
-    await_some(&service, 6.0);
+    service.await_read_more_than(5);
     assert!(service.log().contains("ingest.bad_records_max"), "{}", service.log());
     eventually("what is not read is behind", || {
         match service.metric_of("adtrail_ingest_lag_messages", "activations") {
@@ -197,10 +188,9 @@ fn a_partition_of_too_many_bad_records_is_read_no_further_and_the_others_are() {
 #[test]
 fn a_topic_can_be_bare_avro_of_a_file() {
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "bare-avro", 1, "");
+    let mut site = Site::new(kafka, "bare-avro", 1, "");
     let file = site.path().join("activation.avsc");
     std::fs::write(&file, ACTIVATION).expect("a writable folder");
-    let mut site = site;
     let settings =
         format!("[kafka.formats]\nactivations = \"avro:{}\"\n{ONE_CAMPAIGN}", file.display());
     site.change(&settings);

@@ -1,7 +1,5 @@
 //! The page, in a real browser: Debian's Chromium, driven by a script through what people do.
 
-use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use testbed::adtrail::adtrail;
+use testbed::disk::damage_tables;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::{cache_dir, length, run, run_ok};
@@ -194,7 +193,7 @@ fn every_task_is_done_in_a_browser() {
 }
 
 #[test]
-fn whoever_has_a_token_sees_what_it_may() {
+fn a_token_shows_only_its_apps() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "page.tokens", 1, APPS).set("store.retention", "off");
     let make = |options: &[&str]| {
@@ -241,24 +240,9 @@ fn whoever_has_a_token_sees_what_it_may() {
     }
 }
 
-/// Writes zeros over a page in the middle of every big file of the engine's tables.
-fn damage(store: &Path) {
-    let mut damaged = 0;
-    for entry in fs::read_dir(store).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = path.metadata().unwrap().len();
-        if path.extension().is_some_and(|extension| extension == "sst") && bytes > 100_000 {
-            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
-            damaged += 1;
-        }
-    }
-    assert!(damaged > 0, "no table has a file");
-}
-
 /// The store can not be read to the end: neither the browser nor the page takes the file for whole.
 #[test]
-fn half_a_file_is_shown_as_one() {
+fn a_truncated_file_is_shown_as_failed() {
     const ROWS: i64 = 30_000;
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "page.failure", 1, APPS).set("store.retention", "off");
@@ -277,7 +261,7 @@ fn half_a_file_is_shown_as_one() {
     assert!(adtrail.terminate().0.success());
     // Opening moves what is in the log into files.
     assert!(site.start().terminate().0.success());
-    damage(&site.path().join("store"));
+    damage_tables(&site.path().join("store"), 100_000);
     let adtrail = site.start();
     let facts = json!({
         "base": format!("http://{}", adtrail.export),

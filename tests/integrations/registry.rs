@@ -59,7 +59,7 @@ fn record(name: &str, kind: &Value) -> Value {
 }
 
 #[test]
-fn schemas_come_by_id_and_guid_with_all_that_they_refer_to() {
+fn schemas_are_found_by_id_and_guid_with_their_references() {
     let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
     let address = record("Address", &json!("string"));
     real.register("addresses", &address, &[]);
@@ -73,29 +73,22 @@ fn schemas_come_by_id_and_guid_with_all_that_they_refer_to() {
 }
 
 #[test]
-fn what_the_registry_does_not_have_is_unknown() {
+fn unknown_and_foreign_schemas_are_unusable() {
     let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
-    let guid = SchemaKey::Guid([7; 16]);
+    let schema = "syntax = \"proto3\"; message Page { string name = 1; }";
+    let other = real.register_as("PROTOBUF", "pages-value", schema, &[]);
     for url in [real.url(), real.url_without_guids()] {
         let client = client(&url, &folder);
         check_unusable(&client, SchemaKey::Id(999_999), UnusableKind::Unknown);
-        check_unusable(&client, guid, UnusableKind::Unknown);
+        check_unusable(&client, SchemaKey::Guid([7; 16]), UnusableKind::Unknown);
+        check_unusable(&client, SchemaKey::Id(other.id), UnusableKind::Bad);
         assert!(client.health().is_answering);
     }
 }
 
-#[test]
-fn a_schema_of_another_type_is_bad() {
-    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
-    let schema = "syntax = \"proto3\"; message Page { string name = 1; }";
-    let other = real.register_as("PROTOBUF", "pages-value", schema, &[]);
-    let client = client(&real.url(), &folder);
-    check_unusable(&client, SchemaKey::Id(other.id), UnusableKind::Bad);
-}
-
 /// A wrong setting must not make dead letters.
 #[test]
-fn a_path_without_a_registry_is_no_answer() {
+fn a_path_without_a_registry_is_not_an_answer() {
     let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
     let url = real.url().replace("/apis/ccompat/v7", "");
     check_waiting(&client(&url, &folder), SchemaKey::Id(1), RegistryOutcome::Refused);

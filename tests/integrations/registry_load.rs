@@ -11,7 +11,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::registry::{Registered, Registry};
 use testbed::rows::{self, Row};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{eventually, length};
+use testbed::{eventually, from_env, length};
 
 /// So many installs are sent at once, and so often.
 const AT_ONCE: usize = 20;
@@ -140,9 +140,7 @@ impl Drop for End<'_> {
 
 /// For how long the registry is gone: a minute, and more, by hand.
 fn outage() -> Duration {
-    let seconds = std::env::var("ADTRAIL_TEST_OUTAGE_S").ok();
-    let default = length(1, 5);
-    Duration::from_secs(seconds.map_or(default, |seconds| seconds.parse().expect("seconds")))
+    Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", length(1, 5)))
 }
 
 fn rows(site: &Site) -> Vec<Row> {
