@@ -16,7 +16,7 @@ use testbed::exports::check_equal;
 use testbed::kafka::Kafka;
 use testbed::site::{Site, Topics};
 use testbed::traffic::{self, APPS, FROM, TO};
-use testbed::{eventually, run, run_ok};
+use testbed::{check_refused, eventually, run, run_ok};
 
 fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 2, traffic::SETTINGS)
@@ -31,17 +31,6 @@ fn alone(name: &str) -> Site {
 
 fn exports(site: &Site) -> [Vec<u8>; 3] {
     APPS.map(|app| site.download(app, FROM, TO, &[]))
-}
-
-/// The exit status, and the parts of what is said; nothing is on standard output.
-#[track_caller]
-fn check(output: &Output, code: i32, parts: &[&str]) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is not in: {said}");
-    }
 }
 
 /// The one line on standard output of a command that succeeds.
@@ -92,10 +81,7 @@ fn replayed(site: &Site, line: &Value) -> [Vec<u8>; 3] {
             }
         }
     }
-    let file = site.path().join("before.ndjson");
-    fs::write(&file, text).unwrap();
-    // Records that are no events are named, and the command ends with 1.
-    APPS.map(|app| site.run(&["replay", "--app", app, file.to_str().unwrap()]).stdout)
+    APPS.map(|app| site.replay(app, &text))
 }
 
 fn bytes_in(folder: &Path) -> u64 {
@@ -108,7 +94,7 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 #[test]
-fn taken_under_load_each_is_the_store_of_its_moment() {
+fn a_backup_under_load_is_the_store_of_its_moment() {
     let site = site("backup.load");
     let dir = site.path().join("backups");
     let records = traffic::redelivered(&traffic::records(5, 3000), 5);
@@ -246,7 +232,7 @@ fn await_path(path: &Path, expected: bool) {
 }
 
 #[test]
-fn one_backup_at_a_time_and_what_is_broken_off_is_none() {
+fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     let site = alone("backup.once");
     let (adtrail, socket) = serving(&site);
     let checkpoint = site.path().join("store/checkpoint");
@@ -259,7 +245,7 @@ fn one_backup_at_a_time_and_what_is_broken_off_is_none() {
     user.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"made\n");
     assert!(checkpoint.join("CURRENT").exists());
-    check(&site.run(&["backup", "backups"]), 1, &["another backup is being taken"]);
+    check_refused(&site.run(&["backup", "backups"]), 1, &["another backup is being taken"]);
     drop(user);
     await_path(&checkpoint, false);
     assert_eq!(back_up(&site, "backups")["backup"], 1);
@@ -279,8 +265,8 @@ fn one_backup_at_a_time_and_what_is_broken_off_is_none() {
     let pipe = site.path().join("backups/partial");
     let stuck = stuck_backup(&site, &pipe, &checkpoint);
     let refused = site.run(&["backup", "backups"]);
-    check(&refused, 1, &["another backup or restore is at work there", "backups"]);
-    check(&site.run(&["backup", "others"]), 1, &["another backup is being taken"]);
+    check_refused(&refused, 1, &["another backup or restore is at work there", "backups"]);
+    check_refused(&site.run(&["backup", "others"]), 1, &["another backup is being taken"]);
     // A service that takes the place of one that was killed does not take its checkpoint away.
     adtrail.kill9();
     let before = checkpoint.metadata().unwrap();
@@ -289,7 +275,7 @@ fn one_backup_at_a_time_and_what_is_broken_off_is_none() {
         if adtrail.log().contains("adtrail runs") { Ok(()) } else { Err(adtrail.log()) }
     });
     assert_eq!(checkpoint.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
-    check(&site.run(&["backup", "others"]), 1, &["at work there", "checkpoint"]);
+    check_refused(&site.run(&["backup", "others"]), 1, &["at work there", "checkpoint"]);
     end(stuck, "KILL");
     fs::remove_file(&pipe).unwrap();
     // What was broken off is no backup, and in nobody's way.
@@ -337,7 +323,7 @@ fn end(mut child: Child, signal: &str) {
 
 /// Longer than the address of a socket can be.
 #[test]
-fn a_store_of_a_long_path_is_backed_up_too() {
+fn a_store_of_a_long_path_is_backed_up() {
     let site = alone("backup.long");
     let store = site.path().join("long/".repeat(40));
     let site = site.set("store.path", store.to_str().unwrap());
@@ -348,47 +334,40 @@ fn a_store_of_a_long_path_is_backed_up_too() {
 }
 
 #[test]
-fn what_can_not_be_is_told() {
+fn unusable_directories_and_full_disks_are_reported() {
     let site = alone("backup.refused");
-    check(&site.run(&["backup", "backups"]), 1, &["there is no store", "store"]);
+    check_refused(&site.run(&["backup", "backups"]), 1, &["there is no store", "store"]);
     assert!(!site.path().join("backups").exists());
     let (adtrail, socket) = serving(&site);
-    check(&on_a_full_disk(&site, &["backup", "full"]), 1, &["can not be written", "full/"]);
+    check_refused(&on_a_full_disk(&site, &["backup", "full"]), 1, &["can not be written", "full/"]);
     assert!(!site.path().join("store/checkpoint").exists());
     assert!(run_ok(&mut site.command(&["restore", "full", "--list"]), b"").is_empty());
-    check(&site.run(&["restore", "full"]), 1, &["no whole backup", "full"]);
+    check_refused(&site.run(&["restore", "full"]), 1, &["no whole backup", "full"]);
     assert_eq!(back_up(&site, "full")["backup"], 1);
     // As with a version that has no socket, or on a file system that has none.
     fs::remove_file(socket).unwrap();
-    check(&site.run(&["backup", "backups"]), 1, &["takes no requests for backups", "in use"]);
+    let parts = ["takes no requests for backups", "in use"];
+    check_refused(&site.run(&["backup", "backups"]), 1, &parts);
     adtrail.kill9();
 
-    // Where backups can not be.
-    fs::write(site.path().join("file"), "").unwrap();
-    check(&site.run(&["backup", "file"]), 1, &["file"]);
-    check(&site.run(&["backup", "."]), 2, &["DIR", "apart from the store"]);
-    check(&site.run(&["backup", "store/backups"]), 2, &["DIR", "apart from the store"]);
-    fs::create_dir(site.path().join("theirs")).unwrap();
-    fs::write(site.path().join("theirs/notes.txt"), "").unwrap();
-    check(&site.run(&["backup", "theirs"]), 1, &["no adtrail backups", "theirs"]);
-    check(&site.run(&["backup", "backups", "--keep", "0"]), 2, &["--keep"]);
-    check(&site.run(&["backup"]), 2, &["DIR"]);
-
+    let apart = ["DIR", "apart from the store"];
+    check_refused(&site.run(&["backup", "."]), 2, &apart);
+    check_refused(&site.run(&["backup", "store/backups"]), 2, &apart);
+    check_refused(&site.run(&["backup", "backups", "--keep", "0"]), 2, &["--keep"]);
+    check_refused(&site.run(&["backup"]), 2, &["DIR"]);
     assert_eq!(back_up(&site, "backups")["backup"], 1);
     let other = site.beside();
     let dir = site.path().join("backups");
     let dir = dir.to_str().unwrap();
-    check(&site.run(&["restore", "backups"]), 1, &["new or empty directory", "store"]);
-    check(&other.run(&["restore", "missing"]), 1, &["missing", "No such file"]);
-    check(&other.run(&["restore", "."]), 2, &["DIR", "apart from the store"]);
+    check_refused(&other.run(&["restore", "."]), 2, &apart);
     let within = format!("store.path={dir}/files/store");
-    let within = ["restore", dir, "--set", &within];
-    check(&other.run(&within), 2, &["DIR", "apart from the store"]);
-    check(&other.run(&["restore", dir, "--backup", "9"]), 2, &["--backup", "9", "newest first: 1"]);
+    check_refused(&other.run(&["restore", dir, "--set", &within]), 2, &apart);
+    let unknown = ["--backup", "9", "newest first: 1"];
+    check_refused(&other.run(&["restore", dir, "--backup", "9"]), 2, &unknown);
     let eight = ["restore", dir, "--set", "store.partitions=8"];
-    check(&other.run(&eight), 1, &["store.partitions = 64", "8"]);
+    check_refused(&other.run(&eight), 1, &["store.partitions = 64", "8"]);
     let full = on_a_full_disk(&other, &["restore", dir]);
-    check(&full, 1, &["can not be written", "store/"]);
+    check_refused(&full, 1, &["can not be written", "store/"]);
     assert!(!other.path().join("store").exists());
     assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
 }

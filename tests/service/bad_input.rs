@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use testbed::kafka::{Kafka, Message, Record};
+use testbed::rows;
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
-use testbed::{eventually, rows};
 
 /// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
 const NOON_MS: i64 = 1_741_608_000_000;
@@ -34,6 +34,7 @@ struct Case {
     says: &'static str,
 }
 
+/// One of each code and each topic, and what is no text: `ingest/src/decode/tests.rs` has every other.
 #[rustfmt::skip]
 fn cases() -> Vec<Case> {
     let case = |topic, value: &str, code, says| Case { topic, value: value.into(), code, says };
@@ -41,50 +42,16 @@ fn cases() -> Vec<Case> {
     let large = format!(r#"{{"app":"app-x","time":1741608000000,"ua":"{}"}}"#, "x".repeat(10 << 20));
     vec![
         case(Activations, "[1]", "not_an_object", "no object"),
-        case(Activations, "null", "not_an_object", "no object"),
-        case(Activations, "\"{}\"", "not_an_object", "no object"),
-        case(Activations, " ", "not_json", "EOF"),
         case(Activations, r#"{"app":"app-x","time":17416"#, "not_json", "EOF"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000}}"#, "not_json", "trailing"),
         bytes(b"{\"app\":\"app-x\",\"time\":1741608000000,\"ua\":\"\xff\xfe\"}", "not_json", "UTF-8"),
         bytes(b"\x00\x00\x00\x00\x07avro", "unknown_schema", "registry.urls"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000,"ua":"\ud800"}"#, "bad_value", "ua"),
-        case(Activations, r#"{"app":"app-x","app":"app-x","time":1}"#, "bad_value", "app"),
-        case(Activations, r#"{"time":1741608000000}"#, "missing_field", "app is missing"),
         case(Activations, r#"{"app":"app-x"}"#, "missing_field", "time is missing"),
-        case(Activations, r#"{"app":7,"time":1741608000000}"#, "wrong_type", "app at byte 7 is a number"),
         case(Activations, r#"{"app":"app-q","time":1741608000000}"#, "unknown_app", "app-q"),
-        case(Activations, r#"{"app":"app-x","time":NaN}"#, "not_json", "column 23"),
-        case(Activations, r#"{"app":"app-x","time":9007199254740993}"#, "bad_time", "after the year 9999"),
-        case(Activations, r#"{"app":"app-x","time":18446744073709551616}"#, "wrong_type", "beyond 64 bits"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000.5}"#, "wrong_type", "fraction"),
-        case(Activations, r#"{"app":"app-x","time":-1}"#, "bad_time", "before 1970"),
-        case(Activations, r#"{"app":"app-x","time":"1969-12-31T23:59:59Z"}"#, "bad_time", "before 1970"),
-        case(Activations, r#"{"app":"app-x","time":"yesterday"}"#, "bad_value", "RFC 3339"),
-        case(Activations, r#"{"app":"app-x","time":"2025-03-10T12:00:00"}"#, "bad_value", "RFC 3339"),
-        case(Activations, r#"{"app":"app-x","time":"1741608000000"}"#, "bad_value", "RFC 3339"),
         case(Activations, r#"{"app":"app-x","time":1741694400001}"#, "bad_time", "ahead"),
         case(Activations, r#"{"app":"app-x","time":1741003199999}"#, "too_late", "correction_horizon"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000,"event_id":7}"#, "wrong_type", "event_id"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000,"ids":["x"]}"#, "wrong_type", "ids"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000,"ids":{"imei":868049039501257}}"#, "wrong_type", "ids.imei"),
         case(Activations, r#"{"app":"app-x","time":1741608000000,"type":"click"}"#, "bad_value", "another topic"),
-        case(Activations, r#"{"app":"app-x","time":1741608000000,"install_begin_time":{}}"#, "wrong_type", "install_begin_time"),
-        Case { topic: Activations, value: large.into(), code: "too_large", says: "1048576 bytes" },
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c"}"#, "missing_field", "spreadid"),
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":0}"#, "bad_value", "spreadid"),
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":9007199254740993}"#, "bad_value", "out of range"),
+        case(Activations, &large, "too_large", "1048576 bytes"),
         case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":"7"}"#, "wrong_type", "spreadid"),
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":7.0}"#, "wrong_type", "spreadid"),
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"spreadid":7}"#, "missing_field", "ids and ip"),
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":7,"lookback_ms":-1}"#, "bad_value", "lookback_ms"),
-        case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":7,"purpose":"both"}"#, "bad_value", "purpose"),
-        case(Effects, r#"{"app":"app-x","time":1741608000000}"#, "missing_field", "name"),
-        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":NaN}"#, "not_json", "column"),
-        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":"NaN"}"#, "bad_value", "revenue"),
-        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":1e3}"#, "bad_value", "revenue"),
-        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":1e999}"#, "bad_value", "revenue"),
-        case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","revenue":true}"#, "wrong_type", "revenue"),
         case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","props":{"level":3}}"#, "wrong_type", "props.level"),
     ]
 }
@@ -135,7 +102,7 @@ fn produce(kafka: &Kafka, topics: &Topics, cases: &[Case]) {
 }
 
 #[test]
-fn what_is_no_event_becomes_a_dead_letter_and_holds_nothing_up() {
+fn records_that_are_no_events_become_dead_letters() {
     let kafka = Kafka::shared();
     let topics = Topics::of("bad");
     create_topics(kafka, &topics, 2);
@@ -207,80 +174,4 @@ fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
         );
         assert_eq!(added.len(), 7, "{added:?}");
     }
-}
-
-/// A dead letter that Kafka does not take yet holds the positions back, through a kill too.
-#[test]
-fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
-    let kafka = Kafka::shared();
-    let site = Site::new(kafka, "bad.refused", 1, ONE_CAMPAIGN).set("store.retention", "off");
-    let dlq = format!("{}.dlq", site.topics.activations);
-    kafka.set_topic(&dlq, &[("max.message.bytes", "1000")]);
-    let bad = format!("[{}1]", " ".repeat(5000));
-    let [_, (_, before), _] = good(1);
-    let [_, (_, after), _] = good(2);
-    let messages = [before, bad.clone(), after].map(|line| Message::new("app-x", line).at(NOON_MS));
-    kafka.produce(&site.topics.activations, messages);
-
-    for _ in 0..2 {
-        let adtrail = site.start();
-        eventually("it says why it waits", || {
-            let log = adtrail.log();
-            if log.contains("dead letters are not acknowledged") { Ok(()) } else { Err(log) }
-        });
-        assert!(adtrail.metric("adtrail_ingest_lag_messages") >= Some(2.0));
-        adtrail.kill9();
-    }
-    assert!(kafka.consume_all(&dlq).is_empty());
-
-    let adtrail = site.start();
-    kafka.set_topic(&dlq, &[("max.message.bytes", "100000")]);
-    adtrail.await_caught_up();
-    let letters = kafka.consume_all(&dlq);
-    assert_eq!(letters.len(), 1);
-    assert_eq!(letters[0].value.as_deref(), Some(bad.as_bytes()));
-    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
-    assert_eq!(rows::by_event_id(rows).into_keys().collect::<Vec<_>>(), ["a-1", "a-2"]);
-}
-
-/// By default: a hundred of a partition's last 10,000 records, wherever those begin.
-#[test]
-fn one_bad_record_in_a_hundred_is_borne_and_a_partition_of_nothing_else_is_left() {
-    let kafka = Kafka::shared();
-    let site = Site::new(kafka, "bad.hundred", 2, ONE_CAMPAIGN).set("store.retention", "off");
-    let topic = &site.topics.activations;
-    let to = |partition, value: String| Message {
-        partition: Some(partition),
-        ..Message::new("app-x", value).at(NOON_MS)
-    };
-    let good = |number| to(0, good(number)[1].1.clone());
-    let bad = |partition| to(partition, "poison".into());
-    // A hundred at once, and again a hundred as soon as these are among the last 10,000 no more.
-    kafka.produce(topic, (0..100).map(|_| bad(0)));
-    kafka.produce(topic, (0..9_900).map(good));
-    kafka.produce(topic, (0..100).map(|_| bad(0)));
-    kafka.produce(topic, (0..300).map(|_| bad(1)));
-    let adtrail = site.start();
-    let held = || adtrail.metric_of("adtrail_ingest_paused_partitions", "reason=\"bad\"");
-    eventually("one partition is read and the other one left", || {
-        match (held(), adtrail.metric("adtrail_ingest_read_total")) {
-            (Some(1.0), Some(10_200.0)) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    });
-    assert!(adtrail.log().contains("more than ingest.bad_records_max"), "{}", adtrail.log());
-    kafka.produce(topic, [good(9_900)]);
-    eventually("the others are read on", || match adtrail.metric("adtrail_ingest_read_total") {
-        Some(10_201.0) => Ok(()),
-        read => Err(format!("{read:?}")),
-    });
-    assert_eq!(kafka.consume_all(&format!("{topic}.dlq")).len(), 300);
-    kafka.produce(topic, [bad(0)]);
-    eventually("one more is one too many", || match held() {
-        Some(2.0) => Ok(()),
-        held => Err(format!("{held:?}")),
-    });
-    assert!(adtrail.terminate().0.success());
-    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
-    assert_eq!(rows.len(), 9_901);
 }

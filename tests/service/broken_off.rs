@@ -1,11 +1,11 @@
 //! A store that can not be read to its end, seen by curl: no half export passes for a whole one.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use testbed::disk::damage_tables;
 use testbed::kafka::{Kafka, Message};
 use testbed::run;
 use testbed::site::{ONE_CAMPAIGN, Site};
@@ -16,21 +16,6 @@ const ROWS: u64 = 20_000;
 /// Rows that are whole are before those that are not.
 const WHOLE: &str = "from=2026-03-10T00:00&to=2026-03-10T00:01";
 const ALL: &str = "from=2026-03-10&to=2026-03-10";
-
-/// Writes zeros over a page in the middle of every large file of the engine's tables.
-fn damage(store: &Path) {
-    let mut damaged = 0;
-    for entry in fs::read_dir(store).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = path.metadata().unwrap().len();
-        if path.extension().is_some_and(|extension| extension == "sst") && bytes > 500_000 {
-            let file = OpenOptions::new().write(true).open(&path).unwrap();
-            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
-            damaged += 1;
-        }
-    }
-    assert!(damaged > 0, "no table has a file");
-}
 
 /// What is received, as it came.
 struct Received {
@@ -88,7 +73,7 @@ fn curl_exits_with_18_where_a_store_fails_midway() {
     assert!(adtrail.terminate().0.success());
     // Opening moves what is in the log into files.
     assert!(site.start().terminate().0.success());
-    damage(&site.path().join("store"));
+    damage_tables(&site.path().join("store"), 500_000);
     let adtrail = site.start();
     for encoding in ["identity", "gzip", "zstd"] {
         let received = curl(&adtrail.export, site.path(), encoding);

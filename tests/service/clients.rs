@@ -60,12 +60,6 @@ fn click(n: usize) -> String {
     .to_string()
 }
 
-fn replayed(site: &Site, lines: &[&[String]]) -> Vec<u8> {
-    let file = site.path().join("events.ndjson");
-    fs::write(&file, lines.concat().join("\n")).unwrap();
-    run_ok(&mut site.command(&["replay", "--app", "app-x", file.to_str().unwrap()]), b"")
-}
-
 /// What the last rows may look like: as they were, but for the first so many of the corrections.
 struct Moments {
     head: Vec<u8>,
@@ -216,8 +210,8 @@ fn two_hundred_downloads_slow_ones_and_vanished_ones_while_rows_are_corrected() 
     fastrand::Rng::with_seed(15).shuffle(&mut order);
     order.truncate(CORRECTED);
     let clicks: Vec<String> = order.iter().map(|n| click(*n)).collect();
-    let before = replayed(&site, &[&activations]);
-    let after = replayed(&site, &[&activations, &clicks]);
+    let before = site.replay("app-x", activations.join("\n").as_bytes());
+    let after = site.replay("app-x", [&activations[..], &clicks].concat().join("\n").as_bytes());
     let moments = Moments::new(&before, &after, order);
 
     let messages = activations.iter().map(|line| Message::new("app-x", line.clone()));

@@ -60,11 +60,7 @@ fn produce(site: &Site, events: &[(String, String)], broker_ms: i64) {
 /// What `adtrail replay` makes of the events.
 fn replayed(site: &Site, events: &[(String, String)]) -> Vec<u8> {
     let lines: String = events.iter().map(|(_, line)| format!("{line}\n")).collect();
-    let file = site.path().join("events.ndjson");
-    std::fs::write(&file, lines).unwrap();
-    let output = site.run(&["replay", "--app", "app-x", file.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
+    site.replay("app-x", lines.as_bytes())
 }
 
 /// Why each dead letter is one, and how many there are.

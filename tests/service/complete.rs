@@ -29,7 +29,7 @@ fn answer(adtrail: &Adtrail) -> (Option<u64>, usize) {
 }
 
 #[test]
-fn what_had_come_before_is_in() {
+fn rows_before_complete_until_are_in_the_answer() {
     let kafka = Kafka::shared();
     // What is read is committed late, so that there is nearly always something between.
     let site = Site::new(kafka, "complete", 3, ONE_CAMPAIGN).set("ingest.batch_age_max", "1500ms");

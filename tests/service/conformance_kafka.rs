@@ -24,7 +24,7 @@ use testbed::site::{Site, Topics};
 const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance");
 
 #[test]
-fn cases_through_kafka() {
+fn contract_cases_hold_through_kafka() {
     let chosen = chosen();
     let folder = TempDir::with_prefix("adtrail-conformance-").unwrap();
     // No case passes here: there are no rows yet.

@@ -3,26 +3,22 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use attribution::ledger::{Ledger as _, Position};
 use store::embedded::Embedded;
-use testbed::exports::{self, Exports, check_equal, check_same, downloads};
+use testbed::exports::{self, Workload, check_equal, check_same, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, Record, TO};
-use testbed::{eventually, rows, run_ok};
+use testbed::traffic::{self, APPS, FROM, TO};
+use testbed::{eventually, from_env, rows, run_ok};
 
 /// A few hundred batches of a few dozen records: room to be interrupted in.
 const BATCH_RECORDS: &str = "40";
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(1, 3000))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(1, 3000));
 
 fn site(name: &str, partitions: i32) -> Site {
     Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS)
@@ -30,16 +26,10 @@ fn site(name: &str, partitions: i32) -> Site {
         .set("ingest.batch_records_max", BATCH_RECORDS)
 }
 
-/// What `adtrail replay` makes of the records in their own order, by app.
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
-
 /// That the events are worth it: everything that can happen to a row happens.
 #[test]
 fn the_events_lead_to_every_kind_of_row() {
-    let of_apps = replayed().iter().map(|csv| rows::by_event_id(rows::parse(csv)));
+    let of_apps = WORKLOAD.expected().iter().map(|csv| rows::by_event_id(rows::parse(csv)));
     let rows: Vec<_> = of_apps.flat_map(|by_id| by_id.into_values()).collect();
     let seen = |column: &str| -> BTreeSet<&str> { rows.iter().map(|row| &*row[column]).collect() };
     let all = |names: &[&'static str]| -> BTreeSet<&str> { names.iter().copied().collect() };
@@ -60,11 +50,11 @@ fn the_events_lead_to_every_kind_of_row() {
 #[test]
 fn one_partition_without_interruption() {
     let site = site("convergence.plain", 1);
-    let records = traffic::redelivered(records(), 1);
+    let records = traffic::redelivered(WORKLOAD.records(), 1);
     traffic::produce(&site.topics, &records);
     let adtrail = site.start();
     adtrail.await_read(records.len() as u64);
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let bad = records.iter().filter(|record| record.is_bad).count();
     assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(bad as f64));
     // Else nothing came late, and the order was no test.
@@ -72,7 +62,7 @@ fn one_partition_without_interruption() {
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{status}: {log}");
     // The same without the service.
-    check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), replayed());
+    check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), WORKLOAD.expected());
 }
 
 /// Records of one life, and how many come at a time while it lives.
@@ -81,10 +71,7 @@ const AT_A_TIME: usize = 20;
 
 #[test]
 fn killed_again_and_again() {
-    let number = |name: &str, otherwise| {
-        std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
-    };
-    let (kills, seed) = (number("ADTRAIL_KILLS", 6), number("ADTRAIL_KILLS_SEED", 2));
+    let (kills, seed) = (from_env("ADTRAIL_KILLS", 6_u64), from_env("ADTRAIL_KILLS_SEED", 2));
     let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
     // Each comes twice in the mean.
@@ -153,12 +140,8 @@ fn check_at_its_positions(site: &Site) -> bool {
             }
         }
     }
-    let file = copy.path().join("events.ndjson");
-    std::fs::write(&file, lines).expect("a file");
     for app in APPS {
-        // It ends with 1 where lines are no events.
-        let replayed = site.run(&["replay", "--app", app, file.to_str().unwrap()]);
-        check_same(app, &site.download(app, FROM, TO, &[]), &replayed.stdout);
+        check_same(app, &site.download(app, FROM, TO, &[]), &site.replay(app, &lines));
     }
     has_more
 }

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{Workload, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::traffic::{self, Record};
+use testbed::traffic;
 use testbed::{length, run_ok};
 
 /// How often a point is passed before the process ends there, one life after the other. What a new store commits
@@ -22,15 +21,7 @@ const PASSES_OF_LETTERS: [u32; 4] = [1, 0, 1, 2];
 const PASSES_OF_A_SECOND: [u32; 4] = [0; 4];
 const SIGABRT: i32 = 6;
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(8, 1500))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(8, 1500));
 
 /// Its lives at a point, each until it ends there, or all is read.
 fn check(point: &str) {
@@ -38,7 +29,7 @@ fn check(point: &str) {
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
     // Each once: what comes again would hide that it was lost.
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let passes = match point.split_once('-') {
         Some(("letters", _)) => PASSES_OF_LETTERS,
         Some(("offsets", _)) => PASSES_OF_A_SECOND,
@@ -52,7 +43,7 @@ fn check(point: &str) {
     }
     let adtrail = site.start();
     adtrail.await_caught_up();
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     check_letters(&site);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{point}: {log}");
@@ -64,7 +55,7 @@ fn check_letters(site: &Site) {
     for topic in site.topics.all() {
         let letters = Kafka::shared().consume_all(&format!("{topic}.dlq"));
         let letters: BTreeSet<_> = letters.into_iter().map(|letter| letter.value).collect();
-        let bad = records().iter().filter(|record| record.is_bad);
+        let bad = WORKLOAD.records().iter().filter(|record| record.is_bad);
         for record in bad.filter(|record| record.topic(&site.topics) == topic) {
             assert!(letters.contains(&record.message().value), "a letter is missing");
         }

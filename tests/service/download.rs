@@ -136,7 +136,7 @@ fn end(
 }
 
 #[test]
-fn a_download_goes_on_where_it_was_killed() {
+fn a_killed_download_is_resumed() {
     let filled = Filled::new("download.killed", ROWS);
     let files = filled.file("rows.csv");
     let (mut killed, mut tried) = (0, 0);
@@ -186,7 +186,7 @@ fn limited(command: &Command, bytes: usize, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_file_goes_on_wherever_it_was_cut() {
+fn a_file_is_resumed_wherever_it_was_cut() {
     let filled = Filled::new("download.cut", 400);
     let (whole, files) = (&filled.whole, filled.file("rows.csv"));
     let middle = whole.len() / 2;
@@ -302,35 +302,13 @@ fn check_pipes(filled: &Filled) {
     assert!(said.contains("only a file can be gone on with"), "{said}");
     let (status, said) = filled.download(&null, &[]);
     assert!(status.success() && said.contains("/dev/null: 400 rows, "), "{said}");
-    let mut piped = filled.command(&null, &[]);
-    piped.args(["--out", "/dev/stdout"]);
-    let output = filled.site.run(&[
-        "download",
-        "--app",
-        "app-x",
-        "--from",
-        "2026-03-10",
-        "--to",
-        "2026-03-10",
-        "--resume",
-    ]);
+    let download = ["download", "--app", "app-x", "--from", "2026-03-10", "--to", "2026-03-10"];
+    let output = filled.site.run(&[&download[..], &["--resume"]].concat());
     assert_eq!(output.status.code(), Some(2));
-    let whole = filled.site.command(&[
-        "download",
-        "--app",
-        "app-x",
-        "--from",
-        "2026-03-10",
-        "--to",
-        "2026-03-10",
-    ]);
-    let words: Vec<_> = [whole.get_program()]
-        .into_iter()
-        .chain(whole.get_args())
-        .map(|word| word.to_str().unwrap())
-        .collect();
-    let script = "set -o pipefail; \"$@\" | head -c 10";
-    let output = run(Command::new("bash").args(["-c", script, "bash"]).args(words), b"");
+    let whole = filled.site.command(&download);
+    let mut piped = Command::new("bash");
+    piped.args(["-c", "set -o pipefail; \"$@\" | head -c 10", "bash"]).arg(whole.get_program());
+    let output = run(piped.args(whole.get_args()), b"");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 10), "{said}");
     assert!(said.contains("Broken pipe") && !said.contains("panicked"), "{said}");
@@ -356,7 +334,7 @@ fn check_bar(filled: &Filled) {
 
 /// A click that comes late changes what was written: the file is of the later moment, from its beginning.
 #[test]
-fn a_file_is_of_one_moment_though_rows_are_corrected_meanwhile() {
+fn a_resumed_file_is_of_one_moment_though_rows_were_corrected() {
     let mut filled = Filled::new("download.corrected", 400);
     let files = filled.file("rows.csv");
     let before = filled.whole.clone();

@@ -8,7 +8,7 @@ mod cells;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use attribution::rules::row::EventType;
 use attribution::worker::{self, Worker};
 use config::Config;
 use ingest::{Health, IngestError, Shutdown};
-use testbed::exports::{self, Exports, check_equal};
+use testbed::exports::{Exports, Workload, check_equal};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, Record, TO};
@@ -35,15 +35,7 @@ const PARTITIONS: i32 = 6;
 /// A member that asks for nothing for so long is given up; it is the least that librdkafka takes.
 const GIVEN_UP_AFTER_MS: &str = "6000";
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(21, 1200), 21))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(&traffic::records(21, 1200)))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::redelivered(&traffic::records(21, 1200), 21));
 
 /// Workers, and what they share.
 struct Bed {
@@ -182,7 +174,7 @@ impl Member {
 fn workers_come_and_go_under_load() {
     let bed = Bed::new("group.moving");
     let mut members = vec![bed.join()];
-    for (round, portion) in records().chunks(records().len().div_ceil(6)).enumerate() {
+    for (round, portion) in traffic::portions(WORKLOAD.records(), 6).enumerate() {
         bed.produce(portion);
         members.push(bed.join());
         members.last().expect("one has joined").await_assigned();
@@ -197,14 +189,14 @@ fn workers_come_and_go_under_load() {
     }
     bed.await_all_read();
     members.into_iter().for_each(Member::leave);
-    check_equal(&bed.exports(), replayed());
+    check_equal(&bed.exports(), WORKLOAD.expected());
 }
 
 #[test]
 fn workers_that_end_between_two_writes_leave_nothing_half_done() {
     let bed = Bed::new("group.ending");
     let mut rng = fastrand::Rng::with_seed(5);
-    for (life, portion) in records().chunks(records().len().div_ceil(8)).enumerate() {
+    for (life, portion) in traffic::portions(WORKLOAD.records(), 8).enumerate() {
         let mut left = rng.u32(10..400);
         let over = || StoreError::Corrupt { what: "the process ends here".into() };
         let ending = bed.join_with(move || {
@@ -234,7 +226,7 @@ fn workers_that_end_between_two_writes_leave_nothing_half_done() {
     let last = bed.join();
     bed.await_all_read();
     last.leave();
-    check_equal(&bed.exports(), replayed());
+    check_equal(&bed.exports(), WORKLOAD.expected());
 }
 
 /// It stands still in the middle of a batch, longer than the group waits; another has its partitions
@@ -244,7 +236,7 @@ fn a_late_writer_does_no_harm() {
     for moment in length(&[1_000][..], &[300, 1_000, 3_000]) {
         let moment = *moment;
         let bed = Bed::new(&format!("group.late.{moment}"));
-        bed.produce(records());
+        bed.produce(WORKLOAD.records());
         let (stands, has_stood) = sync_channel(1);
         let (go_on, goes_on) = channel::<()>();
         let (mut steps, goes_on) = (0, Mutex::new(goes_on));
@@ -263,6 +255,6 @@ fn a_late_writer_does_no_harm() {
         go_on.send(()).expect("it stands still");
         late.leave();
         successor.leave();
-        check_equal(&bed.exports(), replayed());
+        check_equal(&bed.exports(), WORKLOAD.expected());
     }
 }

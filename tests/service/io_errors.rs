@@ -2,29 +2,20 @@
 //! once the disk is mended nothing is missing and nothing is there twice.
 
 use std::process::Command;
-use std::sync::OnceLock;
 use std::thread;
 
 use testbed::adtrail::Adtrail;
 use testbed::disk::Disk;
-use testbed::exports::{self, Exports, by_http, check_equal, downloads};
+use testbed::exports::{Workload, by_http, check_equal, downloads};
 use testbed::faults::{Calls, EIO, EROFS, Faults};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{length, rows, run_ok};
 
 const NOT_COMMITTED: &str = "a batch could not be committed; its events will be read again";
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(13, 6_000))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(13, 6_000));
 
 fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
@@ -54,7 +45,7 @@ fn check_once(site: &Site) {
 fn check_all(site: &Site) {
     let adtrail = site.start();
     adtrail.await_caught_up();
-    check_equal(&downloads(site, &adtrail), replayed());
+    check_equal(&downloads(site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
 }
@@ -63,7 +54,7 @@ fn check_all(site: &Site) {
 fn lives(name: &str, lives: &[(u64, u64)], spoil: impl Fn(&Faults, u64, u64)) {
     let site = site(name);
     let faults = Faults::of(&site);
-    let mut portions = records().chunks(records().len().div_ceil(lives.len() + 2));
+    let mut portions = traffic::portions(WORKLOAD.records(), lives.len() + 2);
     // Of what is in files already something has to be read.
     traffic::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
@@ -105,7 +96,7 @@ fn syncs_that_fail_end_it_and_lose_nothing() {
     let site = site("io.syncs");
     let faults = Faults::of(&site);
     let lives = length(&[0, 2][..], &[0, 2, 5]);
-    let mut portions = records().chunks(records().len().div_ceil(2 * lives.len()));
+    let mut portions = traffic::portions(WORKLOAD.records(), 2 * lives.len());
     for &well in lives {
         traffic::produce(&site.topics, portions.next().unwrap());
         let adtrail = faults.start(&site);
@@ -131,14 +122,14 @@ fn syncs_that_fail_end_it_and_lose_nothing() {
 #[test]
 fn a_download_whose_reads_fail_is_never_short_and_the_next_one_is_whole() {
     let site = site("io.downloads");
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let faults = Faults::of(&site);
     let adtrail = faults.start(&site);
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
     // Opening has moved what was in the log into files.
     let adtrail = faults.start(&site);
-    let (app, whole) = (APPS[0], &replayed()[0]);
+    let (app, whole) = (APPS[0], &WORKLOAD.expected()[0]);
     let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
     let (mut refused, mut broken_off) = (0, 0);
     for well in 0.. {
@@ -165,20 +156,20 @@ fn a_download_whose_reads_fail_is_never_short_and_the_next_one_is_whole() {
     println!("{refused} answers of 500, {broken_off} broken off");
     assert!(refused + broken_off > 0);
     faults.mend();
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success() && log.contains("an export failed"), "{log}");
 }
 
 /// As a system does that has found an error on a disk: first calls fail, then nothing can be written.
 #[test]
-fn a_disk_that_becomes_read_only_is_told_and_goes_on_once_it_is_not() {
+fn a_read_only_disk_is_reported_and_loses_nothing() {
     let site = site("io.read_only");
     let folder = site.path().join("disk");
     let store = folder.join("store");
     let disk = Disk::at(&folder, 256);
     let site = site.set("store.path", store.to_str().unwrap());
-    let (some, rest) = records().split_at(records().len() / 2);
+    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
     traffic::produce(&site.topics, some);
     let faults = Faults::on(&site, &store);
     let adtrail = faults.start(&site);
@@ -200,14 +191,14 @@ fn a_disk_that_becomes_read_only_is_told_and_goes_on_once_it_is_not() {
 }
 
 #[test]
-fn a_limit_of_the_size_of_files_is_told_and_loses_nothing() {
+fn a_file_size_limit_is_reported_and_loses_nothing() {
     let site = site("io.limit");
-    traffic::produce(&site.topics, &records()[..100]);
+    traffic::produce(&site.topics, &WORKLOAD.records()[..100]);
     let adtrail = site.start();
     adtrail.await_caught_up();
     let pid = adtrail.pid().to_string();
     run_ok(Command::new("prlimit").args(["--fsize=262144", "--pid", &pid]), b"");
-    traffic::produce(&site.topics, &records()[100..]);
+    traffic::produce(&site.topics, &WORKLOAD.records()[100..]);
     check_ended(adtrail, &[NOT_COMMITTED, "File too large"]);
     check_all(&site);
 }

@@ -40,7 +40,7 @@ fn check_rows(site: &Site, expected: &[&[String]]) {
 }
 
 #[test]
-fn compressed_in_every_way() {
+fn batches_of_every_codec_are_read() {
     let kafka = Kafka::shared();
     let site = site("kept.compressed");
     let topic = &*site.topics.activations;
@@ -58,20 +58,27 @@ fn compressed_in_every_way() {
     check_rows(&site, &expected);
 }
 
-/// All that Kafka has counts as unread then, so that whoever watches is woken.
+/// All that Kafka has counts as unread meanwhile, also after a kill.
 #[test]
-fn a_dead_letter_that_its_topic_does_not_take_is_seen_to_stop_all() {
+fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
     let kafka = Kafka::shared();
     let site = site("kept.small-letters");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
     kafka.set_topic(&letters, &[("max.message.bytes", "1000")]);
-    let adtrail = site.start();
+    let bad = "x".repeat(3_000);
+    kafka.produce(topic, [Message::new("key", &*bad)]);
+    let start_and_stall = || {
+        let adtrail = site.start();
+        eventually("the letter is refused", || {
+            let log = adtrail.log();
+            if log.contains("dead letters are not acknowledged") { Ok(()) } else { Err(log) }
+        });
+        adtrail
+    };
+    start_and_stall().kill9();
+    let adtrail = start_and_stall();
     assert!(adtrail.log().contains("max.message.bytes=104857600"), "{}", adtrail.log());
-    let bad = Message::new("key", "x".repeat(3_000));
-    kafka.produce(topic, [bad]);
-    eventually("it does not get on", || {
-        if adtrail.log().contains("dead letters are not acknowledged") { Ok(()) } else { Err("") }
-    });
+    assert!(kafka.consume_all(&letters).is_empty());
     let good = ids("good", 20);
     kafka.produce(topic, messages(&good));
     eventually("what is unread is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
@@ -97,11 +104,14 @@ fn a_dead_letter_that_its_topic_does_not_take_is_seen_to_stop_all() {
     adtrail.await_read(23);
     check_rows(&site, &[&good, &later]);
     assert!(progress() > before);
+    let letters = kafka.consume_all(&letters);
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].value.as_deref(), Some(bad.as_bytes()));
 }
 
 /// Such a topic takes nothing without a key, and forgets letters.
 #[test]
-fn a_topic_for_dead_letters_that_is_compacted_is_told_of() {
+fn a_compacted_dead_letter_topic_is_reported() {
     let kafka = Kafka::shared();
     let site = site("kept.compacted-letters");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
@@ -120,7 +130,7 @@ fn a_topic_for_dead_letters_that_is_compacted_is_told_of() {
 
 /// Dashboards see how far it is, by Kafka's old group protocol and by the one of KIP-848.
 #[test]
-fn positions_are_told_to_the_group_by_either_protocol() {
+fn offsets_are_committed_by_either_group_protocol() {
     let kafka = Kafka::shared();
     for protocol in ["classic", "consumer"] {
         let settings =
@@ -150,7 +160,7 @@ fn positions_are_told_to_the_group_by_either_protocol() {
 }
 
 #[test]
-fn transactions_that_were_ended_taken_back_and_are_open() {
+fn committed_aborted_and_open_transactions_are_read_as_such() {
     let kafka = Kafka::shared();
     let site = site("kept.transactions");
     let topic = &*site.topics.activations;
@@ -197,7 +207,7 @@ fn transactions_that_were_ended_taken_back_and_are_open() {
 
 /// Nothing is said to be complete that lies behind it, and no state goes by what was read elsewhere.
 #[test]
-fn what_lies_behind_an_open_transaction_is_not_passed_over() {
+fn records_behind_an_open_transaction_are_not_passed_over() {
     let kafka = Kafka::shared();
     // The second partition of each topic has no records.
     let site =
@@ -274,7 +284,7 @@ fn what_lies_behind_an_open_transaction_is_not_passed_over() {
 
 /// Not ready and told why, by the topic's name, and with a lag; it goes on by itself.
 #[test]
-fn a_topic_that_may_not_be_read_any_more() {
+fn a_topic_that_may_no_longer_be_read_is_reported_and_read_on_once_it_may() {
     let kafka = Kafka::start_with_rules();
     for operation in length(&["Read"][..], &["Read", "All"]) {
         let name = format!("kept.denied-{operation}");
@@ -307,7 +317,7 @@ fn a_topic_that_may_not_be_read_any_more() {
 }
 
 #[test]
-fn a_topic_for_dead_letters_that_is_deleted_is_told_soon() {
+fn a_deleted_dead_letter_topic_is_reported_soon() {
     let kafka = Kafka::shared();
     let site = site("kept.deleted-letters");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));

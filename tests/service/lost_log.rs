@@ -54,7 +54,7 @@ fn filled(site: &Site, from: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_lost_is_told_and_read_again() {
+fn lost_records_are_reported_and_read_again() {
     let kafka = Kafka::shared();
     let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");
     let site = Site::new(kafka, "lost_log", 2, &settings).set("store.retention", "off");
@@ -87,7 +87,7 @@ fn a_log_that_is_torn_at_a_kill_is_read_again() {
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
     let records = traffic::records(17, 3_000);
-    for (number, portion) in records.chunks(records.len().div_ceil(kills + 1)).enumerate() {
+    for (number, portion) in traffic::portions(&records, kills + 1).enumerate() {
         traffic::produce(&site.topics, portion);
         let adtrail = site.start();
         adtrail.await_caught_up();
@@ -115,7 +115,7 @@ fn a_log_that_is_torn_at_a_kill_is_read_again() {
 
 /// The disk of the store is not mounted: a new store begins, and it is said what that means.
 #[test]
-fn a_store_that_is_missing_is_told() {
+fn a_missing_store_is_reported() {
     const MISSING: &str = "the store has no position in partitions that the group has read";
     let kafka = Kafka::shared();
     let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");

@@ -1,22 +1,17 @@
-//! What operators see of the running service: metrics on a real Prometheus, probes that follow
-//! the broker, the end after SIGTERM, and logs that name no device.
+//! What operators see of the running service: metrics on a real Prometheus, and logs that name no device.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use testbed::adtrail::{Adtrail, sum};
+use testbed::adtrail::sum;
 use testbed::kafka::{Kafka, Message};
 use testbed::prometheus::{Prometheus, check_metrics};
 use testbed::site::{Site, Topics};
-use testbed::traffic::{self, APPS, FROM, Family, Record, TO};
+use testbed::traffic::{self, APPS, FROM, Family, TO};
 use testbed::{eventually, rows};
 
 fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 2, traffic::SETTINGS).set("store.retention", "off")
-}
-
-fn produce(kafka: &Kafka, topics: &Topics, records: &[Record]) {
-    kafka.produce_all(records.iter().map(|record| (record.topic(topics), record.message())));
 }
 
 /// The rows that there are by type and status, as the CSV of all apps has them.
@@ -58,7 +53,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     let site = site("operate.metrics");
     let kafka = Kafka::shared();
     let mut records = traffic::redelivered(&traffic::records(2, 600), 2);
-    produce(kafka, &site.topics, &records);
+    traffic::produce(&site.topics, &records);
     let empty = Message { key: Some(b"app-x".to_vec()), ..Message::default() };
     kafka.produce(&site.topics.effects, vec![empty.clone(), Message::new("app-x", ""), empty]);
 
@@ -66,7 +61,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     let prometheus = Prometheus::start(&[&adtrail.admin]);
     // More, while it is watched.
     let more = traffic::redelivered(&traffic::records(3, 300), 3);
-    produce(kafka, &site.topics, &more);
+    traffic::produce(&site.topics, &more);
     records.extend(more);
     adtrail.await_read(records.len() as u64 + 3);
     await_scrape(&prometheus);
@@ -142,59 +137,6 @@ fn await_scrape(prometheus: &Prometheus) {
         [time] if time > now => Ok(()),
         ref times => Err(format!("{times:?} at {now}")),
     });
-}
-
-/// Waits until the probe answers so.
-#[track_caller]
-fn await_readiness(adtrail: &Adtrail, status: u16, part: &str) {
-    eventually("readiness changes", || match adtrail.admin("/readyz") {
-        Ok(reply) if reply.status == status && reply.text().contains(part) => Ok(()),
-        Ok(reply) => Err(format!("{}: {}", reply.status, reply.text())),
-        Err(error) => Err(error.to_string()),
-    });
-    assert_eq!(adtrail.admin("/livez").unwrap().status, 200);
-}
-
-/// The service serves what it has whether or not Kafka is there, and says whether it is.
-#[test]
-fn readiness_follows_the_broker() {
-    let mut kafka = Kafka::start();
-    let site =
-        Site::new(&kafka, "operate.readiness", 2, traffic::SETTINGS).set("store.retention", "off");
-    let activation = |id: &str| {
-        let line = format!(r#"{{"app":"app-x","event_id":"{id}","time":"2025-03-10T12:00:00Z"}}"#);
-        Message::new("app-x", line)
-    };
-    kafka.produce(&site.topics.activations, [activation("first")]);
-    kafka.kill9();
-
-    let adtrail = site.spawn();
-    await_readiness(&adtrail, 503, "kafka can not be reached");
-    let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
-    let rows = || rows::parse(&adtrail.get(&path).unwrap().body).len();
-    assert_eq!(rows(), 0);
-    assert_eq!(check_metrics(&adtrail.metrics()), "");
-
-    kafka.restart();
-    await_readiness(&adtrail, 200, "ready");
-    adtrail.await_read(1);
-    assert_eq!(rows(), 1);
-
-    kafka.kill9();
-    await_readiness(&adtrail, 503, "kafka can not be reached");
-    assert_eq!(rows(), 1);
-
-    kafka.restart();
-    await_readiness(&adtrail, 200, "ready");
-    kafka.produce(&site.topics.activations, [activation("second")]);
-    adtrail.await_read(2);
-    assert_eq!(rows(), 2);
-
-    // Nor does it need Kafka to end.
-    kafka.kill9();
-    await_readiness(&adtrail, 503, "kafka can not be reached");
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
 }
 
 /// What the events below hold, and no log may.

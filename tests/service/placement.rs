@@ -2,10 +2,9 @@
 //! do, and no less right for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{Workload, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, Record};
@@ -15,15 +14,7 @@ const MISPLACED: &str = "adtrail_ingest_key_partition_mismatch_total";
 const FIRST_MS: i64 = 1_754_784_000_000;
 const APART_MS: i64 = 10_000;
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(16, 2000))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(16, 2000));
 
 fn site(name: &str, partitions: i32) -> Site {
     Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS).set("store.retention", "off")
@@ -40,7 +31,7 @@ fn produce_mixed(site: &Site, settings: &[(&str, &str)], change: impl Fn(Message
     let kafka = Kafka::shared();
     let is_other =
         |number: usize, record: &Record| number.is_multiple_of(10) && record.app != APPS[2];
-    let all = || records().iter().enumerate();
+    let all = || WORKLOAD.records().iter().enumerate();
     kafka.produce_all(
         all()
             .filter(|(number, record)| !is_other(*number, record))
@@ -55,8 +46,12 @@ fn produce_mixed(site: &Site, settings: &[(&str, &str)], change: impl Fn(Message
 /// The facts of each topic that are not on the partition with most of their app's.
 fn astray(site: &Site) -> BTreeMap<String, u64> {
     let mut counts: BTreeMap<(&str, i32), BTreeMap<&str, u64>> = BTreeMap::new();
-    let apps: BTreeMap<&str, &str> =
-        records().iter().filter(|one| !one.is_bad).map(|one| (&*one.line, &*one.app)).collect();
+    let apps: BTreeMap<&str, &str> = WORKLOAD
+        .records()
+        .iter()
+        .filter(|one| !one.is_bad)
+        .map(|one| (&*one.line, &*one.app))
+        .collect();
     for topic in site.topics.all() {
         for record in Kafka::shared().consume_all(topic) {
             let line = String::from_utf8(record.value.unwrap()).unwrap();
@@ -85,7 +80,7 @@ fn warnings(log: &str) -> Vec<&str> {
 
 fn read_all(site: &Site) -> Adtrail {
     let adtrail = site.start();
-    adtrail.await_read(records().len() as u64);
+    adtrail.await_read(WORKLOAD.records().len() as u64);
     adtrail
 }
 
@@ -101,7 +96,7 @@ fn check(site: &Site, advice: &str) {
     // Some that were read before it was known where most are may count, too.
     let (found, astray) = (adtrail.metric(MISPLACED).unwrap(), astray.values().sum::<u64>());
     assert!(found as u64 <= 3 * astray, "{found}, {astray} are astray");
-    check_equal(&downloads(site, &adtrail), replayed());
+    check_equal(&downloads(site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
     let warnings = warnings(&log);
@@ -115,21 +110,21 @@ fn check(site: &Site, advice: &str) {
 }
 
 #[test]
-fn another_hash_is_noticed() {
+fn another_partitioner_is_reported() {
     let site = site("placement.hash", 7);
     produce_mixed(&site, &[("partitioner", "murmur2_random")], |message| message);
     check(&site, "give all producers the same partitioner");
 }
 
 #[test]
-fn a_missing_key_is_noticed() {
+fn missing_keys_are_reported() {
     let site = site("placement.no-key", 4);
     produce_mixed(&site, &[], |message| Message { key: None, ..message });
     check(&site, "some have no message key");
 }
 
 #[test]
-fn another_key_is_noticed_and_not_told() {
+fn other_keys_are_reported_and_not_shown() {
     let site = site("placement.other-key", 4);
     // Seven of them, so that not all come on one partition.
     let key = |time_ms: i64| format!("secret-device-{}", time_ms / APART_MS / 10 % 7).into_bytes();
@@ -145,9 +140,9 @@ fn another_key_is_noticed_and_not_told() {
 fn an_app_that_moves_is_not_misplaced() {
     let site = site("placement.grown", 2);
     let kafka = Kafka::shared();
-    let third = records().len() / 3;
+    let third = WORKLOAD.records().len() / 3;
     let produce = |range: std::ops::Range<usize>| {
-        let some = range.map(|number| (number, &records()[number]));
+        let some = range.map(|number| (number, &WORKLOAD.records()[number]));
         kafka
             .produce_all(some.map(|(number, one)| (one.topic(&site.topics), message(number, one))));
     };
@@ -168,16 +163,16 @@ fn an_app_that_moves_is_not_misplaced() {
     let adtrail = site.start();
     adtrail.await_read(2 * third as u64);
     grow(7);
-    produce(2 * third..records().len());
-    adtrail.await_read(records().len() as u64);
+    produce(2 * third..WORKLOAD.records().len());
+    adtrail.await_read(WORKLOAD.records().len() as u64);
     assert_eq!(adtrail.metric(MISPLACED), Some(0.0), "{}", adtrail.log());
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success() && warnings(&log).is_empty(), "{log}");
 }
 
 #[test]
-fn topics_that_have_not_as_many_partitions_are_told() {
+fn unequal_partition_counts_are_reported() {
     const UNEQUAL: &str = "not as many partitions as each other";
     let site = site("placement.unequal", 2);
     let start = || site.start().terminate().1;
@@ -192,7 +187,7 @@ fn topics_that_have_not_as_many_partitions_are_told() {
 
 /// Whatever partitioner its producer has, which `replay-dlq` does not know.
 #[test]
-fn a_letter_goes_back_to_the_partition_that_it_came_from() {
+fn a_resent_letter_goes_to_its_original_partition() {
     const PARTITIONS: i32 = 3;
     let (kafka, site) = (Kafka::shared(), site("placement.letters", PARTITIONS));
     let topic = &site.topics.effects;

@@ -1,26 +1,17 @@
-//! Whatever comes again changes nothing: records that were produced up to nine times, a store that is
-//! behind what was read, by a day in which state has expired too, a group that is gone.
+//! Redelivery changes nothing: records that are produced up to nine times, a deleted consumer group, and a store
+//! that is behind the group, also by a day in which state has expired.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
-use testbed::exports::{self, Exports, check_equal, check_same, downloads};
+use testbed::exports::{Workload, check_equal, check_same, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::run_ok;
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::traffic::{self, Record};
+use testbed::traffic;
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(9, 2000))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(9, 2000));
 
 fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
@@ -46,7 +37,7 @@ fn copy(from: &Path, to: &Path) {
 fn a_store_that_is_behind_reads_again_what_it_has_lost() {
     let site = site("redelivery.behind");
     let (store, kept) = (site.path().join("store"), site.path().join("kept"));
-    let all = traffic::redelivered(records(), 9);
+    let all = traffic::redelivered(WORKLOAD.records(), 9);
     let (some, rest) = all.split_at(all.len() / 4);
     traffic::produce(&site.topics, some);
     read_all(&site);
@@ -59,14 +50,14 @@ fn a_store_that_is_behind_reads_again_what_it_has_lost() {
         assert_eq!(read_all(&site), rest.len() as f64);
     }
     let adtrail = site.start();
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 #[test]
 fn up_to_nine_times_and_without_a_group() {
     let site = site("redelivery.nine");
     // One to nine times each.
-    let all = traffic::redelivered(&traffic::redelivered(records(), 10), 11);
+    let all = traffic::redelivered(&traffic::redelivered(WORKLOAD.records(), 10), 11);
     let (some, rest) = all.split_at(all.len() / 2);
     traffic::produce(&site.topics, some);
     assert_eq!(read_all(&site), some.len() as f64);
@@ -76,7 +67,7 @@ fn up_to_nine_times_and_without_a_group() {
     traffic::produce(&site.topics, rest);
     assert_eq!(read_all(&site), rest.len() as f64);
     let adtrail = site.start();
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 const HOUR: i64 = 3_600_000;
@@ -95,23 +86,12 @@ fn of_three_days() -> Vec<(usize, String, i64)> {
             let (device, again) = (rng.u32(..40), n - rng.i64(0..30));
             let ids = format!(r#""ids":{{"oaid":"device-{device}"}}"#);
             let common = format!(r#""app":"app-x","time":{time},{ids}"#);
-            match rng.u8(..10) {
-                0..5 => (
-                    0,
-                    format!(r#"{{"type":"click","click_id":"c-{n}","spreadid":7,{common}}}"#),
-                    taken,
-                ),
-                5..7 => (
-                    1,
-                    format!(r#"{{"type":"activation","event_id":"a-{again}",{common}}}"#),
-                    taken,
-                ),
-                _ => (
-                    2,
-                    format!(r#"{{"type":"effect","name":"n","event_id":"e-{again}",{common}}}"#),
-                    taken,
-                ),
-            }
+            let (topic, own) = match rng.u8(..10) {
+                0..5 => (0, format!(r#""type":"click","click_id":"c-{n}","spreadid":7"#)),
+                5..7 => (1, format!(r#""type":"activation","event_id":"a-{again}""#)),
+                _ => (2, format!(r#""type":"effect","name":"n","event_id":"e-{again}""#)),
+            };
+            (topic, format!("{{{own},{common}}}"), taken)
         })
         .collect();
     all.sort_by_key(|(_, _, taken)| *taken);
@@ -157,9 +137,7 @@ fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("Touches before 2025-03-11T"), "{told}");
     let lines: Vec<&str> = all.iter().map(|(_, line, _)| line.as_str()).collect();
-    let file = site.path().join("events.ndjson");
-    fs::write(&file, lines.join("\n")).unwrap();
-    let expected = run_ok(&mut site.command(&["replay", file.to_str().unwrap()]), b"");
+    let expected = site.replay("app-x", lines.join("\n").as_bytes());
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
     // Stamped long ago, this click passes for one in time. What it could change is decided.
     let time = activation["time"].as_i64().expect("a time") - 1;

@@ -32,8 +32,7 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
         .set("store.region_bytes_max", "65536")
         .set("ingest.batch_records_max", "40");
     let records = traffic::records(7, 2_000);
-    let file = site.path().join("events.ndjson");
-    std::fs::write(&file, traffic::file(&records)).unwrap();
+    let events = traffic::file(&records);
     let fans = [1, 4, 32, 2, 16];
     let mut portions = records.chunks(records.len().div_ceil(fans.len()));
     let mut last: Option<Adtrail> = None;
@@ -49,9 +48,8 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
     adtrail.await_caught_up();
     let mut shown = 0;
     for app in APPS {
-        let replayed = site.run(&["replay", "--app", app, file.to_str().unwrap()]).stdout;
         let downloaded = site.download(app, FROM, TO, &[]);
-        check_same(app, &downloaded, &replayed);
+        check_same(app, &downloaded, &site.replay(app, events.as_bytes()));
         shown += rows::parse(&downloaded).len() as u64;
     }
     check_regions(&site, &adtrail, shown);

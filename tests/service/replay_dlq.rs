@@ -58,7 +58,7 @@ fn count(output: &Output, column: &str) -> String {
 }
 
 #[test]
-fn the_export_is_as_if_nothing_had_been_bad() {
+fn resent_letters_give_the_export_of_good_records() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "resend.whole", 2, &settings("")).set("store.retention", "off");
     let (mut events, mut messages) = (String::new(), Vec::new());
@@ -97,11 +97,8 @@ fn the_export_is_as_if_nothing_had_been_bad() {
         check_sent(&kafka.consume_all(topic));
     }
     adtrail.await_read(120);
-    let file = site.path().join("events.ndjson");
-    std::fs::write(&file, events).unwrap();
-    let file = file.to_str().unwrap();
     for app in ["app-x", "app-y"] {
-        let expected = run_ok(&mut site.command(&["replay", file, "--app", app]), b"");
+        let expected = site.replay(app, events.as_bytes());
         let found = site.download(app, "2025-03-10", "2025-03-10", &[]);
         assert_eq!(rows::parse(&expected).len(), 80);
         check_same(app, &found, &expected);
@@ -199,7 +196,7 @@ fn await_written(site: &Site, child: &mut Child, said: &Captured, offsets: i64) 
 const MANY: usize = 20_000;
 
 #[test]
-fn a_run_that_is_killed_is_ended_by_the_next() {
+fn a_killed_run_is_completed_by_the_next() {
     let mut killed = 0;
     // A run that is over before it is killed shows nothing: on a fast machine once more.
     for attempt in 0..5 {
@@ -226,7 +223,7 @@ fn a_run_that_is_killed_is_ended_by_the_next() {
 }
 
 #[test]
-fn of_two_at_once_the_later_one_sends() {
+fn the_later_of_two_runs_sends() {
     for attempt in 0..5 {
         let site = site_with_letters(&format!("resend.twice{attempt}"), MANY);
         let (mut first, said) = spawn(&site);
@@ -256,7 +253,7 @@ fn of_two_at_once_the_later_one_sends() {
 }
 
 #[test]
-fn each_code_by_itself_and_what_is_no_letter_stays() {
+fn letters_are_sent_by_code_and_other_records_stay() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "resend.codes", 1, &settings(""));
     let Topics { clicks, effects, .. } = &site.topics;
@@ -325,7 +322,7 @@ fn each_code_by_itself_and_what_is_no_letter_stays() {
 }
 
 #[test]
-fn what_can_not_be_is_told() {
+fn unusable_topics_and_refused_letters_are_reported() {
     let kafka = Kafka::shared();
     let site = site_with_letters("resend.refused", 3);
     let clicks = &site.topics.clicks;

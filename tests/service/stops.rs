@@ -6,32 +6,25 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{Workload, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::traffic::{self, FROM, Record, TO};
-use testbed::{eventually, run_ok};
+use testbed::traffic::{self, FROM, TO};
+use testbed::{eventually, from_env, run_ok};
 
 /// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
 const BATCH_RECORDS: usize = 40;
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+static WORKLOAD: Workload = Workload::new(|| {
     // Each comes twice in the mean: some 300 for every stop.
-    let count = 2_500.max(number("ADTRAIL_STOPS", 0) as usize * 150);
-    RECORDS.get_or_init(|| traffic::redelivered(&traffic::records(15, count), 15))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+    let count = 2_500.max(from_env("ADTRAIL_STOPS", 0) * 150);
+    traffic::redelivered(&traffic::records(15, count), 15)
+});
 
 fn site(kafka: &Kafka, name: &str, partitions: i32) -> Site {
     Site::new(kafka, name, partitions, traffic::SETTINGS)
@@ -65,25 +58,21 @@ fn read_rest(site: &Site) -> (Adtrail, u64) {
     (adtrail, read)
 }
 
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
-}
-
 /// Whether it has not read anything yet, and so does not listen for signals: one just ends it.
 fn is_at_its_beginning(log: &str) -> bool {
     !log.contains("adtrail runs")
 }
 
 #[test]
-fn at_random_moments() {
-    let (stops, seed) = (number("ADTRAIL_STOPS", 5), number("ADTRAIL_STOPS_SEED", 1));
+fn sigterm_at_random_moments_reads_nothing_again() {
+    let (stops, seed) = (from_env("ADTRAIL_STOPS", 5), from_env("ADTRAIL_STOPS_SEED", 1));
     let mut moments = fastrand::Rng::with_seed(seed);
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.random", 4);
-    let mut portions = traffic::portions(records(), stops as usize + 1);
+    let mut portions = traffic::portions(WORKLOAD.records(), stops + 1);
     // Produced, and not seen to be committed.
     let mut left = 0;
-    for portion in portions.by_ref().take(stops as usize) {
+    for portion in portions.by_ref().take(stops) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for some in portion.chunks(20) {
@@ -117,8 +106,8 @@ fn at_random_moments() {
     let (adtrail, read) = read_rest(&site);
     left += last.len() as u64;
     println!("{stops} stops, {read} read after the last, at most {left}");
-    assert!(read <= left && read < records().len() as u64, "{read} of {left}");
-    check_equal(&downloads(&site, &adtrail), replayed());
+    assert!(read <= left && read < WORKLOAD.records().len() as u64, "{read} of {left}");
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     // Nothing is left, and nothing is read again.
     stop(adtrail, &["TERM"]);
     let (adtrail, read) = read_rest(&site);
@@ -129,21 +118,21 @@ fn at_random_moments() {
 #[test]
 fn repeated_sigterm_still_ends_it_cleanly() {
     let site = site(Kafka::shared(), "stops.twice", 2);
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let adtrail = site.start();
     adtrail.await_some_read();
     let before = committed(&adtrail);
     stop(adtrail, &["TERM", "TERM", "INT", "TERM"]);
     let (adtrail, read) = read_rest(&site);
-    assert!(before + read <= records().len() as u64, "{before} and {read}");
-    check_equal(&downloads(&site, &adtrail), replayed());
+    assert!(before + read <= WORKLOAD.records().len() as u64, "{before} and {read}");
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 #[test]
-fn before_the_partitions_are_found() {
+fn sigterm_before_partitions_are_found_ends_it_cleanly() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.early", 2);
-    traffic::produce_to(&kafka, &site.topics, records());
+    traffic::produce_to(&kafka, &site.topics, WORKLOAD.records());
     kafka.pause();
     for _ in 0..2 {
         let adtrail = site.spawn();
@@ -160,15 +149,15 @@ fn before_the_partitions_are_found() {
     adtrail.await_readiness(503, "no partitions are assigned yet");
     stop(adtrail, &["TERM"]);
     let (adtrail, read) = read_rest(&site);
-    assert_eq!(read, records().len() as u64);
-    check_equal(&downloads(&site, &adtrail), replayed());
+    assert_eq!(read, WORKLOAD.records().len() as u64);
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 #[test]
-fn while_partitions_are_added() {
+fn sigterm_while_partitions_are_added_reads_nothing_again() {
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.grown", 1).impatient();
-    let mut portions = records().chunks(records().len().div_ceil(4));
+    let mut portions = WORKLOAD.records().chunks(WORKLOAD.records().len().div_ceil(4));
     let mut left = 0;
     for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {
         let adtrail = site.start();
@@ -193,15 +182,15 @@ fn while_partitions_are_added() {
     traffic::produce(&site.topics, last);
     let (adtrail, read) = read_rest(&site);
     assert!(read <= left + last.len() as u64, "{read} of {left} and {}", last.len());
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 /// Nothing acknowledges dead letters, and nothing is told where it stands.
 #[test]
-fn while_the_broker_hangs() {
+fn sigterm_while_the_broker_hangs_ends_it_cleanly() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.hangs", 2);
-    traffic::produce_to(&kafka, &site.topics, records());
+    traffic::produce_to(&kafka, &site.topics, WORKLOAD.records());
     let adtrail = site.start();
     adtrail.await_some_read();
     kafka.pause();
@@ -209,8 +198,8 @@ fn while_the_broker_hangs() {
     stop(adtrail, &["TERM"]);
     kafka.resume();
     let (adtrail, read) = read_rest(&site);
-    assert!(before + read <= records().len() as u64, "{before} and {read}");
-    check_equal(&downloads(&site, &adtrail), replayed());
+    assert!(before + read <= WORKLOAD.records().len() as u64, "{before} and {read}");
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     // And with everything read.
     kafka.pause();
     stop(adtrail, &["TERM"]);
@@ -223,7 +212,7 @@ fn while_the_broker_hangs() {
 /// Whoever has something to say waits then: downloads, whose lines are in the log, and with them all threads that
 /// serve.
 #[test]
-fn when_nobody_reads_its_log() {
+fn a_blocked_log_does_not_stop_the_shutdown() {
     let site = Site::new(Kafka::shared(), "stops.unheard", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
     let (export, admin) = site.addresses();
@@ -254,7 +243,7 @@ fn when_nobody_reads_its_log() {
 
 /// Then it can not say why it does not start.
 #[test]
-fn when_nobody_reads_why_it_ends() {
+fn a_blocked_log_does_not_stop_a_failing_start() {
     let site = Site::new(Kafka::shared(), "stops.unsaid", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
     let (export, _) = site.addresses();
@@ -325,7 +314,7 @@ fn await_stopping(adtrail: &Adtrail) {
 }
 
 #[test]
-fn downloads_under_way_may_end() {
+fn downloads_in_progress_may_finish() {
     let (_site, adtrail) = with_long_rows("stops.downloads", "60s");
     let downloads = [begin(&adtrail), begin(&adtrail)];
     await_stopping(&adtrail);
@@ -337,7 +326,7 @@ fn downloads_under_way_may_end() {
 }
 
 #[test]
-fn downloads_that_nobody_reads_are_cut_off_and_show_it() {
+fn downloads_that_nobody_reads_are_cut_off_visibly() {
     let (site, adtrail) = with_long_rows("stops.unread", "10s");
     let unread = begin(&adtrail);
     // Beside them, all is read and committed.
@@ -354,7 +343,7 @@ fn downloads_that_nobody_reads_are_cut_off_and_show_it() {
 
 /// What it waits for does not answer, so that it does not listen for signals yet.
 #[test]
-fn while_it_opens_its_store() {
+fn a_signal_while_the_store_opens_ends_it_at_once() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let servers = format!("{:?}", [silent.local_addr().unwrap().to_string()]);
     let site = Site::new(Kafka::shared(), "stops.opening", 1, ONE_CAMPAIGN)

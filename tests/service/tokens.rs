@@ -1,8 +1,6 @@
 //! Who gets in: tokens from the command that makes them to the line in the log of what was read.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 
@@ -11,7 +9,7 @@ use testbed::adtrail::adtrail;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
-use testbed::{free_port, run, run_ok};
+use testbed::{check_refused, free_port, run};
 
 const APPS: &str = r#"
 [[apps]]
@@ -53,7 +51,7 @@ fn get(address: &str, path: &str, token: Option<&str>) -> Reply {
 }
 
 #[test]
-fn what_is_printed_lets_in_and_what_is_read_is_logged() {
+fn printed_tokens_grant_access_and_exports_are_audited() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "tokens.in", 1, APPS).set("store.retention", "off");
     let mut site = site.flag("--log-format").flag("json");
@@ -136,81 +134,22 @@ fn check_audit(log: &str) {
     assert!(first["seconds"].is_f64(), "{first}");
 }
 
-/// Opens a download and reads its first byte alone.
-fn begin(address: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
-    write!(stream, "GET {EVENTS} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    stream.read_exact(&mut [0; 1]).unwrap();
-    stream
-}
-
-#[test]
-fn a_download_that_is_left_or_cut_off_is_logged_as_such() {
-    let kafka = Kafka::shared();
-    let site = Site::new(kafka, "tokens.aborted", 1, APPS)
-        .set("store.retention", "off")
-        .set("export.downloads_per_token_max", "1")
-        .set("run.shutdown_deadline", "1s");
-    // More than sockets take that nobody reads.
-    let level = "x".repeat(8_000);
-    let line = |n| {
-        let props = format!(r#"{{"level":"{level}"}}"#);
-        let time = "2025-03-10T12:00:00Z";
-        format!(r#"{{"app":"app-x","event_id":"a-{n}","time":"{time}","props":{props}}}"#)
-    };
-    let messages = (0..3_000).map(|n| Message::new("app-x", line(n)).at(1_741_608_000_000));
-    kafka.produce(&site.topics.activations, messages);
-    let adtrail = site.start();
-    adtrail.await_read(3_000);
-    let left = begin(&adtrail.export);
-    let refused = get(&adtrail.export, EVENTS, None);
-    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("10")));
-    drop(left);
-    let cut_off = testbed::eventually("the place is free", || {
-        let status = get(&adtrail.export, &format!("{EVENTS}&limit=1"), None).status;
-        if status == 200 { Ok(begin(&adtrail.export)) } else { Err(status) }
-    });
-    // Whether the rest ends in so short a time is not looked at here.
-    let (_, log) = adtrail.terminate();
-    drop(cut_off);
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("an export has ended")).collect();
-    let count = |outcome: &str| {
-        let outcome = format!("outcome=\"{outcome}\"");
-        lines.iter().filter(|line| line.contains(&outcome)).count()
-    };
-    assert_eq!((count("aborted"), count("complete"), lines.len()), (2, 1, 3), "{log}");
-    assert!(lines.iter().all(|line| line.contains("token=\"none\"")), "{log}");
-}
-
 /// What is in the entry beside the id.
 fn hash(entry: &str) -> String {
     entry.split_once("sha256 = \"").unwrap().1[..64].to_owned()
 }
 
-/// As anybody can check it.
 #[test]
-fn the_entry_has_the_hash_of_the_whole_token() {
-    let dir = tempfile::tempdir().unwrap();
-    let (token, entry) = made(&new_token(dir.path(), &["--all-apps"]));
-    let sum = run_ok(&mut std::process::Command::new("sha256sum"), token.as_bytes());
-    assert_eq!(hash(&entry), String::from_utf8(sum).unwrap()[..64]);
-}
-
-#[test]
-fn the_network_is_served_only_with_tokens() {
+fn a_public_listener_requires_tokens() {
     let mut site = Site::new(Kafka::shared(), "tokens.network", 1, APPS);
     let port = free_port();
     let listen = format!("export.listen=0.0.0.0:{port}");
-    for command in ["run", "check-config"] {
-        let output = site.run(&[command, "--set", &listen]);
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        for part in ["export.listen", "loopback", "[[tokens]]", "adtrail token new", "0.0.0.0"] {
-            assert!(said.contains(part), "{part:?} is not in: {said}");
-        }
-    }
-    // It is made with the very settings that lack it.
+    check_refused(
+        &site.run(&["run", "--set", &listen]),
+        2,
+        &["export.listen", "adtrail token new"],
+    );
+    // The settings that lack a token are good enough to make one.
     let config = site.config();
     let options = ["--config", config.to_str().unwrap(), "--set", &listen, "--app", "app-x"];
     let output = new_token(site.path(), &options);
@@ -226,7 +165,7 @@ fn the_network_is_served_only_with_tokens() {
 }
 
 #[test]
-fn a_token_goes_with_the_settings() {
+fn new_tokens_are_checked_against_the_settings() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     // Without settings there is nothing to compare with but their absence.
@@ -249,14 +188,8 @@ fn a_token_goes_with_the_settings() {
 
     let (_, entry) = made(&new_token(dir, &["--all-apps", "--id", "mine"]));
     fs::write(dir.join("adtrail.toml"), format!("{APPS}{entry}")).unwrap();
-    let check = |options: &[&str], parts: &[&str]| {
-        let output = new_token(dir, options);
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(output.stdout.is_empty());
-        for part in parts {
-            assert!(said(&output).contains(part), "{part:?} is not in: {}", said(&output));
-        }
-    };
+    let check =
+        |options: &[&str], parts: &[&str]| check_refused(&new_token(dir, options), 2, parts);
     check(&["--all-apps", "--id", "mine"], &["--id", "another id", "\"mine\""]);
     check(&["--all-apps", "--id", "My-Id"], &["--id", "a-z, 0-9", "\"My-Id\""]);
     check(&["--all-apps", "--expires", "2020-01-01"], &["--expires", "to come", "2020-01-01"]);

@@ -1,25 +1,16 @@
 //! Topics that change under adtrail: more partitions, and topics that are made anew, which are never
 //! read as if they were the old ones.
 
-use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use testbed::exports::{self, Exports, check_equal, downloads};
+use testbed::exports::{Workload, check_equal, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
-use testbed::traffic::{self, Record};
+use testbed::traffic;
 
 const MADE_ANEW: &str = "a record that was read is another one now";
 
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    RECORDS.get_or_init(|| traffic::records(12, 1200))
-}
-
-fn replayed() -> &'static Exports {
-    static REPLAYED: OnceLock<Exports> = OnceLock::new();
-    REPLAYED.get_or_init(|| exports::replayed(records()))
-}
+static WORKLOAD: Workload = Workload::new(|| traffic::records(12, 1200));
 
 fn site(name: &str, partitions: i32) -> Site {
     Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS)
@@ -38,7 +29,7 @@ fn read_all(site: &Site) {
 #[test]
 fn partitions_that_are_added_are_read() {
     let site = site("topics.grown", 2);
-    let (some, rest) = records().split_at(400);
+    let (some, rest) = WORKLOAD.records().split_at(400);
     traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -54,7 +45,7 @@ fn partitions_that_are_added_are_read() {
     traffic::produce(&site.topics, rest);
     let adtrail = site.start();
     adtrail.await_caught_up();
-    check_equal(&downloads(&site, &adtrail), replayed());
+    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
 fn make_anew(site: &Site, topic: &str) {
@@ -70,7 +61,7 @@ fn make_anew(site: &Site, topic: &str) {
 #[track_caller]
 fn check_meanwhile(name: &str, pause: Duration) {
     let site = site(name, 1);
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     let adtrail = site.start();
     adtrail.await_caught_up();
     std::thread::sleep(pause);
@@ -87,20 +78,20 @@ fn check_meanwhile(name: &str, pause: Duration) {
 }
 
 #[test]
-fn a_topic_that_is_made_anew_meanwhile_ends_reading() {
+fn a_topic_recreated_meanwhile_ends_reading() {
     check_meanwhile("topics.meanwhile", Duration::ZERO);
 }
 
 /// By then what was read is looked at no more: that is longer than two checks of an impatient adtrail.
 #[test]
-fn a_topic_that_is_made_anew_after_a_pause_ends_reading() {
+fn a_topic_recreated_after_a_pause_ends_reading() {
     check_meanwhile("topics.pause", Duration::from_secs(3));
 }
 
 #[test]
-fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
+fn a_recreated_topic_is_not_read_as_the_old_one() {
     let site = site("topics.anew", 1);
-    traffic::produce(&site.topics, records());
+    traffic::produce(&site.topics, WORKLOAD.records());
     read_all(&site);
     // What is read again of an unchanged topic is what it was.
     read_all(&site);
@@ -111,13 +102,13 @@ fn a_topic_that_was_made_anew_is_not_read_as_the_old_one() {
     // Nothing of it was taken.
     check_equal(
         &traffic::APPS.map(|app| site.download(app, traffic::FROM, traffic::TO, &[])),
-        replayed(),
+        WORKLOAD.expected(),
     );
 }
 
 /// As after the power cut of a broker that was alone: what it had of the beginning is there again.
 #[test]
-fn a_partition_that_has_lost_its_end_is_not_read_as_if_it_had_it() {
+fn a_partition_that_lost_its_end_is_noticed() {
     let (site, kafka) = (site("topics.cut", 1), Kafka::shared());
     let topic = &site.topics.activations;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");

@@ -60,7 +60,7 @@ fn log(site: &Site) -> PathBuf {
 }
 
 #[test]
-fn beside_the_service_and_after_damage() {
+fn a_store_is_verified_beside_the_service_and_after_damage() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "verify", 1, ONE_CAMPAIGN).set("store.retention", "off");
     produce(kafka, &site);
@@ -93,13 +93,4 @@ fn beside_the_service_and_after_damage() {
     assert!(adtrail.terminate().0.success());
     assert!(before == download(&site), "the export is another one");
     check(&site.run(&["verify"]), 0, &["rows 600 0"]);
-}
-
-#[test]
-fn without_a_store() {
-    let site = Site::new(Kafka::shared(), "verify.none", 1, ONE_CAMPAIGN);
-    for options in [&["verify"][..], &["verify", "--repair"]] {
-        check(&site.run(options), 1, &["there is no store"]);
-    }
-    assert!(!site.path().join("store").exists(), "nothing is made");
 }
