@@ -175,6 +175,7 @@ pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
 ];
 
 /// Those that have a heading of their own; of others the name is the heading.
+#[cfg(test)]
 pub fn additional_names() -> [&'static str; ADDITIONAL.len()] {
     ADDITIONAL.map(|(name, _, _)| name)
 }

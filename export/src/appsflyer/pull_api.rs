@@ -26,7 +26,7 @@ use crate::query::{
 };
 
 /// With the id of a download, which is taken out before.
-pub const PARAMETERS: &[&str] = &[
+const PARAMETERS: &[&str] = &[
     FROM,
     TO,
     TIMEZONE,

@@ -43,9 +43,9 @@ impl Kind {
     /// There is no such report.
     pub fn parse(name: &str) -> Result<Self, ExportError> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, kind)| *kind).ok_or_else(|| {
-            let known = &NAMES.map(|(known, _)| known);
-            ExportError::UnknownReport { report: name.into(), known: known.join(", ") }
+        found.map(|(_, kind)| *kind).ok_or_else(|| ExportError::UnknownReport {
+            report: name.into(),
+            known: Self::names().join(", "),
         })
     }
 

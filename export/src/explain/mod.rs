@@ -120,6 +120,7 @@ fn time(time: EventTime) -> String {
 }
 
 /// The reasons beside those of [`RejectReason`].
+#[cfg(test)]
 const BECAUSES: [Because; 5] = [
     Because::NotBefore,
     Because::TooOld,
@@ -128,7 +129,8 @@ const BECAUSES: [Because; 5] = [
     Because::NoMatch,
 ];
 
-/// What may become of a touch.
+/// The names of all verdicts.
+#[cfg(test)]
 pub(crate) fn verdict_names() -> [&'static str; 5] {
     [
         Verdict::Won,
@@ -140,14 +142,16 @@ pub(crate) fn verdict_names() -> [&'static str; 5] {
     .map(verdict_name)
 }
 
-/// Why it may.
+/// The names of all reasons.
+#[cfg(test)]
 pub(crate) fn reason_names() -> Vec<&'static str> {
     let rejected = RejectReason::ALL.map(Verdict::Rejected);
     let none = BECAUSES.map(Verdict::NoCandidate);
     rejected.into_iter().chain(none).filter_map(reason_name).collect()
 }
 
-/// Where a window may come from.
+/// The names of all levels that set a window.
+#[cfg(test)]
 pub(crate) fn origin_names() -> [&'static str; 6] {
     [
         None,

@@ -118,7 +118,7 @@ impl ExportQuery {
     ];
 
     /// Those of JSON lines: other columns than the native ones are of CSV alone.
-    pub(crate) const NDJSON_PARAMETERS: &[&str] = match Self::PARAMETERS {
+    const NDJSON_PARAMETERS: &[&str] = match Self::PARAMETERS {
         [common @ .., _additional_fields] => common,
         [] => &[],
     };

@@ -24,7 +24,7 @@ use crate::query::cursor::Cursor;
 use crate::query::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO};
 use crate::query::{ExportQuery, Format, parse_page_limit};
 
-pub(crate) const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
+const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
 
 /// By [`IdKind::ALL`].
 const ID_CELLS: [TextCell; IdKind::ALL.len()] = [

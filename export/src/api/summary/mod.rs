@@ -46,7 +46,7 @@ pub(crate) struct SummaryQuery {
 
 impl SummaryQuery {
     /// The parameters that there are.
-    pub const PARAMETERS: &[&str] =
+    const PARAMETERS: &[&str] =
         &[FROM, TO, TIMEZONE, TYPE, EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, BY];
 
     /// As [`ExportQuery::parse`].

@@ -29,7 +29,7 @@ use cursor::PlaceCursor;
 
 pub(crate) const KIND: &str = "kind";
 pub(crate) const VALUE: &str = "value";
-pub(crate) const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
+const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
 
 /// What a request asks for, beside the device.
 pub(crate) struct TimelineQuery {

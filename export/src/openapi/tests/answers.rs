@@ -1,0 +1,253 @@
+//! Requests to a service, made from the document, and their responses compared with it.
+
+use std::collections::BTreeSet;
+
+use attribution::facts::event::Fact;
+use serde_json::Value;
+
+use super::{Path, TEXT, at, keys, problem_types, resolve};
+use crate::format::column::Column;
+use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
+
+const RANGE: &str = "from=2026-03-10&to=2026-03-10";
+
+fn bed() -> Bed {
+    Bed::new(vec![
+        click(9, "c-0", "d1", DAY - 3 * MINUTE),
+        click(7, "c-1", "d1", DAY - MINUTE),
+        Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
+        Fact::Effect(effect("e-1", "purchase", "d1", DAY + 2 * MINUTE)),
+        Fact::Activation(activation("a-2", "d2", DAY + 3 * MINUTE)),
+        Fact::Activation(activation("a-3", "d1", DAY + 4 * MINUTE)),
+    ])
+}
+
+impl Path {
+    /// A request target that has rows, with the required parameters.
+    fn target(&self) -> String {
+        let path = self.name.replace("{app}", "app-x").replace("{spreadid}", "7");
+        let path = path.replace("{kind}/{value}", "oaid/d1").replace("{id}", "1");
+        let path = path.replace("{event_id}", "a-1").replace("{report}", "installs_report");
+        let range = if self.names("query").contains(&"from") { RANGE } else { "" };
+        format!("{path}?{range}")
+    }
+
+    /// The target with this value of a parameter.
+    fn target_with(&self, name: &str, value: &str) -> String {
+        let target = self.target();
+        let (path, range) = target.split_once('?').unwrap();
+        let others = range.split('&').filter(|given| !given.starts_with(&format!("{name}=")));
+        let preset = (name == "additional_fields" && !self.is_pull()).then_some("preset=appsflyer");
+        let others = others.chain(preset).map(|given| format!("{given}&")).collect::<String>();
+        format!("{path}?{others}{name}={value}")
+    }
+}
+
+#[test]
+fn the_document_is_served() {
+    let bed = bed();
+    let answer = bed.get("/openapi.json");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    assert_eq!(answer.text(), TEXT);
+}
+
+#[test]
+fn methods_are_those_of_the_router() {
+    let bed = bed();
+    for path in Path::all() {
+        let methods: Vec<_> = path.operations().map(|(name, _)| name.to_uppercase()).collect();
+        let refused = bed.send(&format!("POST {} HTTP/1.1", path.target()));
+        assert_eq!(refused.status, 405, "{}", path.name);
+        assert_eq!(refused.header("allow"), Some(&*methods.join(",")), "{}", path.name);
+    }
+}
+
+/// The error of an unknown parameter lists those that a route accepts.
+#[test]
+fn parameters_are_those_that_routes_accept() {
+    let bed = bed();
+    for path in Path::all() {
+        let target = format!("{}&nonsense=1", path.target());
+        let answer = bed.get(&target);
+        assert_eq!(answer.status, 400, "{target}");
+        let (problem, described) = (answer.json(), path.names("query"));
+        if path.is_pull() {
+            let known = described.join(", ");
+            let expected = format!("unknown parameter, known are {known}: \"nonsense\"");
+            assert_eq!(problem["message"], expected, "{target}");
+        } else {
+            assert_eq!(problem["parameter"], "nonsense", "{target}");
+            assert_eq!(problem["allowed"], Value::from(described), "{target}");
+        }
+    }
+}
+
+/// Listed values, defaults, examples and limits are accepted; values beyond a limit or outside a list are not.
+#[test]
+fn values_are_those_that_routes_accept() {
+    const ANY_TEXT: [&str; 2] = ["event_name", "additional_fields"];
+    let bed = bed();
+    let mut checked = 0;
+    for path in Path::all() {
+        for parameter in path.parameters("query") {
+            let name = parameter["name"].as_str().unwrap();
+            let mut check = |value: &str, status: u16| {
+                let target = path.target_with(name, value);
+                assert_eq!(bed.get(&target).status, status, "{target}");
+                checked += 1;
+            };
+            let schema = resolve(&parameter["schema"]);
+            let items = schema.get("items").map_or(schema, resolve);
+            let choices = items.get("anyOf").map_or(items, |choices| resolve(&choices[0]));
+            let listed = choices["enum"].as_array().into_iter().flatten();
+            for value in listed.chain(schema.get("default")).chain(parameter.get("example")) {
+                check(&in_query(value), 200);
+            }
+            if let [Some(least), Some(most)] =
+                [&items["minimum"], &items["maximum"]].map(Value::as_u64)
+            {
+                let beyond = [i128::from(least) - 1, i128::from(most) + 1];
+                [least, most].iter().for_each(|value| check(&value.to_string(), 200));
+                beyond.iter().for_each(|value| check(&value.to_string(), 400));
+            }
+            if !ANY_TEXT.contains(&name) {
+                check("(", 400);
+            }
+            let value = parameter.get("example").or(schema.get("default"));
+            let value = value.map(in_query).unwrap_or_default();
+            let twice = format!("{}&{name}={value}&{name}={value}", path.target());
+            let is_refused =
+                bed.get(&twice).json_or_null()["type"] == "/problems/repeated-parameter";
+            let is_list =
+                parameter["description"].as_str().unwrap().contains("repeat the parameter");
+            assert_eq!(is_refused, !is_list, "{twice}");
+        }
+    }
+    assert!(checked > 200, "{checked}");
+}
+
+fn in_query(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(in_query).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    };
+    text.replace('+', "%2B").replace(' ', "%20")
+}
+
+#[test]
+fn responses_are_described() {
+    let bed = bed();
+    for path in Path::all() {
+        let whole = path.target();
+        for target in [
+            whole.clone(),
+            format!("{whole}&limit=1"),
+            format!("{whole}&x=1"),
+            format!("{whole}&%ff=%ff"),
+            whole.split_once('?').unwrap().0.to_owned(),
+            whole.replace("app-x", "app-q"),
+            whole.replace("app-x", "%ff"),
+            whole.replace("/a-1/", "/a-9/"),
+            whole.replace("installs_report", "x"),
+            whole.replace("/7/", "/x/"),
+            whole.replace("/oaid/", "/x/"),
+            whole.replace("d1", "%00"),
+            whole.replace("exports/1", "exports/%ff"),
+        ] {
+            for (method, operation) in path.operations() {
+                let request = format!("{} {target}", method.to_uppercase());
+                let answer = bed.send(&format!("{request} HTTP/1.1"));
+                let response = &operation["responses"][answer.status.to_string()];
+                assert!(response.is_object(), "{} of {request}", answer.status);
+                check_response(resolve(response), &request, &answer);
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check_response(response: &'static Value, request: &str, answer: &Answer) {
+    /// Headers of HTTP itself.
+    const OF_HTTP: [&str; 9] = [
+        "date",
+        "connection",
+        "content-type",
+        "content-length",
+        "transfer-encoding",
+        "trailer",
+        "vary",
+        "cache-control",
+        "x-content-type-options",
+    ];
+    let headers = keys(&response["headers"]);
+    let known: BTreeSet<_> = headers.iter().map(|name| name.to_lowercase()).collect();
+    for (name, _) in &answer.headers {
+        let is_known = known.contains(name) || OF_HTTP.contains(&&**name);
+        assert!(is_known, "{name} of {request}");
+    }
+    for name in headers {
+        let is_optional = at(&format!("/components/headers/{name}"))["required"] != true;
+        let is_there = answer.header(&name.to_lowercase()).is_some();
+        assert!(is_optional || is_there, "{name} of {request}");
+    }
+    match keys(&response["content"]).first() {
+        Some(media_type) => {
+            let found = answer.header("content-type").and_then(|text| text.split(';').next());
+            assert_eq!(found, Some(*media_type), "{request}");
+        }
+        None => assert!(answer.body.is_empty(), "{request}"),
+    }
+    let types: Vec<_> = problem_types(response).collect();
+    let is_described = |kind: &Value| types.iter().any(|described| kind == described);
+    assert!(types.is_empty() || is_described(&answer.json()["type"]), "{}", answer.text());
+}
+
+#[test]
+fn a_row_has_the_members_described() {
+    let bed = bed();
+    let columns = Column::known().collect::<Vec<_>>().join(",");
+    let rows = bed.get(&format!("/v1/apps/app-x/events.ndjson?{RANGE}&fields={columns}"));
+    let schema = at("/components/schemas/Event");
+    for row in rows.text().lines() {
+        check_members(&serde_json::from_str(row).unwrap(), schema);
+    }
+    assert_eq!(rows.text().lines().count(), 4);
+}
+
+#[test]
+fn an_explanation_has_the_members_described() {
+    let bed = bed();
+    let schema = at("/components/schemas/Explanation");
+    let explanation = bed.get("/v1/apps/app-x/activations/a-1/explain").json();
+    check_members(&explanation, schema);
+    assert_eq!(explanation["touches"].as_array().map(Vec::len), Some(2));
+    let duplicate = bed.get("/v1/apps/app-x/activations/a-3/explain").json();
+    assert_eq!(duplicate["last_install"]["event_id"], "a-1");
+    check_members(&duplicate, schema);
+}
+
+/// The value has the members of its schema and no others, at any depth.
+#[track_caller]
+fn check_members(value: &Value, schema: &'static Value) {
+    let schema = resolve(schema);
+    if let Some(nullable) = schema.get("anyOf") {
+        if !value.is_null() {
+            check_members(value, &nullable[0]);
+        }
+        return;
+    }
+    match (value, schema["properties"].as_object()) {
+        (Value::Object(members), Some(described)) => {
+            assert!(members.keys().eq(described.keys()), "{value}");
+            members.iter().for_each(|(name, member)| check_members(member, &described[name]));
+        }
+        (Value::Array(items), _) => {
+            items.iter().for_each(|item| check_members(item, &schema["items"]));
+        }
+        _ => {
+            let listed = schema["enum"].as_array();
+            assert!(listed.is_none_or(|listed| listed.contains(value)), "{value}: {schema}");
+        }
+    }
+}
