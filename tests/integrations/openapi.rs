@@ -1,5 +1,5 @@
-//! What is described at `/openapi.json` against what is answered: by schemathesis, which draws good and
-//! bad requests from the description, and by all the ways to be wrong that come to mind.
+//! Compares `/openapi.json` with the responses of a service: schemathesis generates valid and invalid requests from the
+//! document and validates every response against it.
 
 use std::path::Path;
 use std::process::Command;
@@ -73,7 +73,7 @@ fn produce(kafka: &Kafka, site: &Site) -> u64 {
     produced
 }
 
-/// A service with rows and two tokens: for both apps, and for the other one alone.
+/// A service with rows, and a token for both apps.
 struct Served {
     adtrail: Adtrail,
     token: String,
@@ -102,8 +102,7 @@ impl Served {
     }
 }
 
-/// Runs until each operation had so many examples, good and bad; `SCHEMATHESIS_EXAMPLES` makes it more,
-/// `SCHEMATHESIS_SEED` others.
+/// `SCHEMATHESIS_EXAMPLES` is the number of examples per operation; `SCHEMATHESIS_SEED` changes them.
 #[test]
 fn every_answer_is_described() {
     let served = Served::start("openapi.schemathesis");

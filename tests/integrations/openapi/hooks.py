@@ -1,5 +1,5 @@
-"""What a description can not say of a good request, for schemathesis: which apps, zones and channels there are,
-that a range does not end before it begins, and where a page ended."""
+"""Constraints on valid requests that OpenAPI cannot express, for schemathesis: existing apps, zones and channels,
+ranges that do not end before they begin, and cursors."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ DEVICES = [
 def before_call(_context, case, **_kwargs):
     if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
         return
-    # By what was drawn, so that a seed gives the same requests again.
+    # Seeded with the generated case, so that a seed repeats its requests.
     chance = random.Random(repr((case.method, case.path_parameters, case.query)))
     path = case.path_parameters
     if path and "app" in path:
@@ -41,7 +41,7 @@ def before_call(_context, case, **_kwargs):
     if path and "kind" in path:
         path["kind"], path["value"] = chance.choice(DEVICES)
     if path and "event_id" in path:
-        # The last two are not there.
+        # The last two do not exist.
         path["event_id"] = f"a-{chance.randrange(12)}"
     if path and "id" in path:
         path["id"] = os.environ["EXPORT_ID"]
@@ -53,14 +53,14 @@ def before_call(_context, case, **_kwargs):
     if "timezone" in query:
         query["timezone"] = chance.choice(ZONES)
     if "channel" in query:
-        # The app without campaigns has no other.
+        # The other app has no campaigns.
         known = CHANNELS if path["app"] == "app-x" else CHANNELS[:1]
         query["channel"] = ",".join(chance.sample(known, chance.randint(1, len(known))))
     if "media_source" in query:
         known = SOURCES if path["app"] == "app-x" else SOURCES[:2]
         query["media_source"] = chance.choice(known)
     if "preset" in query or "fields" in query or "additional_fields" in query:
-        # Each goes with columns of its own.
+        # fields and additional_fields exclude each other.
         if "additional_fields" in query and "report" not in path:
             query["preset"] = "appsflyer"
         if query.get("preset") == "appsflyer":
