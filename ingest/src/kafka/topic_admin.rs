@@ -1,8 +1,5 @@
-//! Topics of adtrail's own, made where they are missing.
+//! Creates adtrail's own topics where they are missing, and describes the configuration of topics.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 use config::Kafka;
@@ -11,18 +8,20 @@ use rdkafka::admin::{
     TopicReplication, TopicResult,
 };
 use rdkafka::error::KafkaError;
+use tokio::runtime::Builder;
 
 use super::clients::{self, Logged};
 use super::error::IngestError;
 
-const POLL: Duration = Duration::from_millis(5);
+/// How often a wait for an answer checks whether to stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One partition, copied as often as the broker's default has it.
+/// With one partition and the broker's default replication factor.
 pub fn topic(name: &str) -> NewTopic<'_> {
     NewTopic::new(name, 1, TopicReplication::Fixed(-1))
 }
 
-/// Some settings of each topic; `None` for those of which Kafka does not tell them.
+/// Values of these configuration keys by topic; `None` where Kafka does not return them.
 pub fn settings<const N: usize>(
     kafka: &Kafka,
     topics: &[&str],
@@ -30,8 +29,8 @@ pub fn settings<const N: usize>(
     timeout: Duration,
 ) -> Result<Vec<[Option<String>; N]>, IngestError> {
     let admin = admin(kafka)?;
-    let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
-    let answer = wait(admin.describe_configs(&asked, &options(timeout)), || false);
+    let specifiers: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
+    let answer = wait(admin.describe_configs(&specifiers, &options(timeout)), || false)?;
     let resources = answer.and_then(Result::ok).unwrap_or_default();
     let values = |name: &&str| {
         let is_its =
@@ -43,7 +42,7 @@ pub fn settings<const N: usize>(
     Ok(topics.iter().map(values).collect())
 }
 
-/// What became of each topic; `None` if asked to stop first.
+/// The result for each topic; `None` if asked to stop first.
 pub fn create(
     kafka: &Kafka,
     topics: &[NewTopic<'_>],
@@ -51,7 +50,7 @@ pub fn create(
     is_stopped: impl Fn() -> bool,
 ) -> Result<Option<Result<Vec<TopicResult>, KafkaError>>, IngestError> {
     let admin = admin(kafka)?;
-    Ok(wait(admin.create_topics(topics, &options(timeout)), is_stopped))
+    wait(admin.create_topics(topics, &options(timeout)), is_stopped)
 }
 
 fn admin(kafka: &Kafka) -> Result<AdminClient<Logged>, IngestError> {
@@ -62,14 +61,21 @@ fn options(timeout: Duration) -> AdminOptions {
     AdminOptions::new().request_timeout(Some(timeout)).operation_timeout(Some(timeout))
 }
 
-fn wait<T>(answer: impl Future<Output = T>, is_stopped: impl Fn() -> bool) -> Option<T> {
-    let mut answer = pin!(answer);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        match answer.as_mut().poll(&mut context) {
-            Poll::Ready(answer) => return Some(answer),
-            Poll::Pending if is_stopped() => return None,
-            Poll::Pending => thread::sleep(POLL),
+fn wait<T>(
+    answer: impl Future<Output = T>,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Option<T>, IngestError> {
+    let runtime =
+        Builder::new_current_thread().enable_time().build().map_err(IngestError::Thread)?;
+    let stop = async {
+        while !is_stopped() {
+            tokio::time::sleep(STOP_CHECK_INTERVAL).await;
         }
-    }
+    };
+    Ok(runtime.block_on(async {
+        tokio::select! {
+            answer = answer => Some(answer),
+            () = stop => None,
+        }
+    }))
 }
