@@ -1,4 +1,4 @@
-//! What decodes bytes from outside, of all crates, for `fuzz/`: see `docs/fuzzing.md`.
+//! Fuzz targets of all crates, for `fuzz/`: see `docs/fuzzing.md`.
 
 #[cfg(test)]
 #[path = "../fuzz/kept.rs"]
@@ -12,12 +12,12 @@ use store::layout::codec::fact_record;
 
 use crate::commands::download::fuzz::any as resume;
 
-/// By name, for any bytes.
+/// A name, and a function of any bytes.
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[("resume", resume), ("stored", stored)];
 
-/// Those of all crates.
+/// The targets of all crates.
 #[cfg(feature = "fuzzing")]
 pub fn targets() -> impl Iterator<Item = Target> {
     let all =
@@ -25,7 +25,7 @@ pub fn targets() -> impl Iterator<Item = Target> {
     all.into_iter().flatten().chain(TARGETS).copied()
 }
 
-/// An event as producers send it: read back from the store it is the same.
+/// An event as producers send it is the same when it is read back from the store.
 fn stored(input: &[u8]) {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let Ok(fact) = decode::decode(input, None, &policy) else { return };

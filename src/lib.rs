@@ -1,9 +1,8 @@
-//! adtrail in one process: settings, store, ingest, attribution and export wired together.
+//! The adtrail program: settings, store, ingest, attribution and export wired together.
 //!
-//! Nothing is decided here. [`run`] is the service, for production and tests alike; the other commands are in
-//! [`commands`].
+//! [`run`] is the service, for production and tests; the other commands are in [`commands`].
 
-/// Where a test can make the process end, as a kill would; nothing in the program that people run.
+/// A point at which a test can abort the process; empty without the feature.
 macro_rules! crash_point {
     ($name:literal) => {
         #[cfg(feature = "crash-points")]
@@ -26,7 +25,7 @@ pub use service::run;
 pub use timing::Timing;
 
 /// See `docs/decisions/allocator.md`.
-// That of `fuzz/` counts.
+// `fuzz/` has an allocator that counts.
 #[cfg(not(feature = "fuzzing"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -26,9 +26,6 @@ pub struct Timing {
     pub cut_off_download_patience: Duration,
     /// How long a process may run beyond `run.shutdown_deadline`. Then it is ended with status 1.
     pub forced_exit_grace: Duration,
-    /// How long the control socket waits for a request, and for its answer to be taken. Then it closes the
-    /// connection.
-    pub control_request_timeout: Duration,
     /// How long `adtrail backup` retries while the store is in use by a process that does not listen on the control
     /// socket, as a service that starts or stops does not. Then it fails.
     pub backup_store_patience: Duration,
@@ -47,7 +44,6 @@ impl Default for Timing {
             hbase_last_write_patience: Duration::from_secs(5),
             cut_off_download_patience: Duration::from_secs(1),
             forced_exit_grace: Duration::from_secs(5),
-            control_request_timeout: Duration::from_secs(5),
             backup_store_patience: Duration::from_secs(10),
             backup_retry_interval: Duration::from_millis(100),
         }
@@ -85,7 +81,6 @@ impl Timing {
             hbase_last_write_patience: self.hbase_last_write_patience / divisor,
             cut_off_download_patience: self.cut_off_download_patience / divisor,
             forced_exit_grace: self.forced_exit_grace / divisor,
-            control_request_timeout: self.control_request_timeout / divisor,
             backup_store_patience: self.backup_store_patience / divisor,
             backup_retry_interval: self.backup_retry_interval / divisor,
         }

@@ -22,9 +22,9 @@ use store::layout::region::Regions;
 
 use super::region_metrics;
 
-/// A ledger that counts its rows.
+/// A ledger that may count its rows.
 pub trait Counting {
-    /// The rows that there are, where that is known without reading them.
+    /// The rows of the store by status; empty if only reading them would tell.
     fn status_counts(&self) -> StatusCounts;
 }
 
@@ -40,7 +40,7 @@ impl Counting for SharedLedger<Cluster> {
     }
 }
 
-/// Starts the thread; it ends when no more batches come, or with the first error.
+/// Starts the thread. It ends once the sender of batches is dropped, or with the first error.
 pub fn start<L>(
     worker: Worker<L>,
     batches: Receiver<ingest::Batch>,
@@ -53,7 +53,7 @@ where
     Builder::new()
         .name("attribution".into())
         .spawn(move || work(worker, &batches, &committed, &metrics))
-        .context("no thread for attribution")
+        .context("the attribution thread cannot be started")
 }
 
 fn work<L: Ledger<Error = StoreError> + Counting>(
@@ -72,19 +72,18 @@ fn work<L: Ledger<Error = StoreError> + Counting>(
             .context("a batch could not be committed; its events will be read again")?;
         crash_point!("batch-committed");
         metrics.count((&intake, kept.consumed_until), &report, start, worker.ledger());
-        // Only Kafka's own lag figures miss a position that nobody listens for.
+        // Without a receiver only the lag that Kafka shows is wrong.
         let _ = committed.send(kept.positions);
     }
     Ok(())
 }
 
-/// Metrics of attribution and of the store, and ingest's, which count when a batch is
-/// committed.
+/// Metrics of attribution, of the store, and of ingest, which are counted when a batch is committed.
 pub struct PipelineMetrics {
     ingest: ingest::Metrics,
     topics: TopicNames,
-    /// Held while a batch is counted and while a scrape is rendered, so that every scrape shows
-    /// whole batches: conservation holds in each.
+    /// Locked while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches:
+    /// conservation holds in each.
     whole: Mutex<()>,
 }
 
@@ -96,7 +95,7 @@ const BATCH_SECONDS: &str = "adtrail_attribution_batch_seconds";
 const ROWS: &str = "adtrail_store_rows";
 
 impl PipelineMetrics {
-    /// Registers everything with the recorder that is installed.
+    /// Registers all metrics with the installed recorder.
     pub fn new(config: &config::Config) -> Self {
         describe_counter!(ACCEPTED, "Facts that were not known before, by topic.");
         describe_counter!(REDELIVERED, "Messages that repeat a fact or take its place, by topic.");
@@ -123,7 +122,7 @@ impl PipelineMetrics {
         Self { ingest: ingest::Metrics::new(config), topics, whole: Mutex::new(()) }
     }
 
-    /// What `render` makes of the metrics, between two batches.
+    /// Renders the metrics between two batches.
     pub fn scrape(
         &self,
         health: &Health,
@@ -163,7 +162,7 @@ impl PipelineMetrics {
             }
         }
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
-        // Rows go by retention too, whatever was decided.
+        // Retention changes the counts, too.
         self.store(store);
     }
 

@@ -1,113 +1,100 @@
-//! How a command asks the running service for something: a socket in the store's directory, so
-//! that who may write the store may ask, and nobody else.
+//! The socket through which `adtrail backup` requests a checkpoint from the running service. It is in the store's
+//! directory and accessible to the owner alone.
 //!
-//! There is one request so far. A line `checkpoint` is answered by a line `made` once the store's
-//! checkpoint is there, or by `error` and why not. It stays until the connection is closed, or
-//! until whoever asked has removed it. The service itself writes nowhere else.
+//! A connection is a request. The service answers with one line, [`MADE`] once the store's checkpoint exists, or the
+//! reason for a refusal. The checkpoint stays until the client removes it or closes the connection.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use ingest::Shutdown;
 use store::embedded::checkpoint::{self, Checkpoints};
 
 const SOCKET: &str = "control.sock";
-const REQUEST: &str = "checkpoint";
 const MADE: &str = "made";
-const ERROR: &str = "error ";
-/// Bytes of a request or an answer.
-const LINE_BYTES_MAX: u64 = 4096;
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Bytes of a socket's address, without the zero at its end.
-const ADDRESS_BYTES_MAX: usize = 107;
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The service's side, on a thread of its own until the wish to stop. Without it the service still
-/// does all else, so what keeps it from starting is a warning.
+/// Serves on a thread of its own until shutdown. Everything else works without the socket, so a failure to listen is
+/// a warning.
 pub fn start(
     store: &Path,
     checkpoints: Checkpoints,
-    request_timeout: Duration,
     shutdown: &Shutdown,
 ) -> anyhow::Result<JoinHandle<()>> {
-    // What a service left that was killed while a backup was made. That of a backup that goes on
-    // stays.
+    // A service that was killed during a backup leaves its checkpoint. If the backup still runs, it stays.
     if let Err(reason) = checkpoint::clear(store) {
         tracing::info!(%reason, "the checkpoint of an earlier backup stays");
     }
+    let path = store.join(SOCKET);
+    let listener = listen(&path).inspect_err(|error| {
+        let path = path.display();
+        tracing::warn!(%path, %error, "no backup is possible while this process runs: no control socket");
+    });
     let (store, shutdown) = (store.to_owned(), shutdown.clone());
-    let listener = bind(&store)
-        .inspect_err(|error| {
-            let path = store.join(SOCKET);
-            tracing::warn!(path = %path.display(), %error, "no backups are possible while this runs");
-        })
-        .ok();
     Builder::new()
         .name("control".into())
         .spawn(move || {
-            if let Some(listener) = listener {
-                Control { listener, checkpoints, request_timeout, store, user: None }
-                    .serve(&shutdown);
+            if let Ok(listener) = listener {
+                Control { checkpoints, store, client: None }.serve(&listener, &shutdown);
             }
         })
-        .context("no thread for requests of commands")
+        .context("the thread of the control socket cannot be started")
+}
+
+/// Replaces the socket of a service that was killed.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 struct Control {
-    listener: UnixListener,
     checkpoints: Checkpoints,
-    request_timeout: Duration,
     store: PathBuf,
-    /// Of the checkpoint.
-    user: Option<UnixStream>,
+    /// The client that uses the checkpoint.
+    client: Option<UnixStream>,
 }
 
 impl Control {
-    fn serve(mut self, shutdown: &Shutdown) {
+    fn serve(mut self, listener: &UnixListener, shutdown: &Shutdown) {
         while !shutdown.is_requested() {
-            if self.user.take_if(has_gone).is_some() {
+            if self.client.take_if(is_closed).is_some() {
                 self.clear();
             }
-            match self.listener.accept() {
-                // Who does not stay for the answer needs none.
-                Ok((asking, _)) => drop(self.answer(asking)),
-                Err(_) => shutdown.sleep(LOOK_EVERY),
+            match listener.accept() {
+                // A client that has gone needs no answer.
+                Ok((client, _)) => drop(self.answer(client)),
+                Err(_) => shutdown.sleep(POLL_INTERVAL),
             }
         }
-        // A user that is left goes on, and removes the checkpoint itself.
+        // A client that still copies goes on, and removes the checkpoint itself.
         let _ = fs::remove_file(self.store.join(SOCKET));
     }
 
-    fn answer(&mut self, mut asking: UnixStream) -> io::Result<()> {
-        asking.set_nonblocking(false)?;
-        asking.set_read_timeout(Some(self.request_timeout))?;
-        asking.set_write_timeout(Some(self.request_timeout))?;
-        match read_line(&asking)?.as_deref() {
-            Some(REQUEST) => {}
-            Some(_) => return writeln!(asking, "{ERROR}this version knows no such request"),
-            None => return Ok(()),
-        }
-        if self.user.is_some() {
-            return writeln!(asking, "{ERROR}another backup is being taken; try again after it");
+    fn answer(&mut self, mut client: UnixStream) -> io::Result<()> {
+        if self.client.is_some() {
+            return writeln!(client, "another backup is being taken; try again after it");
         }
         let started = Instant::now();
         match self.checkpoints.take() {
             Ok(_) => {
                 tracing::info!(took = ?started.elapsed(), "a checkpoint is made for a backup");
-                writeln!(asking, "{MADE}").inspect_err(|_| self.clear())?;
-                asking.set_nonblocking(true)?;
-                self.user = Some(asking);
+                writeln!(client, "{MADE}").inspect_err(|_| self.clear())?;
+                client.set_nonblocking(true)?;
+                self.client = Some(client);
                 Ok(())
             }
             Err(error) => {
                 tracing::warn!(%error, "no checkpoint can be made for a backup");
-                writeln!(asking, "{ERROR}{}", error.to_string().replace('\n', " "))
+                writeln!(client, "{}", error.to_string().replace('\n', " "))
             }
         }
     }
@@ -119,67 +106,37 @@ impl Control {
     }
 }
 
-/// Whether the other side has closed; it has nothing to say.
-fn has_gone(user: &mut UnixStream) -> bool {
-    !matches!(user.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+/// Clients send nothing, so whatever can be read is the end of the connection.
+fn is_closed(client: &mut UnixStream) -> bool {
+    !matches!(client.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Asks the service that runs the store for a checkpoint, which is there as long as what this gives.
-/// `None` if no service listens.
+/// Requests a checkpoint from the service that runs the store; it exists while the connection is open. `None` if no
+/// service listens.
 pub fn request_checkpoint(store: &Path) -> anyhow::Result<Option<UnixStream>> {
     let path = store.join(SOCKET);
-    let connected =
-        reachable(store).and_then(|(_folder, near)| UnixStream::connect(near.join(SOCKET)));
-    let mut service = match connected {
-        Ok(service) => service,
-        Err(error) => match error.kind() {
-            // The socket of a service that was killed is still there, and refuses.
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory => {
-                return Ok(None);
-            }
-            _ => return Err(error).with_context(|| unreachable(&path)),
-        },
+    let unreachable = || format!("the running service cannot be reached at {}", path.display());
+    let service = match UnixStream::connect(&path) {
+        // A killed service leaves a socket that refuses connections. A path that is too long is invalid input, for
+        // the service as well.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::ConnectionRefused
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::InvalidInput
+            ) =>
+        {
+            return Ok(None);
+        }
+        connected => connected.with_context(unreachable)?,
     };
-    writeln!(service, "{REQUEST}").with_context(|| unreachable(&path))?;
-    match read_line(&service).with_context(|| unreachable(&path))?.as_deref() {
-        Some(MADE) => Ok(Some(service)),
-        Some(answer) => bail!("{}", answer.strip_prefix(ERROR).unwrap_or(answer).to_owned()),
-        None => Err(anyhow!("the service ended before it had made a checkpoint; nothing is taken")),
+    let mut answer = String::new();
+    BufReader::new(&service).read_line(&mut answer).with_context(unreachable)?;
+    match answer.trim_end() {
+        MADE => Ok(Some(service)),
+        "" => bail!("the service ended before it had made a checkpoint; nothing is backed up"),
+        refusal => bail!("{refusal}"),
     }
-}
-
-fn unreachable(path: &Path) -> String {
-    format!("the running service can not be asked through {}", path.display())
-}
-
-/// A line without its end; `None` if there is no whole one.
-fn read_line(stream: &UnixStream) -> io::Result<Option<String>> {
-    let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
-    Ok(line.strip_suffix('\n').map(str::to_owned))
-}
-
-/// Takes the place of a socket that a killed service left.
-fn bind(store: &Path) -> io::Result<UnixListener> {
-    // Nobody else may connect before the socket has its permissions.
-    let closed = tempfile::Builder::new().prefix("control-").tempdir_in(store)?;
-    let (_folder, near) = reachable(closed.path())?;
-    let listener = UnixListener::bind(near.join(SOCKET))?;
-    listener.set_nonblocking(true)?;
-    let new = closed.path().join(SOCKET);
-    fs::set_permissions(&new, Permissions::from_mode(0o600))?;
-    fs::rename(new, store.join(SOCKET))?;
-    Ok(listener)
-}
-
-/// A folder by a path that is short enough for the address of a socket in it, while the handle lives.
-fn reachable(folder: &Path) -> io::Result<(File, PathBuf)> {
-    let handle = File::open(folder)?;
-    let is_short = folder.join(SOCKET).as_os_str().len() <= ADDRESS_BYTES_MAX;
-    let near = if is_short {
-        folder.to_owned()
-    } else {
-        format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
-    };
-    Ok((handle, near))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{channel, sync_channel};
-use std::time::Instant;
 
 use anyhow::Context;
 use attribution::ledger::{Facts, Ledger, Progress};
@@ -19,9 +18,7 @@ use tokio::runtime::Runtime;
 use super::attribution_thread::{self, PipelineMetrics};
 use super::listeners::Listeners;
 use super::shutdown_deadline::listen_for_signals;
-use super::{
-    BATCHES_WAITING, SUPERVISION, Threads, control_socket, readiness, tell_of_held, tell_of_the_end,
-};
+use super::{BATCHES_WAITING, Running, Threads, control_socket, log_retained_floors, readiness};
 use crate::timing::Timing;
 
 /// As [`super::run`].
@@ -31,10 +28,10 @@ pub fn run(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
-    let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
+    let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, true)?;
     let embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
-    tell_of_held(&config.policy, &embedded.held_back(&config.policy));
+    log_retained_floors(&config.policy, &embedded.held_back(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
     let room = embedded.block_when_disk_full();
@@ -42,8 +39,8 @@ pub fn run(
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
-    // Before anything is read: until here a signal just ends the process, and nothing is lost by it.
-    listen_for_signals(shutdown).context("signals can not be listened for")?;
+    // Until here a signal ends the process at once; nothing has been read that could be lost.
+    listen_for_signals(shutdown).context("signals cannot be handled")?;
     let metrics = Arc::new(PipelineMetrics::new(config));
     let health = Arc::new(Health::default());
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
@@ -59,12 +56,7 @@ pub fn run(
         timing.ingest,
     )?;
     let attribution = attribution_thread::start(worker, batches_in, committed, metrics.clone())?;
-    let control = control_socket::start(
-        &config.store.path,
-        checkpoints,
-        timing.control_request_timeout,
-        shutdown,
-    )?;
+    let control = control_socket::start(&config.store.path, checkpoints, shutdown)?;
 
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);
@@ -78,38 +70,19 @@ pub fn run(
         "adtrail runs"
     );
     let servers = runtime.spawn(listeners.serve(Some(export), admin, shutdown.clone()));
-    let threads = Threads { intake, attribution, others: vec![control] };
+    let threads = Some(Threads { intake, attribution, others: vec![control] });
     let mut is_full = false;
-    while !shutdown.is_requested() {
-        if threads.is_any_finished() || servers.is_finished() {
-            shutdown.request();
+    let poll = || {
+        if room.is_blocked() != is_full {
+            is_full = !is_full;
+            log_disk_full(config, is_full);
         }
-        let waits = room.is_blocked();
-        if waits != is_full {
-            is_full = waits;
-            tell_of_room(config, is_full);
-        }
-        shutdown.sleep(SUPERVISION);
-    }
-    let deadline = Instant::now() + config.shutdown_deadline;
-    room.give_up();
-    // It may have to wait until somebody reads the log.
-    tracing::info!("stopping");
-    let outcome = threads.end(deadline);
-    let remaining = deadline.saturating_duration_since(Instant::now());
-    let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
-    // A download that is still under way is cut off here, and its client can tell. Its line in the
-    // log may be written yet.
-    runtime.shutdown_timeout(timing.cut_off_download_patience);
-    let left = outcome?;
-    if let Ok(served) = served {
-        served.context("the listeners failed")?.context("the listeners failed")?;
-    }
-    tell_of_the_end(left);
-    Ok(())
+    };
+    let running = Running { runtime, servers, threads };
+    running.supervise(config, timing, shutdown, poll, |_, _| room.give_up())
 }
 
-fn tell_of_room(config: &Config, is_full: bool) {
+fn log_disk_full(config: &Config, is_full: bool) {
     let path = config.store.path.display();
     if is_full {
         tracing::error!(

@@ -1,5 +1,5 @@
-//! Roles over a store in HBase: any number of processes attribute, as members of one consumer group, and
-//! any number serve exports.
+//! Roles over a store in HBase: any number of processes attribute, as members of one consumer group, and any number
+//! serve exports.
 
 use std::sync::Arc;
 use std::sync::mpsc::{channel, sync_channel};
@@ -17,12 +17,10 @@ use store::hbase::Shared;
 use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
-use super::heartbeat::{self, Seen};
+use super::heartbeat::{self, LastSeen};
 use super::listeners::Listeners;
 use super::shutdown_deadline::listen_for_signals;
-use super::{
-    BATCHES_WAITING, Roles, SUPERVISION, Threads, readiness, regions, tell_of_held, tell_of_the_end,
-};
+use super::{BATCHES_WAITING, Roles, Running, Threads, log_retained_floors, readiness, regions};
 use crate::timing::Timing;
 
 pub fn run(
@@ -32,12 +30,12 @@ pub fn run(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
-    let runtime = Runtime::new().context("the runtime for the listeners does not start")?;
+    let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, roles.exports)?;
     let store = Arc::new(Shared::open_with_timing(&config.store, hbase, timing.store)?);
     store.reader().require_apps(&config.policy)?;
-    look_at_tables(config, &store, roles)?;
-    listen_for_signals(shutdown).context("signals can not be listened for")?;
+    check_tables(config, &store, roles)?;
+    listen_for_signals(shutdown).context("signals cannot be handled")?;
     let health = Arc::new(Health::default());
     let reading = match roles.attributes {
         true => Some(attribute(config, &store, &health, timing.ingest, shutdown)?),
@@ -53,51 +51,35 @@ pub fn run(
     let state = roles.exports.then(|| export(config, &store, &seen));
     let (metrics, threads) = reading.unzip();
     let admin = admin(metrics, recorder, health, seen);
-    tell(config, hbase, roles);
+    log_start(config, hbase, roles);
     let servers = runtime.spawn(listeners.serve(state, admin, shutdown.clone()));
-    while !shutdown.is_requested() {
-        if threads.as_ref().is_some_and(Threads::is_any_finished) || servers.is_finished() {
-            shutdown.request();
+    let give_up = |threads: Option<&Threads>, deadline: Instant| {
+        if let Some(threads) = threads {
+            threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_patience));
+            store.give_up();
         }
-        shutdown.sleep(SUPERVISION);
-    }
-    let deadline = Instant::now() + config.shutdown_deadline;
-    // It may have to wait until somebody reads the log.
-    tracing::info!("stopping");
-    let outcome = threads.map_or(Ok(0), |threads| {
-        threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_patience));
-        store.give_up();
-        threads.end(deadline)
-    });
-    let remaining = deadline.saturating_duration_since(Instant::now());
-    let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
-    runtime.shutdown_timeout(timing.cut_off_download_patience);
-    let left = outcome?;
-    if let Ok(served) = served {
-        served.context("the listeners failed")?.context("the listeners failed")?;
-    }
-    tell_of_the_end(left);
-    Ok(())
+    };
+    Running { runtime, servers, threads }.supervise(config, timing, shutdown, || (), give_up)
 }
 
-/// Who writes may not begin where HBase drops what is needed. That a master tells so is not needed: there may be
-/// none now, or it tells only who may change tables.
-fn look_at_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result<()> {
+/// A worker must not start where HBase drops what it needs. If no master answers, or the user may not read the tables'
+/// settings, it starts with a warning.
+fn check_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result<()> {
     match store.require_kept(&config.policy) {
         Err(StoreError::HBase(error)) => {
             tracing::warn!(
                 %error,
-                "the tables can not be looked at, so nothing tells whether hbase keeps rows and state for long \
-                 enough: `adtrail hbase init --dry-run` does, for who may change tables"
+                "the settings of the tables cannot be read, so their TTLs are not checked: run `adtrail hbase \
+                 init --dry-run` as a user who may read them"
             );
         }
         Err(error) if !roles.attributes => tracing::warn!(%error),
-        looked => looked?,
+        checked => checked?,
     }
     Ok(())
 }
 
-/// Starts to read Kafka and to attribute.
+/// Starts reading from Kafka, and attribution.
 fn attribute(
     config: &Config,
     store: &Shared,
@@ -106,7 +88,7 @@ fn attribute(
     shutdown: &Shutdown,
 ) -> anyhow::Result<(Arc<PipelineMetrics>, Threads)> {
     let ledger = store.ledger(&config.policy)?;
-    tell_of_held(&config.policy, &ledger.held_back(&config.policy));
+    log_retained_floors(&config.policy, &ledger.held_back(&config.policy));
     let worker = Worker::new(ledger, Arc::clone(&config.policy));
     let metrics = Arc::new(PipelineMetrics::new(config));
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
@@ -118,7 +100,7 @@ fn attribute(
     Ok((metrics, Threads { intake, attribution, others: Vec::new() }))
 }
 
-fn export(config: &Config, store: &Shared, seen: &Arc<Seen>) -> ExportState {
+fn export(config: &Config, store: &Shared, seen: &Arc<LastSeen>) -> ExportState {
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let seen = Arc::clone(seen);
     let complete_until = Arc::new(move || seen.complete_until());
@@ -129,7 +111,7 @@ fn admin(
     metrics: Option<Arc<PipelineMetrics>>,
     recorder: PrometheusHandle,
     health: Arc<Health>,
-    seen: Arc<Seen>,
+    seen: Arc<LastSeen>,
 ) -> Admin {
     let (observed, reads) = (Arc::clone(&health), metrics.is_some());
     let render = move || match &metrics {
@@ -143,7 +125,7 @@ fn admin(
     Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
 }
 
-fn tell(config: &Config, hbase: &config::HBase, roles: Roles) {
+fn log_start(config: &Config, hbase: &config::HBase, roles: Roles) {
     let servers = hbase.servers.join(",");
     let (admin, prefix) = (config.admin_listen, &hbase.prefix);
     match roles {

@@ -1,5 +1,5 @@
-//! A thread that asks HBase now and then whether it answers, tells other processes how far this one has
-//! read, and learns from them how far all is.
+//! A thread that checks periodically whether HBase answers, and exchanges progress with other processes: how far each
+//! has read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -13,9 +13,9 @@ use store::hbase::{Complete, Shared};
 
 use super::Roles;
 
-/// What was learnt last.
+/// The result of the last check.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<State>);
+pub struct LastSeen(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,7 +23,7 @@ struct State {
     complete_until: Option<EventTime>,
 }
 
-/// Looks until the wish to stop.
+/// Checks until shutdown is requested.
 pub fn start(
     store: Arc<Shared>,
     names: TopicNames,
@@ -31,21 +31,21 @@ pub fn start(
     roles: Roles,
     interval: Duration,
     shutdown: &Shutdown,
-) -> anyhow::Result<Arc<Seen>> {
-    let seen = Arc::new(Seen::default());
-    let (told, shutdown) = (Arc::clone(&seen), shutdown.clone());
+) -> anyhow::Result<Arc<LastSeen>> {
+    let seen = Arc::new(LastSeen::default());
+    let (updated, shutdown) = (Arc::clone(&seen), shutdown.clone());
     let watch = move || {
         while !shutdown.is_requested() {
-            told.take(look(&store, &names, &health, roles));
+            updated.update(check(&store, &names, &health, roles));
             shutdown.sleep(interval);
         }
     };
     let thread = Builder::new().name("hbase-watch".into()).spawn(watch);
-    thread.context("no thread for looking at hbase")?;
+    thread.context("the thread that checks hbase cannot be started")?;
     Ok(seen)
 }
 
-fn look(
+fn check(
     store: &Shared,
     names: &TopicNames,
     health: &Health,
@@ -69,22 +69,22 @@ fn look(
     }
 }
 
-impl Seen {
+impl LastSeen {
     /// # Errors
-    /// What was wrong when HBase was asked last.
+    /// The failure of the last check.
     pub fn answers(&self) -> Result<(), String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// All that Kafka received before this is in, whoever has read it; it was so when it was looked at.
+    /// Everything that Kafka received before this was read by some process, as of the last check.
     pub fn complete_until(&self) -> Option<EventTime> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).complete_until
     }
 
-    fn take(&self, looked: Result<Option<EventTime>, StoreError>) {
+    fn update(&self, checked: Result<Option<EventTime>, StoreError>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match looked {
+        match checked {
             Ok(complete_until) => *state = State { failure: None, complete_until },
             Err(error) => state.failure = Some(error.to_string()),
         }

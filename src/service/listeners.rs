@@ -1,4 +1,4 @@
-//! The listeners.
+//! The HTTP listeners.
 
 use anyhow::Context;
 use config::Config;
@@ -10,9 +10,9 @@ use tokio::runtime::Runtime;
 
 use super::SUPERVISION;
 
-/// Bound before anything else is started.
+/// Listeners that are bound before anything else starts.
 pub struct Listeners {
-    /// For users, where they are served.
+    /// `None` in a process that does not export.
     export: Option<TcpListener>,
     admin: TcpListener,
 }
@@ -22,13 +22,13 @@ impl Listeners {
         let bind = |setting: &str, address| {
             runtime
                 .block_on(TcpListener::bind(address))
-                .with_context(|| format!("{setting} = \"{address}\" can not be listened on"))
+                .with_context(|| format!("{setting} = \"{address}\" cannot be listened on"))
         };
         let export = exports.then(|| bind("export.listen", config.export_listen)).transpose()?;
         Ok(Self { export, admin: bind("admin.listen", config.admin_listen)? })
     }
 
-    /// Until the wish to stop; without a state there are no users.
+    /// Serves until shutdown is requested; without a state, only the admin listener.
     pub async fn serve(
         self,
         state: Option<ExportState>,

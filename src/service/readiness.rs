@@ -1,17 +1,17 @@
-//! Whether a process does what it is for, and if not, why.
+//! Readiness of a process that reads Kafka.
 
 use ingest::Health;
 
 /// # Errors
-/// Why not all is read that there is to read.
+/// The reason why records are not read.
 pub fn of_reading(health: &Health) -> Result<(), String> {
     if health.is_ready() {
         Ok(())
     } else if !health.is_connected() {
-        // What else is not known follows from it.
+        // Everything else follows from it.
         Err(match health.refusal() {
             Some(reason) => format!("kafka refuses the connection: {reason}"),
-            None => "kafka can not be reached".to_owned(),
+            None => "kafka cannot be reached".to_owned(),
         })
     } else if health.is_silent() {
         Err("the thread that reads kafka has said nothing for a minute".to_owned())

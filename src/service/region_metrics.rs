@@ -1,4 +1,4 @@
-//! Metrics of the regions: how many, how large, and how uneven. Labels are few whatever there is.
+//! Metrics of the regions: their number, size and skew. The number of labels does not grow with the store.
 
 use attribution::facts::event::EventTime;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ pub const WRITTEN: Metric =
 pub const READ: Metric = Metric { name: "adtrail_store_region_rows_read_per_second", by: "read" };
 const SKEW: &str = "adtrail_store_region_skew";
 
-/// A figure of a region, and what a skew by it is called.
+/// A figure of regions, and the label of the skew by it.
 pub struct Metric {
     name: &'static str,
     by: &'static str,
@@ -43,12 +43,12 @@ pub fn observe(regions: &Regions) {
     show(&READ, &figures(|region, now| region.reads.per_second(now)));
 }
 
-/// How many regions there are.
+/// Sets the number of regions.
 pub fn count(regions: usize) {
     gauge!(REGIONS).set(regions as f64);
 }
 
-/// Of each region its figure.
+/// Shows the largest of the regions' figures, their mean, and the skew.
 pub fn show(metric: &Metric, figures: &[f64]) {
     let largest = figures.iter().copied().fold(0.0, f64::max);
     let sum: f64 = figures.iter().sum();

@@ -1,4 +1,4 @@
-//! A thread that looks at the cluster's regions of rows now and then, for metrics.
+//! A thread that reads the cluster's region loads periodically, for metrics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,94 +13,78 @@ use store::layout::key::Key;
 use super::region_metrics as metrics;
 use super::region_metrics::{BYTES, Metric, READ, WRITTEN};
 
-/// Looks until the wish to stop.
+/// Reads loads until shutdown is requested.
 pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> anyhow::Result<()> {
     metrics::describe();
     let shutdown = shutdown.clone();
     let watch = move || {
-        let mut before = None;
+        let mut loads = Loads::default();
         while !shutdown.is_requested() {
             match store.regions() {
-                Ok(regions) => before = Some(observe(&regions, before)),
-                // That HBase does not answer is told elsewhere.
-                Err(error) => tracing::debug!(%error, "the regions can not be looked at"),
+                Ok(regions) => observe(&regions, &mut loads),
+                // The heartbeat reports that HBase does not answer.
+                Err(error) => tracing::debug!(%error, "the regions cannot be read"),
             }
             shutdown.sleep(interval);
         }
     };
     let thread = Builder::new().name("hbase-regions".into()).spawn(watch);
-    thread.context("no thread for looking at regions")?;
+    thread.context("the thread that reads region loads cannot be started")?;
     Ok(())
 }
 
-/// What servers had counted, by where each region begins.
-struct Looked {
-    at: Instant,
-    /// `None` of a region of which no server has told anything yet.
-    regions: HashMap<Key, Option<Counted>>,
-}
-
-/// When it was told.
-#[derive(Clone, Copy)]
-struct Counted {
-    at: Instant,
-    load: RegionLoad,
-}
-
-fn observe(regions: &[ClusterRegion], before: Option<Looked>) -> Looked {
-    let loads = regions.iter().map(|one| (one.start, one.load));
-    let now = Looked::new(Instant::now(), loads, before.as_ref());
+fn observe(regions: &[ClusterRegion], loads: &mut Loads) {
     metrics::count(regions.len());
-    let known = now.regions.values().flatten();
-    show(&BYTES, &known.map(|counted| counted.load.bytes as f64).collect::<Vec<_>>());
-    if let Some(before) = before {
-        show(&WRITTEN, &per_second(&before, &now, |load| load.writes));
-        show(&READ, &per_second(&before, &now, |load| load.reads));
-    }
-    now
+    let rates = loads.update(Instant::now(), regions.iter().map(|one| (one.start, one.load)));
+    show(&BYTES, loads.0.values().map(|(_, load)| load.bytes as f64));
+    show(&WRITTEN, rates.iter().map(|rate| rate.writes));
+    show(&READ, rates.iter().map(|rate| rate.reads));
 }
 
-/// Where no server tells anything, what was told last stays.
-fn show(metric: &Metric, figures: &[f64]) {
-    if !figures.is_empty() {
-        metrics::show(metric, figures);
+/// Keeps the last value while no server reports any.
+fn show(metric: &Metric, values: impl Iterator<Item = f64>) {
+    let values: Vec<_> = values.collect();
+    if !values.is_empty() {
+        metrics::show(metric, &values);
     }
 }
 
-impl Looked {
-    /// Of a region whose server does not tell now, what it told last.
-    fn new(
-        at: Instant,
+/// The last reported load of each region, by its start key.
+#[derive(Default)]
+struct Loads(HashMap<Key, (Instant, RegionLoad)>);
+
+/// Per second since the previous report.
+#[derive(Debug, PartialEq)]
+struct Rates {
+    writes: f64,
+    reads: f64,
+}
+
+impl Loads {
+    /// Returns the rates of the regions that are reported now and were before.
+    fn update(
+        &mut self,
+        now: Instant,
         loads: impl Iterator<Item = (Key, Option<RegionLoad>)>,
-        before: Option<&Self>,
-    ) -> Self {
-        let told = |(start, load): (Key, Option<RegionLoad>)| {
-            let last = || before.and_then(|before| *before.regions.get(&start)?);
-            (start, load.map(|load| Counted { at, load }).or_else(last))
-        };
-        Self { at, regions: loads.map(told).collect() }
-    }
-}
-
-/// Of each region of which something is told now and was before. One that was not there began with nothing.
-fn per_second(before: &Looked, now: &Looked, of: fn(&RegionLoad) -> u64) -> Vec<f64> {
-    let rate = |(start, counted): (&Key, &Option<Counted>)| {
-        let counted = counted.filter(|counted| counted.at == now.at)?;
-        let (at, had) = match before.regions.get(start) {
-            Some(had) => (*had)?.told(of),
-            None => (before.at, 0),
-        };
-        let is = of(&counted.load);
-        let seconds = now.at.duration_since(at).as_secs_f64().max(f64::EPSILON);
-        // A server that was started anew, or has the region since, began with nothing too.
-        Some(is.checked_sub(had).unwrap_or(is) as f64 / seconds)
-    };
-    now.regions.iter().filter_map(rate).collect()
-}
-
-impl Counted {
-    fn told(&self, of: fn(&RegionLoad) -> u64) -> (Instant, u64) {
-        (self.at, of(&self.load))
+    ) -> Vec<Rates> {
+        let mut before = std::mem::take(&mut self.0);
+        let mut rates = Vec::new();
+        for (start, load) in loads {
+            let last = before.remove(&start);
+            if let (Some((at, last)), Some(load)) = (last, load) {
+                let seconds = now.duration_since(at).as_secs_f64().max(f64::EPSILON);
+                // A restarted server, and one to which the region has moved, counts from 0.
+                let rate =
+                    |now: u64, before| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
+                let (writes, reads) =
+                    (rate(load.writes, last.writes), rate(load.reads, last.reads));
+                rates.push(Rates { writes, reads });
+            }
+            if let Some(known) = load.map(|load| (now, load)).or(last) {
+                self.0.insert(start, known);
+            }
+        }
+        rates
     }
 }
 
@@ -108,51 +92,28 @@ impl Counted {
 mod tests {
     use super::*;
 
-    /// Writes that servers tell of the regions that begin there, every ten seconds.
-    type Told<'t> = &'t [(u8, Option<u64>)];
-
+    /// Writes that the server of a region reports every ten seconds, and the rates that follow.
     #[track_caller]
-    fn check(looks: &[Told<'_>], mut expected: Vec<f64>) {
-        let started = Instant::now();
-        let mut last: Option<(Looked, Vec<f64>)> = None;
-        for (place, told) in looks.iter().enumerate() {
-            let loads = told.iter().map(|(start, writes)| {
+    fn check(reports: &[Option<u64>], expected: &[Option<f64>]) {
+        let (started, mut loads) = (Instant::now(), Loads::default());
+        let found: Vec<_> = (0..)
+            .zip(reports)
+            .map(|(tens, writes)| {
+                let at = started + Duration::from_secs(10) * tens;
                 let load = writes.map(|writes| RegionLoad { bytes: 0, writes, reads: 0 });
-                ([*start; store::layout::key::KEY_BYTES], load)
-            });
-            let at = started + Duration::from_secs(10) * u32::try_from(place).unwrap();
-            let before = last.map(|(looked, _)| looked);
-            let now = Looked::new(at, loads, before.as_ref());
-            let rates = before.map(|before| per_second(&before, &now, |load| load.writes));
-            last = Some((now, rates.unwrap_or_default()));
-        }
-        let (_, mut found) = last.unwrap();
-        found.sort_by(f64::total_cmp);
-        expected.sort_by(f64::total_cmp);
+                let rates =
+                    loads.update(at, [([0; store::layout::key::KEY_BYTES], load)].into_iter());
+                rates.first().map(|rate| rate.writes)
+            })
+            .collect();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn rates_are_of_what_was_counted_since() {
-        check(
-            &[&[(0, Some(100)), (1, Some(50))], &[(0, Some(150)), (1, Some(50))]],
-            vec![5.0, 0.0],
-        );
-        // A server that was started anew, or has the region since, began with nothing.
-        check(&[&[(0, Some(100))], &[(0, Some(70))]], vec![7.0]);
-        // A split: the first half has its counts from there on, and the second too.
-        check(&[&[(0, Some(100))], &[(0, Some(10)), (1, Some(20))]], vec![1.0, 2.0]);
-        check(&[&[], &[]], Vec::new());
-    }
-
-    #[test]
-    fn a_server_that_does_not_tell_now_and_then_is_no_new_one() {
-        let [some, more] = [1_000_000, 1_000_400].map(|writes| [(0, Some(writes)), (1, Some(0))]);
-        let silent = [(0, None), (1, Some(0))];
-        check(&[&some, &silent], vec![0.0]);
-        check(&[&some, &silent, &more], vec![20.0, 0.0]);
-        // Of what it had counted before it first told nothing is known.
-        check(&[&silent, &some], vec![0.0]);
-        check(&[&silent, &some, &more], vec![40.0, 0.0]);
+    fn rates_are_of_the_time_since_the_previous_report() {
+        check(&[Some(100), Some(150), Some(150)], &[None, Some(5.0), Some(0.0)]);
+        check(&[None, Some(1_000), None, Some(1_400)], &[None, None, None, Some(20.0)]);
+        // The counter of another server.
+        check(&[Some(100), Some(70)], &[None, Some(7.0)]);
     }
 }

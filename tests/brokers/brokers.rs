@@ -11,7 +11,7 @@ use testbed::site::{Site, Topics};
 use testbed::traffic::{self, Record};
 use testbed::{from_env, length};
 
-const UNREACHABLE: &str = "kafka can not be reached";
+const UNREACHABLE: &str = "kafka cannot be reached";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::redelivered(&traffic::records(14, 2500), 14));
 

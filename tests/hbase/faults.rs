@@ -177,7 +177,11 @@ fn the_master_is_killed(bed: &mut Bed, name: &str, _: &Faults) {
     assert!(APPS.into_iter().all(whole));
     for role in ["export", "attribute"] {
         let started = more.start_role(role);
-        assert!(started.log().contains("the tables can not be looked at"), "{}", started.log());
+        assert!(
+            started.log().contains("the settings of the tables cannot be read"),
+            "{}",
+            started.log()
+        );
         if role == "export" {
             let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
             let reply = started.get(&path).expect("an answer");

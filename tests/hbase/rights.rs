@@ -67,7 +67,7 @@ fn no_process_needs_more_rights_than_documented() {
     let worker = of_worker.start_role("attribute");
     let log = worker.log();
     assert!(
-        log.contains("the tables can not be looked at") && log.contains("AccessDenied"),
+        log.contains("the settings of the tables cannot be read") && log.contains("AccessDenied"),
         "{log}"
     );
     await_all_read(&of_worker);
