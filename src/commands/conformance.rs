@@ -1,4 +1,4 @@
-//! `adtrail conformance`: whether an engine keeps the contract, case by case.
+//! `adtrail conformance`: runs the cases of the attribution contract on an engine.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -33,13 +33,13 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
     for outcome in &outcomes {
         if let Some(failure) = &outcome.failure {
             failed += 1;
-            writeln!(out, "FAIL {}: {failure}", outcome.name).context("can not be written")?;
+            writeln!(out, "FAIL {}: {failure}", outcome.name).context("cannot be written")?;
         }
     }
     let passed = outcomes.len() - failed;
     let cases = counted(outcomes.len(), "case");
     writeln!(out, "{cases} in 4 orders each: {passed} passed, {failed} failed")
-        .context("can not be written")?;
+        .context("cannot be written")?;
     if failed > 0 {
         bail!("{failed} of {cases} failed");
     }

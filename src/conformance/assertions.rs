@@ -1,10 +1,10 @@
-//! Whether rows are those that a case expects.
+//! Comparison of rows with the expectations of a case.
 
 use csv::StringRecord;
 
 use super::case::{Case, Expected, NAMING};
 
-/// What differs, in the order of the case; empty if nothing does.
+/// The differences, in the order of the case.
 pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     let rows = match Rows::parse(csv) {
         Ok(rows) => rows,
@@ -20,7 +20,7 @@ pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     differences
 }
 
-/// Where rows differ that should be the same.
+/// The first line in which two exports differ.
 pub(crate) fn first_difference(csv: &[u8], other: &[u8]) -> Option<String> {
     if csv == other {
         return None;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_by_what_names_them_and_compared_by_column() {
+    fn rows_are_found_by_their_naming_columns_and_compared() {
         check(2, &[&[("event_id", "a"), ("event_type", "effect"), ("status", "orphan")]], &[]);
         check(1, &[], &["rows: expected 1, found 2"]);
         check(2, &[&[("event_id", "a")]], &["a: expected one row, found 2"]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_that_differs_is_told() {
+    fn the_first_different_line_is_named() {
         let check = |other: &str, line: Option<&str>| {
             let difference = first_difference(CSV.as_bytes(), other.as_bytes());
             match (&difference, line) {

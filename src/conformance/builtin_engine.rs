@@ -1,5 +1,4 @@
-//! adtrail itself as an engine: what `replay` does, on one thread, with a look at the rows
-//! whenever one is wanted.
+//! adtrail itself as an engine: the attribution of `replay`, on one thread, with access to the rows at any time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,14 +17,14 @@ pub struct Own {
     worker: Worker<Embedded>,
     reader: Reader,
     config: Config,
-    /// Last, so that the store is closed before its folder goes.
+    /// Dropped last, after the store is closed.
     _folder: TempDir,
 }
 
 impl Own {
-    /// Without any facts.
+    /// Opens an empty store.
     pub fn open(mut config: Config) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+        let folder = tempfile::tempdir().context("no temporary folder can be created")?;
         config.store = config.store.keeping_all(folder.path().join("store"));
         let embedded = Embedded::open(&config.store, &config.policy)?;
         let reader = embedded.reader();
@@ -33,7 +32,7 @@ impl Own {
         Ok(Self { worker, reader, config, _folder: folder })
     }
 
-    /// Takes in events, one a line; returns how many lines are none.
+    /// Attributes events, one a line; returns the number of lines that are not events.
     pub fn take_in(&mut self, lines: &str) -> anyhow::Result<u64> {
         let mut facts = Vec::new();
         let mut left_out = 0;

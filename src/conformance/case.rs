@@ -1,34 +1,33 @@
-//! One case, as it is written.
+//! A case, as written in its file.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Facts and settings in, rows out.
+/// Facts and settings, and the expected rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     /// Its folder and file, as `3-candidates/window-click-edge`.
     pub name: String,
-    /// The whole settings, the suite's catalogue included.
+    /// All settings, including the catalogue of the suite.
     pub settings: String,
-    /// One event each, without empty lines.
+    /// Lines with one event each.
     pub events: Vec<String>,
-    /// How many of the events are no events: they are left out.
+    /// Number of lines that are not events and are left out.
     pub left_out: u64,
-    /// How many rows there are in all.
+    /// Number of all rows.
     pub rows: usize,
     pub expect: Vec<Expected>,
 }
 
-/// A row that must be there. Which one: the row with this `event_id` and, where they are given,
-/// this `app` and `event_type`.
+/// An expected row, identified by `event_id` and, if given, `app` and `event_type`.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
-    /// The exact text of columns by name, those that say which row it is included.
+    /// The exact text of columns by name, including the identifying ones.
     pub columns: BTreeMap<String, String>,
 }
 
-/// The columns that say which row is meant.
+/// The columns that identify a row.
 pub(super) const NAMING: [&str; 3] = ["event_id", "app", "event_type"];
 
 #[derive(Deserialize)]
@@ -48,11 +47,11 @@ struct Written {
 
 impl Case {
     /// # Errors
-    /// What is wrong with the text, and where.
+    /// What is wrong with the text, and where it is.
     pub fn parse(name: String, text: &str, catalogue: &str) -> Result<Self, String> {
         let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
         if written.why.trim().is_empty() || written.contract.trim().is_empty() {
-            return Err("`why` and `contract` say what the case is for: expected texts".into());
+            return Err("`why` and `contract` describe the case: expected texts".into());
         }
         let settings = with_catalogue(&written.settings, catalogue)?;
         if let Some(nameless) = written.expect.iter().find(|row| !row.contains_key("event_id")) {
@@ -74,7 +73,7 @@ impl Case {
     }
 }
 
-/// The settings of a case, with apps.
+/// Adds the catalogue to settings without apps.
 fn with_catalogue(settings: &str, catalogue: &str) -> Result<String, String> {
     let table: toml::Table =
         toml::from_str(settings).map_err(|error| format!("in its settings: {error}"))?;
@@ -104,7 +103,7 @@ mod tests {
     const GOOD: &str = "why = 'w'\ncontract = '3'\nevents = '''\n{}\n\n[]\n'''\n";
 
     #[test]
-    fn the_catalogue_stands_in_for_absent_apps() {
+    fn the_catalogue_replaces_missing_apps() {
         let case = parse(&format!("{GOOD}rows = 0\nsettings = '[fraud]'")).unwrap();
         assert_eq!(case.settings, format!("[fraud]\n{CATALOGUE}"));
         assert_eq!(case.events, ["{}", "[]"]);
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_key() {
         check_wrong(GOOD, "rows");
         check_wrong("contract = '3'\nevents = ''\nrows = 0", "why");
         check_wrong("why = ' '\ncontract = '3'\nevents = ''\nrows = 0", "why");

@@ -1,17 +1,15 @@
-//! What turns the events of a case into rows: adtrail itself, or a command.
+//! Engines turn the events of a case into rows: adtrail itself, or a command.
 
-use std::cell::RefCell;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{self, Child, ExitStatus, Stdio};
+use std::process::{self, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tempfile::TempDir;
 
 use super::builtin_engine::Own;
 use super::case::Case;
@@ -27,22 +25,18 @@ pub(crate) enum Engine {
 /// A command of the shell, run once per case and order.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    /// As the shell reads it; the arguments come after it.
+    /// As the shell reads it; arguments are appended.
     pub line: String,
-    /// After which a run is ended.
+    /// After which a run is killed.
     pub timeout: Duration,
 }
 
-/// Of what an engine says, so much is told.
-const SAID_CHARS_MAX: usize = 300;
-/// So much of its end is read for that.
-const SAID_END_BYTES: u64 = 16 << 10;
-/// So much is kept: a disk must not fill with it.
-const SAID_BYTES_MAX: u64 = 16 << 20;
-/// How often it is looked how much there is.
-const LOOK: Duration = Duration::from_millis(100);
+/// How much of an engine's output is shown.
+const OUTPUT_CHARS_MAX: usize = 300;
+/// How much of its end is read for that.
+const OUTPUT_BYTES_MAX: u64 = 16 << 10;
 
-/// The CSV of a case's rows, or why there is none.
+/// The CSV of a case's rows, or why the engine has failed.
 pub(super) type Rows = Result<Vec<u8>, String>;
 
 impl Engine {
@@ -62,35 +56,35 @@ impl Engine {
     }
 }
 
-/// The rows in an order, and those after all events came once more, in the same store: opening
-/// one is what takes time.
+/// The rows in an order, and after all events once more, in the same store: opening one takes most of the time.
 fn own_rows(case: &Case, order: Order) -> [Rows; 2] {
-    let mut config = match config::parse(&case.settings) {
-        Ok(config) => config,
-        Err(errors) => return [Err(errors.to_string()), Err(errors.to_string())],
-    };
-    // Once all in one batch, once each event alone: the rows may not differ.
+    let mut own = own(case, order).map_err(|error| format!("{error:#}"));
+    [order, Order::Given].map(|order| {
+        let own = own.as_mut().map_err(|error| error.clone())?;
+        let left_out = own.take_in(&order.lines(case)).map_err(|error| format!("{error:#}"))?;
+        if left_out != case.left_out {
+            let expected = case.left_out;
+            return Err(format!(
+                "lines that are not events: expected {expected}, found {left_out}"
+            ));
+        }
+        own.csv().map_err(|error| format!("{error:#}"))
+    })
+}
+
+fn own(case: &Case, order: Order) -> anyhow::Result<Own> {
+    let mut config = config::parse(&case.settings)?;
+    // In the reversed order each event is a batch of its own, in others all are one: rows must not differ.
     if order == Order::Reversed {
         config.ingest.batch_records_max = 1;
     }
-    match Own::open(config) {
-        Err(error) => [Err(format!("{error:#}")), Err(format!("{error:#}"))],
-        Ok(mut own) => [order, Order::Given].map(|order| {
-            let left_out = own.take_in(&order.lines(case)).map_err(|error| format!("{error:#}"))?;
-            let expected = case.left_out;
-            if left_out == expected {
-                own.csv().map_err(|error| format!("{error:#}"))
-            } else {
-                Err(format!("lines that are no events: expected {expected}, found {left_out}"))
-            }
-        }),
-    }
+    Own::open(config)
 }
 
 impl Command {
     fn rows(&self, case: &Case, order: Order) -> Rows {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let [config, events, out, said] = ["config.toml", "events.ndjson", "out.csv", "said"]
+        let [config, events, out, output] = ["config.toml", "events.ndjson", "out.csv", "output"]
             .map(|name| folder.path().join(name));
         fs::write(&config, &case.settings).map_err(|error| error.to_string())?;
         fs::write(&events, order.lines(case)).map_err(|error| error.to_string())?;
@@ -103,98 +97,61 @@ impl Command {
             .arg(&events)
             .env("ADTRAIL_CONFORMANCE_CASE", &case.name)
             .env("ADTRAIL_CONFORMANCE_ORDER", order.name());
-        let said = Said { path: &said, folder: &folder, before: RefCell::default() };
-        let status = self.end_of(said.start(command)?, &said)?;
-        // One who leaves lines out may say so with its exit.
+        let shown = || shown_output(&output, folder.path()).unwrap_or_default();
+        let Some(status) = self
+            .run(&mut command, &output)
+            .map_err(|error| format!("sh cannot be started: {error}"))?
+        else {
+            return Err(format!("not done within {:?}{}", self.timeout, shown()));
+        };
+        // An engine may report the lines that it leaves out by its exit status.
         if !status.success() && case.left_out == 0 {
-            return Err(format!("the engine ended with {status}{}", said.shown()));
+            return Err(format!("the engine ended with {status}{}", shown()));
         }
-        fs::read(&out).map_err(|error| format!("no rows at --out: {error}{}", said.shown()))
+        fs::read(&out).map_err(|error| format!("no rows at --out: {error}{}", shown()))
     }
 
-    fn end_of(&self, mut child: Child, said: &Said<'_>) -> Result<ExitStatus, String> {
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    /// Runs the command in a process group of its own; `None` if that had to be killed after the timeout. The output
+    /// goes to a file: on a pipe, the end of background processes would have to be awaited.
+    fn run(
+        &self,
+        command: &mut process::Command,
+        output: &Path,
+    ) -> io::Result<Option<process::ExitStatus>> {
+        // The case has all settings.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(config::PREFIX.as_bytes()) {
+                command.env_remove(name);
+            }
+        }
+        let output = File::create(output)?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
+        let mut child = command.spawn()?;
+        let group = Pid::from_child(&child);
         let (ended, end) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || ended.send(child.wait()));
-            let started = Instant::now();
-            loop {
-                let left = self.timeout.saturating_sub(started.elapsed());
-                if let Ok(status) = end.recv_timeout(left.min(LOOK)) {
-                    return status.map_err(|error| error.to_string());
-                }
-                if left.is_zero() {
-                    break;
-                }
-                said.bound();
-            }
-            // All that it started, too. An error means that it has ended meanwhile.
-            if let Some(group) = group {
+            end.recv_timeout(self.timeout).map(|status| status.map(Some)).unwrap_or_else(|_| {
+                // An error means that it has ended in the meantime.
                 let _ = kill_process_group(group, Signal::KILL);
-            }
-            Err(format!("not done within {:?}{}", self.timeout, said.shown()))
+                Ok(None)
+            })
         })
     }
 }
 
-/// What a command writes to its standard outputs. In a file: a pipe that a grandchild keeps open
-/// would be waited for.
-struct Said<'a> {
-    path: &'a Path,
-    folder: &'a TempDir,
-    /// The end of what stood there before it was emptied.
-    before: RefCell<Vec<u8>>,
-}
-
-impl Said<'_> {
-    fn start(&self, mut command: process::Command) -> Result<Child, String> {
-        // Each write goes to the end, also after it was emptied.
-        let log = OpenOptions::new().create(true).append(true).open(self.path);
-        let log = log.map_err(|error| error.to_string())?;
-        let log_too = log.try_clone().map_err(|error| error.to_string())?;
-        // The settings are the case's alone.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("ADTRAIL__") {
-                command.env_remove(name);
-            }
-        }
-        command.stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
-        command.spawn().map_err(|error| format!("sh can not be started: {error}"))
-    }
-
-    /// Empties it when there is too much.
-    fn bound(&self) {
-        let is_too_long = |log: &File| log.metadata().is_ok_and(|of| of.len() > SAID_BYTES_MAX);
-        if let Ok(log) = OpenOptions::new().append(true).open(self.path)
-            && is_too_long(&log)
-        {
-            self.before.replace(self.end().unwrap_or_default());
-            // If that fails it grows on: nothing depends on it.
-            let _ = log.set_len(0);
-        }
-    }
-
-    /// Its last bytes.
-    fn end(&self) -> std::io::Result<Vec<u8>> {
-        let mut log = File::open(self.path)?;
-        let start = log.metadata()?.len().saturating_sub(SAID_END_BYTES);
-        log.seek(SeekFrom::Start(start))?;
-        let mut end = Vec::new();
-        log.take(SAID_END_BYTES).read_to_end(&mut end)?;
-        Ok(end)
-    }
-
-    /// Its end, in one line.
-    fn shown(&self) -> String {
-        let said = [self.before.borrow().clone(), self.end().unwrap_or_default()].concat();
-        let said = String::from_utf8_lossy(&said);
-        // The folder has another name in each run.
-        let said = said.replace(&*self.folder.path().to_string_lossy(), "…");
-        let lines: Vec<&str> =
-            said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let said = lines.join(" | ");
-        let skipped = said.chars().count().saturating_sub(SAID_CHARS_MAX);
-        let end: String = said.chars().skip(skipped).collect();
-        if end.is_empty() { ", and said nothing".into() } else { format!(", and said: {end}") }
-    }
+/// The end of an engine's output, in one line.
+fn shown_output(output: &Path, folder: &Path) -> io::Result<String> {
+    let mut file = File::open(output)?;
+    let start = file.metadata()?.len().saturating_sub(OUTPUT_BYTES_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut end = Vec::new();
+    file.take(OUTPUT_BYTES_MAX).read_to_end(&mut end)?;
+    // The folder has another name in each run.
+    let end = String::from_utf8_lossy(&end).replace(&*folder.to_string_lossy(), "…");
+    let lines: Vec<&str> = end.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let end = lines.join(" | ");
+    let skipped = end.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
+    let end: String = end.chars().skip(skipped).collect();
+    Ok(if end.is_empty() { ", without output".into() } else { format!(", with output: {end}") })
 }

@@ -1,8 +1,8 @@
-//! The conformance suite: small cases of the attribution contract, and any engine run on them.
+//! The conformance suite: small cases of the attribution contract, run on any engine.
 //!
-//! A case ([`case`]) is a file of facts, settings and expected rows; [`suite`] holds those of the
-//! binary or of a folder. Each is run in every [`order`], because a result that depends on arrival
-//! is wrong, by an [`engine`]: adtrail itself, or a command. [`judge`] compares the rows.
+//! A [`case`] is a file of facts, settings and expected rows; a [`suite`] has those of the binary or of a folder. An
+//! [`engine`], adtrail itself or a command, runs each in every [`order`], because a result that depends on arrival is
+//! wrong; [`assertions`] compares the rows.
 //!
 //! Start with [`report`]. The format of a case is in `docs/conformance.md`.
 

@@ -6,9 +6,9 @@ use super::case::Case;
 pub(crate) enum Order {
     Given,
     Reversed,
-    /// As given, then all of it again.
+    /// As given, then everything again.
     GivenTwice,
-    /// Reversed, then all of it again as given.
+    /// Reversed, then everything again as given.
     ReversedThenGiven,
 }
 
@@ -25,7 +25,7 @@ impl Order {
         }
     }
 
-    /// The events as they arrive, one a line.
+    /// The events in order of arrival, one a line.
     pub fn lines(self, case: &Case) -> String {
         let given = || case.events.iter();
         let lines: Vec<&String> = match self {

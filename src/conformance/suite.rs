@@ -1,4 +1,4 @@
-//! The cases of the binary, or of a folder.
+//! The built-in cases, or those of a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,27 @@ const SUFFIX: &str = ".toml";
 pub(crate) struct Suite(Vec<Case>);
 
 impl Suite {
-    /// The suite that this binary was built with.
+    /// The suite of this binary.
     ///
     /// # Errors
-    /// Every case that can not be read, with what is wrong.
+    /// All cases that cannot be read, with the reasons.
     pub fn embedded() -> Result<Self, String> {
         let mut files = Vec::new();
         add_embedded(&EMBEDDED, &mut files);
         Self::of(files)
     }
 
-    /// The `.toml` files in and below a folder. Its `catalogue.toml` takes the place of the
-    /// suite's own.
+    /// The `.toml` files in and below a folder. Its `catalogue.toml` replaces the built-in one.
     ///
     /// # Errors
-    /// Every case that can not be read, with what is wrong.
+    /// All cases that cannot be read, with the reasons.
     pub fn of_folder(folder: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
         add_files(folder, folder, &mut files)?;
         Self::of(files)
     }
 
-    /// Of paths and texts.
+    /// Parses files, given as paths and texts.
     fn of(files: Vec<(String, String)>) -> Result<Self, String> {
         let own = files.iter().find(|(path, _)| path == CATALOGUE).map(|(_, text)| text.as_str());
         let embedded = || EMBEDDED.get_file(CATALOGUE).and_then(|file| file.contents_utf8());
@@ -62,7 +61,7 @@ impl Suite {
     /// The cases with these names, or in folders with these names; without any, all.
     ///
     /// # Errors
-    /// The first name that is neither, with the nearest that there is.
+    /// The first unknown name, with the nearest known one.
     pub fn chosen(self, names: &[String]) -> Result<Vec<Case>, String> {
         for name in names {
             if !self.0.iter().any(|case| is_meant(name, case)) {
@@ -95,7 +94,7 @@ fn add_embedded(dir: &Dir<'_>, files: &mut Vec<(String, String)>) {
 }
 
 fn add_files(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> Result<(), String> {
-    let unreadable = |path: &Path, error| format!("can not be read: {}: {error}", path.display());
+    let unreadable = |path: &Path, error| format!("cannot be read: {}: {error}", path.display());
     let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
     for entry in entries {
         let path: PathBuf = entry.map_err(|error| unreadable(folder, error))?.path();

@@ -1,4 +1,4 @@
-//! `adtrail conformance`: the suite on the real binary, and on engines that are broken on purpose.
+//! `adtrail conformance`: the suite on the real binary, and on broken engines.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn adtrail_conforms() {
     assert_eq!(*summary, format!("{cases} cases in 4 orders each: {cases} passed, 0 failed"));
 }
 
-/// A case names what it holds engines to: a section of the contract, a case of its table, a page.
+/// A section of the contract, a case of its table, or a page.
 #[test]
 fn cited_sections_cases_and_pages_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -108,52 +108,38 @@ fn an_engine_that_conforms_passes() {
 }
 
 #[test]
-fn wrong_rows_are_caught() {
-    check_caught(
-        r#"replay "$@" && sed -i '$p' "$4""#,
-        EFFECT,
-        &["rows: expected 2, found 3", "e: expected one row, found 2"],
-    );
-    // Blind to clicks that come after the first activation.
-    let script = r#"sed -n '/"activation"/{p;q};p' "$5" > "$5.seen"
+fn broken_engines_are_caught() {
+    let effect = |script: &str, parts: &[&str]| check_caught(script, EFFECT, parts);
+    let dropped = ["rows: expected 2, found 1", "e: expected one row, found 0"];
+    effect(r#"replay "$@" && sed -i '$d' "$4""#, &dropped);
+    let changed = [r#"a: status: expected "organic", found "attributed""#];
+    effect(r#"replay "$@" && sed -i 's/,organic,/,attributed,/' "$4""#, &changed);
+    effect(r#"printf 'a,b\n1\n' > "$4""#, &["not CSV"]);
+    effect("echo no >&2; exit 3", &["exit status: 3, with output: no"]);
+    effect("true", &["no rows at --out", "without output"]);
+    effect(r#"echo "$ADTRAIL_CONFORMANCE_CASE"; exit 1"#, &[EFFECT]);
+    // An engine that ignores clicks after the first activation depends on the order of arrival.
+    let blind = r#"sed -n '/"activation"/{p;q};p' "$5" > "$5.seen"
         replay "$1" "$2" "$3" "$4" "$5.seen""#;
     let parts = ["a: click_id: expected \"c1\", found \"\"", "[given, given-twice]"];
-    check_caught(script, CHAIN, &parts);
+    check_caught(blind, CHAIN, &parts);
     // In a column that no case names.
     let script = r#"replay "$@" && sed -i "s/,pid,/,$ADTRAIL_CONFORMANCE_ORDER,/" "$4""#;
-    check_caught(script, EFFECT, &["[reversed] line 1 is not as in the order given"]);
+    effect(script, &["[reversed] line 1 is not as in the order given"]);
 }
 
+/// In one of the orders, which are runs of their own, a background process hangs.
 #[test]
-fn an_engine_that_fails_is_caught() {
-    check_caught("echo no >&2; exit 3", EFFECT, &["exit status: 3", "said: no"]);
-    check_caught("true", EFFECT, &["no rows at --out", "said nothing"]);
-    check_caught(r#"echo "$ADTRAIL_CONFORMANCE_CASE"; exit 1"#, EFFECT, &[EFFECT]);
-    check_caught(r#"printf 'a,b\n1\n' > "$4""#, EFFECT, &["not CSV"]);
-}
-
-/// Each order is a run of its own: in one of them it has started something that waits, in one it says much meanwhile.
-#[test]
-fn an_engine_that_hangs_is_caught() {
+fn an_engine_that_hangs_is_killed() {
     let script = r#"case "$ADTRAIL_CONFORMANCE_ORDER" in
         reversed) (sleep 600; echo late) & wait ;;
-        given-twice) yes ;;
-        *) sleep 600 ;;
+        *) echo waiting; sleep 600 ;;
         esac"#;
     let parts = [
-        "[given, reversed, reversed-then-given] not done within 1s, and said nothing",
-        "[given-twice] not done within 1s, and said: ",
-        "y | y | y",
+        "[reversed] not done within 1s, without output",
+        "[given, given-twice, reversed-then-given] not done within 1s, with output: waiting",
     ];
     check_caught_within("1", script, EFFECT, &parts);
-}
-
-/// However much that is. It is looked at now and then, so the engine does not end at once.
-#[test]
-fn the_end_of_what_an_engine_says_is_shown() {
-    let script = r#"[ "$ADTRAIL_CONFORMANCE_ORDER" = given ] || exit 1
-        head -c 50000000 /dev/zero | tr '\0' a; sleep 0.5; echo the end; exit 1"#;
-    check_caught(script, EFFECT, &["[given] the engine ended with exit status: 1", "the end"]);
 }
 
 #[test]
@@ -214,5 +200,5 @@ fn wrong_usage_ends_with_2() {
     let empty = TempDir::new().unwrap();
     let empty = empty.path().to_str().unwrap();
     check_wrong(&["--dir", empty], &["there are no cases"]);
-    check_wrong(&["--dir", &format!("{empty}/absent")], &["absent", "can not be read"]);
+    check_wrong(&["--dir", &format!("{empty}/absent")], &["absent", "cannot be read"]);
 }
