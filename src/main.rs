@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let _points = fail::FailScenario::setup();
     let cli = Cli::parse();
     telemetry::abort_on_panic();
-    telemetry::tell_of_file_limits();
+    telemetry::handle_file_limits();
     telemetry::start_logs(cli.log_format);
     let outcome = Timing::from_env()
         .map_err(anyhow::Error::from)
@@ -24,7 +24,6 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             telemetry::tell(format_args!("adtrail: {error:#}\n"));
-            // 2 is wrong use: settings and options that can not be.
             if error.is::<adtrail::commands::WrongUse>() {
                 ExitCode::from(2)
             } else {

@@ -43,7 +43,6 @@ pub use format::column::{Column, ContributorPart};
 pub use format::csv::CsvWriter;
 pub use format::time_zone::Zone;
 pub use format::write_rows::{Chunk, write_rows};
-pub use format::zone_equality::is_same_zone;
 pub use http::access::Access;
 pub use http::router::router;
 use http::server;

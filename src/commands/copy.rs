@@ -1,4 +1,4 @@
-//! `adtrail copy`: a store moved from files into HBase, or the other way round.
+//! `adtrail copy`: copies a store from files into HBase, or the other way round.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::{WrongUse, load_for_kafka, print, require_apps};
 use crate::cli::{Copy, Settings};
 use crate::telemetry;
 
-const PIECES: &str = "copying {spinner} {msg}";
+const BAR: &str = "copying {spinner} {msg}";
 
 pub fn run(options: &Copy) -> anyhow::Result<()> {
     let [from, to] = [settings(&options.from)?, settings(&options.to)?];
@@ -25,17 +25,16 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
         None => ingest::kafka::group_offsets::read(&from.kafka)?,
     };
     let mut target = Target::open(&to.store)?;
-    let bar = telemetry::bar(None, PIECES);
-    let filled = target.fill(&source, |done| bar.set_message(HumanCount(done).to_string()));
-    bar.finish_and_clear();
-    let amounts = filled?;
+    let bar = telemetry::bar(None, BAR);
+    let amounts = target.fill(&source, |done| bar.set_message(HumanCount(done).to_string()))?;
+    drop(bar);
     drop(source);
     if to.store.hbase.is_some() {
         ingest::kafka::group_offsets::write(&to.kafka, &positions)?;
     }
     target.finish(&positions, &to.policy)?;
     if to.store.hbase.is_none() {
-        make_right(&to)?;
+        complete_decisions(&to)?;
     }
     print(shown(&amounts, &positions).as_bytes())
 }
@@ -47,36 +46,38 @@ fn settings(path: &Path) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// What both settings have to say the same of.
 fn require_alike(from: &Config, to: &Config) -> Result<(), WrongUse> {
     let wrong = |problem: &str| Err(WrongUse(problem.to_owned()));
     if from.store.hbase.is_none() && to.store.hbase.is_none() {
         return wrong(
-            "both stores are embedded: adtrail backup and adtrail restore move one of those, or copy its \
-             directory while adtrail is stopped",
+            "both stores are embedded: use adtrail backup and adtrail restore, or copy the directory while \
+             adtrail is stopped",
         );
     }
     if from.store.partitions != to.store.partitions {
-        return wrong("store.partitions differs, and keys of rows have it in them: set the same");
+        return wrong("store.partitions differs, and row keys depend on it: set the same number");
     }
     if from.kafka.topics != to.kafka.topics {
-        return wrong("the topics of [kafka] differ, and positions are theirs: set the same");
+        return wrong(
+            "the topics of [kafka] differ, and positions belong to them: set the same topics",
+        );
     }
     Ok(())
 }
 
-/// What a worker had in hand when it was killed may be half decided where each row is written by itself.
-fn make_right(to: &Config) -> anyhow::Result<()> {
-    let asked = Options { examples_max: 0, have_settings_changed: false };
-    let report = verify(&to.store, &to.policy, &asked, &mut |_| {})?;
+/// A store that writes each row by itself may have events that a killed worker decided only in part.
+fn complete_decisions(to: &Config) -> anyhow::Result<()> {
+    let options = Options { examples_max: 0, have_settings_changed: false };
+    let report = verify(&to.store, &to.policy, &options, &mut |_| {})?;
     if report.is_whole() {
         return Ok(());
     }
-    let report = repair(&to.store, &to.policy, &asked, &mut |_| {}).context("the copy is whole")?;
+    let report =
+        repair(&to.store, &to.policy, &options, &mut |_| {}).context("the copy is complete")?;
     if !report.is_repaired() {
-        bail!("the copy is whole, but not all of it is right: adtrail verify tells what");
+        bail!("the copy is complete, but it has errors: run adtrail verify");
     }
-    tracing::info!("what was half decided in the source was decided in the copy");
+    tracing::info!("completed pending decisions in the copy");
     Ok(())
 }
 

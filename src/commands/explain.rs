@@ -1,11 +1,10 @@
-//! `adtrail explain`: why an activation is credited as it is, in the store of the service or
-//! among the events of files.
+//! `adtrail explain`: why an activation has its attribution, from the store or from files of events.
 
 use std::ops::ControlFlow;
 
 use anyhow::bail;
 use attribution::explain::collect;
-use attribution::facts::event::{Effect, Family, TouchKind};
+use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use attribution::facts::printable::printable;
 use attribution::ledger::Facts;
@@ -33,9 +32,14 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     };
     let id = &options.activation;
     let Some(explanation) = collect::explain(&mut reader, &config.policy, app.pid, id)? else {
-        let namesake = namesake(&mut reader, app, id)?;
+        let hint = match activation_of_effect(&mut reader, app, id)? {
+            Some(activation) => {
+                format!("; it is an effect of activation {}", printable(&activation))
+            }
+            None => String::new(),
+        };
         let id = printable(id);
-        bail!("--activation: {} has no activation with this event_id: {id}{namesake}", app.key);
+        bail!("--activation: {} has no activation with this event_id: {id}{hint}", app.key);
     };
     let text = if options.json {
         format!("{:#}\n", export::explain::json(&explanation, &config.policy))
@@ -45,38 +49,21 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     print(text.as_bytes())
 }
 
-/// What else has this id, for whoever took it for an activation's; empty if nothing has.
-fn namesake(reader: &mut Reader, app: &AppPolicy, id: &str) -> Result<String, StoreError> {
-    let keys = [Family::Effect, Family::Touch].map(|family| fact_key(family, app.pid, id));
-    let record = reader.records(&keys)?.into_iter().flatten().find(|record| record.id() == id);
-    Ok(match record {
-        Some(FactRecord::Effect(effect)) => {
-            let activation = activation_of(reader, app, &effect.fact)?;
-            let of = activation
-                .map(|id| format!(" of activation {}", printable(&id)))
-                .unwrap_or_default();
-            format!("; it is that of an effect{of}")
-        }
-        Some(FactRecord::Touch(touch)) => match touch.kind {
-            TouchKind::Click => "; it is the click_id of a click".into(),
-            TouchKind::Impression => "; it is the click_id of an impression".into(),
-        },
-        Some(FactRecord::Activation(_)) | None => String::new(),
-    })
-}
-
-/// The activation that the effect's row names.
-fn activation_of(
-    reader: &Reader,
+/// The activation of the effect with this id, as its row names it: the two ids are easily confused.
+fn activation_of_effect(
+    reader: &mut Reader,
     app: &AppPolicy,
-    effect: &Effect,
+    id: &str,
 ) -> Result<Option<String>, StoreError> {
+    let key = fact_key(Family::Effect, app.pid, id);
+    let record = reader.records(&[key])?.into_iter().flatten().find(|record| record.id() == id);
+    let Some(FactRecord::Effect(effect)) = record else { return Ok(None) };
+    let time = effect.fact.time;
     let mut outcome = Ok(None);
-    reader.scan_rows(app, effect.time, effect.time.plus(1), |_, value| {
+    reader.scan_rows(app, time, time.plus(1), |_, value| {
         outcome = RowView::decode(value).map(|row| {
-            let is_its =
-                row.event_type == EventType::Effect && row.text(TextCell::EventId) == &*effect.id;
-            is_its.then(|| row.text(TextCell::ActivationId).to_owned())
+            let is_meant = row.event_type == EventType::Effect && row.text(TextCell::EventId) == id;
+            is_meant.then(|| row.text(TextCell::ActivationId).to_owned())
         });
         if let Ok(None) = outcome { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

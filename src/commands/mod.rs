@@ -1,10 +1,9 @@
-//! The commands, a module each, and what they share.
+//! The commands, a module each, and their shared helpers.
 
 pub mod backup;
 pub mod check_config;
 pub mod conformance;
 pub mod copy;
-pub(crate) mod copy_progress;
 pub mod download;
 pub mod explain;
 pub mod hbase;
@@ -30,14 +29,15 @@ use config::{Config, Sources};
 use tempfile::NamedTempFile;
 
 use crate::cli::Settings;
-use temp_files::Leftover;
+use crate::telemetry;
+use temp_files::TempPath;
 
-/// Settings or options that can not be: the command ends with 2.
+/// Wrong settings or options: the command ends with 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUse(pub String);
 
-/// The settings of file, environment and flags.
+/// The configuration of file, environment and flags.
 fn load(settings: &Settings) -> Result<Config, WrongUse> {
     let sources = Sources {
         file: settings.config.as_deref(),
@@ -49,7 +49,7 @@ fn load(settings: &Settings) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// As [`load`], for a command that connects to Kafka: the client's settings are looked at too.
+/// As [`load`], for a command that connects to Kafka: checks the client's settings too.
 fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
     let config = load(settings)?;
     ingest::kafka::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
@@ -57,7 +57,7 @@ fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// The variables that may be settings. One of them that is no text would else be passed over.
+/// Environment variables that may be settings. One that is not UTF-8 is an error, not ignored.
 fn environment() -> Result<Vec<(String, String)>, WrongUse> {
     let ours = std::env::vars_os()
         .filter(|(name, _)| name.as_encoded_bytes().starts_with(config::PREFIX.as_bytes()));
@@ -69,7 +69,6 @@ fn environment() -> Result<Vec<(String, String)>, WrongUse> {
     texts.collect()
 }
 
-/// That there is something to do.
 fn require_apps(config: &Config, settings: &Settings) -> Result<(), WrongUse> {
     if config.policy.apps().next().is_some() {
         return Ok(());
@@ -85,12 +84,11 @@ fn require_apps(config: &Config, settings: &Settings) -> Result<(), WrongUse> {
     }))
 }
 
-/// That the store is in this machine's files, as a command needs it.
 fn require_embedded(config: &Config, instead: &str) -> Result<(), WrongUse> {
     match config.store.hbase {
         None => Ok(()),
         Some(_) => Err(WrongUse(format!(
-            "store.kind is \"hbase\", and this is for an embedded store: {instead}"
+            "store.kind is \"hbase\", and this command is for an embedded store: {instead}"
         ))),
     }
 }
@@ -108,7 +106,7 @@ fn known_app<'c>(
     })
 }
 
-/// Names the apps that could be meant: all, or of many those that are written most alike.
+/// Lists all known apps, or those with the most similar keys.
 fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
     const SHOWN_MAX: usize = 5;
     known.sort_by_cached_key(|known| (strsim::damerau_levenshtein(known, key), *known));
@@ -120,42 +118,49 @@ fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
     WrongUse(format!("--app: {problem}: {key:?}; {are}{shown}"))
 }
 
-/// Where a path leads whose last parts may not be there yet.
+/// The canonical path; its last components need not exist yet.
 fn settled(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
-    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-    let (part, canonical) = there?;
-    Some(canonical.join(path.strip_prefix(part).ok()?))
+    let (existing, canonical) =
+        path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)))?;
+    Some(canonical.join(path.strip_prefix(existing).ok()?))
 }
 
-/// How many of them: `1 line`, `2 lines`.
+/// A number with its noun: `1 line`, `2 lines`.
 fn counted(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
-/// One line of JSON on standard output.
+/// Writes a line of JSON to standard output.
 fn write_line(line: &serde_json::Value) -> anyhow::Result<()> {
     print(format!("{line}\n").as_bytes())
 }
 
-/// Puts all of it on standard output.
+/// Writes to standard output.
 fn print(shown: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(shown).and_then(|()| out.flush()).context("standard output can not be written")
+    out.write_all(shown).and_then(|()| out.flush()).context("standard output cannot be written")
 }
 
-/// Where a command's data goes. A file is written beside its place and moved there once it is
-/// whole: what stood there before is safe from an export that breaks off, or reads it.
+/// A bar for the bytes of a copy, and the function that updates it.
+fn copy_progress() -> impl FnMut(u64, u64) {
+    const BAR: &str = "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    let bar = telemetry::bar(Some(0), BAR);
+    move |done, total| telemetry::set_progress(&bar, done, total)
+}
+
+/// The target of a command's rows. A file is written beside it and moved there once it is complete: an interrupted
+/// command leaves the previous file as it was.
 enum Output {
-    File { whole: PathBuf, partial: BufWriter<NamedTempFile>, _leftover: Leftover },
+    File { target: PathBuf, partial: BufWriter<NamedTempFile>, _temp: TempPath },
     Stream(Box<dyn Write>),
 }
 
 impl Output {
-    /// Standard output without a path. What is no regular file, a pipe for one, is written as is.
+    /// Standard output without a path. Anything but a regular file, such as a pipe, is written directly.
     fn new(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stream(Box::new(io::stdout().lock()))) };
-        let unwritable = || format!("can not be written: {}", path.display());
+        let unwritable = || format!("cannot be written: {}", path.display());
         if path.exists() && !path.is_file() {
             let stream = OpenOptions::new().write(true).open(path).with_context(unwritable)?;
             return Ok(Self::Stream(Box::new(BufWriter::new(stream))));
@@ -166,12 +171,12 @@ impl Output {
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder.unwrap_or(Path::new(".")))
             .with_context(unwritable)?;
-        let leftover = Leftover::new(partial.path()).context("signals can not be listened for")?;
+        let temp = TempPath::new(partial.path())?;
         let partial = BufWriter::new(partial);
-        Ok(Self::File { whole: path.to_owned(), partial, _leftover: leftover })
+        Ok(Self::File { target: path.to_owned(), partial, _temp: temp })
     }
 
-    /// Takes all chunks that `write` hands to its sink, and is then whole.
+    /// Writes all chunks that `write` passes to its sink, and finishes.
     fn fill<T, E: Into<anyhow::Error>>(
         mut self,
         write: impl FnOnce(&mut dyn FnMut(export::Chunk) -> ControlFlow<()>) -> Result<T, E>,
@@ -182,8 +187,8 @@ impl Output {
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         let outcome = outcome.map_err(Into::into)?;
-        written.context("the rows can not be written")?;
-        self.finish().context("the rows can not be written")?;
+        written.context("the rows cannot be written")?;
+        self.finish().context("the rows cannot be written")?;
         Ok(outcome)
     }
 
@@ -194,14 +199,14 @@ impl Output {
         }
     }
 
-    /// All data is there.
+    /// Flushes, and moves a file to its target.
     fn finish(self) -> anyhow::Result<()> {
         match self {
-            Self::File { whole, partial, .. } => {
+            Self::File { target, partial, .. } => {
                 let partial = partial.into_inner().map_err(io::IntoInnerError::into_error)?;
                 partial
-                    .persist(&whole)
-                    .with_context(|| format!("can not be written: {}", whole.display()))?;
+                    .persist(&target)
+                    .with_context(|| format!("cannot be written: {}", target.display()))?;
             }
             Self::Stream(mut stream) => stream.flush()?,
         }
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_app_is_told_which_could_be_meant() {
+    fn an_unknown_app_lists_similar_keys() {
         check_unknown(&["shop"], "known: shop");
         check_unknown(&["shop", "app-2", "app-1"], "known: app-1, app-2, shop");
         let many: Vec<String> = (0..1000).rev().map(|number| format!("app-{number}")).collect();

@@ -1,4 +1,4 @@
-//! `adtrail peek`: what a topic holds.
+//! `adtrail peek`: shows the records of a topic.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::ops::ControlFlow;
@@ -35,8 +35,8 @@ pub fn run(options: &cli::Peek, timing: Timing) -> anyhow::Result<()> {
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     match written.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.context("the records can not be written"),
+        outcome => outcome.context("the records cannot be written"),
     }
 }

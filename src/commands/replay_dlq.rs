@@ -1,4 +1,4 @@
-//! `adtrail replay-dlq`: dead letters sent again, each once.
+//! `adtrail replay-dlq`: sends dead letters to their source topics again, each once.
 
 use anyhow::Context;
 use config::Kafka;
@@ -22,17 +22,15 @@ pub fn run(options: &ReplayDlq, timing: Timing) -> anyhow::Result<()> {
     let resend = Resend { kafka, topic, codes: &codes, dry_run, timing: timing.ingest };
     let bar = telemetry::bar(None, BAR);
     let mut report = Report::default();
-    let outcome = resend.run(&mut report, |extent| {
-        bar.set_length(extent.total);
-        bar.set_position(extent.read);
-    });
-    bar.finish_and_clear();
-    // What was done before it failed was done.
-    write(&report, &TopicNames::new(&kafka.topics), dry_run)?;
+    let outcome =
+        resend.run(&mut report, |extent| telemetry::set_progress(&bar, extent.read, extent.total));
+    drop(bar);
+    // What was sent before a failure is reported, too.
+    print(&table(&report, &TopicNames::new(&kafka.topics), dry_run)?)?;
     outcome.with_context(|| format!("dead letters of {topic}"))
 }
 
-/// The topic of the events is easily taken for that of its dead letters.
+/// The topic of events is easily confused with that of its dead letters.
 fn refuse_source(kafka: &Kafka, topic: &str) -> Result<(), WrongUse> {
     let such_as = match TopicNames::new(&kafka.topics).kind(topic) {
         Some(_) => topic,
@@ -49,10 +47,6 @@ fn code(name: &str) -> Result<ErrorCode, WrongUse> {
         let known = ErrorCode::ALL.map(ErrorCode::name).join(", ");
         WrongUse(format!("--filter: expected one of {known}: {name:?}"))
     })
-}
-
-fn write(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<()> {
-    print(&table(report, names, dry_run)?)
 }
 
 fn table(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<Vec<u8>> {

@@ -1,11 +1,11 @@
-//! `adtrail restore`: a store as it was when a backup was taken.
+//! `adtrail restore`: recreates the store from a backup.
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use store::StoreError;
 use store::maintenance::backup::{Archive, Manifest, Target};
 
 use super::backup::{line, require_elsewhere};
-use super::temp_files::Leftover;
+use super::temp_files::TempPath;
 use super::{WrongUse, copy_progress, counted, load, require_embedded, write_line};
 use crate::cli::Restore;
 
@@ -19,7 +19,7 @@ pub fn run(options: &Restore) -> anyhow::Result<()> {
         return list(&archive, &backups);
     }
     let Some(newest) = backups.last() else {
-        bail!("there is no whole backup in this directory: {}", options.dir.display());
+        bail!("there is no complete backup in this directory: {}", options.dir.display());
     };
     let backup = options.backup.unwrap_or(*newest);
     let page = archive.page(backup)?.ok_or_else(|| unknown(backup, &backups))?;
@@ -34,8 +34,8 @@ pub fn run(options: &Restore) -> anyhow::Result<()> {
 
 fn restore(archive: &Archive, page: &Manifest, store: &config::Store) -> anyhow::Result<()> {
     let target = Target::new(&store.path)?;
-    let _leftover = Leftover::new(&store.path).context("signals can not be listened for")?;
-    archive.restore(page, &target, &mut copy_progress::Progress::new())?;
+    let _temp = TempPath::new(&store.path)?;
+    archive.restore(page, &target, &mut copy_progress())?;
     Ok(target.finish(|| page.check(store))?)
 }
 

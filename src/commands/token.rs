@@ -1,4 +1,4 @@
-//! `adtrail token`.
+//! `adtrail token`: creates API tokens.
 
 use anyhow::Context;
 use attribution::facts::printable::printable;
@@ -10,7 +10,7 @@ use super::{WrongUse, load, print};
 use crate::cli::{NewToken, Token};
 use crate::telemetry::tell;
 
-/// Characters of an id that nobody has chosen.
+/// Length of a random id.
 const ID_CHARS: usize = 8;
 
 pub fn run(command: &Token) -> anyhow::Result<()> {
@@ -21,14 +21,14 @@ pub fn run(command: &Token) -> anyhow::Result<()> {
         Some(id) => parse_token_id(id).map_err(|problem| wrong("--id", &problem, id))?,
         None => random(b"abcdefghijklmnopqrstuvwxyz0123456789", ID_CHARS)?.into(),
     };
-    compare(options, &id)?;
+    check_settings(options, &id)?;
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let secret = random(alphabet, SECRET_CHARS)?;
     let token = format!("{TOKEN_PREFIX}{id}_{secret}");
     print(format!("{token}\n\n{}", entry(&id, &token, options)).as_bytes())?;
     tell(format_args!(
-        "The first line is the token: it is shown this once, so hand it on and keep it secret. What \
-         follows goes into the settings; start the service anew then.\n"
+        "The first line is the token: it is not shown again, so pass it on and keep it secret. Add the rest \
+         to the settings, and restart the service.\n"
     ));
     Ok(())
 }
@@ -37,27 +37,29 @@ fn wrong(option: &str, problem: &str, value: &str) -> WrongUse {
     WrongUse(format!("{option}: {problem}: {value:?}"))
 }
 
-/// A token that lets nobody in is not what was wanted.
 fn check_expires(text: &str, now: Timestamp) -> Result<(), WrongUse> {
     let expires = parse_expiry(text).map_err(|problem| wrong("--expires", &problem, text))?;
-    if expires <= now { Err(wrong("--expires", "expected a time to come", text)) } else { Ok(()) }
+    if expires <= now {
+        Err(wrong("--expires", "expected a time in the future", text))
+    } else {
+        Ok(())
+    }
 }
 
-/// Tells what would not go together with the settings at hand. They need not be there, and may be
-/// ones that only the token makes valid.
-fn compare(options: &NewToken, id: &str) -> Result<(), WrongUse> {
+/// Refuses an id that is in use, and warns of unknown apps. Settings need not exist, or be valid without the token.
+fn check_settings(options: &NewToken, id: &str) -> Result<(), WrongUse> {
     let config = match load(&options.settings) {
         Ok(config) => config,
         Err(WrongUse(problem)) => {
             let problem = problem.lines().next().unwrap_or_default();
-            tracing::warn!("the settings can not be compared with the token: {problem}");
+            tracing::warn!("the settings cannot be compared with the token: {problem}");
             return Ok(());
         }
     };
     if config.tokens.iter().any(|token| &*token.id == id) {
         return Err(wrong(
             "--id",
-            "expected another id, the settings have a token of this one",
+            "expected another id, the settings have a token with this one",
             id,
         ));
     }
@@ -65,7 +67,7 @@ fn compare(options: &NewToken, id: &str) -> Result<(), WrongUse> {
         if config.policy.app_by_key(key).is_none() {
             let known = known(&config);
             let key = printable(key);
-            tracing::warn!("the settings at hand have no app of this key, {known}: {key}");
+            tracing::warn!("the settings have no app with this key, {known}: {key}");
         }
     }
     Ok(())
@@ -77,7 +79,7 @@ fn known(config: &Config) -> String {
     if keys.is_empty() { "nor any other".into() } else { format!("but {}", keys.join(", ")) }
 }
 
-/// The entry of the settings.
+/// The entry for the settings.
 fn entry(id: &str, token: &str, options: &NewToken) -> String {
     let apps: Vec<&str> =
         if options.all_apps { vec!["*"] } else { options.app.iter().map(String::as_str).collect() };
@@ -95,9 +97,9 @@ fn entry(id: &str, token: &str, options: &NewToken) -> String {
     entry
 }
 
-/// So many characters of the alphabet, each as likely as any other.
+/// A random text of `count` characters, uniformly distributed over the alphabet.
 fn random(alphabet: &[u8], count: usize) -> anyhow::Result<String> {
-    // A byte beyond the last whole multiple would favour the first characters.
+    // Bytes beyond the last whole multiple would favour the first characters.
     let fair = u8::MAX as usize / alphabet.len() * alphabet.len();
     let mut text = String::with_capacity(count);
     while text.len() < count {
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_all_different_and_of_all_characters() {
+    fn secrets_are_different_and_use_all_characters() {
         let mut seen = BTreeSet::new();
         let mut characters = BTreeSet::new();
         for _ in 0..1_000 {
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_ends_in_the_time_to_come() {
+    fn a_token_expires_in_the_future() {
         let now = "2026-03-10T12:00:00Z".parse().unwrap();
         let check = |text: &str, expected: Option<&str>| {
             let problem = check_expires(text, now).err().map(|problem| problem.to_string());
@@ -138,8 +140,8 @@ mod tests {
         };
         check("2026-03-10", None);
         check("2026-03-10T12:00:01Z", None);
-        check("2026-03-09", Some("--expires: expected a time to come: \"2026-03-09\""));
+        check("2026-03-09", Some("--expires: expected a time in the future: \"2026-03-09\""));
         let now = "2026-03-10T12:00:00Z";
-        check(now, Some(&*format!("--expires: expected a time to come: {now:?}")));
+        check(now, Some(&*format!("--expires: expected a time in the future: {now:?}")));
     }
 }

@@ -1,4 +1,4 @@
-//! `adtrail verify`: whether the store is whole.
+//! `adtrail verify`: checks the store for damage, and repairs what can be derived.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::{load, print, require_apps, require_embedded};
 use crate::cli::Verify;
 use crate::telemetry;
 
-/// Of each problem so many are named.
+/// Examples listed for each kind of problem.
 const EXAMPLES_MAX: usize = 10;
 const BAR: &str = "{msg} {wide_bar} {human_pos} of about {human_len}, {eta} left";
 
@@ -20,20 +20,18 @@ pub fn run(options: &Verify) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     require_embedded(&config, "HBase checks what it reads itself")?;
     require_apps(&config, &options.settings)?;
-    let asked = Options {
+    let check_options = Options {
         examples_max: if options.all { usize::MAX } else { EXAMPLES_MAX },
         have_settings_changed: options.settings_changed,
     };
     let bar = telemetry::bar(None, BAR);
-    let mut watch = |Progress { check, done, total }: Progress| {
-        bar.set_length(total);
-        bar.set_position(done);
+    let mut on_progress = |Progress { check, done, total }: Progress| {
+        telemetry::set_progress(&bar, done, total);
         bar.set_message(check.name());
     };
-    let look = if options.repair { repair } else { verify };
-    let report = look(&config.store, &config.policy, &asked, &mut watch);
-    bar.finish_and_clear();
-    let report = report?;
+    let run = if options.repair { repair } else { verify };
+    let report = run(&config.store, &config.policy, &check_options, &mut on_progress)?;
+    drop(bar);
     let shown = if options.json { format!("{:#}\n", json(&report)) } else { text(&report) };
     print(shown.as_bytes())?;
     judge(&report, options)
@@ -49,7 +47,7 @@ fn judge(report: &Report, options: &Verify) -> anyhow::Result<()> {
     }
     let lost = |problem: &&Problem| problem.remedy() == Remedy::Restore;
     bail!(match (report.found.keys().find(lost).is_some(), options.repair) {
-        (true, _) => "the store is damaged; some of it can not be derived: restore a backup",
+        (true, _) => "the store is damaged; some of it cannot be derived: restore a backup",
         (false, true) => "the store is damaged, and not all of it could be made right",
         (false, false) if report.found.is_empty() => "not all of the store could be checked",
         (false, false) =>
@@ -92,7 +90,7 @@ fn text(report: &Report) -> String {
     out
 }
 
-/// What is no damage, and worth knowing.
+/// Counts that are worth knowing and are not damage.
 fn notes(report: &Report) -> [(u64, &'static str); 5] {
     [
         (report.finals, "decisions are final; they were held against their rows alone"),
@@ -116,7 +114,7 @@ fn advice(problem: Problem, report: &Report) -> &'static str {
              attribution have changed"
         }
         (Problem::DecisionLost, _) => {
-            "unless settings of attribution have changed (--settings-changed); --repair decides anew"
+            "unless settings of attribution have changed (--settings-changed); --repair decides again"
         }
         (Problem::LogDamaged, _) => "--repair cuts it there; the rest is read again from Kafka",
         (Problem::PositionUnreadable, _) => {

@@ -45,7 +45,7 @@ pub fn replayed(records: &[Record]) -> Exports {
         let output = site.run(&["replay", "--app", app, file]);
         let said = String::from_utf8_lossy(&output.stderr);
         let bad = records.iter().filter(|record| record.is_bad).count();
-        assert!(said.contains(&format!("{bad} lines are no events")), "{said}");
+        assert!(said.contains(&format!("not events: {bad};")), "{said}");
         output.stdout
     })
 }

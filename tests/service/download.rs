@@ -206,7 +206,7 @@ fn a_file_is_resumed_wherever_it_was_cut() {
     let output = run(&mut { full }, b"");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the rows can not be written: ") && said.contains("--resume"), "{said}");
+    assert!(said.contains("the rows cannot be written: ") && said.contains("--resume"), "{said}");
     let query = fs::read(files.query()).unwrap();
     filled.check_resumed(&files);
     for bytes in [0, 1, 100, whole.len()] {
@@ -216,24 +216,17 @@ fn a_file_is_resumed_wherever_it_was_cut() {
     // More than there is, and nothing at all.
     files.cut(&[whole, &b"x"[..]].concat(), whole.len() + 1, &query);
     let said = filled.check_resumed(&files);
-    assert!(said.contains(": 1 bytes are after the end of the export as it is now: "), "{said}");
-    // Damaged in its middle, and with what a disk leaves that lost its last writes.
+    assert!(
+        said.contains(": 1 bytes follow the end of this export: rows were corrected"),
+        "{said}"
+    );
+    // Damaged in its middle, also by zeros, as a disk leaves them that lost its last writes.
     let line = 1 + whole[..middle].iter().filter(|byte| **byte == b'\n').count();
     let damaged = |with: &[u8]| [&whole[..middle], with, &whole[middle + with.len()..]].concat();
-    files.cut(&damaged(&[whole[middle] ^ 1]), whole.len() - 1, &query);
-    let said = filled.check_resumed(&files);
-    let expected =
-        format!(": line {line} is not as in the export now: rows were corrected since, or");
-    assert!(said.contains(&expected), "{said}");
-    files.cut(&damaged(&[0; 4_096]), middle + 4_096, &query);
-    let said = filled.check_resumed(&files);
-    assert!(said.contains(&format!(": line {line} is damaged, zeros are where")), "{said}");
-    // By another name of its zone.
-    for zone in ["Etc/UTC", "zulu"] {
-        files.cut(whole, middle, &query);
-        let (status, said) = filled.download(&files, &["--resume", "--timezone", zone]);
-        assert!(status.success(), "{said}");
-        filled.check_whole(&files, &said);
+    for damage in [&[whole[middle] ^ 1][..], &[0; 4_096]] {
+        files.cut(&damaged(damage), middle + damage.len(), &query);
+        let said = filled.check_resumed(&files);
+        assert!(said.contains(&format!(": line {line} is not as in this export: rows")), "{said}");
     }
     fs::remove_file(&files.file).unwrap();
     filled.check_resumed(&files);
@@ -260,23 +253,23 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
         assert!([&files.file, &files.part()].map(|path| fs::read(path).ok()) == before);
     };
     files.cut(whole, 1_000, query);
-    refused(&["--type", "effect"], &["of another export", "type is none, asked for is \"effect\""]);
+    refused(&["--type", "effect"], &["of another export", "type is none, requested is \"effect\""]);
     refused(
         &["--status", "organic", "--timezone", "Asia/Shanghai"],
         &["status is", "timezone is", "from is"],
     );
-    refused(&["--fields", "event_id"], &["fields is none, asked for is \"event_id\""]);
-    refused(&["--format", "ndjson"], &["format is \"csv\", asked for is \"ndjson\""]);
+    refused(&["--fields", "event_id"], &["fields is none, requested is \"event_id\""]);
+    refused(&["--format", "ndjson"], &["format is \"csv\", requested is \"ndjson\""]);
     fs::remove_file(files.query()).unwrap();
-    let unknown = "line 1 is not as in this export, and what it is of is not in ";
-    refused(&["--fields", "event_id"], &[unknown, "rows.csv.part.query; without"]);
+    let unknown = "rows.csv.part.query does not say what it is of; without --resume";
+    refused(&["--fields", "event_id"], &["line 1 is not as in this export, and ", unknown]);
     files.cut(whole, 1_000, b"{\"app\": \"app-x");
     refused(&["--fields", "event_id"], &[unknown]);
     fs::remove_file(files.query()).unwrap();
     filled.check_resumed(files);
     // It is whole: not touched.
     let before = files.file.metadata().unwrap();
-    assert!(filled.check_resumed(files).contains("it was whole already"));
+    assert!(filled.check_resumed(files).contains("it is complete already"));
     let after = files.file.metadata().unwrap();
     assert_eq!((before.ino(), before.mtime_nsec()), (after.ino(), after.mtime_nsec()));
     // As curl leaves it.
@@ -284,10 +277,8 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     filled.check_resumed(files);
     fs::write(&files.file, [&whole[..5_000], b"x"].concat()).unwrap();
     refused(&[], &["rows.csv: line 3 is not as in this export; without --resume"]);
-    fs::write(&files.file, [&whole[..5_000], &[0; 9]].concat()).unwrap();
-    refused(&[], &["line 3 has zeros where this export has text; without"]);
     fs::write(&files.file, [whole, &b"more"[..]].concat()).unwrap();
-    refused(&[], &["rows.csv: it has 4 bytes after the end of this export; without"]);
+    refused(&[], &["rows.csv: 4 bytes follow the end of this export; without"]);
     let locked = fs::File::create(files.part()).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let (status, said) = filled.download(files, &[]);
@@ -299,7 +290,7 @@ fn check_pipes(filled: &Filled) {
     let null = Files { file: Path::new("/dev/null").to_owned() };
     let (status, said) = filled.download(&null, &["--resume"]);
     assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("only a file can be gone on with"), "{said}");
+    assert!(said.contains("--resume: expected a regular file"), "{said}");
     let (status, said) = filled.download(&null, &[]);
     assert!(status.success() && said.contains("/dev/null: 400 rows, "), "{said}");
     let download = ["download", "--app", "app-x", "--from", "2026-03-10", "--to", "2026-03-10"];
@@ -324,7 +315,7 @@ fn check_bar(filled: &Filled) {
     script.args(["-qec", &format!("stty cols 120; {}", words.join(" ")), "/dev/null"]);
     let shown = run_ok(script.env("TERM", "xterm").current_dir(filled.site.path()), b"");
     let shown = String::from_utf8(shown).unwrap();
-    assert!(shown.contains(" of 400 rows, ") && shown.contains(" a second, "), "{shown:?}");
+    assert!(shown.contains(" of 400 rows, ") && shown.contains("/s, "), "{shown:?}");
     let last = shown.lines().last().unwrap();
     assert!(last.contains("400 rows, ") && last.contains("sha256 "), "{shown:?}");
     fs::remove_file(&files.file).unwrap();
@@ -353,8 +344,5 @@ fn a_resumed_file_is_of_one_moment_though_rows_were_corrected() {
     filled.run_service(2);
     assert!(filled.whole != before);
     let said = filled.check_resumed(&files);
-    assert!(
-        said.contains("is not as in the export now: rows were corrected since, or the file was "),
-        "{said}"
-    );
+    assert!(said.contains("is not as in this export: rows were corrected since"), "{said}");
 }

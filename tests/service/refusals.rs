@@ -68,7 +68,7 @@ fn a_full_standard_output_is_reported() {
     let mut checking = adtrail();
     checking.arg("check-config").arg("--config").arg(&file);
     checking.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
-    check_refused(&checking.output().unwrap(), 1, &["standard output can not be written"]);
+    check_refused(&checking.output().unwrap(), 1, &["standard output cannot be written"]);
 }
 
 #[test]

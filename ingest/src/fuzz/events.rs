@@ -41,7 +41,7 @@ type Outcome = Result<Fact, (u64, DecodeError)>;
 
 /// A file as `replay` reads it, through buffers of any size; plain text by its lines.
 pub fn lines(input: &[u8]) {
-    let whole = read(compression::plain(input));
+    let whole = read(compression::decompressed(input));
     let in_pieces = read(Ok(BufReader::with_capacity(3, input)));
     if compression::is_plain(input) {
         assert_eq!(whole.0, in_pieces.0);

@@ -1,17 +1,16 @@
-//! `--resume` of whatever is there, for `crate::fuzz`.
+//! Fuzzing of `--resume` with any partial file.
 
 use std::fs;
 use std::path::Path;
 
 use super::partial_file::Part;
-use super::saved_query::{Asked, beside};
+use super::saved_query::{Query, beside};
 
-/// What the export is.
 const EXPORT: &[u8] = b"event_type,event_time\nactivation,2026-03-10T12:00:00.000Z\neffect,\"\"\n";
 
-/// The first byte says whether a whole file is there in place of its part, the second how long the
-/// part is at most, and over how much of the export the rest is laid; then come a part's bytes, a
-/// zero, and what is said of its query. In the end the export is there, or all is as it was.
+/// The first byte decides whether the target is there instead of a part, the second how many bytes of the export come
+/// first; then follow more bytes of the part, a zero, and the saved query. In the end the export is there, or nothing
+/// has changed.
 pub fn any(input: &[u8]) {
     let [is_whole, same, rest @ ..] = input else { return };
     let mut rest = rest.splitn(2, |byte| *byte == 0);
@@ -26,8 +25,8 @@ pub fn any(input: &[u8]) {
         let _ = fs::write(beside(&whole, ".part.query"), query);
     }
     assert!(written.is_ok());
-    let asked = Asked::from([("app", "x".to_owned())]);
-    match resume(&whole, asked) {
+    let query = Query::from([("app".to_owned(), "x".to_owned())]);
+    match resume(&whole, query) {
         Ok(()) => {
             assert_eq!(fs::read(&whole).ok().as_deref(), Some(EXPORT));
             assert!(!beside(&whole, ".part").exists() && !beside(&whole, ".part.query").exists());
@@ -39,10 +38,9 @@ pub fn any(input: &[u8]) {
     }
 }
 
-fn resume(whole: &Path, asked: Asked) -> anyhow::Result<()> {
-    let mut part = Part::resume(whole, asked)?;
+fn resume(whole: &Path, query: Query) -> anyhow::Result<()> {
+    let mut part = Part::resume(whole, query)?;
     let mut checksum = export::Checksum::default();
-    // In chunks, as they come.
     for chunk in EXPORT.chunks(16) {
         checksum.add(chunk);
         part.take(chunk)?;

@@ -1,12 +1,11 @@
-//! `adtrail download`: the API's export without the service, or beside it.
+//! `adtrail download`: the API's export, read from the store beside the service or without it.
 //!
-//! One thread scans, another writes what it is handed. A file is written beside its place, and what
-//! there is of it stays when the command is ended: `part` says how `--resume` goes on with it.
+//! One thread scans, another writes. A file is written beside its target and stays when the command is interrupted:
+//! [`partial_file`] says how `--resume` continues it.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod partial_file;
-mod progress;
 mod saved_query;
 mod target;
 
@@ -19,16 +18,16 @@ use anyhow::Context;
 use attribution::rules::policy::AppPolicy;
 use config::Config;
 use export::{Checksum, Chunk, ExportQuery};
+use indicatif::ProgressBar;
 use store::reader::Reader;
 
 use super::{WrongUse, counted, known_app, load, settled};
 use crate::cli::{self, Download};
-use crate::telemetry::tell;
-use progress::Progress;
+use crate::telemetry::{self, tell};
 use target::Target;
 
-/// Chunks that wait to be written.
 const CHUNKS_WAITING_MAX: usize = 4;
+const BAR: &str = "{wide_bar} {human_pos} of {human_len} rows, {per_sec}, {eta} left";
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
@@ -42,8 +41,9 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     query.check(app, &config.policy).map_err(wrong)?;
     require_outside(options.out.as_deref(), &config.store)?;
     let reader = store::open_for_reading(&config.store, &config.policy)?;
-    let mut asked = query.texts();
-    asked.insert("app", app.key.to_string());
+    let mut asked: saved_query::Query =
+        query.texts().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    asked.insert("app".into(), app.key.to_string());
     let target = match (options.out.as_deref(), options.resume) {
         (None, _) => Target::standard_output(),
         (Some(path), false) => Target::new(path, asked)?,
@@ -54,7 +54,7 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file in the store's own directory could be one of the store's.
+/// A file in the store's directory could overwrite one of the store's files.
 fn require_outside(out: Option<&Path>, store: &config::Store) -> Result<(), WrongUse> {
     let Some(path) = out.filter(|_| store.hbase.is_none()) else { return Ok(()) };
     match (settled(path), settled(&store.path)) {
@@ -74,7 +74,6 @@ struct Wanted<'a> {
     config: &'a Config,
 }
 
-/// What was written, and what it is checked by.
 struct Written {
     rows: u64,
     bytes: u64,
@@ -83,26 +82,31 @@ struct Written {
 
 fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
     let Wanted { reader, app, query, config } = wanted;
-    let progress = Progress::new(|| export::expected_rows(reader, app, query, &config.policy))?;
+    let bar = telemetry::bar(None, BAR);
+    if !bar.is_hidden()
+        && let Some(rows) = export::expected_rows(reader, app, query, &config.policy)?
+    {
+        bar.set_length(rows);
+    }
     let (chunks, waiting) = sync_channel::<Chunk>(CHUNKS_WAITING_MAX);
     let (scanned, taken) = thread::scope(|scope| {
-        let (target, progress) = (&mut target, &progress);
-        let writing = scope.spawn(move || take(target, waiting, progress));
+        let (target, bar) = (&mut target, &bar);
+        let writing = scope.spawn(move || take(target, waiting, bar));
         let scanned = export::write_rows(reader, &[app], query, &config.policy, |chunk| {
             match chunks.send(chunk) {
                 Ok(()) => ControlFlow::Continue(()),
-                // The other thread has ended, and says why.
+                // The writing thread has failed, and returns the reason.
                 Err(_) => ControlFlow::Break(()),
             }
         });
         drop(chunks);
         (scanned, writing.join())
     });
-    drop(progress);
+    drop(bar);
     // A panic has ended the process already.
     let taken = taken.unwrap_or_else(|_| Err(anyhow::anyhow!("the writing thread ended")));
     let whole =
-        taken.and_then(|sums| scanned.context("the rows can not be read").map(|rows| (rows, sums)));
+        taken.and_then(|sums| scanned.context("the rows cannot be read").map(|rows| (rows, sums)));
     match whole {
         Ok((rows, (bytes, checksum))) => {
             let sha256 = checksum.text();
@@ -113,19 +117,23 @@ fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
     }
 }
 
-/// Writes all chunks, of which it gives the bytes and their checksum.
+/// Writes all chunks, and returns the number of their bytes and the checksum.
 fn take(
     target: &mut Target,
     chunks: Receiver<Chunk>,
-    progress: &Progress,
+    bar: &ProgressBar,
 ) -> anyhow::Result<(u64, Checksum)> {
     let (mut bytes, mut checksum) = (0, Checksum::default());
-    // A receiver that is dropped tells the scan that nobody takes more.
+    // Dropping the receiver stops the scan.
     for chunk in chunks {
         checksum.add(&chunk.bytes);
         target.take(&chunk.bytes)?;
         bytes += chunk.bytes.len() as u64;
-        progress.written(chunk.rows);
+        bar.inc(chunk.rows);
+        // The expected number is an estimate.
+        if bar.length().is_some_and(|expected| expected < bar.position()) {
+            bar.set_length(bar.position());
+        }
     }
     Ok((bytes, checksum))
 }

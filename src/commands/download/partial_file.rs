@@ -1,268 +1,220 @@
-//! A file that is written beside its place, and gone on with after whatever ended it.
+//! A file that is written beside its target, and can be resumed after any interruption.
 //!
-//! Rows may have been corrected since the part was written, and nobody can tell from a cursor. So
-//! `--resume` makes the whole export again, of one moment, and compares what is there with its beginning.
-//! Only from the first byte that differs, or is missing, something is written: what comes out is that one
-//! export, byte for byte, whatever the part was.
+//! Rows may have been corrected since the part was written. So `--resume` makes the whole export again, of one moment,
+//! and compares it with what is there. It writes only from the first byte that differs or is missing: the result is
+//! that one export, byte for byte, whatever the part was.
 //!
-//! `FILE.part` has the rows, `FILE.part.query` what they are of. Both go when `FILE` is whole.
+//! `FILE.part` has the rows, `FILE.part.query` the query. Both are gone once `FILE` is complete.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use export::Checksum;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::saved_query::{Asked, beside, read_query, require_same, unwritable, write_query};
+use super::saved_query::{Query, beside, read_query, require_same, unwritable, write_query};
 use crate::commands::WrongUse;
-use crate::commands::temp_files::Kept;
+use crate::commands::temp_files::{TempPath, resume_advice};
 use crate::telemetry::tell;
 
-/// Of a file, at a time.
 const READ_BYTES: usize = 128 << 10;
 
 pub struct Part {
     file: File,
-    /// Where it is, and is to be.
+    /// The present path: the target only if another program left the file there.
     path: PathBuf,
-    whole: PathBuf,
-    asked: Asked,
-    /// So much of it is as the export is.
+    target: PathBuf,
+    query: Query,
+    /// Bytes that are as in the export: compared or written.
     same_bytes: u64,
-    /// So much more was there before, and is not compared yet.
+    /// Bytes that follow them and are not compared yet.
     left_bytes: u64,
-    origin: Origin,
-    /// For whoever ends the command.
-    kept: Kept,
-}
-
-/// Whose the bytes are that were there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// There were none.
-    New,
-    /// Of a download of the same.
-    Own,
-    /// Nobody knows of what.
-    Unknown,
-}
-
-/// What is there in place of the export.
-#[derive(Clone, Copy)]
-enum Other {
-    Bytes,
-    /// Zero bytes.
-    Zeros,
-    /// All of the export, and more.
-    More,
+    /// True if any bytes were there at the start.
+    is_resumed: bool,
+    /// True if the saved query says that the file is of this export.
+    is_own: bool,
+    temp: TempPath,
 }
 
 impl Part {
-    /// From its beginning, whatever was there.
-    pub fn begin(whole: &Path, asked: Asked) -> anyhow::Result<Self> {
-        let path = beside(whole, ".part");
-        let file = open_alone(&path, true)?;
+    /// Starts from the beginning, whatever is there.
+    pub fn begin(target: &Path, query: Query) -> anyhow::Result<Self> {
+        let path = beside(target, ".part");
+        let file = open_locked(&path, true)?;
         file.set_len(0).with_context(|| unwritable(&path))?;
-        write_query(&path, &asked)?;
-        Self::new(file, path, whole, asked, Origin::New)
+        write_query(&path, &query)?;
+        Self::new((file, path), target, query, true)
     }
 
-    /// On with what is there: beside its place, or, as somebody else may have left it, at it.
-    pub fn resume(whole: &Path, asked: Asked) -> anyhow::Result<Self> {
-        let path = beside(whole, ".part");
-        if !path.exists() && whole.is_file() {
-            let file = open_alone(whole, false)?;
-            return Self::new(file, whole.to_owned(), whole, asked, Origin::Unknown);
+    /// Continues the part, or without one a target that another program left incomplete.
+    pub fn resume(target: &Path, query: Query) -> anyhow::Result<Self> {
+        let path = beside(target, ".part");
+        if !path.exists() && target.is_file() {
+            let file = open_locked(target, false)?;
+            return Self::new((file, target.to_owned()), target, query, false);
         }
-        let file = open_alone(&path, true)?;
-        let is_empty = file.metadata().with_context(|| unwritable(&path))?.len() == 0;
-        let origin = match read_query(&path) {
-            _ if is_empty => Origin::New,
-            None => Origin::Unknown,
-            Some(query) => {
-                require_same(&path, &query, &asked)?;
-                Origin::Own
-            }
-        };
-        if origin == Origin::New {
-            write_query(&path, &asked)?;
+        let file = open_locked(&path, true)?;
+        if file.metadata().with_context(|| unwritable(&path))?.len() == 0 {
+            write_query(&path, &query)?;
+            return Self::new((file, path), target, query, true);
         }
-        Self::new(file, path, whole, asked, origin)
+        let saved = read_query(&path);
+        saved.as_ref().map_or(Ok(()), |saved| require_same(&path, saved, &query))?;
+        Self::new((file, path), target, query, saved.is_some())
     }
 
     fn new(
-        file: File,
-        path: PathBuf,
-        whole: &Path,
-        asked: Asked,
-        origin: Origin,
+        (file, path): (File, PathBuf),
+        target: &Path,
+        query: Query,
+        is_own: bool,
     ) -> anyhow::Result<Self> {
         let left_bytes = file.metadata().with_context(|| unwritable(&path))?.len();
-        let kept = Kept::new(&path).context("signals can not be listened for")?;
-        let whole = whole.to_owned();
-        Ok(Self { file, path, whole, asked, same_bytes: 0, left_bytes, origin, kept })
+        let (is_resumed, temp) = (left_bytes > 0, TempPath::resumable(&path)?);
+        let target = target.to_owned();
+        Ok(Self { file, path, target, query, same_bytes: 0, left_bytes, is_resumed, is_own, temp })
     }
 
-    /// The next bytes of the export.
+    /// Takes the next bytes of the export.
     pub fn take(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let same = self.compare(bytes)?;
         let new = bytes.get(same..).unwrap_or_default();
         if !new.is_empty() {
-            self.require_place()?;
-            self.file.write_all(new).context("the rows can not be written")?;
+            self.leave_target()?;
+            self.file.write_all_at(new, self.same_bytes).context("the rows cannot be written")?;
             self.same_bytes += new.len() as u64;
         }
         Ok(())
     }
 
-    /// How many of the bytes are there already. From the first that is another nothing is kept.
+    /// How many of the bytes are there already. What follows the first difference is cut off.
     fn compare(&mut self, bytes: &[u8]) -> anyhow::Result<usize> {
         let length = bytes.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
-        if length == 0 {
-            return Ok(0);
-        }
-        let mut there = vec![0; length];
-        let read = self.file.read_exact_at(&mut there, self.same_bytes);
-        read.with_context(|| format!("can not be read: {}", self.path.display()))?;
-        let differs = there.iter().zip(bytes).position(|(there, expected)| there != expected);
-        let same = differs.unwrap_or(length);
+        let mut found = vec![0; length];
+        let read = self.file.read_exact_at(&mut found, self.same_bytes);
+        read.with_context(|| self.unreadable())?;
+        let difference = found.iter().zip(bytes).position(|(found, expected)| found != expected);
+        let same = difference.unwrap_or(length);
         self.same_bytes += same as u64;
         self.left_bytes -= same as u64;
-        if let Some(place) = differs {
-            // Texts have no zeros, but disks that lost what was written to them have.
-            let is_zero = there.get(place) == Some(&0) && bytes.get(place) != Some(&0);
-            self.cut(if is_zero { Other::Zeros } else { Other::Bytes })?;
-        } else if self.left_bytes == 0 {
-            self.file
-                .seek(SeekFrom::Start(self.same_bytes))
-                .with_context(|| unwritable(&self.path))?;
+        if difference.is_some() {
+            let line = self.line()?;
+            self.cut(&format!("line {line} is not as in this export"))?;
         }
         Ok(same)
     }
 
-    /// What is left is not of the export as it is now.
-    fn cut(&mut self, other: Other) -> anyhow::Result<()> {
-        let (path, line) = (self.path.display(), self.line()?);
-        if self.origin != Origin::Own {
-            return Err(self.refused(other, line).into());
+    /// Cuts off what is not as in the export; refuses if the file may be of another one.
+    fn cut(&mut self, difference: &str) -> anyhow::Result<()> {
+        let path = self.path.display();
+        if self.is_own {
+            tell(format_args!(
+                "{path}: {difference}: rows were corrected since, or the file was changed or damaged; \
+                 rewritten from there on\n"
+            ));
+            self.left_bytes = 0;
+            return self.file.set_len(self.same_bytes).with_context(|| unwritable(&self.path));
         }
-        let more = self.left_bytes;
-        let what = match other {
-            Other::Bytes => format!(
-                "line {line} is not as in the export now: rows were corrected since, or the file \
-                 was changed; written anew from there on"
-            ),
-            Other::Zeros => format!(
-                "line {line} is damaged, zeros are where the export has text; written anew from \
-                 there on"
-            ),
-            Other::More => format!(
-                "{more} bytes are after the end of the export as it is now: rows have gone since, \
-                 or something was added; left out"
-            ),
-        };
-        tell(format_args!("{path}: {what}\n"));
-        self.left_bytes = 0;
-        let cut = self.file.set_len(self.same_bytes);
-        cut.and_then(|()| self.file.seek(SeekFrom::Start(self.same_bytes)).map(drop))
-            .with_context(|| unwritable(&self.path))
-    }
-
-    /// Of a file that nobody knows the query of, and that is of this one in no case.
-    fn refused(&self, other: Other, line: u64) -> WrongUse {
-        let (path, more) = (self.path.display(), self.left_bytes);
-        let what = match other {
-            Other::Bytes => format!("line {line} is not as in this export"),
-            Other::Zeros => format!("line {line} has zeros where this export has text"),
-            Other::More => format!("it has {more} bytes after the end of this export"),
-        };
-        let unknown = match self.path == self.whole {
+        let query = match self.path == self.target {
             true => String::new(),
             false => {
                 let query = beside(&self.path, ".query");
-                format!(", and what it is of is not in {}", query.display())
+                format!(", and {} does not say what it is of", query.display())
             }
         };
-        WrongUse(format!("--resume: {path}: {what}{unknown}; without --resume it is written anew"))
+        let advice = "without --resume it is overwritten";
+        Err(WrongUse(format!("--resume: {path}: {difference}{query}; {advice}")).into())
     }
 
-    /// The line that the first byte which is not the same is in.
+    /// The line of the first byte that differs.
     fn line(&self) -> anyhow::Result<u64> {
         let mut lines = 1;
-        each_bytes(&self.file, self.same_bytes, |bytes| {
+        self.for_each_chunk(self.same_bytes, |bytes| {
             lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
-        })
-        .with_context(|| format!("can not be read: {}", self.path.display()))?;
+        })?;
         Ok(lines)
     }
 
-    /// A file that somebody else left is taken from its place before it is changed.
-    fn require_place(&mut self) -> anyhow::Result<()> {
-        if self.path != self.whole {
+    /// Moves a file that another program left at the target beside it, before it is changed.
+    fn leave_target(&mut self) -> anyhow::Result<()> {
+        if self.path != self.target {
             return Ok(());
         }
-        let path = beside(&self.whole, ".part");
-        write_query(&path, &self.asked)?;
-        fs::rename(&self.whole, &path).with_context(|| unwritable(&path))?;
-        (self.path, self.origin) = (path, Origin::Own);
-        self.kept.moved(&self.path);
+        let path = beside(&self.target, ".part");
+        write_query(&path, &self.query)?;
+        fs::rename(&self.target, &path).with_context(|| unwritable(&path))?;
+        self.temp = TempPath::resumable(&path)?;
+        (self.path, self.is_own) = (path, true);
         Ok(())
     }
 
-    /// All is there, and has this checksum.
+    /// Moves the file to the target once it is the export of this checksum.
     pub fn finish(mut self, sha256: &str) -> anyhow::Result<()> {
-        let outcome = self.place(sha256);
-        outcome.map_err(|error| self.left(error))
+        self.move_to_target(sha256).map_err(|error| self.left(error))
     }
 
-    fn place(&mut self, sha256: &str) -> anyhow::Result<()> {
+    fn move_to_target(&mut self, sha256: &str) -> anyhow::Result<()> {
         if self.left_bytes > 0 {
-            self.cut(Other::More)?;
+            self.cut(&format!("{} bytes follow the end of this export", self.left_bytes))?;
         }
-        if self.origin != Origin::New {
+        if self.is_resumed {
             self.check(sha256)?;
         }
-        if self.path == self.whole {
-            tell(format_args!("{}: it was whole already\n", self.whole.display()));
+        if self.path == self.target {
+            tell(format_args!("{}: it is complete already\n", self.target.display()));
         } else {
-            let Self { path, whole, kept, .. } = self;
-            kept.place(|| fs::rename(&*path, &*whole))
-                .with_context(|| format!("can not be written: {}", whole.display()))?;
+            fs::rename(&self.path, &self.target).with_context(|| unwritable(&self.target))?;
         }
-        match fs::remove_file(beside(&self.whole, ".part.query")) {
+        let query = beside(&self.target, ".part.query");
+        match fs::remove_file(&query) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| unwritable(&beside(&self.whole, ".part.query")))
+                Err(error).with_context(|| unwritable(&query))
             }
             _ => Ok(()),
         }
     }
 
-    /// That the file as it lies there is the export.
+    /// Compares the file as it is on the disk with the export.
     fn check(&self, sha256: &str) -> anyhow::Result<()> {
         let mut checksum = Checksum::default();
-        each_bytes(&self.file, u64::MAX, |bytes| checksum.add(bytes))
-            .with_context(|| format!("can not be read: {}", self.path.display()))?;
+        self.for_each_chunk(u64::MAX, |bytes| checksum.add(bytes))?;
         let found = checksum.text();
-        if found == sha256 {
-            return Ok(());
+        if found != sha256 {
+            bail!("{}: expected the checksum {sha256}, found {found}", self.path.display());
         }
-        Err(anyhow!("{}: expected the checksum {sha256}, found {found}", self.path.display()))
+        Ok(())
     }
 
-    /// The error that left it as it is, with what can be done.
+    fn for_each_chunk(&self, bytes_max: u64, mut visit: impl FnMut(&[u8])) -> anyhow::Result<()> {
+        let mut file = &self.file;
+        file.rewind().with_context(|| self.unreadable())?;
+        let (mut file, mut chunk) = (file.take(bytes_max), vec![0; READ_BYTES]);
+        loop {
+            match file.read(&mut chunk).with_context(|| self.unreadable())? {
+                0 => return Ok(()),
+                length => visit(&chunk[..length]),
+            }
+        }
+    }
+
+    fn unreadable(&self) -> String {
+        format!("cannot be read: {}", self.path.display())
+    }
+
+    /// The error that interrupted the download, with advice.
     pub fn left(&self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<WrongUse>() {
             return error;
         }
-        anyhow!("{error:#}; {}", Kept::advice(&self.path))
+        anyhow!("{error:#}; {}", resume_advice(&self.path))
     }
 }
 
-/// A file that no other download writes.
-fn open_alone(path: &Path, may_be_new: bool) -> anyhow::Result<File> {
+/// Opens a file that no other download writes.
+fn open_locked(path: &Path, may_be_new: bool) -> anyhow::Result<File> {
     loop {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(may_be_new).truncate(false);
@@ -276,24 +228,12 @@ fn open_alone(path: &Path, may_be_new: bool) -> anyhow::Result<File> {
             }
             error => anyhow!(io::Error::from(error)).context(unwritable(path)),
         })?;
-        // Whoever had it may have moved it to its place meanwhile.
+        // Another download may have moved it to its target in between.
         let own = file.metadata().with_context(|| unwritable(path))?;
         if fs::metadata(path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
         {
             return Ok(file);
-        }
-    }
-}
-
-fn each_bytes(file: &File, most: u64, mut visit: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut file = file;
-    file.seek(SeekFrom::Start(0))?;
-    let (mut read, mut buffer) = (file.take(most), vec![0; READ_BYTES]);
-    loop {
-        match read.read(&mut buffer)? {
-            0 => return Ok(()),
-            length => visit(&buffer[..length]),
         }
     }
 }

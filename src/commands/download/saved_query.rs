@@ -1,18 +1,17 @@
-//! What a part of a file is of, in a file beside it: one object of names and values.
+//! The query of a partial file, saved beside it as a JSON object of names and values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use export::is_same_zone;
 
 use crate::commands::WrongUse;
 
-/// What rows are of, by names: app, range, filters and so on.
-pub type Asked = BTreeMap<&'static str, String>;
+/// What selects the rows, by name: app, range, filters and so on.
+pub type Query = BTreeMap<String, String>;
 
-/// The path with more at its end.
+/// The path with `ending` appended.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(ending);
@@ -20,55 +19,40 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 pub fn unwritable(path: &Path) -> String {
-    format!("can not be written: {}", path.display())
+    format!("cannot be written: {}", path.display())
 }
 
-pub fn write_query(part: &Path, asked: &Asked) -> anyhow::Result<()> {
+pub fn write_query(part: &Path, query: &Query) -> anyhow::Result<()> {
     let path = beside(part, ".query");
-    let mut text = serde_json::to_vec_pretty(asked)?;
+    let mut text = serde_json::to_vec_pretty(query)?;
     text.push(b'\n');
     fs::write(&path, text).with_context(|| unwritable(&path))
 }
 
-/// `None` where there is none, or one that was cut.
-pub fn read_query(part: &Path) -> Option<BTreeMap<String, String>> {
+/// `None` if it is missing or truncated.
+pub fn read_query(part: &Path) -> Option<Query> {
     serde_json::from_slice(&fs::read(beside(part, ".query")).ok()?).ok()
 }
 
-/// A zone may have several names.
-fn is_same(name: &str, one: Option<&String>, other: Option<&String>) -> bool {
-    let is_zone = || {
-        name == "timezone" && one.zip(other).is_some_and(|(one, other)| is_same_zone(one, other))
-    };
-    one == other || is_zone()
-}
-
 /// # Errors
-/// What differs.
-pub fn require_same(
-    path: &Path,
-    query: &BTreeMap<String, String>,
-    asked: &Asked,
-) -> Result<(), WrongUse> {
-    let asked: BTreeMap<String, String> =
-        asked.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let names = query.keys().chain(asked.keys()).collect::<BTreeSet<_>>();
-    let shown =
-        |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
+/// Names every difference.
+pub fn require_same(path: &Path, saved: &Query, query: &Query) -> Result<(), WrongUse> {
+    let text = |value: Option<&String>| value.map_or("none".into(), |value| format!("{value:?}"));
+    let names: BTreeSet<_> = saved.keys().chain(query.keys()).collect();
     let differences: Vec<_> = names
         .into_iter()
-        .filter(|name| !is_same(name, query.get(*name), asked.get(*name)))
-        .map(|name| {
-            format!("{name} is {}, asked for is {}", shown(query.get(name)), shown(asked.get(name)))
+        .map(|name| (name, saved.get(name), query.get(name)))
+        .filter(|(_, saved, query)| saved != query)
+        .map(|(name, saved, query)| {
+            format!("{name} is {}, requested is {}", text(saved), text(query))
         })
         .collect();
     if differences.is_empty() {
         return Ok(());
     }
-    let differences = differences.join("; ");
-    let advice = "without --resume it is written anew";
     Err(WrongUse(format!(
-        "--resume: {} is of another export: {differences}; {advice}",
-        path.display()
+        "--resume: {} is of another export: {}; without --resume it is overwritten",
+        path.display(),
+        differences.join("; ")
     )))
 }

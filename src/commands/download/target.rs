@@ -1,4 +1,4 @@
-//! Where a download goes.
+//! The target of a download.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::partial_file::Part;
-use super::saved_query::Asked;
+use super::saved_query::{Query, unwritable};
 use crate::commands::WrongUse;
 
 pub enum Target {
     Part(Box<Part>),
-    /// Standard output, or what is no regular file: a pipe for one.
+    /// Standard output, or anything but a regular file, such as a pipe.
     Stream(Box<dyn Write + Send>),
 }
 
@@ -21,42 +21,40 @@ impl Target {
         Self::Stream(Box::new(io::stdout()))
     }
 
-    /// A file from its beginning. `asked` is what it is of, by names.
-    pub fn new(path: &Path, asked: Asked) -> anyhow::Result<Self> {
-        if is_no_file(path) {
+    /// A file, from its beginning.
+    pub fn new(path: &Path, query: Query) -> anyhow::Result<Self> {
+        if is_stream(path) {
             let stream = OpenOptions::new().write(true).open(path);
-            let stream =
-                stream.with_context(|| format!("can not be written: {}", path.display()))?;
-            return Ok(Self::Stream(Box::new(stream)));
+            return Ok(Self::Stream(Box::new(stream.with_context(|| unwritable(path))?)));
         }
-        Ok(Self::Part(Box::new(Part::begin(path, asked)?)))
+        Ok(Self::Part(Box::new(Part::begin(path, query)?)))
     }
 
-    /// One that was begun before; from its beginning, where none was.
-    pub fn resumed(path: &Path, asked: Asked) -> anyhow::Result<Self> {
-        if is_no_file(path) {
-            let problem = "--resume: only a file can be gone on with, and this is none";
+    /// A file, from where an earlier download was interrupted.
+    pub fn resumed(path: &Path, query: Query) -> anyhow::Result<Self> {
+        if is_stream(path) {
+            let problem = "--resume: expected a regular file";
             return Err(WrongUse(format!("{problem}: {}", path.display())).into());
         }
-        Ok(Self::Part(Box::new(Part::resume(path, asked)?)))
+        Ok(Self::Part(Box::new(Part::resume(path, query)?)))
     }
 
     pub fn take(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         match self {
             Self::Part(part) => part.take(bytes),
-            Self::Stream(stream) => stream.write_all(bytes).context("the rows can not be written"),
+            Self::Stream(stream) => stream.write_all(bytes).context("the rows cannot be written"),
         }
     }
 
-    /// All is there.
+    /// Everything has been taken.
     pub fn finish(self, sha256: &str) -> anyhow::Result<()> {
         match self {
             Self::Part(part) => part.finish(sha256),
-            Self::Stream(mut stream) => stream.flush().context("the rows can not be written"),
+            Self::Stream(mut stream) => stream.flush().context("the rows cannot be written"),
         }
     }
 
-    /// Not all is there; says what is.
+    /// The error that interrupted the download, with advice.
     pub fn left(self, error: anyhow::Error) -> anyhow::Error {
         match self {
             Self::Part(part) => part.left(error),
@@ -65,6 +63,6 @@ impl Target {
     }
 }
 
-fn is_no_file(path: &Path) -> bool {
+fn is_stream(path: &Path) -> bool {
     path.exists() && !path.is_file()
 }

@@ -1,7 +1,7 @@
 //! `adtrail replay --diff`: what other settings would decide differently.
 //!
-//! Events are read once. Each side has a worker and a store of its own, and apps go by their
-//! keys: their numbers may differ. Then both stores are walked in step.
+//! Events are read once. Each side has a worker and a store of its own; apps are matched by key, since their pids may
+//! differ. Then both stores are scanned in parallel.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,7 +13,7 @@ use config::Config;
 use export::{Compared, ComparedApp, Totals};
 
 use super::replica::Replica;
-use super::{intake, table, tell_bad_lines};
+use super::{check_bad_lines, intake, table};
 use crate::cli::{Replay, Settings};
 use crate::commands::{Output, WrongUse, load, require_apps, unknown_app};
 use crate::telemetry::tell;
@@ -37,12 +37,11 @@ pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
     new_side.finish()?;
     let totals = write(out, &old_side, &new_side, &written)?;
     if let Some(mut out) = totals_out {
-        out.write(&totals.csv(&old.policy, &new.policy))
-            .context("the totals can not be written")?;
-        out.finish().context("the totals can not be written")?;
+        out.write(&totals.csv(&old.policy, &new.policy)).context("the totals cannot be written")?;
+        out.finish().context("the totals cannot be written")?;
     }
     tell(format_args!("{}", table::render(&totals, &old.policy, &new.policy)));
-    tell_bad_lines(bad_lines)
+    check_bad_lines(bad_lines)
 }
 
 fn write(
@@ -55,7 +54,7 @@ fn write(
     out.fill(|sink| export::write_differences(old, new, apps, sink))
 }
 
-/// The other settings: another file, under the same environment and flags.
+/// The other settings file, under the same environment and flags.
 fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
     let settings = Settings { config: Some(other.into()), set: options.settings.set.clone() };
     let named = |problem: String| WrongUse(format!("--diff {}: {problem}", other.display()));
@@ -64,7 +63,7 @@ fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// The apps of both sides by key: the old side's by pid, then those of the new one alone.
+/// The apps of both sides by key: those of the old side by pid, then those of the new side alone.
 fn apps(old: &Policy, new: &Policy) -> Vec<ComparedApp> {
     let by_pid = |policy: &Policy| -> BTreeMap<Pid, AppPolicy> {
         policy.apps().map(|app| (app.pid, app.clone())).collect()
@@ -92,7 +91,7 @@ fn key(app: &ComparedApp) -> &str {
     app.old.as_ref().or(app.new.as_ref()).map_or("", |app| &app.key)
 }
 
-/// What lines are read by: all apps, numbered by their places.
+/// The policy for decoding: all apps, numbered by position.
 fn reading_policy(apps: &[ComparedApp]) -> Policy {
     let app = |(pid, app): (Pid, &ComparedApp)| AppPolicy::new(pid, key(app));
     Policy::new(numbers().zip(apps).map(app).collect(), Vec::new())
@@ -102,7 +101,7 @@ fn numbers() -> impl Iterator<Item = Pid> {
     (1..).map(Pid)
 }
 
-/// The numbers of the apps of one side, by those that they are read under.
+/// The pids of one side, by those of the reading policy.
 fn pids(
     apps: &[ComparedApp],
     side: impl Fn(&ComparedApp) -> Option<&AppPolicy>,
@@ -111,7 +110,7 @@ fn pids(
     numbers().zip(apps).filter_map(pair).collect()
 }
 
-/// The facts of the apps that a side has.
+/// The facts of the apps of one side, under its pids.
 fn numbered(facts: impl Iterator<Item = Fact>, pids: &HashMap<Pid, Pid>) -> Vec<Fact> {
     facts.filter_map(|fact| pids.get(&fact.pid()).map(|pid| fact.numbered(*pid))).collect()
 }

@@ -1,39 +1,39 @@
-//! The events of files, in batches.
+//! Reads the events of files, in batches.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use attribution::facts::event::Fact;
 use attribution::rules::policy::Policy;
+use indicatif::{HumanCount, ProgressBar};
 use ingest::decode::DecodeError;
 use ingest::files::compression;
 use ingest::files::ndjson::{Events, FileError};
 
-use super::progress::Progress;
+use crate::telemetry;
 
-/// Bad lines of a file that are told one by one; the rest is counted.
-const BAD_LINES_TOLD: u64 = 20;
+/// Bad lines of a file that are logged; further ones are counted.
+const BAD_LINES_LOGGED_MAX: u64 = 20;
 
-/// Hands on the facts of all files, one file after the other, in batches of at most so many.
-/// Gives the number of lines that are no events.
+/// Passes the facts of all files to `sink`, in batches of at most `records_max`. Returns the number of bad lines.
 ///
 /// # Errors
-/// Of a file that can not be read to its end, and those of `sink`.
+/// If a file cannot be read to its end, and those of `sink`.
 pub fn read(
     paths: &[PathBuf],
     policy: &Policy,
     records_max: usize,
     sink: impl FnMut(Vec<Fact>) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
-    let progress = Progress::over(paths);
-    let mut intake = Intake { policy, records_max, facts: Vec::new(), progress, sink };
+    let mut intake =
+        Intake { policy, records_max, facts: Vec::new(), bar: bar(paths), events: 0, sink };
     let mut bad_lines = 0;
     for path in paths {
         bad_lines += intake.file(path)?;
     }
-    intake.hand_on()?;
+    intake.flush()?;
     Ok(bad_lines)
 }
 
@@ -41,13 +41,14 @@ struct Intake<'p, Sink> {
     policy: &'p Policy,
     records_max: usize,
     facts: Vec<Fact>,
-    progress: Progress,
+    bar: ProgressBar,
+    events: u64,
     sink: Sink,
 }
 
 impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
     fn file(&mut self, path: &Path) -> anyhow::Result<u64> {
-        let unreadable = || format!("can not be read: {}", path.display());
+        let unreadable = || format!("cannot be read: {}", path.display());
         let reader = self.open(path).with_context(unreadable)?;
         let mut bad_lines = 0;
         for event in Events::new(reader, self.policy) {
@@ -55,43 +56,57 @@ impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
                 Ok(fact) => self.facts.push(fact),
                 Err(FileError::Line { line_number, error }) => {
                     bad_lines += 1;
-                    if bad_lines <= BAD_LINES_TOLD {
-                        tell(path, line_number, &error);
+                    if bad_lines <= BAD_LINES_LOGGED_MAX {
+                        log_bad_line(path, line_number, &error);
                     }
                 }
                 Err(FileError::Read { line_number, error }) => {
-                    let place = || format!("after line {line_number}");
-                    return Err(error).with_context(place).with_context(unreadable);
+                    let line = || format!("after line {line_number}");
+                    return Err(error).with_context(line).with_context(unreadable);
                 }
             }
             if self.facts.len() >= self.records_max {
-                self.hand_on()?;
+                self.flush()?;
             }
         }
         Ok(bad_lines)
     }
 
-    /// The text of a file. Counted is what is read of the file itself: its size is known, that
-    /// of the text is not.
+    /// The text of a file. The bar counts compressed bytes: only their number is known.
     fn open(&self, path: &Path) -> io::Result<Box<dyn BufRead>> {
         let file: Box<dyn Read> = if path == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
             Box::new(File::open(path)?)
         };
-        compression::plain(self.progress.counted(file))
+        compression::decompressed(self.bar.wrap_read(file))
     }
 
-    fn hand_on(&mut self) -> anyhow::Result<()> {
-        let facts = std::mem::take(&mut self.facts);
-        let events = facts.len();
-        (self.sink)(facts)?;
-        self.progress.done(events);
+    fn flush(&mut self) -> anyhow::Result<()> {
+        self.events += self.facts.len() as u64;
+        (self.sink)(std::mem::take(&mut self.facts))?;
+        self.bar.set_message(format!("{} events", HumanCount(self.events)));
         Ok(())
     }
 }
 
-fn tell(path: &Path, line_number: u64, error: &DecodeError) {
+/// Over the bytes of all files. The size of standard input and of pipes is unknown.
+fn bar(paths: &[PathBuf]) -> ProgressBar {
+    let size = |path: &PathBuf| {
+        let metadata = fs::metadata(path).ok().filter(|metadata| metadata.is_file());
+        metadata.filter(|_| path != Path::new("-")).map(|metadata| metadata.len())
+    };
+    let total = paths.iter().map(size).sum::<Option<u64>>();
+    let template = match total {
+        Some(_) => "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {msg}, {eta} left",
+        None => "{spinner} {bytes}, {bytes_per_sec}, {msg}",
+    };
+    let bar = telemetry::bar(total, template);
+    bar.set_message("0 events");
+    bar
+}
+
+fn log_bad_line(path: &Path, line_number: u64, error: &DecodeError) {
     let code = error.code.name();
     tracing::warn!("{}:{line_number}: {code}: {error}", path.display());
 }

@@ -1,12 +1,10 @@
-//! `adtrail replay`: the same attribution over files.
+//! `adtrail replay`: attribution of the events of files.
 //!
-//! The facts go through the same worker into a store of the same kind, in a temporary folder, so
-//! files may be larger than memory; its rows are then written by the same writer. With `--diff`
-//! they go through two, and what differs is written.
+//! The facts go through the service's worker into a store of the same kind, in a temporary folder, so that files may
+//! be larger than memory; the export writes its rows. With `--diff` they go through two, and differences are written.
 
 mod diff;
 mod intake;
-mod progress;
 mod replica;
 mod table;
 
@@ -18,14 +16,14 @@ use attribution::rules::policy::AppPolicy;
 use config::Config;
 use export::ExportQuery;
 
-use super::{Output, WrongUse, known_app, load, require_apps};
+use super::{Output, WrongUse, known_app, load, require_apps, settled};
 use crate::cli::Replay;
 pub use replica::Replica;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     require_apps(&config, &options.settings)?;
-    require_files_of_their_own(options)?;
+    require_distinct_files(options)?;
     match &options.diff {
         Some(other) => diff::run(options, &config, other),
         None => write_rows(options, &config),
@@ -39,11 +37,11 @@ fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
     let apps: Vec<&AppPolicy> = apps.iter().collect();
     let query = ExportQuery::all_time();
     out.fill(|sink| export::write_rows(&replica.reader, &apps, &query, &config.policy, sink))?;
-    tell_bad_lines(bad_lines)
+    check_bad_lines(bad_lines)
 }
 
-/// A file that is written would take the place of one that is read, or of the other.
-fn require_files_of_their_own(options: &Replay) -> Result<(), WrongUse> {
+/// An output file must not replace an input file, or the other output.
+fn require_distinct_files(options: &Replay) -> Result<(), WrongUse> {
     let Replay { settings, events, out, diff, totals, .. } = options;
     let read = events.iter().chain(diff).map(PathBuf::as_path);
     let default = Some(Path::new(config::DEFAULT_FILE)).filter(|default| default.exists());
@@ -59,32 +57,22 @@ fn require_files_of_their_own(options: &Replay) -> Result<(), WrongUse> {
     Ok(())
 }
 
-/// Whether two paths lead to one file of a disk, or would.
+/// True if two paths are one file, existing or not.
 fn is_one_file(one: &Path, other: &Path) -> bool {
     match (one.metadata(), other.metadata()) {
         (Ok(one), Ok(other)) => {
             one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
         }
-        _ => place(one) == place(other),
+        _ => settled(one).is_some_and(|one| Some(one) == settled(other)),
     }
 }
 
-/// Where a file is that may not be there yet: folders can be links.
-fn place(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match (folder.unwrap_or(Path::new(".")).canonicalize(), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => path.to_owned(),
+/// Bad lines are an error once all others are attributed.
+fn check_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
+    if bad_lines > 0 {
+        bail!("left out lines that are not events: {bad_lines}; all others are attributed");
     }
-}
-
-/// The command has done what it could, and has not done all.
-fn tell_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
-    match bad_lines {
-        0 => Ok(()),
-        1 => bail!("1 line is no event and was left out; all others are attributed"),
-        _ => bail!("{bad_lines} lines are no events and were left out; all others are attributed"),
-    }
+    Ok(())
 }
 
 /// The apps whose rows are written, by pid.

@@ -1,4 +1,4 @@
-//! An attribution of its own: a worker on a thread, over a store in a temporary folder.
+//! A worker on a thread, over a store in a temporary folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,24 +16,23 @@ use store::reader::Reader;
 use tempfile::TempDir;
 
 use super::intake;
-use crate::commands::temp_files::Leftover;
+use crate::commands::temp_files::TempPath;
 
-/// Batches that wait for the worker.
-const QUEUE_BATCHES: usize = 2;
+const BATCHES_WAITING_MAX: usize = 2;
 
 pub struct Replica {
     pub policy: Arc<Policy>,
     pub reader: Reader,
-    /// `None` once no more comes.
+    /// `None` once all have been sent.
     batches: Option<SyncSender<Vec<Fact>>>,
     thread: Option<JoinHandle<Result<(), StoreError>>>,
-    /// Dropped last: the store is in it.
+    /// Dropped last: it contains the store.
     _folder: TempDir,
-    _leftover: Leftover,
+    _temp: TempPath,
 }
 
 impl Replica {
-    /// The attribution of all events of the files, and the number of lines that are none.
+    /// Attributes the events of files. Also returns the number of bad lines.
     pub fn of_files(config: &Config, paths: &[PathBuf]) -> anyhow::Result<(Self, u64)> {
         let mut replica = Self::start(config)?;
         let records_max = config.ingest.batch_records_max;
@@ -43,38 +42,38 @@ impl Replica {
         Ok((replica, bad_lines))
     }
 
-    /// By these settings, but for the place of the store and what it forgets.
+    /// Starts the worker with these settings, but a temporary store without retention.
     pub fn start(config: &Config) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("no temporary folder can be made")?;
-        let leftover = Leftover::new(folder.path()).context("signals can not be listened for")?;
+        let folder = tempfile::tempdir().context("no temporary folder can be created")?;
+        let temp = TempPath::new(folder.path())?;
         let settings = config.store.keeping_all(folder.path().join("store"));
         let embedded = Embedded::open(&settings, &config.policy)?;
         let reader = embedded.reader();
         let worker = Worker::new(embedded, Arc::clone(&config.policy));
-        let (batches, queue) = sync_channel(QUEUE_BATCHES);
+        let (batches, queue) = sync_channel(BATCHES_WAITING_MAX);
         let thread = Builder::new()
             .name("attribution".into())
             .spawn(move || work(worker, &queue))
-            .context("no thread for attribution")?;
+            .context("the attribution thread cannot be started")?;
         Ok(Self {
             policy: Arc::clone(&config.policy),
             reader,
             batches: Some(batches),
             thread: Some(thread),
             _folder: folder,
-            _leftover: leftover,
+            _temp: temp,
         })
     }
 
     pub fn take(&mut self, facts: Vec<Fact>) -> anyhow::Result<()> {
         match self.batches.as_ref().map(|batches| batches.send(facts)) {
             Some(Ok(())) => Ok(()),
-            // Only an error ends the thread before that.
+            // The thread has ended with an error.
             _ => self.finish(),
         }
     }
 
-    /// All has been taken: from here on the reader has the rows.
+    /// Waits until all facts are attributed; then the reader has the rows.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.batches = None;
         let Some(thread) = self.thread.take() else { return Ok(()) };
@@ -83,10 +82,10 @@ impl Replica {
     }
 }
 
-/// A store must not be written while the process ends and its folder goes.
+/// The thread must not write while the folder is removed.
 impl Drop for Replica {
     fn drop(&mut self) {
-        // Whoever asked for the outcome has it; here something else has failed.
+        // An outcome that matters has been returned before.
         let _ = self.finish();
     }
 }

@@ -56,14 +56,14 @@ impl Bed {
         let archive = self.archive();
         let plan = archive.plan(&checkpoint).expect("a plan");
         let moment = Moment::read(&settings(&checkpoint)).expect("a moment");
-        archive.add(plan, &moment, "now".into(), &mut ()).expect("a backup")
+        archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("a backup")
     }
 
     fn restore(&self, backup: u32, to: &str) -> Result<Vec<Shown>, StoreError> {
         let archive = Archive::open(&self.path("backups"))?;
         let page = archive.page(backup)?.expect("a backup of this number");
         let target = Target::new(&self.path(to))?;
-        archive.restore(&page, &target, &mut ())?;
+        archive.restore(&page, &target, &mut |_, _| ())?;
         let settings = settings(&self.path(to));
         target.finish(|| page.check(&settings))?;
         Ok(read(&open_for_reading(&settings)?))
@@ -305,7 +305,7 @@ fn a_directory_is_restored_into_by_one_and_removed_on_failure() {
     let archive = Archive::open(&bed.path("backups")).expect("backups");
     let page = archive.page(1).expect("a page").expect("one");
     let target = Target::new(&bed.path("half")).expect("a target");
-    archive.restore(&page, &target, &mut ()).expect("all files");
+    archive.restore(&page, &target, &mut |_, _| ()).expect("all files");
     // Two at once do not fill one directory.
     let error = Target::new(&bed.path("half")).expect_err("two at once");
     assert!(matches!(error, StoreError::BackupUnderWay { .. }), "{error}");
@@ -326,7 +326,7 @@ fn a_backup_of_another_layout_is_not_restored() {
         Raw::open(&checkpoint).change_layout(|_| other);
         let archive = bed.archive();
         let plan = archive.plan(&checkpoint).expect("a plan");
-        let (page, _) = archive.add(plan, &moment, "then".into(), &mut ()).expect("a backup");
+        let (page, _) = archive.add(plan, &moment, "then".into(), &mut |_, _| ()).expect("a backup");
         drop(archive);
         let error = bed.restore(page.backup, "restored").expect_err("another layout");
         assert!(
@@ -347,7 +347,7 @@ fn a_store_that_says_something_else_is_not_restored() {
     let archive = bed.archive();
     let plan = archive.plan(&checkpoint).expect("a plan");
     let other = Moment { rows: moment.rows + 1, ..moment };
-    archive.add(plan, &other, "now".into(), &mut ()).expect("a backup");
+    archive.add(plan, &other, "now".into(), &mut |_, _| ()).expect("a backup");
     drop(archive);
     let error = bed.restore(1, "restored").expect_err("another store");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");

@@ -77,7 +77,7 @@ impl Bed {
         let archive = Archive::open(&self.path("backups"))?;
         let page = archive.page(1)?.expect("a backup");
         let target = Target::new(&self.store())?;
-        archive.restore(&page, &target, &mut ())?;
+        archive.restore(&page, &target, &mut |_, _| ())?;
         target.finish(|| page.check(&settings(&self.store())))
     }
 
@@ -91,7 +91,7 @@ impl Bed {
         let archive = Archive::make(&self.path("backups")).expect("a directory of backups");
         let plan = archive.plan(&checkpoint).expect("a plan");
         let moment = Moment::read(&settings(&checkpoint)).expect("a moment");
-        archive.add(plan, &moment, "now".into(), &mut ()).expect("a backup");
+        archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("a backup");
         read(&store.reader())
     }
 }
@@ -108,7 +108,7 @@ fn child() {
     let archive = Archive::open(&PathBuf::from(folder).join("backups")).expect("backups");
     let page = archive.page(1).expect("a page").expect("a backup");
     let target = Target::new(&store).expect("a target");
-    archive.restore(&page, &target, &mut ()).expect("all files");
+    archive.restore(&page, &target, &mut |_, _| ()).expect("all files");
     target.finish(|| page.check(&settings(&store))).expect("a store");
 }
 

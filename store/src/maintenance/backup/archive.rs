@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::copy_file::copy;
 use super::manifest::PageName;
 use super::stored_file::{Source, StoredFile};
-use super::{Amount, Manifest, Target, Watcher, lock};
+use super::{Amount, Manifest, Progress, Target, lock};
 use crate::StoreError;
 use crate::embedded::checkpoint::Moment;
 use crate::fs::sync_folder;
@@ -122,23 +122,24 @@ impl Archive {
         Ok(Plan { folder: checkpoint.into(), sources })
     }
 
-    /// Copies what is not there yet; then the backup is there. Gives what was copied, too.
+    /// Copies the files that are missing, then writes the manifest. Also returns what was copied.
     pub fn add(
         &self,
         plan: Plan,
         moment: &Moment,
         time: String,
-        watcher: &mut dyn Watcher,
+        progress: Progress<'_>,
     ) -> Result<(Manifest, Amount), StoreError> {
         let is_new = |(_, piece): &&(Source, Option<StoredFile>)| piece.is_none();
-        watcher.expect(plan.sources.iter().filter(is_new).map(|(source, _)| source.bytes).sum());
+        let total = plan.sources.iter().filter(is_new).map(|(source, _)| source.bytes).sum();
+        let mut copied = counted(total, progress);
         let (mut pieces, mut new) = (Vec::new(), Amount::default());
         for (source, piece) in plan.sources {
             pieces.push(match piece {
                 Some(piece) => piece,
                 None => {
                     new.add(source.bytes);
-                    self.copy_in(&plan.folder, source, watcher)?
+                    self.copy_in(&plan.folder, source, &mut copied)?
                 }
             });
         }
@@ -174,15 +175,15 @@ impl Archive {
         &self,
         page: &Manifest,
         target: &Target,
-        watcher: &mut dyn Watcher,
+        progress: Progress<'_>,
     ) -> Result<(), StoreError> {
         let pieces = page.pieces().unwrap_or_default();
-        watcher.expect(page.amount().bytes);
+        let mut copied = counted(page.amount().bytes, progress);
         // What is cut short or missing is told before anything is copied.
         pieces.iter().try_for_each(|piece| self.check_length(piece))?;
         for piece in &pieces {
             let from = self.files().join(piece.to_string());
-            let (_, whole) = target.copy(&from, &piece.source.name, watcher)?;
+            let (_, whole) = target.copy(&from, &piece.source.name, &mut copied)?;
             if whole != piece.whole {
                 let what = "its bytes are not those that were written".into();
                 return Err(StoreError::DamagedBackup { path: from, what });
@@ -229,10 +230,10 @@ impl Archive {
         &self,
         folder: &Path,
         source: Source,
-        watcher: &mut dyn Watcher,
+        copied: &mut dyn FnMut(u64),
     ) -> Result<StoredFile, StoreError> {
         let (from, partial) = (folder.join(&source.name), self.partial());
-        let (bytes, whole) = copy(&from, &partial, watcher)?;
+        let (bytes, whole) = copy(&from, &partial, copied)?;
         if bytes != source.bytes {
             return Err(StoreError::corrupt(format!("{} has changed", from.display())));
         }
@@ -253,6 +254,15 @@ impl Archive {
         let path = self.folder.join(name.file());
         fs::rename(&partial, &path).map_err(StoreError::file("written", &path))?;
         sync(&self.folder)
+    }
+}
+
+/// Sums the sizes of chunks for `progress`.
+fn counted(total: u64, progress: Progress<'_>) -> impl FnMut(u64) {
+    let mut done = 0;
+    move |bytes| {
+        done += bytes;
+        progress(done, total);
     }
 }
 

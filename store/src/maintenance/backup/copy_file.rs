@@ -1,4 +1,4 @@
-//! Copies a file and tells what was in it.
+//! Copies a file and hashes its bytes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,14 +6,17 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Watcher;
 use crate::StoreError;
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Copies a file to a new one, which is on the disk when this comes back. Gives the number and the
-/// hash of the bytes.
-pub fn copy(from: &Path, to: &Path, watcher: &mut dyn Watcher) -> Result<(u64, u128), StoreError> {
+/// Copies a file to a new one, which is synced on return. Calls `copied` with the size of each chunk, and returns the
+/// number and the hash of all bytes.
+pub fn copy(
+    from: &Path,
+    to: &Path,
+    copied: &mut dyn FnMut(u64),
+) -> Result<(u64, u128), StoreError> {
     let mut source = File::open(from).map_err(StoreError::file("read", from))?;
     let mut target = File::create(to).map_err(StoreError::file("written", to))?;
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -26,7 +29,7 @@ pub fn copy(from: &Path, to: &Path, watcher: &mut dyn Watcher) -> Result<(u64, u
         hash.update(&chunk[..read]);
         target.write_all(&chunk[..read]).map_err(StoreError::file("written", to))?;
         bytes += read as u64;
-        watcher.copied(read as u64);
+        copied(read as u64);
     }
     target.sync_all().map_err(StoreError::file("written", to))?;
     Ok((bytes, hash.digest128()))

@@ -31,14 +31,5 @@ impl Amount {
     }
 }
 
-/// Is told how many bytes more are copied of how many in all.
-pub trait Watcher {
-    fn expect(&mut self, bytes: u64);
-    fn copied(&mut self, bytes: u64);
-}
-
-/// Nobody.
-impl Watcher for () {
-    fn expect(&mut self, _: u64) {}
-    fn copied(&mut self, _: u64) {}
-}
+/// Is called with the bytes copied so far and the bytes to copy in all.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::copy_file::copy;
-use super::{Watcher, lock};
+use super::lock;
 use crate::StoreError;
 use crate::fs::sync_folder;
 use crate::maintenance::incomplete_marker::IncompleteStore;
@@ -55,10 +55,10 @@ impl Target {
         &self,
         from: &Path,
         name: &str,
-        watcher: &mut dyn Watcher,
+        copied: &mut dyn FnMut(u64),
     ) -> Result<(u64, u128), StoreError> {
         let to = self.path.join(if name == LAST { LAST_PARTIAL } else { name });
-        copy(from, &to, watcher)
+        copy(from, &to, copied)
     }
 
     /// All files are on the disk: from now on this is a store, if `is_good` finds it one.

@@ -1,0 +1,78 @@
+//! The apps of a store by name, and the partitions of those that are spread.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::Policy;
+use config::Config;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::apps::spread::App;
+use store::layout::key::{Key, RowKey};
+
+pub struct Apps<'a> {
+    apps: BTreeMap<Pid, App>,
+    policy: &'a Policy,
+    partitions: u16,
+}
+
+impl<'a> Apps<'a> {
+    pub fn new(config: &'a Config, apps: BTreeMap<Pid, App>) -> Self {
+        Self { apps, policy: &config.policy, partitions: config.store.partitions }
+    }
+
+    fn spread(&self) -> impl Iterator<Item = (&Pid, &App)> {
+        self.apps.iter().filter(|(_, app)| app.fan_bits_max > 0)
+    }
+
+    pub fn write_spread(&self, out: &mut String) {
+        for (pid, app) in self.spread() {
+            let partitions = app.partitions(self.partitions).map(|partition| partition.to_string());
+            let _ = writeln!(
+                out,
+                "{} is spread over {} partitions; its rows are in {}",
+                self.name(*pid),
+                1 << app.fanout_bits,
+                partitions.collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+
+    pub fn spread_json(&self) -> Vec<Value> {
+        let app = |(pid, app): (&Pid, &App)| {
+            let partitions: Vec<_> = app.partitions(self.partitions).collect();
+            json!({"app": self.name(*pid), "fanout": 1 << app.fanout_bits, "partitions": partitions})
+        };
+        self.spread().map(app).collect()
+    }
+
+    /// The partition, app and time of a region's first key; the last two only if it begins within an app.
+    pub fn start_json(&self, start: &Key) -> [Value; 3] {
+        let start = RowKey::decode(start);
+        let within = start.filter(|start| start.event_time > EventTime::default());
+        [
+            json!(start.map(|start| start.partition)),
+            json!(within.map(|start| self.name(start.pid))),
+            json!(within.map(|start| time(start.event_time))),
+        ]
+    }
+
+    pub fn start(&self, start: &Key) -> String {
+        let Some(start) = RowKey::decode(start) else { return String::new() };
+        if start.event_time == EventTime::default() && start.pid == Pid(0) {
+            return format!("partition {}", start.partition);
+        }
+        let (app, time) = (self.name(start.pid), time(start.event_time));
+        format!("partition {}, {app}, {time}", start.partition)
+    }
+
+    fn name(&self, Pid(pid): Pid) -> String {
+        self.policy.app(Pid(pid)).map_or(format!("pid {pid}"), |app| app.key.to_string())
+    }
+}
+
+fn time(time: EventTime) -> String {
+    let millis = i64::try_from(time.millis()).unwrap_or_default();
+    Timestamp::from_millisecond(millis).unwrap_or_default().to_string()
+}

@@ -1,0 +1,50 @@
+//! The regions of an embedded store, which adtrail counts and splits itself.
+
+use anyhow::Context;
+use attribution::facts::event::EventTime;
+use config::Config;
+use indicatif::HumanBytes;
+use jiff::Timestamp;
+use serde_json::json;
+use store::layout::region::Region;
+
+use super::apps::Apps;
+use super::{RegionView, View};
+
+pub fn view(config: &Config) -> anyhow::Result<View<'_>> {
+    let reader = store::open_for_reading(&config.store, &config.policy)?;
+    let now = EventTime::from_millis(Timestamp::now().as_millisecond()).unwrap_or_default();
+    let regions = reader.regions().context("the store counts no regions")?;
+    Ok(View {
+        apps: Apps::new(config, reader.apps()?),
+        columns: &[("rows", 12), ("bytes", 12), ("written/s", 10), ("read/s", 10)],
+        skews: [
+            regions.skew(|region| region.figures.bytes as f64),
+            regions.skew(|region| region.writes.per_second(now)),
+            regions.skew(|region| region.reads.per_second(now)),
+        ],
+        regions: regions.iter().map(|region| region_view(region, now)).collect(),
+    })
+}
+
+fn region_view(region: &Region, now: EventTime) -> RegionView {
+    let Region { start, figures, writes, reads, .. } = region;
+    let (written, read) = (writes.per_second(now), reads.per_second(now));
+    RegionView {
+        start: *start,
+        cells: vec![
+            figures.rows.to_string(),
+            HumanBytes(figures.bytes).to_string(),
+            format!("{written:.1}"),
+            format!("{read:.1}"),
+        ],
+        json: json!({
+            "rows": figures.rows,
+            "bytes": figures.bytes,
+            "written": writes.total,
+            "written_per_second": written,
+            "read": reads.total,
+            "read_per_second": read,
+        }),
+    }
+}
