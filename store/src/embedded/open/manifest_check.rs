@@ -1,9 +1,9 @@
-//! Damage that the engine would read for ever, found before it is opened.
+//! Detection of a damage that RocksDB does not survive, before a store is opened.
 //!
-//! Its reader of logs does not go on from a record of a type that only recycled logs have, where the log
-//! began with one of another type (11.8.1, `Reader::ReadPhysicalRecord`): one flipped bit makes such a
-//! type of a good one, and opening never ends. No engine here recycles logs, so such a type is damage
-//! wherever it is.
+//! RocksDB 11.8.1 never gets past a record of a type that only recycled logs have, in a WAL or manifest that began with
+//! another type: `Reader::ReadPhysicalRecord` returns `kBadRecord` without consuming it. One flipped bit makes such a
+//! type of a good one, and then opening never ends; no option avoids that. Logs are not recycled here, so such a type
+//! is always damage.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 use crate::StoreError;
 
-/// A log is read in blocks; a record's head is its checksum u32, length u16 and type u8, and no record
-/// reaches into the next block.
-const BLOCK_BYTES: usize = 32 << 10;
-const HEAD_BYTES: usize = 7;
+/// Logs consist of blocks, and no record crosses their boundary. A record's header is its checksum u32, length u16 and
+/// type u8.
+const BLOCK_BYTES: u64 = 32 << 10;
+const HEADER_BYTES: usize = 7;
 /// The types of recycled logs.
 const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
-/// Cuts such damage off the end of the logs, as the engine drops what comes after any other.
+/// Truncates logs at such damage, as RocksDB does at any other.
 pub fn cut(path: &Path) -> Result<(), StoreError> {
     for log in files(path, is_log) {
         if let Some(at) = find(&log).map_err(StoreError::file("read", &log))? {
@@ -29,32 +29,28 @@ pub fn cut(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// For whoever only reads.
+/// For readers, which must not change a log.
 pub fn refuse_logs(path: &Path) -> Result<(), StoreError> {
     refuse(files(path, is_log))
 }
 
-/// Of what says which files there are, nothing can be cut off.
+/// A manifest lists the files of the store, so nothing of it can be cut off.
 pub fn refuse_manifests(path: &Path) -> Result<(), StoreError> {
     refuse(files(path, is_manifest))
 }
 
 fn refuse(files: impl Iterator<Item = PathBuf>) -> Result<(), StoreError> {
     for file in files {
-        // A process that writes may have removed it since.
+        // A process that writes may have removed the file since.
         if let Ok(Some(at)) = find(&file) {
-            return Err(damaged(&file, at));
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            return Err(StoreError::corrupt(format!("{name} at byte {at}")));
         }
     }
     Ok(())
 }
 
-fn damaged(file: &Path, at: u64) -> StoreError {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    StoreError::corrupt(format!("{name} at byte {at}"))
-}
-
-/// The files of a store that are such.
+/// The files of a store that `is_such` accepts.
 pub fn files(path: &Path, is_such: fn(&Path) -> bool) -> impl Iterator<Item = PathBuf> {
     let files = path.read_dir().into_iter().flatten().flatten().map(|file| file.path());
     files.filter(move |file| is_such(file))
@@ -68,35 +64,31 @@ fn is_manifest(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"MANIFEST-"))
 }
 
-/// Where the first record is that the engine would not get past.
+/// The position of the first record that RocksDB would not get past.
 fn find(file: &Path) -> io::Result<Option<u64>> {
-    let mut file = File::open(file)?;
-    let (mut block, mut start) = (Vec::with_capacity(BLOCK_BYTES), 0);
-    loop {
-        block.clear();
-        let read = file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+    let (mut file, mut block, mut start) = (File::open(file)?, Vec::new(), 0);
+    while file.by_ref().take(BLOCK_BYTES).read_to_end(&mut block)? > 0 {
         if let Some(at) = find_in(&block) {
             return Ok(Some(start + at as u64));
         }
-        if read < BLOCK_BYTES {
-            return Ok(None);
-        }
-        start += BLOCK_BYTES as u64;
+        start += BLOCK_BYTES;
+        block.clear();
     }
+    Ok(None)
 }
 
 fn find_in(block: &[u8]) -> Option<usize> {
     let mut at = 0;
-    while let Some(&[_, _, _, _, low, high, kind]) = block.get(at..at + HEAD_BYTES) {
+    while let Some(&[_, _, _, _, low, high, kind]) = block.get(at..at + HEADER_BYTES) {
         if RECYCLED.contains(&kind) {
             return Some(at);
         }
         let length = usize::from(u16::from_le_bytes([low, high]));
         if kind == 0 && length == 0 {
-            // The rest of the block is not looked at.
+            // RocksDB skips the rest of the block.
             return None;
         }
-        at += HEAD_BYTES + length;
+        at += HEADER_BYTES + length;
     }
     None
 }
@@ -118,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn types_of_recycled_logs_are_damage_where_a_record_begins() {
+    fn types_of_recycled_logs_are_damage_at_the_start_of_a_record() {
         check(&[], None);
         check(&[(1, 5), (2, 300), (3, 0), (4, 70)], None);
         check(&[(1, 5), (5, 5)], Some(12));
         check(&[(8, 0)], Some(0));
         check(&[(1, 20), (131, 0), (1, 3)], Some(27));
-        // Behind it nothing is looked at.
+        // The rest of the block is skipped.
         check(&[(1, 5), (0, 0), (5, 5)], None);
     }
 }
