@@ -1,4 +1,4 @@
-//! `adtrail explain`: what it tells, and that the documentation shows just that.
+//! `adtrail explain`, and that the documentation shows its output.
 
 use std::fs;
 use std::path::Path;
@@ -47,23 +47,23 @@ fn the_docs_show_what_is_printed() {
 
 #[test]
 fn json_has_the_same_decision() {
-    let told = json_of("two-clicks");
-    assert_eq!(told["decision"]["click_id"], "c-late");
-    assert_eq!(told["decision"]["channel"], "toutiao");
-    assert_eq!(told["touches"][0]["verdict"], "won");
-    assert_eq!(told["touches"][1]["click_id"], "c-early");
-    assert_eq!(told["touches"][1]["age_ms"], 6 * 86_400_000);
-    assert_eq!(told["touches"][1]["window_from"], "default");
-    let told = json_of("why-organic");
+    let json = json_of("two-clicks");
+    assert_eq!(json["decision"]["click_id"], "c-late");
+    assert_eq!(json["decision"]["channel"], "toutiao");
+    assert_eq!(json["touches"][0]["verdict"], "won");
+    assert_eq!(json["touches"][1]["click_id"], "c-early");
+    assert_eq!(json["touches"][1]["age_ms"], 6 * 86_400_000);
+    assert_eq!(json["touches"][1]["window_from"], "default");
+    let json = json_of("why-organic");
     let reasons: Vec<_> =
-        told["touches"].as_array().unwrap().iter().map(|touch| &touch["reason"]).collect();
+        json["touches"].as_array().unwrap().iter().map(|touch| &touch["reason"]).collect();
     assert_eq!(reasons, ["not_before", "too_old"]);
-    assert_eq!(told["touches"][1]["window_from"], "campaign");
+    assert_eq!(json["touches"][1]["window_from"], "campaign");
     assert_eq!(json_of("came-back")["last_install"]["event_id"], "two-clicks");
 }
 
-/// What is told of activation `a` whose events came one by one, as text and as JSON.
-fn told_one_by_one(events: &[Value]) -> (String, Value) {
+/// The explanation of activation `a` after events that arrive one by one, as text and as JSON.
+fn explained_one_by_one(events: &[Value]) -> (String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.ndjson");
     let lines: Vec<_> = events.iter().map(|event| format!("{event}\n")).collect();
@@ -91,13 +91,13 @@ fn with(mut event: Value, fields: Value) -> Value {
     event
 }
 
-/// What the text says of the decision before, and of what came in.
+/// The previous decision and the cause of its change, as the text names them.
 #[track_caller]
 fn check_change(events: &[Value], before: &str, came_in: &str) {
-    let (text, json) = told_one_by_one(events);
-    let (_, told) = text.split_once("\nDecided anew\n").unwrap_or_else(|| panic!("{text}"));
+    let (text, json) = explained_one_by_one(events);
+    let (_, change) = text.split_once("\nDecided anew\n").unwrap_or_else(|| panic!("{text}"));
     let expected = format!("  Before: {before}.\n  What came in then: {came_in}. (section 7)\n\n");
-    assert!(told.starts_with(&expected), "{text}");
+    assert!(change.starts_with(&expected), "{text}");
     let [one] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
     assert_eq!(one["again"], came_in.ends_with(AGAIN), "{json}");
     assert!(came_in.contains(one["time"].as_str().unwrap()), "{json}");
@@ -140,7 +140,7 @@ fn causes_of_a_changed_decision_are_named() {
 fn an_id_does_nothing_to_a_terminal() {
     let id = "c\u{1b}[2J\nWhy organic\n  \u{202e}";
     let events = [click(id, "2026-03-10T11:00:00Z"), activation("a", "2026-03-10T12:00:00Z")];
-    let (text, json) = told_one_by_one(&events);
+    let (text, json) = explained_one_by_one(&events);
     assert!(
         text.contains("  won          click c\\u{1b}[2J\\nWhy organic\\n  \\u{202e}, 2026"),
         "{text}"

@@ -96,28 +96,28 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Where the schema and adtrail differ, and have to: whether adtrail takes the event.
+/// Known differences between schema and adtrail: `Some` says whether adtrail accepts the event.
 fn difference(case: &Case) -> Option<bool> {
     let (family, text) = (FAMILIES[case.family], case.value.as_ref().and_then(Value::as_str));
     let float = case.value.as_ref().filter(|value| value.is_f64()).and_then(Value::as_f64);
     match (case.field.as_str(), text, float) {
-        // What may be left out on a topic, which says the type, has to be there in a file.
+        // Optional on a topic, which implies the type; required in a file.
         ("type", None, None) if case.value.is_none() => Some(false),
-        // In a file this is no click or effect gone astray, but an activation.
+        // In a file, the event is an activation.
         ("type", Some("activation"), _) if family != "activation" => Some(true),
-        // Which apps there are is said by the settings.
+        // The settings decide which apps exist.
         ("app", Some(key), _) if !key.is_empty() => Some(false),
         // Formats are not asserted.
         ("install_begin_time", Some(""), _) => None,
         ("time" | "install_begin_time", Some(text), _) => (text != RFC3339).then_some(false),
-        // To JSON Schema a number is whole, however it is written.
+        // In JSON Schema 1.0 is an integer.
         ("time" | "install_begin_time" | "spreadid" | "lookback_ms", _, Some(1.0)) => Some(false),
         ("lookback_ms", _, Some(1e300)) => Some(false),
-        // Nor does it see an exponent.
+        // JSON Schema does not see exponents.
         ("revenue", _, Some(1e300)) => Some(false),
-        // Read as if it were left out, which nobody should rest on.
+        // Read as absent, which producers should not rely on.
         ("lookback_ms" | "ids" | "params" | "props", Some(""), _) => Some(true),
-        // One of them has to be there, and not be empty.
+        // One of them is required, and must not be empty.
         (EMPTY_IDS, ..) => Some(false),
         _ => None,
     }
@@ -132,7 +132,7 @@ fn by_schema(cases: &[Case]) -> Vec<bool> {
     verdicts.lines().map(|verdict| verdict == "true").collect()
 }
 
-/// Those of the events that `adtrail replay` names as bad: all, if they are not more than it names.
+/// The events that `adtrail replay` logs as bad lines; it logs at most [`NAMED_MAX`].
 fn refused_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
     let lines: String = cases.iter().map(|case| format!("{}\n", case.event)).collect();
     fs::write(site.path().join("events"), lines).expect("a file");

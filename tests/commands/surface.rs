@@ -76,7 +76,7 @@ fn exit_codes() -> Vec<String> {
     ]
 }
 
-/// All keys of the example, which a test of `config` holds to be all that there are.
+/// All keys of the example; a test of `config` checks that it is complete.
 fn settings() -> Vec<String> {
     let example = fs::read_to_string("config/example.toml").expect("the example");
     let is_setting =

@@ -133,16 +133,16 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
     let new = number(&second, "new_bytes");
     let kept = bytes_in(&dir);
     assert!(kept < number(&first, "bytes") + new + 20_000, "{kept}: {first}\n{second}");
-    // Rows tell of people.
+    // Rows are personal data.
     assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
 
     for taken in [&first, &second] {
         let other = site.beside();
         let backup = taken["backup"].to_string();
         let args = ["restore", dir.to_str().unwrap(), "--backup", &backup];
-        let told = line(&other.run(&args));
+        let restored = line(&other.run(&args));
         for field in ["backup", "time", "rows", "positions", "files", "bytes"] {
-            assert_eq!(told[field], taken[field], "{field}");
+            assert_eq!(restored[field], taken[field], "{field}");
         }
         let rows = exports(&other);
         check_equal(&rows, &replayed(&site, taken));
@@ -165,7 +165,7 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
         .map(|l| serde_json::from_slice(l).unwrap())
         .collect();
     assert_eq!(list.iter().map(|line| &line["backup"]).collect::<Vec<_>>(), [1, 2]);
-    // Where no compaction comes between, one takes hardly any space.
+    // Without a compaction in between, a backup takes hardly any space.
     assert!(adtrail.terminate().0.success());
     let [third, fourth] = [(); 2].map(|()| back_up(&site, "backups"));
     assert!(number(&fourth, "new_bytes") < number(&fourth, "bytes") / 10, "{third}\n{fourth}");
@@ -267,7 +267,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     check_refused(&site.run(&["backup", "others"]), 1, &["at work there", "checkpoint"]);
     end(stuck, "KILL");
     fs::remove_file(&pipe).unwrap();
-    // What was broken off is no backup, and in nobody's way.
+    // An interrupted backup leaves nothing that would hinder the next one.
     assert_eq!(back_up(&site, "backups")["backup"], 2);
     assert!(!checkpoint.exists());
 
@@ -290,7 +290,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     assert!(!pipe.exists() && !checkpoint.exists());
 }
 
-/// A backup that has its checkpoint and can not write.
+/// A backup that has its checkpoint and cannot write.
 fn stuck_backup(site: &Site, pipe: &Path, checkpoint: &Path) -> Child {
     run_ok(Command::new("mkfifo").arg(pipe), b"");
     let mut command = site.command(&["backup", "backups"]);
@@ -368,7 +368,7 @@ fn unusable_directories_and_full_disks_are_reported() {
     assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
 }
 
-/// A command whose files can not be longer than 512 bytes.
+/// A command whose files cannot be longer than 512 bytes.
 fn on_a_full_disk(site: &Site, args: &[&str]) -> Output {
     let command = site.command(args);
     let words = std::iter::once(command.get_program()).chain(command.get_args());

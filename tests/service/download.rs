@@ -17,7 +17,7 @@ use testbed::{run, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
-/// Of about 8 KB each: more than is written at once.
+/// Rows of about 8 KB each: more than is written at once.
 const ROWS: u64 = 6_000;
 
 fn activation(n: u64) -> Message {
@@ -114,7 +114,7 @@ impl Files {
     }
 }
 
-/// Starts a download and sends it a signal once it has written so much. Whether it was in the middle.
+/// Starts a download and sends it a signal once it has written `bytes`. Returns whether that interrupted it.
 fn end(
     mut command: Command,
     files: &Files,
@@ -332,7 +332,7 @@ fn a_resumed_file_is_of_one_moment_though_rows_were_corrected() {
     let cut = before.len() / 2;
     run(&mut limited(&filled.command(&files, &[]), cut, &[]), b"");
     assert!(fs::read(files.part()).unwrap() == before[..cut]);
-    // Of a row in the part, and of one that is not.
+    // One for a row in the part, and one for a row behind it.
     let click = |n: u64| {
         let event = json!({
             "app": "app-x", "click_id": format!("c-{n}"), "spreadid": 7, "time": DAY + 1_000 * n - 500,
