@@ -1,4 +1,4 @@
-//! What can go wrong with a store, told by what to do about it.
+//! Errors of a store. The doc comment of each variant says what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub enum StoreError {
     #[error("there is no store in this directory: {}", .path.display())]
     Missing { path: PathBuf },
 
-    /// Fix the path: something else lives there.
+    /// Fix the path: the directory belongs to something else.
     #[error("directory holds files but no adtrail store: {}", .path.display())]
     NotAStore { path: PathBuf },
 
-    /// Restore again: nothing is lost, the backup has all.
+    /// Restore again: the backup is still complete.
     #[error(
-        "a restore into this directory has not come to its end: wait if it is at work, else run adtrail restore \
-         again, or remove the directory: {}", .path.display()
+        "this directory holds an incomplete restore: wait if adtrail restore is running, else run it again or \
+         remove the directory: {}", .path.display()
     )]
     HalfRestored { path: PathBuf },
 
@@ -30,7 +30,7 @@ pub enum StoreError {
     #[error(
         "the store in {place} has layout version {found}, this adtrail reads version {expected}: {}",
         if found < expected {
-            "a development version of adtrail wrote it; start with an empty store, which reads all that kafka has"
+            "a development version of adtrail wrote it; start with an empty store to re-read all records from Kafka"
         } else {
             "a newer adtrail wrote it; use that version"
         }
@@ -39,136 +39,136 @@ pub enum StoreError {
 
     /// Fix the setting: the number is fixed when the store is created.
     #[error(
-        "store was created with store.partitions = {found}, configured is {configured}: set {found}, or another \
-         store.path: {}",
+        "store was created with store.partitions = {found}, but {configured} is configured: set {found}, or use \
+         another store.path: {}",
         .path.display()
     )]
     WrongPartitions { path: PathBuf, found: u16, configured: u16 },
 
-    /// Give the app a pid that no app of the store has had, or say that it was renamed.
+    /// Give the app a pid that no app of the store has used, or set `previous_key` if the app was renamed.
     #[error(
-        "pid {} is the app {had:?} in this store, and {key:?} in the settings, which would be shown its rows: \
-         give {key:?} a pid that no app has had, or previous_key = {had:?} where it is the same app renamed", .pid.0
+        "pid {} belongs to the app {had:?} in this store, but to {key:?} in the settings, which would expose the \
+         rows of {had:?}: give {key:?} a pid that no app has used, or set previous_key = {had:?} if the app was \
+         renamed", .pid.0
     )]
     OtherApp { pid: Pid, had: Box<str>, key: Box<str> },
 
-    /// Give the app its pid back.
+    /// Restore the app's pid in the settings.
     #[error(
-        "the app {key:?} has pid {} in this store, and {} in the settings, where its rows would not be found: a \
-         pid stays with its app", .had.0, .pid.0
+        "the app {key:?} has pid {} in this store, but {} in the settings, so its rows would not be found: the pid \
+         of an app must not change", .had.0, .pid.0
     )]
     OtherPid { key: Box<str>, had: Pid, pid: Pid },
 
     /// Fix permissions, or free space.
-    #[error("store directory can not be written: {}: {reason}", .path.display())]
+    #[error("store directory cannot be written: {}: {reason}", .path.display())]
     Unwritable { path: PathBuf, reason: String },
 
-    /// Fix what the reason says: a file that is missing, permissions, space, the number of open files.
-    #[error("store can not be opened: {}: {reason}", .path.display())]
+    /// Fix the reason: a missing file, permissions, space, the limit of open files.
+    #[error("store cannot be opened: {}: {reason}", .path.display())]
     Unopened { path: PathBuf, reason: String },
 
-    /// Restore from a backup: the bytes are not what was written.
+    /// Restore from a backup: the stored bytes are not those that were written.
     #[error("store is damaged: {what}")]
     Corrupt { what: String },
 
-    /// Set the clock. If it is right, it was not when this was written, and state has expired too early:
-    /// restore a backup of before, or begin with a new store.
+    /// Set the clock. If it is right, it was ahead when the store was written, and state has expired too early:
+    /// restore an earlier backup, or start with a new store.
     #[error(
-        "store was written by a clock that was ahead of this machine's by more than a day: all is consumed \
-         up to {until_ms} ms since 1970, and the clock says {now_ms}: set this machine's clock; if it is \
-         right, it was wrong then, or this figure is damaged: restore a backup of before, or begin with a \
-         new store.path, which reads all that kafka has"
+        "store was written by a clock that was ahead of this machine's by more than a day: the stored consumption \
+         time is {until_ms} ms since 1970, this machine's time is {now_ms}: set this machine's clock; if it is \
+         right, the clock was wrong when the store was written, or the stored time is corrupt: restore an earlier \
+         backup, or start with a new store.path, which re-reads all records from Kafka"
     )]
     AheadOfClock { until_ms: u64, now_ms: u64 },
 
-    /// Name a directory of backups; or, for a first backup, a new or empty one.
+    /// Name a backup directory or, for the first backup, a new or empty directory.
     #[error("directory holds no adtrail backups: {}", .path.display())]
     NoBackups { path: PathBuf },
 
-    /// Take another backup; the bytes are not what was written.
+    /// Use another backup: the stored bytes are not those that were written.
     #[error("backup is damaged: {}: {what}", .path.display())]
     DamagedBackup { path: PathBuf, what: String },
 
-    /// Wait for the other to end.
-    #[error("another backup or restore is at work there: {}", .path.display())]
+    /// Wait until the other process has finished.
+    #[error("another backup or restore is running there: {}", .path.display())]
     BackupUnderWay { path: PathBuf },
 
-    /// Move away what is there: a restore overwrites nothing.
-    #[error("a store is only restored into a new or empty directory: {}", .path.display())]
+    /// Empty the directory: nothing is overwritten.
+    #[error("the target must be a new or empty directory: {}", .path.display())]
     NotEmpty { path: PathBuf },
 
     /// Fix permissions, or free space.
-    #[error("can not be {deed}: {}: {source}", .path.display())]
-    File { deed: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot be {action}: {}: {source}", .path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
 
-    /// As the client of HBase says.
+    /// See the error of the HBase client.
     #[error("hbase: {0}")]
     HBase(hbase_client::Error),
 
-    /// Try later: its rows are corrected without end.
-    #[error("hbase: rows of pid {pid} at {millis} ms were others whenever they were read")]
+    /// Retry later: the rows are being corrected.
+    #[error("hbase: rows of pid {pid} at {millis} ms kept changing while being read; retry later")]
     Torn { pid: u32, millis: u64 },
 
-    /// Make it.
+    /// Create the tables.
     #[error(
-        "there is no store in the tables {prefix}_… of this hbase: adtrail hbase init makes it"
+        "there is no store in the tables {prefix}_… of this HBase: run adtrail hbase init to create it"
     )]
     NotMade { prefix: String },
 
-    /// Fix the setting: the number is fixed when the store is made.
+    /// Fix the setting: the number is fixed when the store is created.
     #[error(
-        "the store in the tables {prefix}_… was made with store.partitions = {found}, configured is \
-         {configured}: set {found}, or another store.hbase.prefix"
+        "the store in the tables {prefix}_… was created with store.partitions = {found}, but {configured} is \
+         configured: set {found}, or use another store.hbase.prefix"
     )]
     OtherPartitions { prefix: String, found: u16, configured: u16 },
 
-    /// Change the tables, as it says.
-    #[error("hbase drops what exports need before the settings let it go: {differences}")]
+    /// Change the tables as the message says.
+    #[error("TTLs of HBase tables are shorter than the settings need: {differences}")]
     ShortLived { differences: String },
 
-    /// Copy again: nothing is lost, the source has all.
+    /// Copy again: the source is still complete.
     #[error(
-        "a copy into the tables {prefix}_… has not come to its end: wait if it is at work, else run adtrail \
-         copy again"
+        "the tables {prefix}_… hold an incomplete copy: wait if adtrail copy is running, else run it again"
     )]
     HalfCopied { prefix: String },
 
-    /// Copy again into an empty store, with nobody else at work on either.
+    /// Copy again into an empty store, with all workers of both stores stopped.
     #[error(
-        "the copy is not what the source is, in: {tables}; somebody else writes to one of them, or has: stop \
-         all workers, empty the target and copy again"
+        "the copy differs from the source in: {tables}; another process has written to one of the two: stop all \
+         workers, empty the target and copy again"
     )]
     NotTheSame { tables: String },
 
     /// Change the table, or name another prefix.
-    #[error("table {table} can not be used: {reason}")]
+    #[error("table {table} cannot be used: {reason}")]
     Unusable { table: String, reason: String },
 
-    /// Try again: others wrote the same all the while.
-    #[error("hbase: {what} was changed by others whenever it was to be written")]
+    /// Retry later: other processes keep writing the same row.
+    #[error("hbase: {what} was modified concurrently on every write attempt")]
     Contended { what: String },
 
-    /// Wait, or mend HBase.
-    #[error("hbase does not do what a worker asks for, which is tried again; the log says what")]
+    /// Wait, or repair HBase.
+    #[error("HBase does not serve the requests of a worker; retrying (see the log)")]
     Waiting,
 
     /// Free memory or threads.
-    #[error("no threads for the client of hbase: {reason}")]
+    #[error("threads of the HBase client cannot be started: {reason}")]
     Runtime { reason: String },
 
-    /// Start again: what was committed is safe, and the rest is read again.
+    /// Restart: committed batches are safe, the others are re-read.
     #[error(
-        "there is room on the disk of the store again, but its engine does not take up its work; the next \
-         start does: {reason}"
+        "the disk of the store has free space again, but the storage engine has not resumed; restart adtrail: \
+         {reason}"
     )]
     Stopped { reason: String },
 
-    /// The engine failed; what was committed is safe.
+    /// The engine failed; committed batches are safe.
     #[error("store engine failed: {0}")]
     Engine(#[from] rocksdb::Error),
 }
 
-/// What it says has what is behind it: it is no source, to be said once more.
+/// Not `#[from]`: the message includes the client's error, so it must not be its source as well.
 impl From<hbase_client::Error> for StoreError {
     fn from(error: hbase_client::Error) -> Self {
         Self::HBase(error)
@@ -176,7 +176,7 @@ impl From<hbase_client::Error> for StoreError {
 }
 
 impl StoreError {
-    /// Whether the same may succeed later, by itself.
+    /// True if the same operation may succeed later without intervention.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::HBase(error) => error.advice() == hbase_client::RetryAdvice::TryLater,
@@ -189,9 +189,9 @@ impl StoreError {
         Self::Corrupt { what: what.into() }
     }
 
-    /// For `map_err`: what could not be done to a file.
-    pub(crate) fn file(deed: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::File { deed, path: path.into(), source }
+    /// For `map_err`. `action` is a past participle that completes "cannot be …".
+    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::File { action, path: path.into(), source }
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hbase_does_not_do_now_may_pass() {
+    fn only_temporary_hbase_errors_are_passing() {
         let what = "a scan";
         let late = Error::Deadline { what, limit: Duration::from_secs(30), last: None };
         assert!(StoreError::from(late).is_passing());

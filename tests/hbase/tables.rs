@@ -29,7 +29,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
         done(async |client| client.admin().create(&spec, &[]).await.expect("it is made"));
     };
     foreign("hbase-wrong_events");
-    check(&servers, ["it has no column family d, but other", "adtrail hbase init makes it"]);
+    check(&servers, ["it has no column family d, but other", "run adtrail hbase init"]);
     // Where the rest of a store is there.
     let site = hbase::made("hbase-replaced", 1, traffic::SETTINGS);
     done(async |client| {
@@ -38,7 +38,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
         admin.delete("hbase-replaced_effects").await.expect("it is deleted");
     });
     let (code, _, said) = run_on(&site, &["attribute"]);
-    assert!(code == Some(1) && said.contains("adtrail hbase init makes it"), "{said}");
+    assert!(code == Some(1) && said.contains("run adtrail hbase init"), "{said}");
     foreign("hbase-replaced_effects");
     let (code, _, said) = run_on(&site, &["attribute"]);
     assert!(code == Some(1) && said.contains("it has no column family d"), "{said}");
@@ -60,7 +60,7 @@ fn init_makes_tables_once_and_checks_them() {
     let (code, shown, said) =
         run_on(&site, &["download", "--app", APPS[0], "--from", FROM, "--to", TO]);
     assert_eq!((code, &*shown), (Some(1), ""));
-    assert!(said.contains("adtrail hbase init makes it"), "{said}");
+    assert!(said.contains("run adtrail hbase init"), "{said}");
     let tables = ["events", "touches", "activations", "effects", "meta"];
     let lines = |what: &str, regions: [&str; 5]| -> String {
         let line = |(table, regions)| format!("hbase-tables_{table}: {what}, {regions}\n");
@@ -90,7 +90,7 @@ fn init_makes_tables_once_and_checks_them() {
     let site = site.set("store.partitions", "9");
     let (code, _, said) = run_on(&site, &["hbase", "init"]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("was made with store.partitions = 8, configured is 9"), "{said}");
+    assert!(said.contains("was created with store.partitions = 8, but 9 is configured"), "{said}");
     let (code, _, said) = run_on(&site, &["backup", "somewhere"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("HBase has snapshots"), "{said}");
@@ -235,11 +235,11 @@ fn no_store_is_made_over_rows_of_another() {
     for args in [&["hbase", "init"][..], &["hbase", "init", "--dry-run"]] {
         let (code, shown, said) = run_on(&site, args);
         assert_eq!((code, &*shown), (Some(1), ""), "{said}");
-        let part = "table hbase-rest_events can not be used: it has rows, and hbase-rest_meta does not tell";
+        let part = "table hbase-rest_events cannot be used: it has rows, and hbase-rest_meta does not tell";
         assert!(said.contains(part), "{said}");
     }
     let (code, _, said) = run_on(&site, &["attribute"]);
-    assert!(code == Some(1) && said.contains("adtrail hbase init makes it"), "{said}");
+    assert!(code == Some(1) && said.contains("run adtrail hbase init"), "{said}");
     // Without rows it is one that was begun to be made.
     done(async |client| {
         let table = client.table("hbase-rest_events").expect("a name");

@@ -42,7 +42,7 @@ fn a_disabled_table_blocks_only_the_worker() {
     assert_eq!((code, &*shown), (Some(1), ""), "{told}");
     assert!(told.contains(said), "{told}");
     traffic::produce(&site.topics, rest);
-    worker.await_readiness(503, "hbase does not do what a worker asks for");
+    worker.await_readiness(503, "HBase does not serve the requests of a worker");
     // One that starts now waits too.
     let other = site.start_role("export");
     for exporter in [&exporter, &other] {

@@ -254,7 +254,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     let pipe = site.path().join("backups/partial");
     let stuck = stuck_backup(&site, &pipe, &checkpoint);
     let refused = site.run(&["backup", "backups"]);
-    check_refused(&refused, 1, &["another backup or restore is at work there", "backups"]);
+    check_refused(&refused, 1, &["another backup or restore is running there", "backups"]);
     check_refused(&site.run(&["backup", "others"]), 1, &["another backup is being taken"]);
     // A service that takes the place of one that was killed does not take its checkpoint away.
     adtrail.kill9();
@@ -264,7 +264,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
         if adtrail.log().contains("adtrail runs") { Ok(()) } else { Err(adtrail.log()) }
     });
     assert_eq!(checkpoint.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
-    check_refused(&site.run(&["backup", "others"]), 1, &["at work there", "checkpoint"]);
+    check_refused(&site.run(&["backup", "others"]), 1, &["running there", "checkpoint"]);
     end(stuck, "KILL");
     fs::remove_file(&pipe).unwrap();
     // An interrupted backup leaves nothing that would hinder the next one.

@@ -97,7 +97,7 @@ fn out_of_inodes_it_ends_and_the_next_start_goes_on() {
     disk.leave_files(None);
     let (status, log) = adtrail.wait();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("its engine does not take up its work"), "{log}");
+    assert!(log.contains("the storage engine has not resumed"), "{log}");
     let adtrail = site.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());

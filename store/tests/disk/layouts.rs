@@ -50,7 +50,7 @@ fn check_refused(bed: &Bed, (found, expected): (u32, u32), advice: &str) {
     assert!(files(bed.path()) == before, "a file was changed");
 }
 
-const OLDER: &str = "start with an empty store, which reads all that kafka has";
+const OLDER: &str = "start with an empty store to re-read all records from Kafka";
 const NEWER: &str = "use that version";
 
 #[test]
