@@ -1,7 +1,7 @@
-//! A moment of a store: hard links to its files beside them, made while it is written.
+//! Checkpoints: consistent snapshots of an open store on disk, as hard links to its files.
 //!
-//! A checkpoint costs a flush and no copies, and stays as it is while the store goes on. It is
-//! itself a store, in the folder `checkpoint` of the directory, where RocksDB does not look.
+//! A checkpoint costs a flush and no copies. It is itself a store, in the folder `checkpoint` of the store's directory,
+//! which RocksDB ignores.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::NotFound;
@@ -17,17 +17,17 @@ use super::tables::Tables;
 use crate::StoreError;
 use crate::maintenance::backup::lock;
 
-/// Makes checkpoints of an open store, beside whoever writes it.
+/// Takes checkpoints of an open store, while it is written.
 #[derive(Clone)]
 pub struct Checkpoints {
     tables: Tables,
 }
 
-/// What a store holds, as its own books say.
+/// The contents of a store according to its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moment {
     pub partitions: u16,
-    /// Of all types.
+    /// Rows of all types.
     pub rows: u64,
     pub positions: Vec<Position>,
 }
@@ -39,44 +39,43 @@ impl Embedded {
 }
 
 impl Checkpoints {
-    /// Holds all that was committed before the call, whole batches alone. There is one at a time:
-    /// what an earlier one left, whose user is gone, goes.
+    /// Takes a checkpoint with all batches that were committed before the call, and removes the previous one. Returns
+    /// its folder.
     ///
     /// # Errors
-    /// [`StoreError::BackupUnderWay`] while the one before is [in use](hold).
+    /// [`StoreError::BackupUnderWay`] while the previous checkpoint is [in use](hold).
     pub fn take(&self) -> Result<PathBuf, StoreError> {
         let store = self.tables.db.path();
         clear(store)?;
         let path = place(store);
-        // The memtables are flushed first, so that little of the log comes along; that which is
-        // written meanwhile does, and it holds all tables together.
+        // RocksDB flushes the memtables first. Batches that are committed meanwhile are in the copy of the log, which
+        // keeps the tables consistent with each other.
         Checkpoint::new(&*self.tables.db)?.create_checkpoint(&path)?;
         Ok(path)
     }
 }
 
 impl Moment {
-    /// Opens a store or a checkpoint for reading, which also looks that no table's file is missing
-    /// or cut short.
+    /// Reads the metadata of a store or a checkpoint. Opening it also finds missing and truncated files.
     pub fn read(settings: &config::Store) -> Result<Self, StoreError> {
         let tables = Tables::open_for_reading(&settings.path, settings.memory_bytes)?;
         let meta = Meta::load(&tables, &settings.path, settings.partitions)?;
         let counts = EventType::ALL
             .into_iter()
             .flat_map(|event_type| Status::ALL.map(|status| meta.totals.count(event_type, status)));
-        // Below nothing only where the books are wrong.
+        // Negative only if the stored totals are wrong.
         let rows = u64::try_from(counts.sum::<i64>()).unwrap_or(0);
         Ok(Self { partitions: meta.partitions, rows, positions: meta::positions(&tables)? })
     }
 }
 
-/// Where a store's checkpoint is.
+/// The folder of a store's checkpoint.
 pub fn place(store: &Path) -> PathBuf {
     store.join("checkpoint")
 }
 
-/// Keeps the checkpoint of a store from being cleared by another process, which may start to run
-/// the store meanwhile, until the handle is dropped.
+/// Locks the checkpoint of a store until the handle is dropped, so that no other process clears it. One that opens the
+/// store meanwhile would.
 pub fn hold(store: &Path) -> Result<File, StoreError> {
     let path = place(store);
     let folder = File::open(&path).map_err(StoreError::file("read", &path))?;
@@ -84,10 +83,10 @@ pub fn hold(store: &Path) -> Result<File, StoreError> {
     Ok(folder)
 }
 
-/// Removes the checkpoint of a store, if there is one, and what the making of one left.
+/// Removes the checkpoint of a store, if any, and the remains of an interrupted one.
 pub fn clear(store: &Path) -> Result<(), StoreError> {
     let path = place(store);
-    let held = match File::open(&path) {
+    let lock = match File::open(&path) {
         Ok(folder) => {
             lock::exclusive(&folder, &path)?;
             Some(folder)
@@ -95,12 +94,12 @@ pub fn clear(store: &Path) -> Result<(), StoreError> {
         Err(_) => None,
     };
     remove(&path)?;
-    drop(held);
-    // RocksDB renames it when it is whole.
+    drop(lock);
+    // RocksDB renames the temporary folder once the checkpoint is complete.
     remove(&path.with_extension("tmp"))
 }
 
-/// Removes a folder that may not be there.
+/// Removes a folder if it exists.
 pub fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != NotFound => Err(StoreError::file("removed", path)(error)),

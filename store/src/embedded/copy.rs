@@ -1,4 +1,4 @@
-//! An embedded store that is moved, or that one is moved into.
+//! An embedded store as the source or the target of a copy.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::key::{self, RowKey};
 use crate::maintenance::copy_piece::CopyItem;
 
-/// A store in a directory, open for this process alone.
+/// A store that is open exclusively for a copy.
 pub struct Moved<'s> {
     tables: Tables,
     settings: &'s config::Store,
-    /// Where it is made, beside its place.
-    made_at: Option<PathBuf>,
+    /// The folder in which a target is built before it is renamed to its path.
+    temporary_path: Option<PathBuf>,
 }
 
 impl<'s> Moved<'s> {
     pub fn source(settings: &'s config::Store) -> Result<Self, StoreError> {
         let path = &settings.path;
-        // For writing: then no other process has it.
+        // Opened for writing, which locks the store.
         let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
         Meta::load(&tables, path, settings.partitions)?;
-        Ok(Self { tables, settings, made_at: None })
+        Ok(Self { tables, settings, temporary_path: None })
     }
 
     pub fn target(settings: &'s config::Store) -> Result<Self, StoreError> {
@@ -42,16 +42,16 @@ impl<'s> Moved<'s> {
         if path.read_dir().is_ok_and(|mut files| files.next().is_some()) {
             return Err(StoreError::NotEmpty { path: path.clone() });
         }
-        let aside = aside(path);
-        match std::fs::remove_dir_all(&aside) {
+        let temporary_path = temporary_path(path);
+        match std::fs::remove_dir_all(&temporary_path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StoreError::file("removed", &aside)(error));
+                return Err(StoreError::file("removed", &temporary_path)(error));
             }
             _ => {}
         }
-        let tables = Tables::open(&aside, settings.memory_bytes, &Limits::none())?;
+        let tables = Tables::open(&temporary_path, settings.memory_bytes, &Limits::none())?;
         meta::create(&tables, settings.partitions)?;
-        Ok(Self { tables, settings, made_at: Some(aside) })
+        Ok(Self { tables, settings, temporary_path: Some(temporary_path) })
     }
 
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
@@ -78,7 +78,7 @@ impl<'s> Moved<'s> {
         Ok(self.tables.db.write(batch)?)
     }
 
-    /// What has expired here.
+    /// The expiry floors of all apps.
     pub fn expired(&self) -> Result<ExpiryRecords, StoreError> {
         let until = meta::consumed_until(&self.tables)?;
         expiry_floor::expired(
@@ -87,13 +87,13 @@ impl<'s> Moved<'s> {
         )
     }
 
-    pub fn put_noted(&mut self, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
+    pub fn put_noted(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        expiry_floor::put(&mut batch, &self.tables, pid, noted);
+        expiry_floor::put(&mut batch, &self.tables, pid, record);
         Ok(self.tables.db.write(batch)?)
     }
 
-    /// Rows that are too old to be shown stay where they are.
+    /// Calls `visit` with all facts, and with the rows that retention has not passed.
     pub fn each(
         &self,
         apps: &BTreeMap<Pid, App>,
@@ -107,20 +107,22 @@ impl<'s> Moved<'s> {
         }
         self.tables.each_entry(self.tables.events(), |key, value| {
             let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-            let is_shown = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
-            if is_shown { visit(CopyItem::Row(key, value.to_vec())) } else { Ok(()) }
+            let is_retained = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
+            if is_retained { visit(CopyItem::Row(key, value.to_vec())) } else { Ok(()) }
         })
     }
 
-    pub fn put(&mut self, pieces: Vec<CopyItem>) -> Result<(), StoreError> {
+    pub fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        for piece in pieces {
-            match piece {
+        for item in items {
+            match item {
                 CopyItem::Fact(family, key, value) => {
                     batch.put_cf(self.tables.facts(family), key, value);
                 }
                 CopyItem::Column(..) => {
-                    return Err(StoreError::corrupt("a piece that is for hbase"));
+                    return Err(StoreError::corrupt(
+                        "an HBase column in a copy for an embedded store",
+                    ));
                 }
                 CopyItem::Row(key, value) => {
                     batch.put_cf(self.tables.events(), key.encode(), value);
@@ -130,31 +132,31 @@ impl<'s> Moved<'s> {
         Ok(self.tables.db.write(batch)?)
     }
 
-    /// Counts what is there, and moves it to its place.
+    /// Rebuilds the aggregates of a target and renames it to its path.
     pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
-        let Some(aside) = self.made_at else { return Ok(()) };
+        let Some(temporary_path) = self.temporary_path else { return Ok(()) };
         let mut batch = WriteBatch::default();
         for position in positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
-            meta::put_marks(&mut batch, &self.tables, position);
+            meta::put_fingerprints(&mut batch, &self.tables, position);
         }
         self.tables.db.write(batch)?;
         rebuild_aggregates::all(&self.tables, self.settings)?;
         drop(self.tables);
-        let place = self.settings.path.clone();
+        let path = self.settings.path.clone();
         let embedded = Embedded::open(
-            &config::Store { path: aside.clone(), ..self.settings.clone() },
+            &config::Store { path: temporary_path.clone(), ..self.settings.clone() },
             policy,
         )?;
         embedded.flush()?;
         drop(embedded);
-        std::fs::rename(&aside, &place).map_err(StoreError::file("moved", &aside))
+        std::fs::rename(&temporary_path, &path).map_err(StoreError::file("moved", &temporary_path))
     }
 }
 
-/// Beside its place, so that moving it there is one step.
-fn aside(path: &Path) -> PathBuf {
+/// In the same parent folder, so that the rename is atomic.
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-copying");
     path.with_file_name(name)

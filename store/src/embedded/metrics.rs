@@ -1,10 +1,10 @@
-//! The metrics of the engine, brought up to date before each scrape.
+//! Metrics of the storage engine, updated before each scrape.
 
 use metrics::{Counter, Gauge, counter, gauge};
 
 use super::stats::{Engine, Figures, TableFigures};
 
-/// Names with their help, which is the doc comment.
+/// Defines metric names. The doc comment is the help text.
 macro_rules! describe {
     ($($(#[doc = $help:literal])+ $kind:ident $constant:ident = $name:literal;)+) => {
         $($(#[doc = $help])+ const $constant: &str = $name;)+
@@ -16,56 +16,56 @@ macro_rules! describe {
 }
 
 describe! {
-    /// Blocks of the store that were found in its cache.
+    /// Store blocks found in the block cache.
     describe_counter CACHE_HITS = "adtrail_store_cache_hits_total";
-    /// Blocks of the store that had to be read from its files.
+    /// Store blocks read from files because they were not in the block cache.
     describe_counter CACHE_MISSES = "adtrail_store_cache_misses_total";
-    /// Memory that blocks and write buffers take of the store's budget.
+    /// Memory used by cached blocks and write buffers.
     describe_gauge CACHE = "adtrail_store_cache_bytes";
-    /// The store's budget, store.memory.
+    /// Memory budget of the store (store.memory).
     describe_gauge CACHE_CAPACITY = "adtrail_store_cache_capacity_bytes";
-    /// Files that a bloom filter was asked about before a look-up would read them.
+    /// Bloom filter checks of files by lookups.
     describe_counter FILTER_CHECKS = "adtrail_store_filter_checks_total";
-    /// Files that a look-up need not read, as their bloom filter said.
+    /// Bloom filter checks that saved a read of the file.
     describe_counter FILTER_USEFUL = "adtrail_store_filter_useful_total";
-    /// Bytes of keys and values committed.
+    /// Bytes of committed keys and values.
     describe_counter WRITTEN = "adtrail_store_written_bytes_total";
-    /// Bytes written to the log.
+    /// Bytes written to the write-ahead log.
     describe_counter WAL_WRITTEN = "adtrail_store_wal_written_bytes_total";
-    /// Bytes of files written from write buffers.
+    /// Bytes written by flushes of write buffers.
     describe_counter FLUSH_WRITTEN = "adtrail_store_flush_written_bytes_total";
-    /// Bytes of files read by compactions.
+    /// Bytes read by compactions.
     describe_counter COMPACTION_READ = "adtrail_store_compaction_read_bytes_total";
-    /// Bytes of files written by compactions.
+    /// Bytes written by compactions.
     describe_counter COMPACTION_WRITTEN = "adtrail_store_compaction_written_bytes_total";
-    /// Compactions that run.
+    /// Running compactions.
     describe_gauge COMPACTIONS = "adtrail_store_compactions_running";
-    /// Flushes of write buffers that run.
+    /// Running flushes of write buffers.
     describe_gauge FLUSHES = "adtrail_store_flushes_running";
-    /// Bytes of the log's files.
+    /// Size of the write-ahead log files.
     describe_gauge WAL = "adtrail_store_wal_bytes";
-    /// 1 while commits wait for flushes or compactions to end.
+    /// 1 while commits are stopped until flushes or compactions have finished.
     describe_gauge STOPPED = "adtrail_store_writes_stopped";
     /// 1 while commits are slowed down so that flushes and compactions keep up.
     describe_gauge DELAYED = "adtrail_store_writes_delayed";
-    /// 1 while commits wait for room on the disk.
-    describe_gauge OUT_OF_ROOM = "adtrail_store_disk_full";
-    /// Time that commits have waited for flushes and compactions, in whole seconds.
+    /// 1 while commits wait for free disk space.
+    describe_gauge DISK_FULL = "adtrail_store_disk_full";
+    /// Time for which flushes and compactions have delayed commits, in whole seconds.
     describe_counter STALLED = "adtrail_store_stalled_seconds_total";
-    /// Bytes of a table's write buffers.
+    /// Size of a table's write buffers.
     describe_gauge MEMTABLE = "adtrail_store_memtable_bytes";
-    /// Bytes of a table's files.
+    /// Size of a table's files.
     describe_gauge DISK = "adtrail_store_disk_bytes";
-    /// A table's files.
+    /// Number of a table's files.
     describe_gauge FILES = "adtrail_store_files";
-    /// Bytes of a table that compactions are about to rewrite.
+    /// Estimated bytes of a table that compactions must rewrite.
     describe_gauge PENDING = "adtrail_store_compaction_pending_bytes";
 }
 
-/// What a metric shows.
+/// Selects the value of a metric.
 type Figure = fn(&Figures) -> u64;
 
-/// All metrics of the engine, and where they come from.
+/// All metrics of the engine.
 pub struct EngineMetrics {
     engine: Engine,
     counters: [(Counter, Figure); 10],
@@ -81,7 +81,7 @@ struct TableMetrics {
 }
 
 impl EngineMetrics {
-    /// Registers everything with the recorder that is installed, as it is now.
+    /// Registers all metrics with the installed recorder and sets their present values.
     pub fn new(engine: Engine) -> Self {
         describe();
         let metrics = Self {
@@ -106,7 +106,7 @@ impl EngineMetrics {
                 (gauge!(WAL), |figures| figures.wal_bytes),
                 (gauge!(STOPPED), |figures| figures.is_stopped.into()),
                 (gauge!(DELAYED), |figures| figures.is_delayed.into()),
-                (gauge!(OUT_OF_ROOM), |figures| figures.is_out_of_room.into()),
+                (gauge!(DISK_FULL), |figures| figures.is_disk_full.into()),
             ],
             tables: Engine::TABLES.map(TableMetrics::new),
         };
@@ -114,7 +114,7 @@ impl EngineMetrics {
         metrics
     }
 
-    /// Before each scrape. What the engine can not say stays as it was.
+    /// Updates all metrics; call before each scrape. They keep their values if the engine cannot be read.
     pub fn observe(&self) {
         let Ok(figures) = self.engine.figures() else { return };
         for (counter, figure) in &self.counters {

@@ -1,8 +1,8 @@
 //! The store of one machine: one RocksDB in the process, a column family per table.
 //!
-//! Everything that a batch writes goes into one write batch, so after a crash either all of it
-//! is there or nothing, positions included; what the log lost is read again from Kafka. Facts
-//! that were recorded and are not committed yet wait in `pending` and are part of every read.
+//! Each commit is one RocksDB write batch, positions included, so it is atomic; commits that a crash removes from the
+//! end of the write-ahead log are re-read from Kafka. Recorded facts that are not committed yet are in `pending`, which
+//! every read merges. Start with [`Embedded`].
 
 pub mod checkpoint;
 pub(crate) mod copy;
@@ -40,7 +40,7 @@ use crate::reader;
 pub use metrics::EngineMetrics;
 use open::column_families::Limits;
 use open::meta::{self, Meta};
-use open::preflight::Making;
+use open::preflight::StoreCreation;
 use read::index;
 use read::snapshot::Reader;
 pub use stats::{Engine, Figures, TableFigures};
@@ -51,7 +51,7 @@ use write::pending::Pending;
 use write::regions::{self, SharedRegions};
 use write::rows::RowTable;
 
-/// The writing side of an embedded store; there is one per directory.
+/// The writing side of an embedded store. A directory can be open for writing once.
 pub struct Embedded {
     tables: Tables,
     partitions: u16,
@@ -64,46 +64,46 @@ pub struct Embedded {
 pub type StatusCounts = HashMap<(EventType, Status), u64>;
 
 impl Embedded {
-    /// Opens the store of the settings, creating it where there is none.
+    /// Opens the configured store, or creates it.
     ///
     /// # Errors
-    /// Why it cannot be opened.
+    /// If the store cannot be opened, or a pid belongs to another app than in `policy`.
     pub fn open(settings: &config::Store, policy: &Policy) -> Result<Self, StoreError> {
         Self::open_with_timing(settings, policy, Timing::default())
     }
 
-    /// As [`Embedded::open`], with the given timing instead of the default.
+    /// [`Embedded::open`] with another timing.
     ///
     /// # Errors
-    /// As of [`Embedded::open`].
+    /// See [`Embedded::open`].
     pub fn open_with_timing(
         settings: &config::Store,
         policy: &Policy,
         timing: Timing,
     ) -> Result<Self, StoreError> {
-        let making = Making::begin(&settings.path)?;
+        let creation = StoreCreation::begin(&settings.path)?;
         let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
         let limits = Limits { retention: Retention::default(), expiry };
         let mut tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         names::require(&meta::names(&tables)?, policy)?;
-        tables.room = DiskFullGate::new(timing);
+        tables.disk_full_gate = DiskFullGate::new(timing);
         let Limits { retention, expiry } = limits;
         expiry_floor::note(&tables, &expiry, meta.consumed())?;
         expiry.until().advance(meta.consumed_until);
         let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
         meta::put_names(&tables, policy)?;
-        making.map_or(Ok(()), Making::end)?;
+        creation.map_or(Ok(()), StoreCreation::finish)?;
         let partitions = meta.partitions;
         Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
     }
 
-    /// All that was committed is on disk, whatever happens to the machine.
+    /// Syncs the write-ahead log, so that all commits survive a power failure.
     fn flush(&self) -> Result<(), StoreError> {
         Ok(self.tables.db.flush_wal(true)?)
     }
 
-    /// A reading side, for any number of threads.
+    /// A reader of this store, for any thread.
     pub fn reader(&self) -> reader::Reader {
         reader::Reader::Embedded(Reader {
             tables: self.tables.clone(),
@@ -115,30 +115,29 @@ impl Embedded {
         })
     }
 
-    /// What the engine says of itself, for any thread.
+    /// Access to the engine's statistics, for any thread.
     pub fn engine(&self) -> Engine {
         Engine::new(self.tables.clone())
     }
 
-    /// From now on commits wait for room where the disk is full, for whoever tells of it and ends
-    /// that; without it they fail.
+    /// From now on commits block while the disk is full; before, they fail. The caller reports that state by
+    /// [`DiskFullGate::is_blocked`], and ends the wait at shutdown by [`DiskFullGate::give_up`].
     pub fn block_when_disk_full(&self) -> DiskFullGate {
-        self.tables.room.wait();
-        self.tables.room.clone()
+        self.tables.disk_full_gate.enable();
+        self.tables.disk_full_gate.clone()
     }
 
-    /// Leaves out at once what has expired and what retention has passed, instead of whenever a
-    /// compaction comes by.
+    /// Compacts all tables, which removes expired facts and rows past retention from the disk.
     pub fn compact(&self) {
         self.tables.compact();
     }
 
-    /// State that expired by settings that are no longer, and by which it is not brought back.
+    /// State that expired under shorter, earlier settings and stays expired.
     pub fn held_back(&self, policy: &Policy) -> Vec<RetainedFloor> {
         self.expiry.held_back(policy, self.expiry.until().get())
     }
 
-    /// The rows that there are, by type and status.
+    /// The number of rows by type and status.
     pub fn status_counts(&self) -> StatusCounts {
         let mut counts = StatusCounts::new();
         for event_type in EventType::ALL {
@@ -150,17 +149,17 @@ impl Embedded {
         counts
     }
 
-    /// Whether or not they have expired.
-    fn kept_homes(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+    /// Returns records even if they have expired.
+    fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         let mut records: Vec<Option<FactRecord>> = Vec::with_capacity(keys.len());
         let mut missing: Vec<(usize, FactKey)> = Vec::new();
-        for (place, fact) in keys.iter().enumerate() {
-            let known = self.pending.get(fact.family, &key::record(fact));
-            if known.is_none() {
-                missing.push((place, *fact));
+        for (index, fact) in keys.iter().enumerate() {
+            let pending = self.pending.get(fact.family, &key::record(fact));
+            if pending.is_none() {
+                missing.push((index, *fact));
             }
             records.push(
-                known
+                pending
                     .map(|value| codec::fact_record::decode(fact.family, fact.pid, value))
                     .transpose()?,
             );
@@ -180,7 +179,7 @@ impl Facts for Embedded {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let mut records = self.kept_homes(keys)?;
+        let mut records = self.stored_records(keys)?;
         for (fact, record) in keys.iter().zip(&mut records) {
             record.take_if(|record| self.expiry.has_expired(fact.pid, record));
         }
@@ -206,7 +205,7 @@ impl Ledger for Embedded {
     }
 
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
-        let records = self.kept_homes(keys)?.into_iter();
+        let records = self.stored_records(keys)?.into_iter();
         Ok(keys
             .iter()
             .zip(records)
@@ -217,7 +216,7 @@ impl Ledger for Embedded {
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         for write in &facts {
             let family = write.key.family;
-            self.pending.put_home(&write.key, &write.record);
+            self.pending.put_record(&write.key, &write.record);
             for (found_by, time) in &write.stale {
                 self.pending.delete(family, key::index(*found_by, &write.key, *time));
             }
@@ -247,14 +246,14 @@ impl Ledger for Embedded {
         self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
         for mut write in decisions {
             self.rows.put(&mut batch, &self.tables, &mut write)?;
-            self.pending.put_home(&write.key, &write.record);
+            self.pending.put_record(&write.key, &write.record);
         }
         self.pending.sort();
         self.pending.drain_into(&mut batch, &self.tables);
         for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
-            meta::put_marks(&mut batch, &self.tables, position);
+            meta::put_fingerprints(&mut batch, &self.tables, position);
         }
         self.rows.finish(&mut batch, &self.tables)?;
         if let Some(until) = until {
@@ -266,21 +265,20 @@ impl Ledger for Embedded {
         if let Some(until) = until {
             self.expiry.until().advance(until);
         }
-        self.rows.committed(&self.tables)?;
+        self.rows.after_commit(&self.tables)?;
         crash_point!("commit-ended");
         Ok(Vec::new())
     }
 }
 
-/// The log is written and not synced: what a power cut takes from its end takes its positions
-/// with it.
+/// The write-ahead log is not synced: a power failure that removes commits from its end removes their positions too.
 fn write_options() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_memtable_insert_hint_per_batch(true);
     options
 }
 
-/// Opens the store of a directory for reading beside the process that writes it.
+/// Opens a store for reading, beside the process that writes it.
 pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, StoreError> {
     let path: &Path = &settings.path;
     incomplete_marker::refuse(path)?;
@@ -295,8 +293,8 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
         let gone = retention::gone_before(settings.retention_of(*pid), clock);
         (*pid, app.oldest.max(gone))
     }));
-    let kept = regions::load(&tables)?;
-    let regions = Regions::of(meta.partitions, settings.region_bytes_max, kept)
+    let stored = regions::load(&tables)?;
+    let regions = Regions::of(meta.partitions, settings.region_bytes_max, stored)
         .ok_or_else(|| StoreError::corrupt("the regions"))?;
     let regions = SharedRegions::new(regions);
     let partitions = meta.partitions;

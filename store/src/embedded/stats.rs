@@ -1,4 +1,4 @@
-//! What the engine says of its own work, as plain numbers.
+//! Statistics of the storage engine.
 
 use rocksdb::properties::{self, PropName};
 use rocksdb::statistics::Ticker;
@@ -7,22 +7,22 @@ use super::open::column_families::TABLES;
 use super::tables::Tables;
 use crate::StoreError;
 
-/// A look into the engine of a store; cheap to clone, for any thread.
+/// Reads the engine's statistics; cheap to clone, for any thread.
 #[derive(Clone)]
 pub struct Engine {
     tables: Tables,
 }
 
-/// Sums are since the store was opened.
+/// Counters start at 0 when the store is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Look-ups of blocks of any kind.
+    /// Lookups of data, index and filter blocks.
     pub cache_hits: u64,
     pub cache_misses: u64,
-    /// Blocks and write buffers.
+    /// Memory of cached blocks and write buffers.
     pub cache_bytes: u64,
     pub cache_capacity_bytes: u64,
-    /// Files that a bloom filter was asked about, and those of them that need not be read then.
+    /// Checks of a file's bloom filter, and those that saved a read of the file.
     pub filter_checks: u64,
     pub filter_useful: u64,
     /// Keys and values of committed batches.
@@ -33,33 +33,33 @@ pub struct Figures {
     pub compaction_written_bytes: u64,
     pub compactions_running: u64,
     pub flushes_running: u64,
-    /// Of the log files that there are.
+    /// Size of the present log files.
     pub wal_bytes: u64,
-    /// Whether a write would wait now until a flush or a compaction has ended.
+    /// Writes are stopped until a flush or a compaction has finished.
     pub is_stopped: bool,
-    /// Whether writes are slowed down now, so that flushes and compactions keep up.
+    /// Writes are slowed down so that flushes and compactions keep up.
     pub is_delayed: bool,
-    /// Whether a write waits now for room on the disk.
-    pub is_out_of_room: bool,
-    /// What writes have waited for flushes and compactions.
+    /// A write waits for free disk space.
+    pub is_disk_full: bool,
+    /// Time for which flushes and compactions have delayed writes.
     pub stalled_micros: u64,
     /// In the order of [`Engine::TABLES`].
     pub tables: [TableFigures; TABLES.len()],
 }
 
-/// Of one table.
+/// Statistics of one table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableFigures {
-    /// Of write buffers, those that are being flushed included.
+    /// Write buffers, including those that are being flushed.
     pub memtable_bytes: u64,
     pub disk_bytes: u64,
     pub files: u64,
-    /// About what compactions have to rewrite until all levels are within their bounds.
+    /// Estimate of what compactions must rewrite to bring all levels below their target sizes.
     pub compaction_pending_bytes: u64,
 }
 
 impl Engine {
-    /// The names of the tables, in the order of their figures.
+    /// The names of the tables, in the order of [`Figures::tables`].
     pub const TABLES: [&'static str; TABLES.len()] = TABLES;
 
     pub(super) fn new(tables: Tables) -> Self {
@@ -72,7 +72,7 @@ impl Engine {
         for (name, figures) in TABLES.iter().zip(&mut tables) {
             *figures = self.table(name)?;
         }
-        // Look-ups by whole key and scans each have counters of their own.
+        // RocksDB counts filter checks of gets and of seeks separately.
         let gets = ticker(Ticker::BloomFilterPrefixChecked);
         let gets_useful = ticker(Ticker::BloomFilterPrefixUseful);
         let seeks_useful =
@@ -83,8 +83,8 @@ impl Engine {
         Ok(Figures {
             cache_hits: ticker(Ticker::BlockCacheHit),
             cache_misses: ticker(Ticker::BlockCacheMiss),
-            cache_bytes: self.whole(properties::BLOCK_CACHE_USAGE)?,
-            cache_capacity_bytes: self.whole(properties::BLOCK_CACHE_CAPACITY)?,
+            cache_bytes: self.database_property(properties::BLOCK_CACHE_USAGE)?,
+            cache_capacity_bytes: self.database_property(properties::BLOCK_CACHE_CAPACITY)?,
             filter_checks: gets + seeks,
             filter_useful: gets_useful + seeks_useful,
             written_bytes: ticker(Ticker::BytesWritten),
@@ -92,12 +92,12 @@ impl Engine {
             flush_written_bytes: ticker(Ticker::FlushWriteBytes),
             compaction_read_bytes: ticker(Ticker::CompactReadBytes),
             compaction_written_bytes: ticker(Ticker::CompactWriteBytes),
-            compactions_running: self.whole(properties::NUM_RUNNING_COMPACTIONS)?,
-            flushes_running: self.whole(properties::NUM_RUNNING_FLUSHES)?,
+            compactions_running: self.database_property(properties::NUM_RUNNING_COMPACTIONS)?,
+            flushes_running: self.database_property(properties::NUM_RUNNING_FLUSHES)?,
             wal_bytes: self.wal_bytes(),
-            is_stopped: self.whole(properties::IS_WRITE_STOPPED)? != 0,
-            is_delayed: self.whole(properties::ACTUAL_DELAYED_WRITE_RATE)? != 0,
-            is_out_of_room: self.tables.room.is_blocked(),
+            is_stopped: self.database_property(properties::IS_WRITE_STOPPED)? != 0,
+            is_delayed: self.database_property(properties::ACTUAL_DELAYED_WRITE_RATE)? != 0,
+            is_disk_full: self.tables.disk_full_gate.is_blocked(),
             stalled_micros: ticker(Ticker::StallMicros),
             tables,
         })
@@ -117,13 +117,13 @@ impl Engine {
         })
     }
 
-    /// What any of the large tables says of all of them.
-    fn whole(&self, property: &PropName) -> Result<u64, StoreError> {
+    /// A property of the whole database, which every column family reports.
+    fn database_property(&self, property: &PropName) -> Result<u64, StoreError> {
         let events = self.tables.events();
         Ok(self.tables.db.property_int_value_cf(events, property)?.unwrap_or(0))
     }
 
-    /// The engine has no figure for it. A log that goes meanwhile counts as gone.
+    /// Summed over the files, as the engine has no property for it. A log that is deleted meanwhile counts as 0.
     fn wal_bytes(&self) -> u64 {
         let Ok(files) = self.tables.db.path().read_dir() else { return 0 };
         let logs =
@@ -149,14 +149,14 @@ mod tests {
         Tables::open(&dir.path().join("store"), 64 * MIB, &Limits::none()).unwrap()
     }
 
-    /// One more file in the level that is not sorted as a whole.
+    /// Adds a file to level 0.
     fn flush(tables: &Tables, key: &[u8]) {
         tables.db.put_cf(tables.events(), key, "row").unwrap();
         tables.db.flush_cf(tables.events()).unwrap();
     }
 
     #[test]
-    fn writes_that_wait_are_seen() {
+    fn delayed_and_stopped_writes_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let tables = open(&dir);
         let engine = Engine::new(tables.clone());
@@ -170,7 +170,7 @@ mod tests {
         flush(&tables, b"a");
         assert_eq!(state().unwrap(), (true, false));
         assert_eq!(engine.figures().unwrap().tables[0].files, 1);
-        // What a delay is depends on the machine; that it comes does not.
+        // How long a write is delayed depends on the machine; it is delayed at some point.
         let large = vec![0; MIB as usize];
         while engine.figures().unwrap().stalled_micros == 0 {
             tables.db.put_cf(tables.events(), "large", &large).unwrap();
@@ -183,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_beside_has_a_small_cache() {
+    fn a_reader_beside_the_writer_has_a_small_cache() {
         let dir = tempfile::tempdir().unwrap();
         let tables = open(&dir);
         flush(&tables, b"a");
-        let beside = Tables::open_for_reading(&dir.path().join("store"), 64 * MIB).unwrap();
-        let figures = Engine::new(beside).figures().unwrap();
+        let reader = Tables::open_for_reading(&dir.path().join("store"), 64 * MIB).unwrap();
+        let figures = Engine::new(reader).figures().unwrap();
         assert_eq!(figures.cache_capacity_bytes, 32 * MIB);
         assert_eq!(Engine::new(tables).figures().unwrap().cache_capacity_bytes, 64 * MIB);
     }

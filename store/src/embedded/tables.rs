@@ -1,4 +1,4 @@
-//! The tables in RocksDB.
+//! The column families of an open RocksDB.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::StoreError;
 use crate::layout::{codec, key};
 use crate::maintenance::incomplete_marker;
 
-/// What damage does not keep a store from opening.
+/// Damage that is tolerated when a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     None,
-    /// That of the log.
+    /// Damage of the write-ahead log.
     Log,
-    /// That of files, which is told of when they are read; and of the log.
+    /// Damage of the log and of table files. A damaged file then fails when it is read.
     Files,
 }
 
-/// So often somebody who only reads tries to open a store that is written meanwhile.
-const OPENED_MAX: u32 = 20;
-const OPENED_AGAIN: Duration = Duration::from_millis(50);
+/// Attempts to open a store for reading while another process writes it.
+const OPEN_ATTEMPTS_MAX: u32 = 20;
+const OPEN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -44,16 +44,16 @@ type Entry = (Vec<u8>, Vec<u8>);
 #[derive(Clone)]
 pub struct Tables {
     pub db: Arc<DB>,
-    /// Those that it was opened with, which hold its counters.
+    /// The options of `db`, which hold its statistics.
     pub options: Arc<Options>,
-    pub room: DiskFullGate,
+    pub disk_full_gate: DiskFullGate,
 }
 
 impl Tables {
     pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
         incomplete_marker::refuse_half_restored(path)?;
         refuse_foreign(path)?;
-        manifest_check::cut(path)?;
+        manifest_check::truncate_logs(path)?;
         layout_version::refuse_other(path)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
@@ -62,12 +62,16 @@ impl Tables {
         let engine = options::engine(&budget, &cache);
         let db =
             DB::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
-        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: DiskFullGate::default() })
+        Ok(Self {
+            db: Arc::new(db),
+            options: Arc::new(engine),
+            disk_full_gate: DiskFullGate::default(),
+        })
     }
 
-    /// Writes a batch, and may wait for room where the disk is full.
+    /// Writes a batch; may block while the disk is full.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), StoreError> {
-        self.room.write(&self.db, batch, options)
+        self.disk_full_gate.write(&self.db, batch, options)
     }
 
     pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
@@ -90,14 +94,16 @@ impl Tables {
                     return Ok(Self {
                         db: Arc::new(db),
                         options: Arc::new(engine),
-                        room: DiskFullGate::default(),
+                        disk_full_gate: DiskFullGate::default(),
                     });
                 }
-                // The writing process may delete a file between its listing and its opening. A log that
-                // goes meanwhile may be one that this engine never read.
-                Ok(_) | Err(_) if attempts < OPENED_MAX => std::thread::sleep(OPENED_AGAIN),
+                // The writing process may delete a file after it was listed and before it is opened. A log that
+                // disappears meanwhile may not have been read.
+                Ok(_) | Err(_) if attempts < OPEN_ATTEMPTS_MAX => {
+                    std::thread::sleep(OPEN_RETRY_DELAY)
+                }
                 Ok(_) => {
-                    let reason = "its logs are written to files faster than they can be read";
+                    let reason = "its logs are flushed and deleted faster than they can be read";
                     return Err(StoreError::Unopened { path: path.into(), reason: reason.into() });
                 }
                 Err(error) => return Err(failure(path, error)),
@@ -105,11 +111,11 @@ impl Tables {
         }
     }
 
-    /// For whoever looks for damage, and to find out where it is.
+    /// Opens for reading, to find damage. Unlike [`Tables::open_for_reading`] it does not retry.
     pub fn open_for_checking(
         path: &Path,
         memory_bytes: u64,
-        lenience: OpenMode,
+        mode: OpenMode,
     ) -> Result<Self, StoreError> {
         incomplete_marker::refuse(path)?;
         refuse_foreign(path)?;
@@ -118,9 +124,9 @@ impl Tables {
         }
         manifest_check::refuse_logs(path)?;
         let mut engine = options::reading_engine();
-        engine.set_paranoid_checks(lenience != OpenMode::Files);
-        engine.set_wal_recovery_mode(match lenience {
-            // The end of the log may be half written, by a process that was killed or that runs.
+        engine.set_paranoid_checks(mode != OpenMode::Files);
+        engine.set_wal_recovery_mode(match mode {
+            // The last record may be incomplete: the writer was killed or is running.
             OpenMode::None => DBRecoveryMode::TolerateCorruptedTailRecords,
             OpenMode::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
             OpenMode::Files => DBRecoveryMode::PointInTime,
@@ -129,10 +135,14 @@ impl Tables {
         let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
         let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
             .map_err(|error| failure(path, error))?;
-        Ok(Self { db: Arc::new(db), options: Arc::new(engine), room: DiskFullGate::default() })
+        Ok(Self {
+            db: Arc::new(db),
+            options: Arc::new(engine),
+            disk_full_gate: DiskFullGate::default(),
+        })
     }
 
-    /// For whoever repairs what is derived: nothing expires meanwhile.
+    /// Opens for writing, with nothing expiring meanwhile.
     pub fn open_for_repair(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
         incomplete_marker::refuse(path)?;
         if !path.join("CURRENT").exists() {
@@ -182,41 +192,41 @@ impl Tables {
         self.db.cf_handle(name).expect("table is open")
     }
 
-    /// An iterator that only sees keys of the prefix which it was last sought to.
+    /// An iterator over the keys with the prefix of the last seek.
     pub fn index_iterator(&self, family: Family) -> DBRawIterator<'_> {
         let mut options = ReadOptions::default();
         options.set_prefix_same_as_start(true);
         self.db.raw_iterator_cf_opt(self.facts(family), options)
     }
 
-    /// Fills the places of the homes that are stored; keys of a family come in key order.
+    /// Sets the records of `missing`, which has indexes into `records`. Faster if the keys of a family are sorted.
     pub fn records(
         &self,
         missing: &[(usize, FactKey)],
         records: &mut [Option<FactRecord>],
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
-            let wanted: Vec<_> = missing.iter().filter(|(_, fact)| fact.family == family).collect();
-            if wanted.is_empty() {
+            let facts: Vec<_> = missing.iter().filter(|(_, fact)| fact.family == family).collect();
+            if facts.is_empty() {
                 continue;
             }
-            let keys: Vec<_> = wanted.iter().map(|(_, fact)| key::record(fact)).collect();
+            let keys: Vec<_> = facts.iter().map(|(_, fact)| key::record(fact)).collect();
             let table = self.facts(family);
-            // One alone costs less by itself.
+            // A single get is cheaper than a batch of one.
             let values = match &keys[..] {
                 [key] => vec![self.db.get_pinned_cf(table, key)],
                 _ => self.db.batched_multi_get_cf(table, &keys, keys.is_sorted()),
             };
-            for ((place, fact), value) in wanted.into_iter().zip(values) {
+            for ((index, fact), value) in facts.into_iter().zip(values) {
                 if let Some(value) = value? {
-                    records[*place] = Some(codec::fact_record::decode(family, fact.pid, &value)?);
+                    records[*index] = Some(codec::fact_record::decode(family, fact.pid, &value)?);
                 }
             }
         }
         Ok(())
     }
 
-    /// All entries of a table, as they are now.
+    /// Calls `visit` with all entries of a table, in key order.
     pub fn each_entry(
         &self,
         table: &ColumnFamily,
@@ -240,8 +250,8 @@ impl Tables {
         }
     }
 
-    /// What stands in `meta` under names that begin so, with the rest of each name.
-    pub fn named(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {
+    /// The entries of `meta` whose keys have a prefix, without that prefix.
+    pub fn meta_entries(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {
         let mut found = Vec::new();
         let mut entries = self.db.raw_iterator_cf(self.meta());
         entries.seek(prefix);

@@ -1,4 +1,4 @@
-//! The column families of RocksDB, and how each is opened.
+//! The column families of RocksDB and their options.
 
 use attribution::facts::event::Family;
 use attribution::rules::policy::Policy;
@@ -9,35 +9,32 @@ use super::options;
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
 
-/// The table of rows.
+/// Exported rows.
 pub(crate) const EVENTS: &str = "events";
 pub const TOUCHES: &str = "touches";
-
 pub const ACTIVATIONS: &str = "activations";
-
 pub const EFFECTS: &str = "effects";
-
+/// Kafka positions.
 pub const OFFSETS: &str = "offsets";
-
+/// Hourly counts of rows.
 pub const CELLS: &str = "cells";
-
+/// Summary counts of rows, by quarter of an hour.
 pub const COUNTS: &str = "counts";
-
+/// Credited activations by campaign.
 pub const BROUGHT: &str = "brought";
-
 pub const META: &str = "meta";
 
 pub const TABLES: [&str; 9] =
     [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, BROUGHT, META];
 
-/// What compactions leave out.
+/// What compactions remove.
 pub struct Limits {
     pub retention: Retention,
     pub expiry: Expiry,
 }
 
 impl Limits {
-    /// Nothing.
+    /// Limits by which compactions remove nothing.
     pub fn none() -> Self {
         let expiry = Expiry::new(&Policy::default(), |_| None);
         Self { retention: Retention::default(), expiry }

@@ -1,4 +1,4 @@
-//! The version of a store's layout, read before anything else of it.
+//! The layout version of a store, checked before anything else is read.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use rocksdb::{DB, Options};
 use super::column_families::META;
 use crate::StoreError;
 
-/// The version of all tables together. Lower ones are those of development versions.
+/// The version of all tables together. Lower versions were written by development versions only.
 pub const LAYOUT_VERSION: u32 = 10;
 
 pub const LAYOUT: &[u8] = b"layout";
 
-/// The error for a directory whose store has another version; `None` if it has no such store. It opens two tables
-/// alone, as another version may have other tables, and writes no byte.
+/// The error for a directory whose store has another version; `None` if it has no such store. Opens only two tables, as
+/// another version may have other ones, and writes nothing.
 pub fn other_layout(path: &Path) -> Option<StoreError> {
     let engine = Options::default();
     let db = DB::open_cf_for_read_only(&engine, path, ["default", META], false).ok()?;
@@ -21,8 +21,8 @@ pub fn other_layout(path: &Path) -> Option<StoreError> {
     require(path, &layout).err()
 }
 
-/// Refuses a store of another version before anything of it is written: opening it for writing alone
-/// rewrites files, and compactions would remove what this version takes for expired.
+/// Refuses a store of another version before it is opened for writing, which rewrites files and lets compactions remove
+/// what this version considers expired.
 pub fn refuse_other(path: &Path) -> Result<(), StoreError> {
     other_layout(path).map_or(Ok(()), Err)
 }
@@ -30,7 +30,8 @@ pub fn refuse_other(path: &Path) -> Result<(), StoreError> {
 /// Checks the stored version.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] if it is not a version; [`StoreError::OtherLayout`] if it is another one.
+/// [`StoreError::Corrupt`] if it is not a valid version; [`StoreError::OtherLayout`] if it differs from
+/// [`LAYOUT_VERSION`].
 pub fn require(path: &Path, layout: &[u8]) -> Result<(), StoreError> {
     let found = layout.try_into().map(u32::from_be_bytes);
     let found = found.map_err(|_| StoreError::corrupt("the layout version"))?;

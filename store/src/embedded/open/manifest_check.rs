@@ -19,9 +19,9 @@ const HEADER_BYTES: usize = 7;
 const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
 /// Truncates logs at such damage, as RocksDB does at any other.
-pub fn cut(path: &Path) -> Result<(), StoreError> {
+pub fn truncate_logs(path: &Path) -> Result<(), StoreError> {
     for log in files(path, is_log) {
-        if let Some(at) = find(&log).map_err(StoreError::file("read", &log))? {
+        if let Some(at) = find_damage(&log).map_err(StoreError::file("read", &log))? {
             let cut = File::options().write(true).open(&log).and_then(|log| log.set_len(at));
             cut.map_err(StoreError::file("written", &log))?;
         }
@@ -42,7 +42,7 @@ pub fn refuse_manifests(path: &Path) -> Result<(), StoreError> {
 fn refuse(files: impl Iterator<Item = PathBuf>) -> Result<(), StoreError> {
     for file in files {
         // A process that writes may have removed the file since.
-        if let Ok(Some(at)) = find(&file) {
+        if let Ok(Some(at)) = find_damage(&file) {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             return Err(StoreError::corrupt(format!("{name} at byte {at}")));
         }
@@ -65,10 +65,10 @@ fn is_manifest(file: &Path) -> bool {
 }
 
 /// The position of the first record that RocksDB would not get past.
-fn find(file: &Path) -> io::Result<Option<u64>> {
+fn find_damage(file: &Path) -> io::Result<Option<u64>> {
     let (mut file, mut block, mut start) = (File::open(file)?, Vec::new(), 0);
     while file.by_ref().take(BLOCK_BYTES).read_to_end(&mut block)? > 0 {
-        if let Some(at) = find_in(&block) {
+        if let Some(at) = find_in_block(&block) {
             return Ok(Some(start + at as u64));
         }
         start += BLOCK_BYTES;
@@ -77,7 +77,7 @@ fn find(file: &Path) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-fn find_in(block: &[u8]) -> Option<usize> {
+fn find_in_block(block: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(&[_, _, _, _, low, high, kind]) = block.get(at..at + HEADER_BYTES) {
         if RECYCLED.contains(&kind) {
@@ -106,7 +106,7 @@ mod tests {
     fn check(records: &[(u8, u16)], expected: Option<usize>) {
         let block: Vec<u8> =
             records.iter().flat_map(|(kind, length)| record(*kind, *length)).collect();
-        assert_eq!(find_in(&block), expected);
+        assert_eq!(find_in_block(&block), expected);
     }
 
     #[test]

@@ -1,45 +1,43 @@
-//! How the memory and the cores that there are are shared out in RocksDB.
+//! Divides memory and cores among the parts of RocksDB.
 
 const MIB: u64 = 1 << 20;
 
-/// What a command that only reads beside the service has of its own: it reads most blocks once.
+/// Cache of a command that reads beside the service: it reads most blocks once.
 const READING_CACHE_BYTES: u64 = 32 * MIB;
-/// Twice as much takes twice as long to be read again after a crash.
+/// Replaying the log after a crash takes time in proportion to the write buffers.
 const WRITE_BUFFERS_BYTES_MAX: u64 = 256 * MIB;
-/// What the log may have beyond what the write buffers hold, as a table that is seldom written
-/// holds old parts of it.
+/// The log outgrows the write buffers when a table that is seldom written keeps old log files alive.
 const WAL_BYTES_MAX: u64 = 512 * MIB;
 const FILE_BYTES_MAX: u64 = 64 * MIB;
 const FILE_BYTES_MIN: u64 = 4 * MIB;
-/// Of each file that a compaction reads.
+/// Read-ahead for each input file of a compaction.
 const COMPACTION_READ_BYTES_MAX: u64 = 2 * MIB;
-/// There is one worker, and more can not keep pace with what it writes any better.
+/// There is a single writer; it does not produce work for more jobs.
 const JOBS_MAX: u64 = 8;
-/// What a compaction takes beside the cache, about.
+/// Approximate memory of a compaction, outside of the cache.
 const JOB_BYTES: u64 = 16 * MIB;
 
-/// The share of each part. Write buffers are charged to the cache, so that its bytes bound both.
+/// The share of each part. Write buffers are charged to the cache, so `cache_bytes` bounds both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     pub cache_bytes: usize,
-    /// Of all tables together. When it is reached the oldest one is flushed.
+    /// Limit for all tables together; the oldest buffer is flushed when it is reached.
     pub write_buffers_bytes: usize,
-    /// Of one table; it has two at most, one of them being flushed.
+    /// Size of one buffer. A table has at most two, one of them being flushed.
     pub write_buffer_bytes: usize,
     pub wal_bytes_max: u64,
-    /// Of the first level that is sorted as a whole: as much as the four flushes that are merged
-    /// into it, so that little is written again.
+    /// Target size of level 1: that of the four flushes that a compaction merges into it, for low write amplification.
     pub level_bytes: u64,
     pub file_bytes: u64,
     pub compaction_read_bytes: usize,
-    /// Flushes and compactions at once.
+    /// Concurrent flushes and compactions.
     pub jobs: i32,
     /// Threads of one compaction.
     pub subcompactions: u32,
 }
 
 impl Budget {
-    /// For the process that writes. `memory_bytes` is the cache and the write buffers together.
+    /// The budget of the writing process. `memory_bytes` covers the cache and the write buffers.
     pub fn writing(memory_bytes: u64, cores: usize) -> Self {
         let write_buffers = (memory_bytes / 2).min(WRITE_BUFFERS_BYTES_MAX);
         let write_buffer = write_buffers * 3 / 8;
@@ -58,8 +56,8 @@ impl Budget {
         }
     }
 
-    /// For a process that reads beside it. It writes nothing: what the service has not flushed yet
-    /// is read from its log, and takes memory of its own.
+    /// The budget of a process that reads beside the writer. Data that the writer has not flushed is read from its log
+    /// into memory outside of this budget.
     pub fn reading(memory_bytes: u64) -> Self {
         let cache_bytes = size(memory_bytes.min(READING_CACHE_BYTES));
         Self { cache_bytes, ..Self::writing(memory_bytes, 1) }
@@ -76,7 +74,7 @@ mod tests {
 
     const GIB: u64 = 1024 * MIB;
 
-    /// In MiB: the write buffers, each of them, the log, the first level, files.
+    /// `expected`, in MiB: all write buffers, one of them, the log, level 1, a file.
     #[track_caller]
     fn check_bytes(memory_bytes: u64, expected: [u64; 5]) {
         let budget = Budget::writing(memory_bytes, 2);
@@ -91,7 +89,7 @@ mod tests {
         assert_eq!(budget.cache_bytes as u64, memory_bytes);
     }
 
-    /// Jobs, and threads of one compaction.
+    /// `expected`: jobs, and threads of one compaction.
     #[track_caller]
     fn check_jobs(memory_bytes: u64, cores: usize, expected: (i32, u32)) {
         let budget = Budget::writing(memory_bytes, cores);
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_as_many_as_cores_and_memory_bear() {
+    fn jobs_are_limited_by_cores_and_memory() {
         check_jobs(448 * MIB, 1, (2, 1));
         check_jobs(448 * MIB, 2, (2, 1));
         check_jobs(448 * MIB, 4, (4, 2));
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reads_needs_little() {
+    fn a_reader_has_a_small_cache() {
         let bytes = |memory: u64| Budget::reading(memory).cache_bytes as u64;
         assert_eq!([64 * GIB, 448 * MIB, 32 * MIB].map(bytes), [32 * MIB; 3]);
     }

@@ -1,4 +1,4 @@
-//! What a store says of itself.
+//! The store's metadata, in the table `meta`, and the Kafka positions.
 
 use std::path::Path;
 
@@ -21,25 +21,25 @@ pub const CONSUMED_UNTIL: &[u8] = b"consumed_until";
 const TOTALS: &[u8] = b"totals";
 const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
-/// Then the pid: the app's key.
+/// Followed by the pid; the value is the app's key.
 pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
-/// Then the key of the position.
+/// Followed by the key of a position; the value is the fingerprint of a verified record.
 pub const MARKS: &[u8] = b"last_read/";
-/// As [`MARKS`], of the very last record.
+/// As [`MARKS`], of the last record that was read.
 pub const LAST_MARKS: &[u8] = b"newest_read/";
 
-/// Fixed when the store was created, or counted since.
+/// Metadata that is loaded when a store is opened.
 pub struct Meta {
     pub partitions: u16,
-    /// 1970 if nobody has said yet.
+    /// 1970 if it was never stored.
     pub consumed_until: EventTime,
-    /// The sum of all cells.
+    /// The sum of all hourly counts.
     pub totals: Cell,
 }
 
 impl Meta {
-    /// Of a store that there is, or of one that is made now.
+    /// Loads the metadata, or creates it in a new store.
     pub fn load_or_create(
         tables: &Tables,
         path: &Path,
@@ -54,12 +54,12 @@ impl Meta {
 
     pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
         let mut meta = Self::load_uncounted(tables, path, partitions)?;
-        meta.totals = totals(tables)?.ok_or_else(|| StoreError::corrupt("the counts"))?;
+        meta.totals = totals(tables)?.ok_or_else(|| StoreError::corrupt("the totals"))?;
         meta.consumed_until = consumed_until(tables)?;
         Ok(meta)
     }
 
-    /// Without the totals, which can be counted again, and the time up to which all is consumed.
+    /// Loads everything except the totals and the consumption time, which a repair can restore.
     pub fn load_uncounted(
         tables: &Tables,
         path: &Path,
@@ -83,17 +83,17 @@ impl Meta {
 }
 
 impl Meta {
-    /// `None` if nobody has said yet.
+    /// [`Meta::consumed_until`]; `None` if it was never stored.
     pub fn consumed(&self) -> Option<EventTime> {
         Some(self.consumed_until).filter(|until| *until > EventTime::default())
     }
 }
 
-/// 1970 if nobody has said yet. It is never later than the clock of the machine that it was kept
-/// on, and state expires by it: one that is later than that is not acted upon.
+/// The stored consumption time; 1970 if it was never stored. It is never later than the clock of the machine that wrote
+/// it. State expires by it, so a time in the future is refused.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] where it is no time; [`StoreError::AheadOfClock`] where it can not be true by
+/// [`StoreError::Corrupt`] if it is not a valid time; [`StoreError::AheadOfClock`] if it is more than a day ahead of
 /// this machine's clock.
 pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
     let Some(stored) = tables.db.get_cf(tables.meta(), CONSUMED_UNTIL)? else {
@@ -101,7 +101,7 @@ pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
     };
     let millis = stored.as_slice().try_into().map(i64::from_be_bytes).unwrap_or(-1);
     let until = EventTime::from_millis(millis)
-        .ok_or_else(|| StoreError::corrupt("the time up to which all is consumed"))?;
+        .ok_or_else(|| StoreError::corrupt("the consumption time"))?;
     let now = now();
     if until > now.plus(CLOCK_OFF_MS) {
         let (until_ms, now_ms) = (until.millis(), now.millis());
@@ -110,13 +110,13 @@ pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
     Ok(until)
 }
 
-/// What is kept of them; `None` if that is no count.
+/// The stored totals; `None` if they are damaged.
 pub fn totals(tables: &Tables) -> Result<Option<Cell>, StoreError> {
     let totals = tables.db.get_cf(tables.meta(), TOTALS)?;
     Ok(totals.map_or(Some(Cell::default()), |totals| Cell::decode(&totals)))
 }
 
-/// Makes empty tables a store.
+/// Writes the metadata of a new store.
 pub fn create(tables: &Tables, partitions: u16) -> Result<(), StoreError> {
     let mut batch = WriteBatch::default();
     batch.put_cf(tables.meta(), LAYOUT, LAYOUT_VERSION.to_be_bytes());
@@ -132,13 +132,13 @@ pub fn put_totals(batch: &mut WriteBatch, tables: &Tables, totals: &Cell) {
     batch.put_cf(tables.meta(), TOTALS, totals.encode());
 }
 
-/// Until totals are put again the store is damaged: it does not open, and only a repair goes on.
+/// Marks the store as damaged until totals are put again: it does not open meanwhile, except for a repair.
 pub fn invalidate_totals(batch: &mut WriteBatch, tables: &Tables) {
     batch.put_cf(tables.meta(), TOTALS, b"");
 }
 
-/// Bytes of rows that retention has taken away and no compaction has left out yet. Where it is
-/// damaged space comes back later, or is looked for once too often.
+/// Bytes of rows that retention has passed and no compaction has removed yet. A damaged value is harmless: space is
+/// reclaimed later, or compacted once too often.
 pub fn swept(tables: &Tables) -> Result<u64, StoreError> {
     let swept = tables.db.get_cf(tables.meta(), SWEPT)?.unwrap_or_default();
     Ok(swept.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0))
@@ -156,38 +156,38 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
     batch.delete_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat());
 }
 
-pub fn put_marks(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
-    for (prefix, mark) in [(MARKS, position.mark), (LAST_MARKS, position.last)] {
-        if let Some(mark) = mark {
+pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
+    for (prefix, fingerprint) in [(MARKS, position.mark), (LAST_MARKS, position.last)] {
+        if let Some(fingerprint) = fingerprint {
             let name = [prefix, &key::position(position)].concat();
-            batch.put_cf(tables.meta(), name, key::mark(mark));
+            batch.put_cf(tables.meta(), name, key::mark(fingerprint));
         }
     }
 }
 
-/// Notes at a position what is kept of its partition.
-pub fn take_marks(tables: &Tables, position: &mut Position) -> Result<(), StoreError> {
-    position.mark = mark(tables, MARKS, position)?;
-    position.last = mark(tables, LAST_MARKS, position)?;
+/// Sets the fingerprints of a position from the store.
+pub fn load_fingerprints(tables: &Tables, position: &mut Position) -> Result<(), StoreError> {
+    position.mark = fingerprint(tables, MARKS, position)?;
+    position.last = fingerprint(tables, LAST_MARKS, position)?;
     Ok(())
 }
 
-fn mark(
+fn fingerprint(
     tables: &Tables,
     prefix: &[u8],
     position: &Position,
 ) -> Result<Option<RecordFingerprint>, StoreError> {
     let name = [prefix, &key::position(position)].concat();
     let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
-    let mark = key::decode_mark(&value);
-    mark.map(Some).ok_or_else(|| StoreError::corrupt("a record that was read"))
+    let fingerprint = key::decode_mark(&value);
+    fingerprint.map(Some).ok_or_else(|| StoreError::corrupt("the fingerprint of a record"))
 }
 
 pub fn names(tables: &Tables) -> Result<Names, StoreError> {
-    tables.named(NAMED)?.iter().map(|(pid, key)| names::decode(pid, key)).collect()
+    tables.meta_entries(NAMED)?.iter().map(|(pid, key)| names::decode(pid, key)).collect()
 }
 
-/// Notes the apps that the store has not had.
+/// Stores the names of apps that the store does not know yet.
 pub fn put_names(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
     let mut batch = WriteBatch::default();
     for (pid, key) in names::require(&names(tables)?, policy)? {
@@ -203,11 +203,11 @@ pub fn put_name(batch: &mut WriteBatch, tables: &Tables, pid: Pid, key: &str) {
 /// All apps that the store has ever known.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] where what is kept of one can not be true.
+/// [`StoreError::Corrupt`] if the record of an app is invalid.
 pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     let (apps, now) = (Apps::default(), now());
-    for (pid, value) in tables.named(APP)? {
-        let damage = || StoreError::corrupt("what is kept of an app");
+    for (pid, value) in tables.meta_entries(APP)? {
+        let damage = || StoreError::corrupt("the record of an app");
         let pid = pid.as_slice().try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
         let app = App::decode(&value).filter(|app| app.is_possible(partitions, now));
         let app = app.ok_or_else(damage)?;
@@ -219,8 +219,8 @@ pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     Ok(apps)
 }
 
-/// Cells of rows that an app says have gone, the first of each partition: none, as they are
-/// deleted with what says so.
+/// Hourly counts before the time up to which retention has removed an app's rows, the first of each partition. An
+/// intact store has none, as they are deleted together with the advance of that time.
 pub fn counted_before(
     tables: &Tables,
     (pid, app): (Pid, &App),
@@ -255,7 +255,7 @@ pub fn positions(tables: &Tables) -> Result<Vec<Position>, StoreError> {
     while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
         let position = key::decode_position(key, value);
         let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-        take_marks(tables, &mut position)?;
+        load_fingerprints(tables, &mut position)?;
         positions.push(position);
         entries.next();
     }

@@ -1,4 +1,4 @@
-//! Opening RocksDB: checks before it, column families and their options.
+//! Opening RocksDB: checks before the open, column families and their options.
 //!
 //! Start with `preflight`.
 

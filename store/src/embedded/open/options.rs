@@ -1,4 +1,4 @@
-//! How RocksDB is set up.
+//! Options of RocksDB and its column families.
 
 use attribution::facts::event::Family;
 use rocksdb::statistics::StatsLevel;
@@ -16,23 +16,23 @@ use crate::layout::hourly_counts;
 use crate::layout::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
-/// Options of the engine that writes. Its write buffers are charged to the cache.
+/// Options of the writing engine. Write buffers are charged to the cache.
 pub fn engine(budget: &Budget, cache: &Cache) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
-    // A writer that waited would not be faster: the flush it waits for has begun.
-    let may_wait = false;
+    // Stalling writers would gain nothing: the flush that frees the memory has already begun.
+    let allow_stall = false;
     options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
         budget.write_buffers_bytes,
-        may_wait,
+        allow_stall,
         cache.clone(),
     ));
     options.set_max_total_wal_size(budget.wal_bytes_max);
     options.set_max_background_jobs(budget.jobs);
     options.set_max_subcompactions(budget.subcompactions);
     options.set_compaction_readahead_size(budget.compaction_read_bytes);
-    // The cheapest level that counts; this binding has no name for the one without histograms.
+    // The cheapest level with tickers that this binding offers.
     options.enable_statistics();
     options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
     options.set_keep_log_file_num(4);
@@ -40,12 +40,11 @@ pub fn engine(budget: &Budget, cache: &Cache) -> Options {
     options
 }
 
-/// Options of an engine that reads beside the one that writes. All files are opened at once, as
-/// the writer may delete them at any time after.
+/// Options of an engine that reads beside the writer. All files are opened at once, as the writer may delete them at
+/// any later time.
 ///
-/// Its log may end within a record, as that of a process that writes or was killed; damage before
-/// its end is an error here. Who writes goes on from there: its positions are from before the
-/// damage too, and Kafka has what comes after.
+/// The log may end within a record, as the writer is running or was killed. Earlier damage of the log is an error here.
+/// The writer instead drops the rest of the log, positions included, and re-reads it from Kafka.
 pub fn reading_engine() -> Options {
     let mut options = Options::default();
     options.set_max_open_files(-1);
@@ -53,7 +52,7 @@ pub fn reading_engine() -> Options {
     options
 }
 
-/// Options of the tables of facts: looked up by whole key or by prefix.
+/// Tables of facts: lookups by whole key or by prefix.
 pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) -> Options {
     let mut options = table(budget, cache, 8 * 1024);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
@@ -70,7 +69,7 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
     options
 }
 
-/// Options of the table of rows: scanned in key order.
+/// The table of rows: scans in key order.
 pub fn events(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 32 * 1024);
     let retention = retention.clone();
@@ -81,50 +80,50 @@ pub fn events(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
     options
 }
 
-/// Options of the table of counts: scanned in key order. What adds up to nothing goes too.
+/// The table of summary counts: scans in key order. Compactions also remove counts that are 0.
 pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 16 * 1024);
     options.set_merge_operator_associative("add", summary_counts::merge);
     let retention = retention.clone();
     options.set_compaction_filter("retention", move |_, key, value| {
-        let is_gone = |counted: SummaryKey<'_>| counted.time < retention.oldest(counted.pid);
-        let is_nothing = || Totals::decode(value).is_some_and(|count| count.is_zero());
+        let is_expired = |key: SummaryKey<'_>| key.time < retention.oldest(key.pid);
+        let is_zero = || Totals::decode(value).is_some_and(|count| count.is_zero());
         match SummaryKey::decode(key) {
-            Some(counted) if is_gone(counted) || is_nothing() => CompactionDecision::Remove,
+            Some(key) if is_expired(key) || is_zero() => CompactionDecision::Remove,
             _ => CompactionDecision::Keep,
         }
     });
     options
 }
 
-/// Options of the table of what campaigns brought: scanned in key order.
+/// The table of credited activations: scans in key order.
 pub fn brought(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 16 * 1024);
     let retention = retention.clone();
     options.set_compaction_filter("retention", move |_, key, _| {
         match CreditedActivation::decode(key) {
-            Some(one) if one.event_time < retention.oldest(one.pid) => CompactionDecision::Remove,
+            Some(key) if key.event_time < retention.oldest(key.pid) => CompactionDecision::Remove,
             _ => CompactionDecision::Keep,
         }
     });
     options
 }
 
-/// Options of the small tables: positions, meta.
+/// The small tables: positions and metadata.
 pub fn small() -> Options {
     Options::default()
 }
 
-/// Options of the table of figures by hour.
+/// The table of hourly counts.
 pub fn cells() -> Options {
     let mut options = Options::default();
     options.set_merge_operator_associative("add", hourly_counts::merge);
     options
 }
 
-/// Shared by all tables, index and filter blocks included. This kind takes no lock to find a block.
+/// The block cache of all tables, for index and filter blocks too. Lookups in this kind of cache take no lock.
 pub fn cache(budget: &Budget) -> Cache {
-    // 0: it finds out by itself how large entries are.
+    // 0: the cache estimates the entry size itself.
     Cache::new_hyper_clock_cache(budget.cache_bytes, 0)
 }
 
@@ -143,7 +142,7 @@ fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {
     options.set_max_bytes_for_level_base(budget.level_bytes);
     options.set_target_file_size_base(budget.file_bytes);
     options.set_level_compaction_dynamic_level_bytes(true);
-    // zstd takes a third less of the disk and a quarter more of an export's time.
+    // zstd would take a third less disk space, but a quarter more time for an export.
     options.set_compression_type(DBCompressionType::Lz4);
     options
 }

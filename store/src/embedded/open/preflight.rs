@@ -1,4 +1,4 @@
-//! What is looked at before a store is opened, and what is said where it does not open.
+//! Checks before a store is opened, and the errors for one that does not open.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,68 +12,68 @@ use crate::StoreError;
 use crate::maintenance::backup::lock;
 use crate::maintenance::incomplete_marker::IncompleteStore;
 
-/// The logs that a store has now.
+/// The write-ahead logs of a store.
 pub fn logs(path: &Path) -> Vec<PathBuf> {
     manifest_check::files(path, manifest_check::is_log).collect()
 }
 
-/// A store that is being made, by this process alone.
-pub struct Making {
+/// The creation of a store, which holds an exclusive lock on its directory.
+pub struct StoreCreation {
     path: PathBuf,
     _lock: File,
 }
 
-impl Making {
-    /// Of a directory that is empty, or in which the making of a store was cut off; `None` of others.
+impl StoreCreation {
+    /// Begins the creation of a store, or resumes an interrupted one. Returns `None` if the directory already has
+    /// other contents.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] while another process makes one.
+    /// [`StoreError::InUse`] while another process creates a store there.
     pub fn begin(path: &Path) -> Result<Option<Self>, StoreError> {
         let unwritable = |error: io::Error| unwritable(path, &error.to_string());
         fs::create_dir_all(path).map_err(unwritable)?;
-        if !is_to_be_made(path).map_err(unwritable)? {
+        if !needs_creation(path).map_err(unwritable)? {
             return Ok(None);
         }
         let folder = File::open(path).map_err(unwritable)?;
         lock::exclusive(&folder, path).map_err(|_| StoreError::InUse { path: path.into() })?;
-        // Another process may have come to its end meanwhile.
-        if !is_to_be_made(path).map_err(unwritable)? {
+        // Another process may have finished the creation before this one got the lock.
+        if !needs_creation(path).map_err(unwritable)? {
             return Ok(None);
         }
         IncompleteStore::Creating.begin(path).map_err(unwritable)?;
         Ok(Some(Self { path: path.into(), _lock: folder }))
     }
 
-    /// All of it is there.
-    pub fn end(self) -> Result<(), StoreError> {
+    /// Marks the store as complete.
+    pub fn finish(self) -> Result<(), StoreError> {
         IncompleteStore::Creating
             .end(&self.path)
             .map_err(|error| unwritable(&self.path, &error.to_string()))
     }
 }
 
-fn is_to_be_made(path: &Path) -> io::Result<bool> {
-    // In this order: the mark of another process that makes one now is the first file.
+fn needs_creation(path: &Path) -> io::Result<bool> {
+    // In this order: the first file of another process that creates a store is the marker.
     Ok(path.read_dir()?.next().is_none() || IncompleteStore::Creating.is_at(path))
 }
 
-/// A directory with files and no RocksDB in it is somebody else's, and so is a RocksDB with data
-/// and none of the tables.
+/// Refuses a directory with files but no RocksDB, and a RocksDB that has data but not the tables of a store.
 pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let Ok(mut files) = path.read_dir() else { return Ok(()) };
     manifest_check::refuse_manifests(path)?;
-    // In this order: where another process makes a store, its mark is the first file and goes once there is
-    // a CURRENT.
+    // In this order: the marker of a process that creates a store is its first file, and is removed only after CURRENT
+    // exists.
     let is_foreign = files.next().is_some()
         && !IncompleteStore::Creating.is_at(path)
         && (!path.join("CURRENT").exists() || is_foreign_database(path).unwrap_or(false));
     if is_foreign { Err(StoreError::NotAStore { path: path.into() }) } else { Ok(()) }
 }
 
-/// Not so if it is empty: then making a store here was cut off.
+/// An empty database is not foreign: it is left by an interrupted creation.
 fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
     let found = DB::list_cf(&Options::default(), path)?;
-    // A store of any layout has these.
+    // Stores of all layout versions have these tables.
     if [EVENTS, OFFSETS, META].iter().all(|table| found.iter().any(|name| name == table)) {
         return Ok(false);
     }
@@ -85,35 +85,39 @@ fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
     }))
 }
 
-/// Why a store does not open.
+/// The error for a store that RocksDB does not open.
 pub fn failure(path: &Path, error: rocksdb::Error) -> StoreError {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::IOError if is_locked(&text) => StoreError::InUse { path: path.into() },
-        ErrorKind::IOError if is_of_writing(&text) => unwritable(path, &said_once(&text)),
-        ErrorKind::IOError => StoreError::Unopened { path: path.into(), reason: said_once(&text) },
+        ErrorKind::IOError if is_write_error(&text) => {
+            unwritable(path, &without_repeated_reason(&text))
+        }
+        ErrorKind::IOError => {
+            StoreError::Unopened { path: path.into(), reason: without_repeated_reason(&text) }
+        }
         ErrorKind::Corruption => StoreError::corrupt(text),
-        // Tables that this version does not know, or lacks.
+        // The database has other tables than this version.
         ErrorKind::InvalidArgument => layout_version::other_layout(path)
             .unwrap_or_else(|| StoreError::NotAStore { path: path.into() }),
         _ => error.into(),
     }
 }
 
-/// Held by another process, or by this one; a lock file that can not be opened is another matter.
+/// True if a process holds the lock; not if the lock file cannot be opened.
 fn is_locked(text: &str) -> bool {
     text.contains("While lock file") || text.contains("lock hold by current process")
 }
 
-/// Whoever only reads has the same reasons not to, and needs no space.
-fn is_of_writing(text: &str) -> bool {
+/// True for reasons that concern writing. A reader without permissions gets the same error.
+fn is_write_error(text: &str) -> bool {
     ["ermission denied", "o space left", "ead-only file system", "LOCK"]
         .iter()
         .any(|reason| text.contains(reason))
 }
 
-/// RocksDB says some reasons twice: `… : No such file or directory: No such file or directory`.
-fn said_once(text: &str) -> String {
+/// RocksDB repeats some reasons: `… : No such file or directory: No such file or directory`.
+fn without_repeated_reason(text: &str) -> String {
     match text.rsplit_once(": ") {
         Some((rest, reason)) if rest.ends_with(reason) => rest.into(),
         _ => text.into(),

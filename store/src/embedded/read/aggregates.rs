@@ -1,4 +1,4 @@
-//! What a view tells of rows without reading them all: their counts, and what campaigns brought.
+//! Reads of aggregates: summary counts, and the activations credited to a campaign.
 
 use std::ops::ControlFlow;
 
@@ -13,12 +13,12 @@ use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
 impl View<'_> {
-    /// Rows of an app before this are gone.
+    /// Rows of an app before this time have been removed by retention.
     pub fn oldest(&self, pid: Pid) -> EventTime {
         self.reader.retention.oldest(pid)
     }
 
-    /// As [`crate::reader::View::counts`].
+    /// See [`crate::reader::View::counts`].
     pub fn counts(
         &self,
         pid: Pid,
@@ -31,10 +31,10 @@ impl View<'_> {
         let mut counts = self.snapshot.raw_iterator_cf_opt(table, options);
         counts.seek(summary_counts::prefix(pid, from.max(self.oldest(pid))));
         while let (Some(key), Some(value)) = (counts.key(), counts.value()) {
-            let damage = || StoreError::corrupt("a count of a quarter of an hour");
-            let counted = SummaryKey::decode(key).ok_or_else(damage)?;
-            let count = Totals::decode(value).ok_or_else(damage)?;
-            if !count.is_zero() && visit(&counted, &count).is_break() {
+            let damage = || StoreError::corrupt("a summary count");
+            let key = SummaryKey::decode(key).ok_or_else(damage)?;
+            let totals = Totals::decode(value).ok_or_else(damage)?;
+            if !totals.is_zero() && visit(&key, &totals).is_break() {
                 return Ok(());
             }
             counts.next();
@@ -42,7 +42,7 @@ impl View<'_> {
         Ok(counts.status()?)
     }
 
-    /// As [`crate::reader::View::brought`].
+    /// See [`crate::reader::View::brought`].
     pub fn brought(
         &self,
         pid: Pid,
@@ -57,7 +57,7 @@ impl View<'_> {
             return Ok(found);
         }
         let mut options = ReadOptions::default();
-        // What is older than the first millisecond of the range, or the next campaign's newest.
+        // Keys are in reverse time order: the first key before the range, or the end of the campaign.
         let end = match from.millis() {
             0 => campaign_index::end(pid, spreadid),
             _ => campaign_index::from(pid, spreadid, from.minus(1)).to_vec(),
@@ -71,9 +71,10 @@ impl View<'_> {
             if found.len() == limit {
                 return Ok(found);
             }
-            let row = decode(key, value).ok_or_else(|| StoreError::corrupt("a brought one"))?;
+            let row =
+                decode(key, value).ok_or_else(|| StoreError::corrupt("a credited activation"))?;
             let events = self.reader.tables.events();
-            // One that has just gone by its age may be here a little longer.
+            // A compaction may have removed an expired row and not yet its entry.
             if let Some(value) = self.snapshot.get_cf(events, row.encode())? {
                 found.push((row, value));
             }
@@ -84,7 +85,7 @@ impl View<'_> {
     }
 }
 
-/// Where the row of an entry is.
+/// The key of the row to which an entry points.
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<RowKey> {
     let key: &[u8; BROUGHT_KEY_BYTES] = key.try_into().ok()?;
     let partition = value.try_into().map(u16::from_be_bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Scans of index entries.
+//! Scans of index entries, stored and pending.
 
 use attribution::facts::event::Family;
 use attribution::ledger::index::{IndexEntry, Scan};
@@ -9,7 +9,7 @@ use crate::embedded::write::pending::Pending;
 use crate::layout::codec;
 use crate::layout::key::{self, FACT_PREFIX_BYTES};
 
-/// A page of each scan: what is stored, and what waits to be.
+/// Returns a page of each scan, in the order of `scans`.
 pub fn scan(
     tables: &Tables,
     pending: &Pending,
@@ -18,20 +18,20 @@ pub fn scan(
     let mut pages = vec![Vec::new(); scans.len()];
     for family in Family::ALL {
         let mut order: Vec<usize> =
-            (0..scans.len()).filter(|place| scans[*place].family == family).collect();
+            (0..scans.len()).filter(|index| scans[*index].family == family).collect();
         if order.is_empty() {
             continue;
         }
-        order.sort_unstable_by_key(|place| scans[*place].key);
+        order.sort_unstable_by_key(|index| scans[*index].key);
         let mut entries = tables.index_iterator(family);
-        for place in order {
-            pages[place] = page(&mut entries, pending, &scans[place])?;
+        for index in order {
+            pages[index] = page(&mut entries, pending, &scans[index])?;
         }
     }
     Ok(pages)
 }
 
-/// One page of a scan: what is stored and what is pending, merged in key order.
+/// One page of a scan: stored and pending entries, merged in key order.
 fn page(
     entries: &mut rocksdb::DBRawIterator<'_>,
     pending: &Pending,
@@ -46,16 +46,16 @@ fn page(
         None => key::index_from(scan.key, scan.pid, scan.newest),
     };
     let prefix = &first[..FACT_PREFIX_BYTES];
-    let mut waiting = pending.from(scan.family, &first).iter().peekable();
+    let mut pending_entries = pending.from(scan.family, &first).iter().peekable();
     entries.seek(first);
     while page.len() < scan.limit {
         let stored = entries.key().filter(|key| key.starts_with(prefix));
-        let next = waiting.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
+        let next = pending_entries.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
         let (key, id) = match (stored, next) {
             (None, None) => break,
-            // What is pending stands before what is stored, and in place of it.
+            // A pending entry replaces the stored one with the same key.
             (stored, Some(next)) if stored.is_none_or(|stored| &next.key[..] <= stored) => {
-                waiting.next();
+                pending_entries.next();
                 if stored == Some(&next.key[..]) {
                     entries.next();
                 }

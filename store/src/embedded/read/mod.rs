@@ -1,4 +1,4 @@
-//! Reading a snapshot: rows, aggregates and the index.
+//! Reads: rows and aggregates from a snapshot, and index entries. Start with `snapshot`.
 
 pub(crate) mod aggregates;
 pub(crate) mod index;

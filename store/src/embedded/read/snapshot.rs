@@ -1,4 +1,4 @@
-//! Reads an app's rows between two times, in key order, from one snapshot of the engine.
+//! Reads an app's rows between two times, in key order, from a snapshot of the engine.
 
 use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
@@ -37,21 +37,22 @@ pub struct Reader {
     pub(in crate::embedded) regions: SharedRegions,
 }
 
-/// Bytes that RocksDB reads ahead of a scan, of all its parts together.
+/// Read-ahead of a scan, divided among its partitions.
 const READ_AHEAD_BYTES: usize = 2 << 20;
-/// Of a part that has less RocksDB reads ahead as it sees fit.
+/// With a smaller share per partition, RocksDB's automatic read-ahead is used.
 const READ_AHEAD_BYTES_MIN: usize = 64 << 10;
-/// Rows that are read before they are counted for their region.
-const COUNTED_ROWS: u64 = 4_096;
+/// Reads are added to the region's statistics in batches of this size.
+const READS_PER_COUNT: u64 = 4_096;
 
 impl Reader {
-    /// All rows as they are now, whatever is written meanwhile.
+    /// Takes a snapshot of all rows.
     pub fn view(&self) -> View<'_> {
-        // The snapshot first: an app is spread further before its first row there is written.
+        // The snapshot is taken before the fanouts are read: a fanout is raised before the first row is written with
+        // it.
         View { snapshot: self.tables.db.snapshot(), reader: self }
     }
 
-    /// As they are now.
+    /// A copy of the present regions.
     pub fn regions(&self) -> Regions {
         self.regions.lock().clone()
     }
@@ -66,19 +67,19 @@ impl Reader {
     }
 
     fn app(&self, app: &AppPolicy) -> App {
-        let kept = self.apps.of(app.pid);
-        kept.unwrap_or_else(|| App::new(key::partition(&app.key, self.partitions)))
+        let stored = self.apps.of(app.pid);
+        stored.unwrap_or_else(|| App::new(key::partition(&app.key, self.partitions)))
     }
 }
 
-/// The rows of one moment.
+/// A snapshot of the rows.
 pub struct View<'r> {
     pub(super) reader: &'r Reader,
     pub(super) snapshot: SnapshotWithThreadMode<'r, DB>,
 }
 
 impl View<'_> {
-    /// As [`crate::reader::View::rows`].
+    /// See [`crate::reader::View::rows`].
     pub fn rows(
         &self,
         app: &AppPolicy,
@@ -88,7 +89,7 @@ impl View<'_> {
         self.rows_in(Order::OldestFirst, app, (from, to), after)
     }
 
-    /// As [`crate::reader::View::rows_newest_first`].
+    /// See [`crate::reader::View::rows_newest_first`].
     pub fn rows_newest_first(
         &self,
         app: &AppPolicy,
@@ -106,10 +107,11 @@ impl View<'_> {
     ) -> Result<Rows<'_>, StoreError> {
         let reader = self.reader;
         let from = from.max(reader.retention.oldest(app.pid));
-        let mut rows = Rows { parts: BinaryHeap::new(), failure: None, regions: &reader.regions };
-        let app_rows = reader.app(app);
-        let parts = app_rows.partitions(reader.partitions).count().max(1);
-        for partition in app_rows.partitions(reader.partitions) {
+        let mut rows =
+            Rows { partitions: BinaryHeap::new(), failure: None, regions: &reader.regions };
+        let stored = reader.app(app);
+        let count = stored.partitions(reader.partitions).count().max(1);
+        for partition in stored.partitions(reader.partitions) {
             let mut first = key::row_from(partition, app.pid, from);
             if let Some(after) = after {
                 let after = RowKey { partition, pid: app.pid, ..after }.encode();
@@ -117,18 +119,19 @@ impl View<'_> {
                 first = first.max(next);
             }
             let end = key::row_from(partition, app.pid, to);
-            rows.parts.extend(self.part(order, (first, end), READ_AHEAD_BYTES / parts)?);
+            let read_ahead_bytes = READ_AHEAD_BYTES / count;
+            rows.partitions.extend(self.partition_rows(order, (first, end), read_ahead_bytes)?);
         }
         Ok(rows)
     }
 
-    /// The rows of one partition, unless there are none.
-    fn part(
+    /// The rows of a key range within one partition; `None` if it has none.
+    fn partition_rows(
         &self,
         order: Order,
         (first, end): (Key, Key),
         read_ahead_bytes: usize,
-    ) -> Result<Option<Part<'_>>, StoreError> {
+    ) -> Result<Option<PartitionRows<'_>>, StoreError> {
         if end <= first {
             return Ok(None);
         }
@@ -139,73 +142,73 @@ impl View<'_> {
             options.set_readahead_size(read_ahead_bytes);
         }
         options.set_async_io(false);
-        // Blocks of an export are read once: they would only push out what look-ups need.
+        // An export reads each block once; caching them would evict the blocks that lookups need.
         options.fill_cache(false);
         let mut rows = self.snapshot.raw_iterator_cf_opt(self.reader.tables.events(), options);
         match order {
             Order::OldestFirst => rows.seek(first),
             Order::NewestFirst => rows.seek_to_last(),
         }
-        let mut part = Part { rows, order, key: first, read: 0 };
-        Ok(part.settle()?.then_some(part))
+        let mut partition = PartitionRows { rows, order, key: first, uncounted: 0 };
+        Ok(partition.load_key()?.then_some(partition))
     }
 }
 
-/// Which way rows are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     OldestFirst,
     NewestFirst,
 }
 
-/// A place among the rows of an app: of the next rows of its parts, that which comes first.
+/// An iterator over rows of an app, merged from its partitions.
 pub struct Rows<'v> {
-    /// The one with the next row at the top; each has a row.
-    parts: BinaryHeap<Part<'v>>,
+    /// Ordered by their current rows; partitions without further rows are removed.
+    partitions: BinaryHeap<PartitionRows<'v>>,
     failure: Option<StoreError>,
     regions: &'v SharedRegions,
 }
 
 /// The rows of an app in one partition.
-struct Part<'v> {
+struct PartitionRows<'v> {
     rows: DBRawIterator<'v>,
-    /// That of all parts.
+    /// The same for all partitions of a scan.
     order: Order,
-    /// Of its present row.
+    /// The key of the current row.
     key: Key,
-    /// Rows that are not counted yet.
-    read: u64,
+    /// Rows that were read and are not in the region's statistics yet.
+    uncounted: u64,
 }
 
 impl Rows<'_> {
-    /// The row at this place; `None` after the last.
+    /// The row at the iterator's position; `None` after the last.
     #[inline]
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
         if let Some(failure) = self.failure.take() {
-            // Nothing follows it.
-            self.parts.clear();
+            // No row follows an error.
+            self.partitions.clear();
             return Err(failure);
         }
-        let Some(part) = self.parts.peek() else { return Ok(None) };
-        let key = RowKey::decode(&part.key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-        Ok(Some((key, part.rows.value().unwrap_or_default())))
+        let Some(partition) = self.partitions.peek() else { return Ok(None) };
+        let key =
+            RowKey::decode(&partition.key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
+        Ok(Some((key, partition.rows.value().unwrap_or_default())))
     }
 
-    /// To the next row.
+    /// Moves to the next row.
     #[inline]
     pub fn advance(&mut self) {
-        let Some(mut part) = self.parts.peek_mut() else { return };
-        part.read += 1;
-        if part.read == COUNTED_ROWS {
-            part.count(self.regions);
+        let Some(mut partition) = self.partitions.peek_mut() else { return };
+        partition.uncounted += 1;
+        if partition.uncounted == READS_PER_COUNT {
+            partition.count(self.regions);
         }
-        match part.order {
-            Order::OldestFirst => part.rows.next(),
-            Order::NewestFirst => part.rows.prev(),
+        match partition.order {
+            Order::OldestFirst => partition.rows.next(),
+            Order::NewestFirst => partition.rows.prev(),
         }
-        match part.settle() {
+        match partition.load_key() {
             Ok(true) => {}
-            Ok(false) => PeekMut::pop(part).count(self.regions),
+            Ok(false) => PeekMut::pop(partition).count(self.regions),
             Err(failure) => self.failure = Some(failure),
         }
     }
@@ -213,14 +216,14 @@ impl Rows<'_> {
 
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
-        self.parts.drain().for_each(|mut part| part.count(self.regions));
+        self.partitions.drain().for_each(|mut partition| partition.count(self.regions));
     }
 }
 
-impl Part<'_> {
-    /// Takes the key of the row that it stands at; false after the last.
+impl PartitionRows<'_> {
+    /// Copies the key of the current row; returns false after the last row.
     #[inline]
-    fn settle(&mut self) -> Result<bool, StoreError> {
+    fn load_key(&mut self) -> Result<bool, StoreError> {
         match self.rows.key() {
             Some(key) => {
                 self.key = key.try_into().map_err(|_| StoreError::corrupt("a row's key"))?;
@@ -233,17 +236,17 @@ impl Part<'_> {
         }
     }
 
-    /// Counts what was read, for the region where it was read last.
+    /// Adds the rows that were read to the statistics of the region of the last one.
     fn count(&mut self, regions: &SharedRegions) {
-        if self.read > 0 {
-            regions.count_reads(&self.key, self.read);
-            self.read = 0;
+        if self.uncounted > 0 {
+            regions.count_reads(&self.key, self.uncounted);
+            self.uncounted = 0;
         }
     }
 }
 
-impl Ord for Part<'_> {
-    /// The next is the greatest, as the heap wants it. By what follows the partition first.
+impl Ord for PartitionRows<'_> {
+    /// The heap's maximum is the next row. Compares the key without its partition, then the partition.
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         let (partition, rest) = self.key.split_at(2);
@@ -256,27 +259,27 @@ impl Ord for Part<'_> {
     }
 }
 
-impl PartialOrd for Part<'_> {
+impl PartialOrd for PartitionRows<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Part<'_> {
+impl PartialEq for PartitionRows<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Part<'_> {}
+impl Eq for PartitionRows<'_> {}
 
 impl Facts for Reader {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         let mut records = vec![None; keys.len()];
-        let wanted: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
-        self.tables.records(&wanted, &mut records)?;
+        let facts: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
+        self.tables.records(&facts, &mut records)?;
         Ok(records)
     }
 

@@ -1,5 +1,4 @@
-//! The tables that tell of rows without reading them, `counts` and `brought`: what each write batch
-//! adds to them, and takes away.
+//! Updates of the tables `counts` (summary counts) and `brought` (credited activations) by write batches.
 
 use std::collections::HashMap;
 
@@ -17,17 +16,18 @@ use crate::layout::key::RowKey;
 use crate::layout::row_ref::fact_hash;
 use crate::layout::summary_counts::{self, Dimensions, SummaryKey, Totals};
 
-/// So much is written together where rows are counted again.
+/// Size of a batch when aggregates are rebuilt or cleared.
 pub const BATCH_BYTES: usize = 4 << 20;
 
-/// What a write batch adds to the counts, by key.
+/// The aggregate updates of a write batch. Credited activations are put into the batch directly.
 #[derive(Default)]
-pub struct Views {
+pub struct AggregateChanges {
+    /// Summary counts to add, by key.
     counts: HashMap<Vec<u8>, Totals, FixedState>,
 }
 
-impl Views {
-    /// A row that is shown from now on.
+impl AggregateChanges {
+    /// Adds a new row.
     pub fn add(&mut self, batch: &mut WriteBatch, tables: &Tables, key: &RowKey, row: &Row) {
         self.count(&SummaryKey::new(key, Dimensions::of(row)), &Totals::row(&row.revenue));
         if CreditedActivation::has(row.event_type, row.status) {
@@ -35,8 +35,8 @@ impl Views {
         }
     }
 
-    /// The row that was shown in its place so far.
-    pub fn take(
+    /// Removes the current row `old` of an event, which the new `row` replaces.
+    pub fn remove(
         &mut self,
         batch: &mut WriteBatch,
         tables: &Tables,
@@ -46,14 +46,14 @@ impl Views {
         if CreditedActivation::has(row.event_type, old.status) {
             batch.delete_cf(tables.brought(), CreditedActivation::of(key).encode());
         }
-        let what = Dimensions::of(row);
+        let dimensions = Dimensions::of(row);
         if old.place.fact_hash == fact_hash(row) {
-            let what =
-                Dimensions { status: old.status, install_type: old.place.install_type, ..what };
-            self.count(&SummaryKey::new(key, what), &Totals::row(&row.revenue).negated());
+            let (status, install_type) = (old.status, old.place.install_type);
+            let dimensions = Dimensions { status, install_type, ..dimensions };
+            self.count(&SummaryKey::new(key, dimensions), &Totals::row(&row.revenue).negated());
             return Ok(());
         }
-        // Its fact was another one: the row shows what was counted.
+        // The event's fact was replaced, too: read from the old row what was counted.
         if let Some(value) = tables.db.get_pinned_cf(tables.events(), key.encode())? {
             let view = RowView::decode(&value)?;
             let count = Totals::row(view.text(TextCell::Revenue)).negated();
@@ -62,7 +62,7 @@ impl Views {
         Ok(())
     }
 
-    /// A row that stands already.
+    /// Adds a row that is already stored.
     pub fn add_stored(
         &mut self,
         batch: &mut WriteBatch,
@@ -76,15 +76,15 @@ impl Views {
         }
     }
 
-    fn count(&mut self, counted: &SummaryKey<'_>, count: &Totals) {
-        self.counts.entry(counted.encode()).or_default().add(count);
+    fn count(&mut self, key: &SummaryKey<'_>, totals: &Totals) {
+        self.counts.entry(key.encode()).or_default().add(totals);
     }
 
     pub fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Adds all to the batch.
+    /// Moves the counts into the batch.
     pub fn finish(&mut self, batch: &mut WriteBatch, tables: &Tables) {
         let mut counts: Vec<_> =
             self.counts.drain().filter(|(_, count)| !count.is_zero()).collect();
@@ -103,16 +103,16 @@ pub fn put_brought(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
     );
 }
 
-/// Empties both tables.
+/// Deletes all entries of both tables.
 pub fn clear(batch: &mut WriteBatch, tables: &Tables) {
-    // No app has counts of the last quarter of an hour that a key has room for.
+    // Greater than every key: no count has the greatest quarter of an hour that a key can encode.
     let end = [0xff; BROUGHT_KEY_BYTES + 1];
     for table in [tables.counts(), tables.brought()] {
         batch.delete_range_cf(table, &[][..], &end[..]);
     }
 }
 
-/// Takes away what is there of an app's rows before a time.
+/// Deletes the entries of an app's rows before a time.
 pub fn clear_before(tables: &Tables, pid: Pid, time: EventTime) -> Result<(), StoreError> {
     let mut batch = WriteBatch::default();
     let counts = [EventTime::default(), time].map(|time| summary_counts::prefix(pid, time));
@@ -120,7 +120,7 @@ pub fn clear_before(tables: &Tables, pid: Pid, time: EventTime) -> Result<(), St
     let mut entries = tables.db.raw_iterator_cf(tables.brought());
     entries.seek(pid.0.to_be_bytes());
     while let Some(key) = entries.key().filter(|key| key.starts_with(&pid.0.to_be_bytes())) {
-        if CreditedActivation::decode(key).is_some_and(|brought| brought.event_time < time) {
+        if CreditedActivation::decode(key).is_some_and(|activation| activation.event_time < time) {
             batch.delete_cf(tables.brought(), key);
         }
         if batch.size_in_bytes() > BATCH_BYTES {

@@ -1,4 +1,4 @@
-//! What a compaction may leave out of a table of facts.
+//! Decides which entries of the tables of facts a compaction removes.
 
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::match_keys::{MARK_MS, PlacedClass};
@@ -8,26 +8,26 @@ use crate::expiry::Expiry;
 use crate::layout::codec;
 use crate::layout::key::{self, FactPlace};
 
-/// Whether nobody will ask for the entry any more. What can not be read is kept, for whoever reads
-/// it to tell of.
+/// True if no decision can need the entry any more. Unreadable entries are kept, so that reads and checks find the
+/// damage.
 pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> bool {
-    let Some(place) = key::decode_fact(key) else { return false };
-    let pid = place.pid();
+    let Some(fact_key) = key::decode_fact(key) else { return false };
+    let pid = fact_key.pid();
     let oldest = |lookback_ms| expiry.oldest(pid, family, lookback_ms);
-    match place {
+    match fact_key {
         FactPlace::FactRecord { .. } => codec::fact::times(family, value)
             .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_record(pid, family, lookback_ms)),
         FactPlace::Index { time, .. } if time >= oldest(None) => false,
         FactPlace::Index { time, tag, .. } => match codec::index_value(value) {
-            Ok((0, _)) => is_mark_expired(family, time, tag, oldest),
+            Ok((0, _)) => is_marker_expired(family, time, tag, oldest),
             Ok((_, lookback_ms)) => time < oldest(lookback_ms),
             Err(_) => false,
         },
     }
 }
 
-/// A mark stands at the start of the day that it tells of.
-fn is_mark_expired(
+/// A bucket marker has the time of the start of its day.
+fn is_marker_expired(
     family: Family,
     time: EventTime,
     tag: u64,

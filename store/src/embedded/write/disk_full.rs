@@ -1,10 +1,9 @@
-//! Waiting for room on the disk, where somebody wants that: what the engine has no room for is kept
-//! and tried again, and the engine takes up its work by itself once there is room.
+//! Blocks writes while the disk is full, if enabled: the batch is kept and retried until RocksDB has resumed, which it
+//! does by itself once there is free space.
 //!
-//! But not always: after it could not make the file of a new log, for which a disk without inodes is
-//! enough, it stays stopped until it is opened again (11.8.1, `ErrorHandler::HandleKnownErrors`; the C
-//! interface has no `DB::Resume`). So where there has been room for a while and it goes on failing, the
-//! write fails too, which ends the process.
+//! It does not resume after it failed to create a log file, for example without free inodes (11.8.1,
+//! `ErrorHandler::HandleKnownErrors`; the C API has no `DB::Resume`). So if writes still fail a while after space has
+//! become free, the write fails as well, which ends the process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +17,12 @@ use rustix::fs::statvfs;
 use crate::StoreError;
 use crate::Timing;
 
-/// More than this is room enough for the engine.
-const ROOM_BYTES: u64 = 256 << 20;
-/// What the operating system says (ENOSPC), as the engine hands it on.
-const NO_ROOM: &str = "No space left on device";
+/// Free space with which the engine must be able to resume.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+/// The text of ENOSPC, which RocksDB passes on.
+const NO_SPACE: &str = "No space left on device";
 
-/// Whether writes wait for room on the disk, and whether they may. Clones are of the same store.
+/// Blocks writes while the disk is full, if enabled. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct DiskFullGate(Arc<State>);
 
@@ -39,25 +38,26 @@ impl DiskFullGate {
         Self(Arc::new(State { timing, ..State::default() }))
     }
 
-    /// Whether a write waits.
+    /// True while a write waits for free space.
     pub fn is_blocked(&self) -> bool {
         self.0.is_blocked.load(Ordering::Relaxed)
     }
 
-    /// From now on writes wait, for somebody who says so.
-    pub(crate) fn wait(&self) {
+    /// From now on writes block while the disk is full.
+    pub(crate) fn enable(&self) {
         self.0.may_wait.store(true, Ordering::Relaxed);
     }
 
-    /// From now on nothing waits any more: what finds no room fails.
+    /// From now on writes fail while the disk is full, including one that waits.
     pub fn give_up(&self) {
         self.0.may_wait.store(false, Ordering::Relaxed);
     }
 
-    /// Writes the batch, however long it takes until there is room, if it may wait.
+    /// Writes the batch. If enabled, blocks until there is space.
     ///
     /// # Errors
-    /// The engine's; that there is no room only if nothing waits.
+    /// Those of the engine, a full disk only if waiting is not enabled; [`StoreError::Stopped`] if the engine does not
+    /// resume.
     pub(crate) fn write(
         &self,
         db: &DB,
@@ -66,15 +66,15 @@ impl DiskFullGate {
     ) -> Result<(), StoreError> {
         let timing = self.0.timing;
         let may_wait = || self.0.may_wait.load(Ordering::Relaxed);
-        // The engine does not give back what it could not write.
+        // The engine consumes the batch even if the write fails.
         let bytes = if may_wait() { batch.data().to_vec() } else { Vec::new() };
         let mut outcome = db.write_opt(batch, options);
         let mut full_at = Instant::now();
-        while outcome.as_ref().is_err_and(is_of_room) && may_wait() && !bytes.is_empty() {
+        while outcome.as_ref().is_err_and(is_disk_full) && may_wait() && !bytes.is_empty() {
             self.0.is_blocked.store(true, Ordering::Relaxed);
             thread::sleep(timing.full_disk_retry_interval);
             outcome = db.write_opt(WriteBatch::from_data(&bytes), options);
-            if !has_room(db.path()) {
+            if !has_free_space(db.path()) {
                 full_at = Instant::now();
             }
             if let Err(error) = &outcome
@@ -88,14 +88,14 @@ impl DiskFullGate {
     }
 }
 
-/// Room for bytes, and for files. Some file systems have no count of these.
-fn has_room(path: &Path) -> bool {
+/// Checks free bytes and inodes. Some file systems report no inodes at all.
+fn has_free_space(path: &Path) -> bool {
     statvfs(path).is_ok_and(|disk| {
         let bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
-        bytes >= ROOM_BYTES && (disk.f_files == 0 || disk.f_favail > 0)
+        bytes >= FREE_BYTES_MIN && (disk.f_files == 0 || disk.f_favail > 0)
     })
 }
 
-fn is_of_room(error: &Error) -> bool {
-    error.kind() == ErrorKind::IOError && error.as_ref().contains(NO_ROOM)
+fn is_disk_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::IOError && error.as_ref().contains(NO_SPACE)
 }

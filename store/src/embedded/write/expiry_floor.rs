@@ -1,4 +1,4 @@
-//! What is noted of the state of each app, so that what has expired stays so.
+//! Stores the expiry record of each app, so that expiry never moves backwards.
 
 use attribution::facts::event::{EventTime, Pid};
 use rocksdb::WriteBatch;
@@ -9,31 +9,33 @@ use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
 
-/// Then the pid.
+/// Followed by the pid.
 pub const EXPIRING: &[u8] = b"expiring/";
 
+/// The stored expiry records.
+///
 /// # Errors
-/// [`StoreError::Corrupt`] where what is noted can not be true.
+/// [`StoreError::Corrupt`] if one is invalid.
 pub fn noted(tables: &Tables) -> Result<ExpiryRecords, StoreError> {
-    let all = tables.named(EXPIRING)?;
+    let all = tables.meta_entries(EXPIRING)?;
     all.iter().map(|(pid, value)| floor::decode(pid, value, now())).collect()
 }
 
-/// All that has expired, for whoever only reads.
+/// The expiry floors under the stored settings, for a reader or a copy.
 pub fn expired(tables: &Tables, until: Option<EventTime>) -> Result<ExpiryRecords, StoreError> {
-    let all = noted(tables)?.into_iter();
-    Ok(all.map(|(pid, noted)| (pid, noted.moved(until))).collect())
+    let records = noted(tables)?.into_iter();
+    Ok(records.map(|(pid, record)| (pid, record.moved(until))).collect())
 }
 
-/// Notes the settings, and holds what expired by those before them: on disk before anything expires by
-/// these.
+/// Stores the records for the present settings and applies their floors. They are synced to disk before anything
+/// expires under these settings.
 pub fn note(tables: &Tables, expiry: &Expiry, until: Option<EventTime>) -> Result<(), StoreError> {
     let before = noted(tables)?;
     let now = floor::under(&before, expiry, until);
     let mut batch = WriteBatch::default();
-    for (pid, noted) in &now {
-        if before.get(pid).copied().unwrap_or_default() != *noted {
-            put(&mut batch, tables, *pid, noted);
+    for (pid, record) in &now {
+        if before.get(pid).copied().unwrap_or_default() != *record {
+            put(&mut batch, tables, *pid, record);
         }
     }
     if !batch.is_empty() {
@@ -44,6 +46,6 @@ pub fn note(tables: &Tables, expiry: &Expiry, until: Option<EventTime>) -> Resul
     Ok(())
 }
 
-pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, noted: &ExpiryRecord) {
-    batch.put_cf(tables.meta(), [EXPIRING, &pid.0.to_be_bytes()].concat(), noted.encode());
+pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, record: &ExpiryRecord) {
+    batch.put_cf(tables.meta(), [EXPIRING, &pid.0.to_be_bytes()].concat(), record.encode());
 }

@@ -1,4 +1,4 @@
-//! Committing a batch: rows, aggregates, regions and what expires.
+//! The write path: pending facts, rows, aggregates, regions, expiry, and the wait for free disk space.
 //!
 //! Start with `rows`.
 

@@ -1,5 +1,5 @@
-//! What was recorded and is not committed yet: sorted, so that reads can merge it and the write
-//! batch is in key order.
+//! Facts that were recorded and are not committed yet, sorted, so that reads can merge them and the write batch is in
+//! key order.
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
@@ -12,10 +12,11 @@ use crate::layout::key::{self, Key};
 
 #[derive(Default)]
 pub struct Pending {
+    /// Indexed by family.
     tables: [Vec<Entry>; 3],
-    /// All values, end to end.
+    /// All values, concatenated.
     values: Vec<u8>,
-    /// Counts up, so that the last write of a key stays.
+    /// Sequence number; the last write of a key wins.
     writes: u32,
 }
 
@@ -24,12 +25,12 @@ pub struct Pending {
 pub struct Entry {
     pub key: Key,
     write: u32,
-    /// Where its value starts, and its length; `None` deletes.
+    /// Start and length in [`Pending::values`]; `None` deletes the key.
     value: Option<(usize, usize)>,
 }
 
 impl Pending {
-    pub fn put_home(&mut self, fact: &FactKey, record: &FactRecord) {
+    pub fn put_record(&mut self, fact: &FactKey, record: &FactRecord) {
         let start = self.values.len();
         codec::fact_record::encode(record, &mut self.values);
         self.push(fact.family, key::record(fact), Some((start, self.values.len() - start)));
@@ -45,11 +46,11 @@ impl Pending {
         self.push(family, key, None);
     }
 
-    /// Must follow writes before the next read.
+    /// Sorts the entries. Must be called after writes and before the next read.
     pub fn sort(&mut self) {
         for table in &mut self.tables {
             table.sort_unstable();
-            // Later writes of a key come after earlier ones: keep the last.
+            // The writes of a key are in order: keep the last.
             table.dedup_by(|later, earlier| {
                 let is_same = later.key == earlier.key;
                 if is_same {
@@ -60,7 +61,7 @@ impl Pending {
         }
     }
 
-    /// The value of a key that is waiting to be put.
+    /// The pending value of a key; `None` also if the key is to be deleted.
     pub fn get(&self, family: Family, key: &Key) -> Option<&[u8]> {
         self.from(family, key)
             .first()
@@ -68,7 +69,7 @@ impl Pending {
             .and_then(|entry| self.value(entry))
     }
 
-    /// All entries from a key on.
+    /// All entries at or after a key.
     pub fn from(&self, family: Family, key: &Key) -> &[Entry] {
         let table = &self.tables[family as usize];
         &table[table.partition_point(|entry| entry.key < *key)..]

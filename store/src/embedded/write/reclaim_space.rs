@@ -1,12 +1,10 @@
-//! Gives the space of rows back that retention has taken away.
+//! Reclaims the disk space of rows that retention has passed.
 //!
-//! Compactions leave such rows out when they come by, which may be weeks later where little is
-//! written. So their bytes are summed up, and once there are many the files that hold them are
-//! compacted, in a thread of its own. What is swept and not compacted yet is kept in `meta`.
+//! A compaction removes such rows, but the next regular one may be weeks later if little is written. So their bytes are
+//! summed up, and once the sum is large a thread compacts the files that contain them. The sum is stored in `meta`.
 //!
-//! Files that hold nothing else are compacted like the others, which only reads them. Dropping them
-//! at once would bring rows back that a dropped file says were replaced, for whoever then sets a
-//! longer retention.
+//! Files that contain only such rows are compacted too, not dropped. A dropped file may hold the tombstones of older
+//! rows, which a longer retention would then show again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,65 +20,65 @@ use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
 use crate::layout::key::{self, Key};
 
-/// Less is left to the compactions that come by.
+/// A smaller sum is left to regular compactions.
 const BYTES_MIN: u64 = 64 << 20;
-/// And less than this part of the table.
-const PART: u64 = 8;
+/// So is one below this fraction (1/8) of the table.
+const TABLE_FRACTION: u64 = 8;
 
-/// The rows of the table that are swept and still there.
-pub struct Space {
+/// Counts the bytes of rows that retention has passed, and compacts them away.
+pub struct SpaceReclaimer {
     swept: Arc<Swept>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Swept {
-    /// Of keys and values, before compression.
+    /// Size of keys and values, before compression.
     bytes: AtomicU64,
-    must_end: AtomicBool,
-    /// Held while the sum is changed and put.
-    putting: Mutex<()>,
+    is_cancelled: AtomicBool,
+    /// Locked while the sum is changed and stored.
+    update: Mutex<()>,
 }
 
-/// Keys from the first, up to and with the last; `None`: to the end of the table.
-type Part = (Option<Key>, Option<Key>);
+/// First and last key, inclusive; `None`: the start or the end of the table.
+type KeyRange = (Option<Key>, Option<Key>);
 
-impl Space {
+impl SpaceReclaimer {
     pub fn open(tables: &Tables) -> Result<Self, StoreError> {
         let swept = Swept { bytes: AtomicU64::new(meta::swept(tables)?), ..Swept::default() };
         Ok(Self { swept: Arc::new(swept), thread: None })
     }
 
-    /// Rows of so many bytes go with a batch; below zero: they count again.
+    /// Adds the bytes of rows that retention passes with a batch; negative if a longer retention shows rows again.
     pub fn sweep(&self, bytes: i64, batch: &mut WriteBatch, tables: &Tables) {
-        let _putting = self.swept.putting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _update = self.swept.update.lock().unwrap_or_else(PoisonError::into_inner);
         let swept = self.swept.bytes.load(Ordering::Relaxed).saturating_add_signed(bytes);
         self.swept.bytes.store(swept, Ordering::Relaxed);
         meta::put_swept(batch, tables, swept);
     }
 
-    /// Begins to give space back, if there is much and nobody does.
-    pub fn give_back(&mut self, rows_bytes: i64, tables: &Tables, apps: &Apps, partitions: u16) {
+    /// Starts the thread if the sum is large and the thread is not running.
+    pub fn reclaim(&mut self, rows_bytes: i64, tables: &Tables, apps: &Apps, partitions: u16) {
         let swept = self.swept.bytes.load(Ordering::Relaxed);
         let all = u64::try_from(rows_bytes).unwrap_or(0).saturating_add(swept);
-        let is_little = swept < BYTES_MIN.max(all / PART);
+        let is_little = swept < BYTES_MIN.max(all / TABLE_FRACTION);
         if is_little || self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
         let (tables, apps, swept) = (tables.clone(), apps.clone(), Arc::clone(&self.swept));
         let work = move || compact(&tables, &apps, partitions, &swept);
         let thread = std::thread::Builder::new().name("adtrail-space".into());
-        // Where there is no thread to be had, the next batch asks again.
+        // If no thread can be started, the next batch tries again.
         self.thread = thread.spawn(work).ok();
     }
 }
 
-impl Drop for Space {
-    /// Waits for the part that is being compacted.
+impl Drop for SpaceReclaimer {
+    /// Waits until the present compaction has finished.
     fn drop(&mut self) {
-        self.swept.must_end.store(true, Ordering::Relaxed);
+        self.swept.is_cancelled.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It says nothing, and whoever closes a store can not help it.
+            // The thread has no result, and a panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -88,46 +86,48 @@ impl Drop for Space {
 
 fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
     let before = swept.bytes.load(Ordering::Relaxed);
-    let gone: Vec<(Key, Key)> = apps
+    let expired: Vec<(Key, Key)> = apps
         .all()
         .iter()
         .filter(|(_, app)| app.oldest > EventTime::default())
         .flat_map(|(pid, app)| {
-            app.partitions(partitions).map(|at| gone((at, *pid), app.oldest)).collect::<Vec<_>>()
+            app.partitions(partitions)
+                .map(|at| expired_range((at, *pid), app.oldest))
+                .collect::<Vec<_>>()
         })
         .collect();
     let mut options = CompactOptions::default();
     options.set_exclusive_manual_compaction(false);
-    let Ok(parts) = parts(tables) else { return };
-    for (first, last) in parts {
-        if swept.must_end.load(Ordering::Relaxed) {
+    let Ok(ranges) = compaction_ranges(tables) else { return };
+    for (first, last) in ranges {
+        if swept.is_cancelled.load(Ordering::Relaxed) {
             return;
         }
-        let holds = |(from, end): &(Key, Key)| {
+        let overlaps = |(from, end): &(Key, Key)| {
             last.is_none_or(|last| *from <= last) && first.is_none_or(|first| *end > first)
         };
-        if gone.iter().any(holds) {
+        if expired.iter().any(overlaps) {
             tables.db.compact_range_cf_opt(tables.events(), first, last, &options);
         }
     }
-    let _putting = swept.putting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _update = swept.update.lock().unwrap_or_else(PoisonError::into_inner);
     let left = swept.bytes.load(Ordering::Relaxed).saturating_sub(before);
     swept.bytes.store(left, Ordering::Relaxed);
     let mut batch = WriteBatch::default();
     meta::put_swept(&mut batch, tables, left);
-    // Otherwise it is done once more after the next start.
+    // If this fails, the compaction is repeated after the next start.
     let _ = tables.db.write(batch);
 }
 
-/// The rows of an app in a partition that have gone: from the first key, before the second.
-fn gone((partition, pid): (u16, Pid), oldest: EventTime) -> (Key, Key) {
+/// The expired rows of an app in a partition: the first key, and the exclusive end.
+fn expired_range((partition, pid): (u16, Pid), oldest: EventTime) -> (Key, Key) {
     let from = |time| key::row_from(partition, pid, time);
     (from(EventTime::default()), from(oldest))
 }
 
-/// The keys by the files of the lowest level: each part is compacted in a second or so, and all
-/// together once.
-fn parts(tables: &Tables) -> Result<Vec<Part>, StoreError> {
+/// The keys of the table, divided at the files of the lowest level, so that a compaction takes about a second and no
+/// file is compacted twice.
+fn compaction_ranges(tables: &Tables) -> Result<Vec<KeyRange>, StoreError> {
     let files = tables.db.live_files()?;
     let of_table = || files.iter().filter(|file| file.column_family_name == EVENTS);
     let lowest = of_table().map(|file| file.level).max().filter(|level| *level > 0);

@@ -1,4 +1,4 @@
-//! The regions of an open store, shared by who writes and who reads, and how they are kept.
+//! The regions of an open store, which the writer and readers share, and their storage in `meta`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::layout::hourly_counts::{self, Cell, CellKey, Changes};
 use crate::layout::key::Key;
 use crate::layout::region::{Figures, Flow, Region, Regions};
 
-/// Shared, and cheap to clone.
+/// Clones share the same regions.
 #[derive(Debug, Clone)]
 pub struct SharedRegions(Arc<Mutex<Regions>>);
 
@@ -29,54 +29,53 @@ impl SharedRegions {
 
     pub fn count_reads(&self, key: &Key, rows: u64) {
         let mut regions = self.lock();
-        let place = regions.place(key);
-        if let Some(region) = regions.at_mut(place) {
+        let index = regions.place(key);
+        if let Some(region) = regions.at_mut(index) {
             region.reads.add(rows, now());
         }
     }
 
-    /// Adds what a batch adds, and puts the regions that differ by it into the batch.
+    /// Applies the changes of a batch and puts the changed regions into it. Returns their start keys.
     pub fn apply(&self, changes: &Changes, batch: &mut WriteBatch, tables: &Tables) -> Vec<Key> {
         let mut regions = self.lock();
-        let mut touched: Vec<usize> = Vec::new();
+        let mut changed: Vec<usize> = Vec::new();
         let now = now();
         for (key, change) in changes {
-            let place = regions.place(&hourly_counts::first_row(key));
-            if let Some(region) = regions.at_mut(place) {
+            let index = regions.place(&hourly_counts::first_row(key));
+            if let Some(region) = regions.at_mut(index) {
                 region.figures.add(change.cell.rows(), change.cell.bytes);
                 region.writes.add(change.written, now);
-                touched.push(place);
+                changed.push(index);
             }
         }
-        // Cells come in order, and so do the regions that they are in.
-        touched.dedup();
-        let touched: Vec<&Region> = touched.iter().filter_map(|place| regions.at(*place)).collect();
-        touched.iter().for_each(|region| put(region, batch, tables));
-        touched.iter().map(|region| region.start).collect()
+        // The changes are in key order, so indexes of one region are adjacent.
+        changed.dedup();
+        let changed: Vec<&Region> = changed.iter().filter_map(|index| regions.at(*index)).collect();
+        changed.iter().for_each(|region| put(region, batch, tables));
+        changed.iter().map(|region| region.start).collect()
     }
 
-    /// Puts the regions that were read since into the batch.
+    /// Puts the regions that were read since a time into the batch.
     pub fn put_read(&self, since: EventTime, batch: &mut WriteBatch, tables: &Tables) {
         let regions = self.lock();
         let read = regions.iter().filter(|region| region.reads.as_of() >= since);
         read.for_each(|region| put(region, batch, tables));
     }
 
-    /// Splits what has grown too large among the regions of these starts, and merges what is
-    /// empty.
-    pub fn adjust(&self, touched: &[Key], tables: &Tables) -> Result<(), StoreError> {
-        for start in touched {
+    /// Splits those of the changed regions that have grown too large, and merges empty ones.
+    pub fn adjust(&self, changed: &[Key], tables: &Tables) -> Result<(), StoreError> {
+        for start in changed {
             self.split_while_large(start, tables)?;
         }
         loop {
             let mut batch = WriteBatch::default();
             let mut regions = self.lock();
-            let Some(place) = regions.to_merge() else { return Ok(()) };
-            if let Some(gone) = regions.merge(place) {
-                batch.delete_cf(tables.meta(), named(&gone));
+            let Some(index) = regions.to_merge() else { return Ok(()) };
+            if let Some(removed) = regions.merge(index) {
+                batch.delete_cf(tables.meta(), meta_key(&removed));
             }
-            regions.at(place - 1).into_iter().for_each(|region| put(region, &mut batch, tables));
-            // Whoever reads need not wait with it.
+            regions.at(index - 1).into_iter().for_each(|region| put(region, &mut batch, tables));
+            // Unlocked before the write, so that readers do not wait for it.
             drop(regions);
             tables.write(batch, &WriteOptions::default())?;
         }
@@ -84,26 +83,26 @@ impl SharedRegions {
 
     fn split_while_large(&self, start: &Key, tables: &Tables) -> Result<(), StoreError> {
         loop {
-            let (place, end) = {
+            let (index, end) = {
                 let regions = self.lock();
-                let place = regions.place(start);
-                if !regions.is_too_large(place) {
+                let index = regions.place(start);
+                if !regions.is_too_large(index) {
                     return Ok(());
                 }
-                (place, regions.end(place))
+                (index, regions.end(index))
             };
-            // Only the one who writes changes where regions begin: nobody waits for the cells.
+            // The hourly counts are read without the lock: only this thread changes the boundaries of regions.
             let (first, end) =
                 (hourly_counts::cell_at(start), end.as_ref().map(hourly_counts::cell_at));
-            let cut = middle(&cells(tables, &first, end.as_ref())?);
+            let split = split_point(&cells(tables, &first, end.as_ref())?);
             let mut regions = self.lock();
-            let Some((at, left)) = cut else {
-                regions.leave_whole(place);
+            let Some((at, left)) = split else {
+                regions.mark_unsplittable(index);
                 return Ok(());
             };
-            regions.split(place, at, left);
+            regions.split(index, at, left);
             let mut batch = WriteBatch::default();
-            for half in [place, place + 1] {
+            for half in [index, index + 1] {
                 regions.at(half).into_iter().for_each(|region| put(region, &mut batch, tables));
             }
             drop(regions);
@@ -112,7 +111,7 @@ impl SharedRegions {
     }
 }
 
-/// The cells of a range.
+/// The hourly counts between two keys.
 pub fn cells(
     tables: &Tables,
     first: &CellKey,
@@ -122,11 +121,11 @@ pub fn cells(
     let mut entries = tables.db.raw_iterator_cf(tables.cells());
     entries.seek(first);
     while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-        let key = key.try_into().map_err(|_| StoreError::corrupt("the key of a count"))?;
+        let key = key.try_into().map_err(|_| StoreError::corrupt("the key of an hourly count"))?;
         if end.is_some_and(|end| key >= *end) {
             break;
         }
-        let cell = Cell::decode(value).ok_or_else(|| StoreError::corrupt("a count of rows"))?;
+        let cell = Cell::decode(value).ok_or_else(|| StoreError::corrupt("an hourly count"))?;
         found.push((key, cell));
         entries.next();
     }
@@ -134,9 +133,9 @@ pub fn cells(
     Ok(found)
 }
 
-/// The start of the cell that divides the bytes best, and what is before it; `None` where all
-/// rows are in one cell.
-fn middle(cells: &[(CellKey, Cell)]) -> Option<(Key, Figures)> {
+/// The key at which a split divides the bytes best, and the figures of the part before it; `None` if all rows are of
+/// one hour of an app.
+fn split_point(cells: &[(CellKey, Cell)]) -> Option<(Key, Figures)> {
     let total = cells.iter().fold(0_i64, |sum, (_, cell)| sum.saturating_add(cell.bytes));
     let mut before = Cell::default();
     let mut best: Option<(i128, Key, Figures)> = None;
@@ -152,10 +151,10 @@ fn middle(cells: &[(CellKey, Cell)]) -> Option<(Key, Figures)> {
     best.map(|(_, key, figures)| (key, figures))
 }
 
-/// All regions that are kept; none where there never were any.
+/// The stored regions; empty in a new store.
 pub fn load(tables: &Tables) -> Result<Vec<Region>, StoreError> {
     let mut regions = Vec::new();
-    for (name, value) in tables.named(REGION)? {
+    for (name, value) in tables.meta_entries(REGION)? {
         let damage = || StoreError::corrupt("a region");
         let start = name.as_slice().try_into().map_err(|_| damage())?;
         regions.push(decode(start, &value).ok_or_else(damage)?);
@@ -163,13 +162,13 @@ pub fn load(tables: &Tables) -> Result<Vec<Region>, StoreError> {
     Ok(regions)
 }
 
-/// Writes all regions, in place of those that were kept.
+/// Replaces all stored regions.
 pub fn replace(
     regions: &Regions,
     batch: &mut WriteBatch,
     tables: &Tables,
 ) -> Result<(), StoreError> {
-    for (name, _) in tables.named(REGION)? {
+    for (name, _) in tables.meta_entries(REGION)? {
         batch.delete_cf(tables.meta(), [REGION, &name].concat());
     }
     regions.iter().for_each(|region| put(region, batch, tables));
@@ -185,7 +184,7 @@ fn put(region: &Region, batch: &mut WriteBatch, tables: &Tables) {
         let numbers = [flow.total, rate, flow.as_of().millis()];
         value.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
     }
-    batch.put_cf(tables.meta(), named(&region.start), value);
+    batch.put_cf(tables.meta(), meta_key(&region.start), value);
 }
 
 pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
@@ -202,6 +201,6 @@ pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
     Some(region)
 }
 
-fn named(start: &Key) -> Vec<u8> {
+fn meta_key(start: &Key) -> Vec<u8> {
     [REGION, start].concat()
 }
