@@ -1,20 +1,20 @@
-//! The activations that each campaign brought, newest first.
+//! An index of the activations credited to each campaign, newest first.
 //!
-//! An entry is the key of a row in another order: with it the row is one look-up.
+//! An entry is a permutation of a row's key, so the row takes one lookup.
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::row::{EventType, Status};
 
 use super::key::RowKey;
 
-/// Pid u32 · spreadid u32 · inverted time u48 · seq u64.
+/// pid u32 · spreadid u32 · inverted time u48 · seq u64.
 pub const BROUGHT_KEY_BYTES: usize = 22;
 
 pub type BroughtKey = [u8; BROUGHT_KEY_BYTES];
 
 const U48_MAX: u64 = (1 << 48) - 1;
 
-/// An activation that is credited to a campaign. The partition of its row is the value, u16.
+/// An activation that is credited to a campaign: the key of an entry. The value is the partition of the row, u16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreditedActivation {
     pub pid: Pid,
@@ -24,13 +24,13 @@ pub struct CreditedActivation {
 }
 
 impl CreditedActivation {
-    /// Of a row.
+    /// The entry of a row.
     pub fn of(row: &RowKey) -> Self {
         let RowKey { pid, event_time, spreadid, seq, .. } = *row;
         Self { pid, spreadid, event_time, seq }
     }
 
-    /// Whether rows of this type and status have an entry.
+    /// True if rows of this type and status have an entry.
     pub fn has(event_type: EventType, status: Status) -> bool {
         event_type == EventType::Activation && status == Status::Attributed
     }
@@ -41,7 +41,7 @@ impl CreditedActivation {
         key
     }
 
-    /// `None` if the bytes are no such key.
+    /// `None` if the bytes are not such a key.
     pub fn decode(key: &[u8]) -> Option<Self> {
         let key: &BroughtKey = key.try_into().ok()?;
         let number = |at: usize, len: usize| {
@@ -56,7 +56,7 @@ impl CreditedActivation {
         })
     }
 
-    /// Where the row is.
+    /// The key of the row.
     pub fn row(&self, partition: u16) -> RowKey {
         let Self { pid, spreadid, event_time, seq } = *self;
         RowKey { partition, pid, event_time, spreadid, seq }
@@ -73,7 +73,7 @@ pub fn from(pid: Pid, spreadid: SpreadId, newest: EventTime) -> BroughtKey {
     key
 }
 
-/// What is after every key of a campaign.
+/// An exclusive upper bound of the keys of a campaign.
 pub fn end(pid: Pid, spreadid: SpreadId) -> Vec<u8> {
     let mut end = from(pid, spreadid, EventTime::MAX)[..8].to_vec();
     end.resize(BROUGHT_KEY_BYTES + 1, 0xff);
@@ -84,7 +84,7 @@ pub fn end(pid: Pid, spreadid: SpreadId) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn brought(spreadid: u32, millis: i64, seq: u64) -> CreditedActivation {
+    fn activation_at(spreadid: u32, millis: i64, seq: u64) -> CreditedActivation {
         let event_time = EventTime::from_millis(millis).unwrap();
         CreditedActivation { pid: Pid(1), spreadid: SpreadId(spreadid), event_time, seq }
     }
@@ -92,18 +92,18 @@ mod tests {
     #[test]
     fn keys_sort_by_campaign_newest_first() {
         let sorted = [
-            brought(1, 9, u64::MAX),
-            brought(2, EventTime::MAX.millis() as i64, 0),
-            brought(2, 6, 0),
-            brought(2, 6, 1),
-            brought(2, 5, 0),
-            brought(2, 0, 0),
-            brought(3, 0, 0),
+            activation_at(1, 9, u64::MAX),
+            activation_at(2, EventTime::MAX.millis() as i64, 0),
+            activation_at(2, 6, 0),
+            activation_at(2, 6, 1),
+            activation_at(2, 5, 0),
+            activation_at(2, 0, 0),
+            activation_at(3, 0, 0),
         ];
         assert!(sorted.windows(2).all(|pair| pair[0].encode() < pair[1].encode()));
-        for one in sorted {
-            assert_eq!(CreditedActivation::decode(&one.encode()), Some(one));
-            assert_eq!(CreditedActivation::of(&one.row(5)), one);
+        for activation in sorted {
+            assert_eq!(CreditedActivation::decode(&activation.encode()), Some(activation));
+            assert_eq!(CreditedActivation::of(&activation.row(5)), activation);
         }
         assert!(end(Pid(1), SpreadId(2))[..] > sorted[5].encode()[..]);
         assert!(end(Pid(1), SpreadId(2))[..] < sorted[6].encode()[..]);

@@ -1,29 +1,28 @@
 //! Exact sums of decimals.
 //!
-//! Every decimal that an effect can carry, of up to 64 characters, is taken to the last digit, and
-//! so is the sum of as many of them as there can be rows. So adding is exact, and in any order.
+//! An amount has enough digits for any decimal that an effect can carry (64 characters), and for the sum of 2^63 of
+//! them. So sums are exact and do not depend on the order of additions.
 
 use std::fmt;
 
-/// Digits of a limb.
+/// Decimal digits per limb.
 const DIGITS: usize = 18;
 const BASE: i64 = 1_000_000_000_000_000_000;
 /// Limbs after the point: 72 digits.
 const FRACTION: usize = 4;
-/// With 90 digits before it: 64 of the greatest decimal, and 19 of the number of rows.
+/// 90 digits before the point: 64 of the greatest decimal, and 19 of the number of rows.
 const LIMBS: usize = FRACTION + 5;
-/// Of a sum, before the point.
+/// Digits of a sum before the point.
 const WHOLE_DIGITS_MAX: usize = 64 + 19;
-/// After it.
+/// Digits of a sum after the point.
 const FRACTION_DIGITS_MAX: usize = FRACTION * DIGITS;
 
-/// A decimal. The least limb is the first; all are at least 0 and below the base, but for the last,
-/// which has the sign.
+/// A decimal as little-endian limbs. All are at least 0 and below `BASE`, except for the last one, which has the sign.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount([i64; LIMBS]);
 
 impl Amount {
-    /// Of a plain decimal, such as `-9.99`. Empty is 0; `None` if it is none.
+    /// Parses a plain decimal such as `-9.99`. An empty text is 0; `None` if the text is not a decimal.
     pub fn parse(text: &str) -> Option<Self> {
         let is_negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -61,7 +60,7 @@ impl Amount {
         self.0 == [0; LIMBS]
     }
 
-    /// As a number of its least digits, modulo a number below 2^62.
+    /// The amount in units of its last digit, modulo a number below 2^62.
     pub fn modulo(&self, number: u64) -> u64 {
         let (wide, base) = (i128::from(number), i128::from(BASE));
         let add = |sum: i128, limb: &i64| (sum * base + i128::from(*limb)).rem_euclid(wide);
@@ -79,7 +78,7 @@ impl Amount {
     }
 }
 
-/// At most so many digits as a limb has.
+/// Parses at most [`DIGITS`] digits.
 fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |number, digit| {
         digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
@@ -87,7 +86,7 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 impl fmt::Display for Amount {
-    /// Without a zero that says nothing: `-9.9`, `0`.
+    /// The shortest form: `-9.9`, `0`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_negative = self.0[LIMBS - 1] < 0;
         let Self(limbs) = if is_negative { self.negated() } else { *self };
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_shown_without_needless_zeros() {
+    fn decimals_are_displayed_without_needless_zeros() {
         check("", "0");
         check("-0.00", "0");
         check("+007.50", "7.5");
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_decimal_is_none() {
+    fn other_texts_are_not_parsed() {
         for text in ["x", "1e3", "1.2.3", "--1", " 1", "1 ", "٣"] {
             assert_eq!(Amount::parse(text), None, "{text}");
         }
@@ -162,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_decimal_can_be_that_of_every_row_that_there_can_be() {
+    fn the_greatest_decimal_does_not_overflow_in_the_greatest_number_of_rows() {
         let mut sum = amount(&format!("-{}", "9".repeat(63)));
-        // Doubled as often as the number of rows has bits.
+        // 2^63 times the decimal.
         for _ in 0..63 {
-            let same = sum;
-            sum.add(&same);
+            let addend = sum;
+            sum.add(&addend);
         }
         assert!(sum.to_string().starts_with("-9223372036854775807"));
-        // Counts are kept as texts.
+        // Amounts are stored as text.
         assert_eq!(Amount::parse(&sum.to_string()), Some(sum));
     }
 
@@ -180,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_makes_no_difference(mut texts in prop::collection::vec(decimal(), 1..20)) {
+        fn sums_do_not_depend_on_the_order(mut texts in prop::collection::vec(decimal(), 1..20)) {
             let sum = |texts: &[String]| {
                 let mut sum = Amount::default();
                 texts.iter().for_each(|text| sum.add(&amount(text)));
@@ -194,9 +193,9 @@ mod tests {
             halves.add(&right);
             prop_assert_eq!(halves, forward);
             prop_assert_eq!(amount(&forward.to_string()), forward);
-            let mut nothing = forward.negated();
-            nothing.add(&forward);
-            prop_assert!(nothing.is_zero());
+            let mut difference = forward.negated();
+            difference.add(&forward);
+            prop_assert!(difference.is_zero());
         }
     }
 }

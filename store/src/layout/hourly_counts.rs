@@ -1,8 +1,8 @@
 //! Counts of rows by partition, app and hour of event time.
 //!
-//! A cell is what the store knows exactly about a small range of rows without reading them: the
-//! figures of regions are sums of cells, a region is split between two of them, and what retention
-//! takes away is taken away by whole cells. Every write batch adds to the cells of its rows.
+//! A cell counts the rows of one such hour, so that they need not be read: the figures of a region are the sum of its
+//! cells, regions are split between cells, and retention removes whole cells. Every write batch updates the cells of
+//! its rows.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use rocksdb::MergeOperands;
 
 use super::key::{KEY_BYTES, Key, RowKey};
 
-/// Partition u16 · pid u32 · hour u32, since 1970.
+/// partition u16 · pid u32 · hours since 1970 u32.
 pub const CELL_KEY_BYTES: usize = 10;
 
 pub type CellKey = [u8; CELL_KEY_BYTES];
@@ -21,16 +21,16 @@ pub type CellKey = [u8; CELL_KEY_BYTES];
 const STATUSES: usize = Status::ALL.len();
 const COUNTS: usize = EventType::ALL.len() * STATUSES;
 
-/// What a cell holds, or what is added to it.
+/// The value of a cell, or a difference that is added to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// Of keys and values, before compression.
+    /// Size of keys and values, before compression.
     pub bytes: i64,
     counts: [i64; COUNTS],
 }
 
 impl Cell {
-    /// One row more, or less.
+    /// A difference of one row; negative `bytes` remove the row.
     pub fn row(event_type: EventType, status: Status, bytes: i64) -> Self {
         let mut cell = Self { bytes, ..Self::default() };
         cell.counts[event_type as usize * STATUSES + status as usize] = bytes.signum();
@@ -45,7 +45,7 @@ impl Cell {
         self.counts[event_type as usize * STATUSES + status as usize]
     }
 
-    /// RocksDB adds what is damaged too, and must not end for it: beyond 64 bits it goes round.
+    /// Wraps around on overflow: RocksDB also merges damaged values, which must not cause a panic.
     pub fn add(&mut self, other: &Self) {
         self.bytes = self.bytes.wrapping_add(other.bytes);
         for (count, other) in self.counts.iter_mut().zip(other.counts) {
@@ -57,7 +57,7 @@ impl Cell {
         Self { bytes: self.bytes.wrapping_neg(), counts: self.counts.map(i64::wrapping_neg) }
     }
 
-    /// Each number as a varint, zigzag: small ones of either sign take a byte.
+    /// Each number as a zigzag varint.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         for number in std::iter::once(self.bytes).chain(self.counts) {
@@ -66,7 +66,7 @@ impl Cell {
         out
     }
 
-    /// `None` if the bytes are no cell. Types and statuses are of the layout: one more is another.
+    /// `None` if the bytes are not a cell. A new type or status changes the layout.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut input = super::codec::Input::new(bytes);
         let mut cell = Self::default();
@@ -85,7 +85,7 @@ pub fn cell_key(row: &RowKey) -> CellKey {
     cell_from(row.partition, row.pid, row.event_time)
 }
 
-/// The cell of an app in a partition that a time is in.
+/// The cell of an app in a partition that contains a time.
 pub fn cell_from(partition: u16, pid: Pid, time: EventTime) -> CellKey {
     let mut key = [0; CELL_KEY_BYTES];
     key[..2].copy_from_slice(&partition.to_be_bytes());
@@ -99,12 +99,12 @@ pub fn pid(cell: &CellKey) -> Pid {
     Pid(u32::from_be_bytes([cell[2], cell[3], cell[4], cell[5]]))
 }
 
-/// The first cell that is not before a row's key, which is the start of a region.
+/// The cell that begins at the start of a region. Regions are split at cell boundaries.
 pub fn cell_at(start: &Key) -> CellKey {
     RowKey::decode(start).map_or([0; CELL_KEY_BYTES], |start| cell_key(&start))
 }
 
-/// The first row's key that a cell can have.
+/// The least row key that belongs to a cell.
 pub fn first_row(cell: &CellKey) -> Key {
     let hour = u32::from_be_bytes([cell[6], cell[7], cell[8], cell[9]]);
     let millis = (u64::from(hour) * HOUR_MS).to_be_bytes();
@@ -114,29 +114,29 @@ pub fn first_row(cell: &CellKey) -> Key {
     key
 }
 
-/// The whole hour that a time is in.
+/// The start of the hour that contains a time.
 pub fn hour_start(time: EventTime) -> EventTime {
     EventTime::default().plus(u64::from(hour(time)) * HOUR_MS)
 }
 
-/// Event times end before the year 10000, in hours well within 32 bits.
+/// Event times end before the year 10000, so hours fit into 32 bits.
 fn hour(time: EventTime) -> u32 {
     u32::try_from(time.millis() / HOUR_MS).unwrap_or(u32::MAX)
 }
 
-/// What a write batch adds to a cell.
+/// The change of a cell by a write batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Change {
     pub cell: Cell,
-    /// Rows written, new ones and corrected ones.
+    /// Written rows, both new and corrected.
     pub written: u64,
 }
 
-/// What a write batch adds, by cell.
+/// The changes of a write batch by cell.
 pub type Changes = BTreeMap<CellKey, Change>;
 
-/// How RocksDB adds to a cell. Bytes that are no cell count as nothing, so that damage stops no
-/// compaction: checking the store finds it.
+/// RocksDB's merge operator for cells. Damaged values count as 0, so that they do not fail compactions; `adtrail
+/// verify` finds them.
 pub fn merge(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
     let mut sum = existing.and_then(Cell::decode).unwrap_or_default();
     for cell in operands.iter().filter_map(Cell::decode) {
@@ -151,7 +151,7 @@ mod tests {
     use attribution::facts::event::SpreadId;
 
     #[test]
-    fn cells_come_back() {
+    fn encoded_cells_decode_to_the_same_value() {
         let mut cell = Cell::row(EventType::Effect, Status::Orphan, 300);
         cell.add(&Cell::row(EventType::Activation, Status::Organic, -70));
         assert_eq!(Cell::decode(&cell.encode()), Some(cell));
@@ -163,9 +163,9 @@ mod tests {
         assert_eq!(cell, Cell::default());
     }
 
-    /// Or a compaction that comes by would end the process.
+    /// An overflow that panics would end the process during a compaction.
     #[test]
-    fn damaged_figures_can_be_added() {
+    fn adding_damaged_values_does_not_overflow() {
         let mut cell = Cell { bytes: i64::MAX, counts: [i64::MAX; COUNTS] };
         cell.add(&Cell { bytes: 1, counts: [1; COUNTS] });
         assert_eq!((cell.bytes, cell.rows()), (i64::MIN, 0));

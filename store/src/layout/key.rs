@@ -1,7 +1,6 @@
-//! Where everything stands: the byte layout of all keys.
+//! The byte layout of all keys, drawn in `docs/format.md`.
 //!
-//! Integers are big-endian, so byte order is key order. The layouts are drawn in
-//! `docs/format.md`.
+//! Integers are big-endian, so byte order is key order.
 
 use attribution::facts::event::{EventTime, Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
@@ -9,9 +8,9 @@ use attribution::ledger::index::IndexEntry;
 use attribution::ledger::{Position, RecordFingerprint};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Every key but that of a position has this many bytes.
+/// The length of row keys and of keys of facts.
 pub const KEY_BYTES: usize = 24;
-/// Keys of facts share this prefix (match key and app): bloom filters are over it.
+/// The prefix of keys of facts that bloom filters cover: id or match key, and pid.
 pub const FACT_PREFIX_BYTES: usize = 12;
 
 pub type Key = [u8; KEY_BYTES];
@@ -39,7 +38,7 @@ impl RowKey {
         key
     }
 
-    /// `None` if the bytes are no row key.
+    /// `None` if the bytes are not a row key.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let key: &Key = bytes.try_into().ok()?;
         Some(Self {
@@ -52,37 +51,37 @@ impl RowKey {
     }
 }
 
-/// The partition that an app's rows begin in, and are in as long as they are not spread.
+/// The first partition of an app's rows, and the only one with a fanout of 1.
 pub fn partition(app_key: &str, partitions: u16) -> u16 {
     let bucket = xxh3_64(app_key.as_bytes()) % u64::from(partitions.max(1));
     u16::try_from(bucket).unwrap_or_default()
 }
 
-/// The partitions of an app that is spread over a power of two of them, each once if there are
-/// that many. Those of a smaller power are the first of a greater, so growing moves no row.
+/// The partitions of an app with a fanout of `2^fanout_bits`, which are distinct if there are at least that many. Those
+/// of a smaller fanout are a prefix of those of a greater one, so raising the fanout moves no row.
 pub fn spread(base: u16, fanout_bits: u8, partitions: u16) -> impl Iterator<Item = u16> {
-    (0..1 << u32::from(fanout_bits)).map(move |part| part_of(base, part, partitions))
+    (0..1 << u32::from(fanout_bits)).map(move |bucket| bucket_partition(base, bucket, partitions))
 }
 
-/// The partition of a row of an app that is spread.
+/// The partition of a row of an app with a fanout of `2^fanout_bits`.
 pub fn row_partition(base: u16, seq: u64, fanout_bits: u8, partitions: u16) -> u16 {
-    let part = seq & ((1 << u32::from(fanout_bits)) - 1);
-    part_of(base, part as u32, partitions)
+    let bucket = seq & ((1 << u32::from(fanout_bits)) - 1);
+    bucket_partition(base, bucket as u32, partitions)
 }
 
-/// Parts lie as far apart as they can: halves, then quarters, then eighths around the ring.
-fn part_of(base: u16, part: u32, partitions: u16) -> u16 {
+/// Buckets are as far apart as possible: halves, then quarters, then eighths around the ring of partitions.
+fn bucket_partition(base: u16, bucket: u32, partitions: u16) -> u16 {
     let partitions = u64::from(partitions.max(1));
-    let distance = (u64::from(part.reverse_bits()) * partitions) >> 32;
+    let distance = (u64::from(bucket.reverse_bits()) * partitions) >> 32;
     ((u64::from(base) + distance) % partitions) as u16
 }
 
-/// The first key of an app at or after a time.
+/// The first row key of an app in a partition at or after a time.
 pub fn row_from(partition: u16, pid: Pid, event_time: EventTime) -> Key {
     RowKey { partition, pid, event_time, spreadid: SpreadId(0), seq: 0 }.encode()
 }
 
-/// The greatest key before this one; of the first it is itself.
+/// The greatest key before this one; the least key itself.
 pub fn previous(key: &Key) -> Key {
     let mut previous = *key;
     if key.iter().any(|byte| *byte > 0) {
@@ -108,12 +107,12 @@ pub fn next(key: &Key) -> Option<Key> {
     None
 }
 
-/// A fact's home: id u64 · pid u32 · 0 u48 · tag u48. No inverted time is 0.
+/// The key of a fact's record: id u64 · pid u32 · 0 u48 · tag u48. No inverted time is 0.
 pub fn record(fact: &FactKey) -> Key {
     fact_key(fact.id, fact.pid, 0, fact.tag)
 }
 
-/// An index entry: match u64 · pid u32 · inverted time u48 · tag u48; its value is the id.
+/// The key of an index entry: match key u64 · pid u32 · inverted time u48 · tag u48; its value is the id.
 pub fn index(found_by: MatchKey, fact: &FactKey, time: EventTime) -> Key {
     fact_key(found_by, fact.pid, U48_MAX - time.millis(), fact.tag)
 }
@@ -123,7 +122,7 @@ pub fn index_from(found_by: MatchKey, pid: Pid, newest: EventTime) -> Key {
     fact_key(found_by, pid, U48_MAX - newest.millis(), 0)
 }
 
-/// What follows the prefix of an index key, after those of a time and of all that are newer.
+/// An exclusive upper bound of index keys at or after a time, without their prefix.
 pub fn index_end_column(oldest: EventTime) -> Vec<u8> {
     let inverted = U48_MAX - oldest.millis();
     match inverted {
@@ -132,7 +131,7 @@ pub fn index_end_column(oldest: EventTime) -> Vec<u8> {
     }
 }
 
-/// What an index key and its value say, or `None` if they are no index entry.
+/// Decodes an index key, with the id from its value; `None` if the key is not one.
 pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
     Some(IndexEntry {
         time: time(U48_MAX - read_u48(key, 12))?,
@@ -145,7 +144,7 @@ pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
     })
 }
 
-/// What a key in a table of facts is.
+/// A decoded key of a table of facts.
 pub enum FactPlace {
     FactRecord { id: u64, pid: Pid, tag: u64 },
     Index { pid: Pid, time: EventTime, tag: u64 },
@@ -159,7 +158,7 @@ impl FactPlace {
     }
 }
 
-/// What stands at a key of a table of facts, or `None` if it is no such key.
+/// `None` if the bytes are not a key of a table of facts.
 pub fn decode_fact(key: &[u8]) -> Option<FactPlace> {
     let key: &Key = key.try_into().ok()?;
     let pid = Pid(read_u32(key, 8));
@@ -172,7 +171,7 @@ pub fn decode_fact(key: &[u8]) -> Option<FactPlace> {
     }
 }
 
-/// A position: topic · 0 · partition i32.
+/// The key of a position: topic · 0 · partition i32.
 pub fn position(position: &Position) -> Vec<u8> {
     let mut key = position.topic.as_bytes().to_vec();
     key.push(0);
@@ -180,7 +179,7 @@ pub fn position(position: &Position) -> Vec<u8> {
     key
 }
 
-/// The value of a record that was read of a partition: offset i64 · digest u64.
+/// The value of a fingerprint: offset i64 · digest u64.
 pub fn mark(RecordFingerprint { offset, digest }: RecordFingerprint) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&offset.to_be_bytes());
@@ -194,7 +193,7 @@ pub fn decode_mark(value: &[u8]) -> Option<RecordFingerprint> {
     Some(RecordFingerprint { offset: i64::from_be_bytes(*offset), digest })
 }
 
-/// The position at a key, with its value.
+/// Decodes the key and the value of a position. Fingerprints are stored separately.
 pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
     let (topic, partition) = key.split_last_chunk::<4>()?;
     let (end, topic) = topic.split_last()?;
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn index_keys_sort_newest_first_after_the_home() {
+    fn index_keys_sort_newest_first_after_the_record() {
         let fact = FactKey { family: Family::Touch, id: MatchKey(7), pid: Pid(1), tag: 5 };
         let keys =
             [record(&fact), index(MatchKey(7), &fact, at(9)), index(MatchKey(7), &fact, at(8))];
@@ -282,37 +281,37 @@ mod tests {
     }
 
     #[test]
-    fn positions_come_back() {
-        let kept = Position {
+    fn encoded_positions_decode_to_the_same_value() {
+        let written = Position {
             topic: "adtrail.clicks".into(),
             partition: 11,
             next_offset: 1 << 40,
             mark: None,
             last: None,
         };
-        let value = kept.next_offset.to_be_bytes();
-        assert_eq!(decode_position(&position(&kept), &value), Some(kept));
+        let value = written.next_offset.to_be_bytes();
+        assert_eq!(decode_position(&position(&written), &value), Some(written));
         assert_eq!(decode_position(b"x", &value), None);
-        let read = RecordFingerprint { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
-        assert_eq!(decode_mark(&mark(read)), Some(read));
+        let fingerprint = RecordFingerprint { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
+        assert_eq!(decode_mark(&mark(fingerprint)), Some(fingerprint));
         assert_eq!(decode_mark(&[0; 15]), None);
     }
 
     #[test]
-    fn parts_are_apart_and_those_of_a_smaller_fan_stay() {
+    fn partitions_are_distinct_and_those_of_a_smaller_fanout_are_a_prefix() {
         for partitions in [1, 2, 3, 64, 100, 65_535] {
             let bits_max = u16::ilog2(partitions) as u8;
             for bits in 0..=bits_max {
-                let parts: Vec<u16> = spread(partitions - 1, bits, partitions).collect();
-                let mut distinct = parts.clone();
+                let found: Vec<u16> = spread(partitions - 1, bits, partitions).collect();
+                let mut distinct = found.clone();
                 distinct.sort_unstable();
                 distinct.dedup();
                 assert_eq!(distinct.len(), 1 << bits, "{bits} bits of {partitions}");
-                assert!(distinct.iter().all(|part| *part < partitions));
+                assert!(distinct.iter().all(|partition| *partition < partitions));
                 let greater: Vec<u16> = spread(partitions - 1, bits_max, partitions).collect();
-                assert_eq!(greater[..parts.len()], parts);
+                assert_eq!(greater[..found.len()], found);
                 let seq = 0x9e37_79b9_7f4a_7c15;
-                assert!(parts.contains(&row_partition(partitions - 1, seq, bits, partitions)));
+                assert!(found.contains(&row_partition(partitions - 1, seq, bits, partitions)));
             }
         }
         assert_eq!(spread(13, 2, 64).collect::<Vec<_>>(), [13, 45, 29, 61]);

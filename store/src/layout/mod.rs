@@ -1,4 +1,4 @@
-//! The forms in which rows, facts and counts are stored, whatever keeps them.
+//! Keys, codecs and aggregates, the same for all kinds of store. Start with [`key`] and `docs/format.md`.
 
 pub mod campaign_index;
 pub mod codec;

@@ -1,11 +1,11 @@
-//! What is kept of a row with the decision that it shows.
+//! References from fact records to their current rows.
 
 use attribution::ledger::record::RowRef;
 use attribution::rules::row::Row;
 
 use super::summary_counts;
 
-/// What a home notes of its row.
+/// The reference to a row of `bytes` bytes, key and value.
 pub fn row_place(row: &Row, fanout_bits: u8, bytes: usize) -> RowRef {
     let (bytes, install_type) = (bytes as u32, row.install_type);
     RowRef { fanout_bits, bytes, install_type, fact_hash: fact_hash(row) }

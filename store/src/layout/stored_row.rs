@@ -1,6 +1,6 @@
-//! A row as it is stored.
+//! A row in its stored form.
 
 use super::key::RowKey;
 
-/// A row, as it is stored.
+/// The key and the encoded value of a row.
 pub type StoredRow = (RowKey, Vec<u8>);

@@ -1,7 +1,7 @@
-//! Rows counted by app, quarter of an hour and what a summary tells apart, with their revenue.
+//! Counts and revenue of rows by app, quarter of an hour and the dimensions of a summary.
 //!
-//! Days of all zones begin on a quarter of an hour, so the days of any zone are sums of counts. Every
-//! write batch adds to the counts of its rows; what it takes away again it adds with a minus.
+//! The days of all present time zones begin at a quarter of an hour, so a day of any zone is a sum of counts. Every
+//! write batch updates the counts of its rows by merges; removals are merged as negative counts.
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::row::{EventType, InstallType, Row, Status};
@@ -13,23 +13,23 @@ use super::codec::{Input, choose, choose_option, code, put_varint};
 use super::decimal_sum::Amount;
 use super::key::RowKey;
 
-/// Of event time, what one count is of.
+/// The span of event time that a count covers.
 pub const QUARTER_MS: u64 = 15 * 60_000;
 
-/// Of a key: pid u32 · quarter of an hour since 1970 u32.
+/// pid u32 · quarters of an hour since 1970 u32.
 pub const PREFIX_BYTES: usize = 8;
 
-/// What the rows of one count have in common.
+/// What the rows of a count have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SummaryKey<'a> {
     pub pid: Pid,
-    /// A time in the quarter; decoded, its start.
+    /// Any time within the quarter; after decoding, its start.
     pub time: EventTime,
     pub spreadid: SpreadId,
     pub what: Dimensions<'a>,
 }
 
-/// The part of it that is not in a row's key.
+/// The part of a [`SummaryKey`] that is not in a row's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dimensions<'a> {
     pub event_type: EventType,
@@ -39,7 +39,7 @@ pub struct Dimensions<'a> {
     pub currency: &'a str,
 }
 
-/// How many rows, and the sum of their revenue.
+/// The number of rows and the sum of their revenue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub rows: i64,
@@ -91,7 +91,7 @@ impl<'a> SummaryKey<'a> {
         key
     }
 
-    /// `None` if the bytes are no such key.
+    /// `None` if the bytes are not such a key.
     pub fn decode(key: &'a [u8]) -> Option<Self> {
         let mut input = Input::new(key);
         let mut number = || input.bytes().ok().map(u32::from_be_bytes);
@@ -117,26 +117,26 @@ impl<'a> SummaryKey<'a> {
     }
 }
 
-/// Where the counts of an app begin that are of a time or later.
+/// The first key of an app at or after the quarter that contains a time.
 pub fn prefix(pid: Pid, time: EventTime) -> [u8; PREFIX_BYTES] {
-    // Event times end before the year 10000, in quarters well within 32 bits.
+    // Event times end before the year 10000, so quarters fit into 32 bits.
     let quarter = u32::try_from(time.millis() / QUARTER_MS).unwrap_or(u32::MAX);
     (u64::from(pid.0) << 32 | u64::from(quarter)).to_be_bytes()
 }
 
-/// The quarter of an hour that a time is in begins then.
+/// The start of the quarter of an hour that contains a time.
 pub fn quarter_start(time: EventTime) -> EventTime {
     time.minus(time.millis() % QUARTER_MS)
 }
 
-/// From where to where a range is of whole quarters of an hour; `None` where it has none.
+/// The largest part of a range that consists of whole quarters of an hour; `None` if it contains none.
 pub fn whole_quarters((from, to): (EventTime, EventTime)) -> Option<(EventTime, EventTime)> {
     let first = i64::try_from(from.millis().next_multiple_of(QUARTER_MS)).ok()?;
     let (first, end) = (EventTime::from_millis(first)?, quarter_start(to));
     (first < end).then_some((first, end))
 }
 
-/// A hash of what only a fact that took another's place changes in a count; never 0.
+/// A hash of the dimensions that change only if the fact of an event is replaced; never 0.
 pub fn fact_hash(event_name: &str, currency: &str, revenue: &str) -> u64 {
     let mut hasher = Xxh3Default::new();
     for text in [event_name, currency, revenue] {
@@ -147,12 +147,12 @@ pub fn fact_hash(event_name: &str, currency: &str, revenue: &str) -> u64 {
 }
 
 impl Totals {
-    /// One row. Revenue that is no decimal counts as none; nothing that is read from Kafka has such.
+    /// The totals of one row. Revenue that is not a decimal counts as 0; decoding refuses such events.
     pub fn row(revenue: &str) -> Self {
         Self { rows: 1, revenue: Amount::parse(revenue).unwrap_or_default() }
     }
 
-    /// As [`Cell::add`](super::hourly_counts::Cell::add).
+    /// Wraps around on overflow, like [`Cell::add`](super::hourly_counts::Cell::add).
     pub fn add(&mut self, other: &Self) {
         self.rows = self.rows.wrapping_add(other.rows);
         self.revenue.add(&other.revenue);
@@ -166,7 +166,7 @@ impl Totals {
         self.rows == 0 && self.revenue.is_zero()
     }
 
-    /// Rows as a varint, zigzag; the revenue as the shortest decimal, nothing for 0.
+    /// Rows as a zigzag varint; revenue as the shortest decimal, empty for 0.
     pub fn encode(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(12);
         put_varint(&mut value, ((self.rows << 1) ^ (self.rows >> 63)) as u64);
@@ -176,7 +176,7 @@ impl Totals {
         value
     }
 
-    /// `None` if the bytes are no count.
+    /// `None` if the bytes are not an encoded count.
     pub fn decode(value: &[u8]) -> Option<Self> {
         let mut input = Input::new(value);
         let zigzag = input.varint().ok()?;
@@ -186,8 +186,8 @@ impl Totals {
     }
 }
 
-/// How RocksDB adds to a count. Bytes that are no count count as nothing, so that damage stops no
-/// compaction: checking the store finds it.
+/// RocksDB's merge operator for counts. Damaged values count as 0, so that they do not fail compactions; `adtrail
+/// verify` finds them.
 pub fn merge(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
     let mut sum = existing.and_then(Totals::decode).unwrap_or_default();
     for count in operands.iter().filter_map(Totals::decode) {
@@ -204,7 +204,7 @@ mod tests {
         EventTime::from_millis(millis).unwrap()
     }
 
-    fn counted<'a>(time: EventTime, event_name: &'a str, currency: &'a str) -> SummaryKey<'a> {
+    fn summary_key<'a>(time: EventTime, event_name: &'a str, currency: &'a str) -> SummaryKey<'a> {
         let what = Dimensions {
             event_type: EventType::Effect,
             status: Status::Attributed,
@@ -216,16 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_back() {
+    fn encoded_keys_decode_to_the_same_value() {
         let start = at(1_773_100_800_000);
         for (name, currency) in [("purchase", "CNY"), ("", ""), ("a\0b", "\0"), ("é,\"", "元")] {
-            let key = counted(start.plus(QUARTER_MS - 1), name, currency).encode();
-            assert_eq!(SummaryKey::decode(&key), Some(counted(start, name, currency)));
+            let key = summary_key(start.plus(QUARTER_MS - 1), name, currency).encode();
+            assert_eq!(SummaryKey::decode(&key), Some(summary_key(start, name, currency)));
             assert!(key.starts_with(&prefix(Pid(7), start)));
             assert!(key[..] < prefix(Pid(7), start.plus(QUARTER_MS))[..]);
             assert_eq!(SummaryKey::decode(&key[..15]), None);
         }
-        let mut activation = counted(start, "activation", "");
+        let mut activation = summary_key(start, "activation", "");
         activation.what.event_type = EventType::Activation;
         activation.what.install_type = None;
         let key = activation.encode();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_have_whole_quarters() {
+    fn whole_quarters_are_the_inner_part_of_a_range() {
         let quarter = QUARTER_MS as i64;
         let check = |from, to, expected: Option<(i64, i64)>| {
             let expected = expected.map(|(from, to)| (at(from * quarter), at(to * quarter)));
@@ -253,15 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn texts_beside_each_other_keep_apart() {
+    fn adjacent_texts_are_kept_apart() {
         let keys = [("ab", "c"), ("b", "ca"), ("b", "c")];
-        let keys = keys.map(|(name, currency)| counted(at(0), name, currency).encode());
+        let keys = keys.map(|(name, currency)| summary_key(at(0), name, currency).encode());
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
         assert_ne!(fact_hash("ab", "c", ""), fact_hash("a", "bc", ""));
     }
 
     #[test]
-    fn counts_come_back() {
+    fn encoded_counts_decode_to_the_same_value() {
         let mut count = Totals::row("9.90");
         assert_eq!(count.encode(), b"\x029.9");
         count.add(&Totals::row(""));

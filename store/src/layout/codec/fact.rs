@@ -1,4 +1,4 @@
-//! Facts as bytes: what homes begin with.
+//! The encoding of facts, with which every fact record begins.
 
 use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Family, Pid, SpreadId, Touch,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::StoreError;
 
-/// The time and the lookback of a fact, without reading on.
+/// The time and the lookback of a fact record, without decoding the rest.
 pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), StoreError> {
     let mut input = Input::new(bytes);
     let _version = input.byte()?;
@@ -52,7 +52,7 @@ pub(super) fn touch(input: &mut Input<'_>, pid: Pid, time: EventTime) -> Result<
     })
 }
 
-/// A touch's id is nearly always its click id to the letter: then it is written once.
+/// A touch's id nearly always equals its click id and is then written once.
 fn put_id(out: &mut Vec<u8>, id: &str, click_id: &str) {
     put_text(out, id);
     if id == click_id {

@@ -1,7 +1,6 @@
-//! Facts and their present decisions as bytes.
+//! The encoding of fact records: facts with their current decisions.
 //!
-//! Every value starts with its layout version and the fact's time, so that expiry needs to read
-//! no further.
+//! Every value starts with its layout version and the fact's time, so that expiry need not decode the rest.
 
 use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
@@ -22,7 +21,7 @@ use crate::StoreError;
 
 const VERSION: u8 = 7;
 
-/// Appends a home's value; the app and the family are in its key.
+/// Appends the value of a record; app and family are given by its key and table.
 pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
     out.push(VERSION);
     put_time(out, Some(record.time()));
@@ -30,8 +29,8 @@ pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
         FactRecord::Touch(touch) => fact::put_touch(out, touch),
         FactRecord::Activation(record) => {
             fact::put_activation(out, &record.fact);
-            put_walks(out, &record.chains, &ActivationKey::of(&record.fact));
-            put_present(out, record.current_row.as_ref());
+            put_chains(out, &record.chains, &ActivationKey::of(&record.fact));
+            put_current_row(out, record.current_row.as_ref());
             put_decision(out, record.decision.as_ref());
             put_decision(out, record.previous.as_ref());
             if record.previous.is_some() {
@@ -40,12 +39,12 @@ pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
         }
         FactRecord::Effect(record) => {
             fact::put_effect(out, &record.fact);
-            put_present(out, record.current_row.as_ref());
+            put_current_row(out, record.current_row.as_ref());
         }
     }
 }
 
-/// Reads a home of a family and app.
+/// Decodes the value of a record.
 pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, StoreError> {
     let mut input = Input::new(bytes);
     let version = input.byte()?;
@@ -79,15 +78,15 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
     Ok(record)
 }
 
-/// The activation itself is the end of its walk and most often all of it, so it is not repeated.
-fn put_walks(out: &mut Vec<u8>, chains: &InstallChains, own: &ActivationKey) {
+/// The activation itself is written as time 0 only: it ends its chain and often is the whole of it.
+fn put_chains(out: &mut Vec<u8>, chains: &InstallChains, own: &ActivationKey) {
     put_varint(out, chains.chains.len() as u64);
-    for member in chains.chains.iter().flat_map(|chain| [&chain.install, &chain.real]) {
-        if member == own {
+    for activation in chains.chains.iter().flat_map(|chain| [&chain.install, &chain.real]) {
+        if activation == own {
             put_time(out, None);
         } else {
-            put_time(out, Some(member.time));
-            put_text(out, &member.id);
+            put_time(out, Some(activation.time));
+            put_text(out, &activation.id);
         }
     }
     put_varint(out, chains.places.len() as u64);
@@ -96,12 +95,12 @@ fn put_walks(out: &mut Vec<u8>, chains: &InstallChains, own: &ActivationKey) {
 
 fn chains(input: &mut Input<'_>, own: &ActivationKey) -> Result<InstallChains, StoreError> {
     let mut chains = InstallChains::default();
-    let member = |input: &mut Input<'_>| match input.time()? {
+    let activation = |input: &mut Input<'_>| match input.time()? {
         Some(time) => Ok::<_, StoreError>(ActivationKey { time, id: input.boxed()? }),
         None => Ok(own.clone()),
     };
     for _ in 0..input.varint()? {
-        chains.chains.push(InstallChain { install: member(input)?, real: member(input)? });
+        chains.chains.push(InstallChain { install: activation(input)?, real: activation(input)? });
     }
     for _ in 0..input.varint()? {
         chains.places.push(input.byte()?);
@@ -109,7 +108,7 @@ fn chains(input: &mut Input<'_>, own: &ActivationKey) -> Result<InstallChains, S
     Ok(chains)
 }
 
-fn put_present(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
+fn put_current_row(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
     put_time(out, current_row.map(|current_row| current_row.event_time));
     let Some(current_row) = current_row else { return };
     put_varint(out, u64::from(current_row.revision));

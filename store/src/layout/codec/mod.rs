@@ -1,7 +1,7 @@
-//! How values are written: a layout version, then varints and length-prefixed text.
+//! The encoding of values: a layout version, then varints and length-prefixed text, as drawn in `docs/format.md`.
 //!
-//! Drawn in `docs/format.md`. Reading checks everything: damaged bytes are an error, never a
-//! panic and never a wrong value that could have been told.
+//! Decoding checks everything: damaged bytes are an error, never a panic, and never a wrong value if the damage can be
+//! detected.
 
 pub mod fact;
 pub mod fact_record;
@@ -18,7 +18,7 @@ const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
 /// Purposes of touches by their stored code.
 const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
-/// Of a number of 64 bits.
+/// The length of the longest varint of 64 bits.
 const VARINT_BYTES_MAX: usize = 10;
 
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -47,7 +47,7 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time: Option<EventTime>) {
     put_varint(out, time.map_or(0, |time| time.millis() + 1));
 }
 
-/// Reads what the functions above wrote.
+/// Reads values from encoded bytes.
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
@@ -63,7 +63,6 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
-    /// As many bytes as are asked for.
     #[inline]
     pub fn bytes<const LEN: usize>(&mut self) -> Result<[u8; LEN], StoreError> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
@@ -85,14 +84,14 @@ impl<'a> Input<'a> {
 
     fn long_varint(&mut self) -> Result<u64, StoreError> {
         let mut value = 0;
-        for (place, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * place);
+        for (index, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * index);
             if *byte < 0x80 {
-                // There is one way to write a number: what is longer, or beyond 64 bits, is damage.
-                if *byte == 0 || (place == VARINT_BYTES_MAX - 1 && *byte > 1) {
-                    return Err(StoreError::corrupt("a number that is not written so"));
+                // Only the shortest encoding of at most 64 bits is valid.
+                if *byte == 0 || (index == VARINT_BYTES_MAX - 1 && *byte > 1) {
+                    return Err(StoreError::corrupt("an invalid varint"));
                 }
-                self.rest = &self.rest[place + 1..];
+                self.rest = &self.rest[index + 1..];
                 return Ok(value);
             }
         }
@@ -103,7 +102,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Eight bytes, the greatest first.
+    /// Eight bytes, big-endian.
     pub fn u64(&mut self) -> Result<u64, StoreError> {
         self.bytes().map(u64::from_be_bytes)
     }
@@ -132,7 +131,7 @@ impl<'a> Input<'a> {
         Ok(bytes)
     }
 
-    /// What has not been read.
+    /// The bytes that have not been read.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -167,7 +166,7 @@ impl<'a> Input<'a> {
         self.time()?.ok_or_else(|| StoreError::corrupt("a missing time"))
     }
 
-    /// All must have been read.
+    /// Fails unless all bytes have been read.
     pub fn end(self) -> Result<(), StoreError> {
         if self.rest.is_empty() {
             Ok(())
@@ -182,14 +181,14 @@ fn utf8(bytes: &[u8]) -> Result<&str, StoreError> {
     std::str::from_utf8(bytes).map_err(|_| StoreError::corrupt("text that is not UTF-8"))
 }
 
-/// Appends the value of an index entry: the hash under which its fact has its home and, of a touch
-/// with a lookback of its own, that in days, for as long it is kept.
+/// Appends the value of an index entry: the id of the fact and, for a touch with a lookback of its own, the lookback in
+/// days, rounded up, by which the entry expires.
 pub(crate) fn put_index_value(out: &mut Vec<u8>, id: u64, lookback_ms: Option<u64>) {
     out.extend_from_slice(&id.to_be_bytes());
     out.extend(lookback_ms.map(|ms| ms.min(LOOKBACK_MAX_MS).div_ceil(DAY_MS) as u8));
 }
 
-/// The hash and the lookback, at least as long as it is, of the value of an index entry.
+/// Decodes the value of an index entry: the id, and the lookback rounded up to days.
 pub(crate) fn index_value(value: &[u8]) -> Result<(u64, Option<u64>), StoreError> {
     let damage = || StoreError::corrupt("an index entry's value");
     let (id, days) = value.split_first_chunk::<8>().ok_or_else(damage)?;
@@ -201,24 +200,24 @@ pub(crate) fn index_value(value: &[u8]) -> Result<(u64, Option<u64>), StoreError
     Ok((u64::from_be_bytes(*id), lookback_ms))
 }
 
-/// The hash alone.
+/// The id from the value of an index entry.
 pub(crate) fn index_id(value: &[u8]) -> Result<u64, StoreError> {
     index_value(value).map(|(id, _)| id)
 }
 
-/// The entry of a table of names at a stored number.
+/// The entry of a code table at a stored number.
 #[inline]
 pub(crate) fn choose<T: Copy>(table: &[T], number: u8) -> Result<T, StoreError> {
     table.get(usize::from(number)).copied().ok_or_else(|| unknown_code(number))
 }
 
-/// The number under which `choose` finds it; 0 stands for none.
+/// The code of a value: its index in the table plus one; 0 for none.
 pub(crate) fn code<T: PartialEq>(table: &[T], value: Option<&T>) -> u8 {
-    let place = value.and_then(|value| table.iter().position(|entry| entry == value));
-    place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or(0)
+    let index = value.and_then(|value| table.iter().position(|entry| entry == value));
+    index.and_then(|index| u8::try_from(index + 1).ok()).unwrap_or(0)
 }
 
-/// What `code` wrote of a value that is never absent.
+/// Reads a [`code`] that is never 0.
 pub(crate) fn chosen<T: Copy>(table: &[T], input: &mut Input<'_>) -> Result<T, StoreError> {
     match input.byte()? {
         0 => Err(StoreError::corrupt("a missing code")),
@@ -241,7 +240,7 @@ fn unknown_code(number: u8) -> StoreError {
 
 #[cold]
 fn truncated() -> StoreError {
-    StoreError::corrupt("a value that ends too early")
+    StoreError::corrupt("a truncated value")
 }
 
 #[cfg(test)]
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_written_in_one_way() {
+    fn only_the_shortest_varint_is_valid() {
         for number in [0, 1, 127, 128, 16_383, 16_384, 1 << 62, 1 << 63, u64::MAX] {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, number);

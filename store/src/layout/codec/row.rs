@@ -1,4 +1,4 @@
-//! The exported row as bytes, read back without copying.
+//! The encoding of exported rows, which are decoded without copying texts.
 
 use attribution::facts::event::{EventTime, Purpose, SpreadId, TouchKind};
 use attribution::rules::row::{
@@ -55,7 +55,7 @@ pub enum TextCell {
 pub const TEXT_CELLS: usize = TextCell::CreditOf as usize + 1;
 
 impl TextCell {
-    /// As they are stored.
+    /// In the order in which they are stored.
     pub const ALL: [Self; TEXT_CELLS] = [
         Self::EventName,
         Self::EventId,
@@ -91,18 +91,18 @@ impl TextCell {
         Self::CreditOf,
     ];
 
-    /// From this one on: more about the credited touch and the activation.
+    /// The first of the cells with details of the credited touch and the activation.
     pub const DETAILS: Self = Self::TouchPurpose;
 }
 
-/// Where a text of a row begins, and its length.
+/// The position of a text within [`RowView::texts`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     start: u32,
     len: u32,
 }
 
-/// A stored row. Its key holds the rest: app, event time, campaign and seq.
+/// A decoded row. Its key has the rest: app, event time, campaign and seq.
 #[derive(Debug, Clone)]
 pub struct RowView<'a> {
     pub revision: u32,
@@ -115,17 +115,16 @@ pub struct RowView<'a> {
     pub activation_time: Option<EventTime>,
     pub reject_reason: Option<RejectReason>,
     contributors: [Option<Contributor>; CONTRIBUTORS_MAX],
-    /// All texts and their lengths. Every text has been found to be UTF-8.
+    /// All texts with their lengths, verified to be UTF-8.
     texts: &'a [u8],
     spans: [Span; TEXT_CELLS],
-    /// A bit per text cell, by [`TextCell`]: whether there is one.
-    current_row: u64,
-    /// The same: whether CSV must quote it.
+    /// A bit per [`TextCell`]: set if the cell is not empty.
+    present_cells: u64,
+    /// A bit per [`TextCell`]: set if CSV must quote the cell.
     needs_quotes: u64,
 }
 
 impl<'a> RowView<'a> {
-    /// Reads a stored row.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, StoreError> {
         let mut input = Input::new(bytes);
         let version = input.byte()?;
@@ -148,7 +147,7 @@ impl<'a> RowView<'a> {
             contributors: [const { None }; CONTRIBUTORS_MAX],
             texts: &[],
             spans: [Span::default(); TEXT_CELLS],
-            current_row: 0,
+            present_cells: 0,
             needs_quotes: 0,
         };
         let count = usize::from(input.byte()?);
@@ -165,12 +164,12 @@ impl<'a> RowView<'a> {
             });
         }
         row.needs_quotes = input.varint()?;
-        row.current_row = input.varint()?;
-        if row.current_row >> TEXT_CELLS != 0 {
+        row.present_cells = input.varint()?;
+        if row.present_cells >> TEXT_CELLS != 0 {
             return Err(StoreError::corrupt("a row with unknown cells"));
         }
         row.texts = input.rest();
-        // A span is of 32 bits.
+        // Spans have 32 bits.
         if u32::try_from(row.texts.len()).is_err() {
             return Err(StoreError::corrupt("a row of more than 4 GiB"));
         }
@@ -180,9 +179,9 @@ impl<'a> RowView<'a> {
 
     fn find_texts(&mut self) -> Result<(), StoreError> {
         let mut input = Input::new(self.texts);
-        // Then all lengths are of one byte, and no text has to be looked at by itself.
+        // ASCII means that all lengths take one byte, and that no text needs a check of its own.
         let is_ascii = self.texts.is_ascii();
-        let mut missing = self.current_row;
+        let mut missing = self.present_cells;
         while missing != 0 {
             let len = if is_ascii { usize::from(input.byte()?) } else { input.len()? };
             let start = self.texts.len() - input.rest().len();
@@ -197,29 +196,29 @@ impl<'a> RowView<'a> {
         input.end()
     }
 
-    /// Empty where there is nothing.
+    /// The text of a cell, which may be empty.
     #[inline]
     pub fn text(&self, cell: TextCell) -> &'a str {
         let (bytes, len) = self.bytes(cell);
         bytes.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
 
-    /// A text, the first so many of these bytes, and what follows it, for whoever copies faster
-    /// what has a fixed length.
+    /// The bytes from the start of a cell's text to the end of all texts, and the length of the text. A caller can copy
+    /// a fixed number of bytes, which is faster.
     #[inline]
     pub fn bytes(&self, cell: TextCell) -> (&'a [u8], usize) {
         let Span { start, len } = self.spans[cell as usize];
         (self.texts.get(start as usize..).unwrap_or_default(), len as usize)
     }
 
-    /// Those that there are, from one up to another.
+    /// The cells from `first` to `last`, inclusive, that are not empty.
     #[inline]
     pub fn texts_between(&self, first: TextCell, last: TextCell) -> impl Iterator<Item = TextCell> {
         let up_to_last = u64::MAX >> (u64::BITS - 1 - last as u32);
-        let mut current_row = self.current_row & up_to_last & (u64::MAX << first as u32);
+        let mut cells = self.present_cells & up_to_last & (u64::MAX << first as u32);
         std::iter::from_fn(move || {
-            let next = TextCell::ALL.get(current_row.trailing_zeros() as usize)?;
-            current_row &= current_row - 1;
+            let next = TextCell::ALL.get(cells.trailing_zeros() as usize)?;
+            cells &= cells - 1;
             Some(*next)
         })
     }
@@ -229,30 +228,30 @@ impl<'a> RowView<'a> {
         self.needs_quotes >> (cell as u32) & 1 == 1
     }
 
-    /// When the install began, of the row's activation.
+    /// The time at which the install of the row's activation began.
     pub fn install_begin_time(&self) -> Option<EventTime> {
         self.text(TextCell::InstallBeginTime).parse().ok().and_then(EventTime::from_millis)
     }
 
-    /// The window that the credited touch had to be in.
+    /// The lookback window of the credited touch.
     pub fn touch_lookback_ms(&self) -> Option<u64> {
         self.text(TextCell::TouchLookback).parse().ok()
     }
 
-    /// What the credited touch was for; `None` without one.
+    /// The purpose of the credited touch; `None` without one.
     pub fn touch_purpose(&self) -> Option<Purpose> {
         let name = self.text(TextCell::TouchPurpose);
         PURPOSES.into_iter().find(|purpose| purpose_name(*purpose) == name)
     }
 
-    /// Newest first.
+    /// The contributor at an index, newest first.
     #[inline]
     pub fn contributor(&self, index: usize) -> Option<&Contributor> {
         self.contributors.get(index)?.as_ref()
     }
 }
 
-/// Appends a row's value; what is in the key is left out.
+/// Appends a row's value, without the fields of its key.
 pub fn encode(row: &Row, out: &mut Vec<u8>) {
     let touch = row.touch.as_ref();
     out.push(VERSION);
@@ -287,7 +286,7 @@ pub fn encode(row: &Row, out: &mut Vec<u8>) {
     }
 }
 
-/// Cells that are made for the row.
+/// Cells that are formatted from other values.
 #[derive(Default)]
 struct Details {
     lookback: String,
@@ -351,7 +350,7 @@ fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TE
     ]
 }
 
-/// The name of a touch's purpose in rows, as in events.
+/// The name of a purpose, in rows as in events.
 pub fn purpose_name(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Ua => "ua",
@@ -359,7 +358,7 @@ pub fn purpose_name(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Compact JSON with sorted keys, which they are already; nothing where there are none.
+/// Compact JSON, or empty without props. The keys are already sorted.
 fn props_json(row: &Row) -> String {
     if row.props.is_empty() {
         return String::new();
@@ -368,7 +367,7 @@ fn props_json(row: &Row) -> String {
     serde_json::Value::Object(pairs.collect()).to_string()
 }
 
-/// Whether a CSV reader needs quotes around the text.
+/// True if the text must be quoted in CSV.
 fn needs_quotes(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'))
 }
@@ -434,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_back() {
+    fn an_encoded_row_decodes_to_the_same_values() {
         let mut bytes = Vec::new();
         encode(&sample(), &mut bytes);
         let view = RowView::decode(&bytes).unwrap();
@@ -461,14 +460,13 @@ mod tests {
         assert!(view.must_quote(TextCell::TouchSite));
     }
 
-    /// A row whose texts are of all lengths that are stored in their own way, ASCII and not.
     fn with_texts(name: &str, ua: &str, currency: &str) -> Row {
         let device = Device { ua: ua.into(), ..Device::default() };
         Row { event_name: name.into(), device, currency: currency.into(), ..sample() }
     }
 
     #[test]
-    fn texts_of_every_length_come_back() {
+    fn texts_of_all_length_encodings_decode_to_the_same_text() {
         for len in [0, 1, 63, 126, 127, 128, 129, 255, 16_383, 16_384, 70_000] {
             for text in ["a", "ü", "語", "\u{10ffff}", "\0", "\u{80}"] {
                 let text = text.repeat(len / text.len());
@@ -486,7 +484,7 @@ mod tests {
         }
     }
 
-    /// A length that ends within a character, or a byte that begins none.
+    /// Damages a character, and lets a length end within a character.
     #[test]
     fn text_that_is_not_utf8_is_an_error() {
         for len in [0, 3, 126, 300] {
@@ -494,27 +492,27 @@ mod tests {
             let mut bytes = Vec::new();
             encode(&with_texts(&filler, &format!("{filler}ü"), "ü"), &mut bytes);
             assert!(RowView::decode(&bytes).is_ok());
-            let places = bytes.windows(2).enumerate().filter(|(_, pair)| *pair == "ü".as_bytes());
-            let places: Vec<usize> = places.map(|(place, _)| place).collect();
-            assert_eq!(places.len(), 2);
-            for place in places {
+            let found = bytes.windows(2).enumerate().filter(|(_, pair)| *pair == "ü".as_bytes());
+            let positions: Vec<usize> = found.map(|(position, _)| position).collect();
+            assert_eq!(positions.len(), 2);
+            for position in positions {
                 for (offset, byte) in [(0, b'a'), (0, 0xff), (1, b'a'), (1, 0xff)] {
                     let mut damaged = bytes.clone();
-                    damaged[place + offset] = byte;
-                    assert!(RowView::decode(&damaged).is_err(), "{place} {offset} {byte}");
+                    damaged[position + offset] = byte;
+                    assert!(RowView::decode(&damaged).is_err(), "{position} {offset} {byte}");
                 }
             }
         }
         let mut bytes = Vec::new();
         encode(&with_texts("", "", "üü"), &mut bytes);
-        // Shorter by one: the length, then within the last character.
-        let place = bytes.windows(3).position(|part| part == b"\x04\xc3\xbc").unwrap();
-        bytes[place] = 3;
+        // One byte less, so that the text ends within its last character.
+        let length = bytes.windows(3).position(|part| part == b"\x04\xc3\xbc").unwrap();
+        bytes[length] = 3;
         assert!(RowView::decode(&bytes).is_err());
     }
 
     #[test]
-    fn cut_or_longer_rows_are_errors() {
+    fn truncated_and_extended_rows_are_errors() {
         let mut bytes = Vec::new();
         encode(&sample(), &mut bytes);
         assert!((0..bytes.len()).all(|len| RowView::decode(&bytes[..len]).is_err()));
