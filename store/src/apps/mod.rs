@@ -1,4 +1,4 @@
-//! Apps as the store knows them: over how many partitions each is spread, and under which key it was written.
+//! The store's records of apps: the partitions and the retention of their rows, and the key of each pid.
 
 pub(crate) mod names;
 pub mod spread;

@@ -1,5 +1,5 @@
-//! Which app each pid is of. Rows and facts have the pid alone: one that is given to another app would show
-//! it the first one's.
+//! The app key of each pid. Rows and facts contain the pid only, so a pid that is reused for another app would expose
+//! the rows of the first one.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,35 @@ use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
 
-/// The keys of the apps that a store has had.
+/// The keys of all apps that a store has ever had.
 pub type Names = BTreeMap<Pid, Box<str>>;
 
-/// That the settings mean the same apps by their pids. Gives those that the store has not had, or had
-/// under the keys that they say they had.
+/// Checks that each pid belongs to the same app in the settings and in the store. Returns the new and the renamed apps.
 ///
 /// # Errors
-/// Where an app would be shown another's rows, or not find its own.
+/// If an app would be shown the rows of another one, or would not find its own.
 pub fn require<'a>(names: &Names, policy: &'a Policy) -> Result<Vec<(Pid, &'a str)>, StoreError> {
-    let mut news = Vec::new();
+    let mut changed = Vec::new();
     for app in policy.apps() {
         match names.get(&app.pid) {
-            Some(had) if *had == app.key => continue,
-            Some(had) if Some(had) != app.previous_key.as_ref() => return Err(other_app(app, had)),
+            Some(stored) if *stored == app.key => continue,
+            Some(stored) if Some(stored) != app.previous_key.as_ref() => {
+                return Err(other_app(app, stored));
+            }
             Some(_) => {}
-            None => require_moved(names, policy, app)?,
+            None => require_free(names, policy, app)?,
         }
-        news.push((app.pid, &*app.key));
+        changed.push((app.pid, &*app.key));
     }
-    Ok(news)
+    Ok(changed)
 }
 
 fn other_app(AppPolicy { pid, key, .. }: &AppPolicy, had: &str) -> StoreError {
     StoreError::OtherApp { pid: *pid, had: had.into(), key: key.clone() }
 }
 
-/// That no other pid is the app's. It is free where the app that has it says that it was renamed.
-fn require_moved(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), StoreError> {
+/// Checks that a new app's key is not that of another pid, unless the app with that pid was renamed.
+fn require_free(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), StoreError> {
     let Some((had, _)) = names.iter().find(|(_, name)| **name == app.key) else { return Ok(()) };
     let was_renamed =
         policy.app(*had).is_some_and(|other| other.previous_key.as_ref() == Some(&app.key));
@@ -43,7 +44,7 @@ fn require_moved(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), 
     if was_renamed { Ok(()) } else { Err(StoreError::OtherPid { key, had, pid }) }
 }
 
-/// What is kept under the bytes of a pid.
+/// Decodes a stored name and the pid of its key.
 pub fn decode(pid: &[u8], key: &[u8]) -> Result<(Pid, Box<str>), StoreError> {
     let damage = || StoreError::corrupt("the key of an app");
     let pid = pid.try_into().map(u32::from_be_bytes).map_err(|_| damage())?;

@@ -1,5 +1,4 @@
-//! Where the rows of each app are: the partition that they begin in, over how many they are
-//! spread, and how far they have gone.
+//! The location of each app's rows: their first partition, the fanout, and the cutoff of retention.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,22 +9,22 @@ use attribution::rules::policy::DAY_MS;
 use crate::layout::codec::Input;
 use crate::layout::key;
 
-/// How far this machine's clock may have been ahead when a time was kept.
+/// How far ahead of this machine's clock a stored time may be.
 pub const CLOCK_OFF_MS: u64 = DAY_MS;
 
-/// What a store keeps of an app.
+/// The stored record of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct App {
-    /// By the key that it had when it was first seen.
+    /// The first partition, by the key that the app had when it was first seen.
     pub base: u16,
-    /// Of rows that are written now, as a power of two.
+    /// The fanout of rows that are written now, as a power of two.
     pub fanout_bits: u8,
-    /// The greatest that there ever was: scans look there.
+    /// The greatest fanout ever, which scans read.
     pub fan_bits_max: u8,
-    /// Rows before this are gone.
+    /// Rows before this time have expired.
     pub oldest: EventTime,
-    /// The furthest that it ever was: where retention became longer since, rows before this may be
-    /// gone, and may be there.
+    /// The maximum of `oldest` ever. It is later than `oldest` after retention became longer; rows between the two may
+    /// have been removed.
     pub reached: EventTime,
 }
 
@@ -35,24 +34,24 @@ impl App {
         Self { base, fanout_bits: 0, fan_bits_max: 0, oldest, reached: oldest }
     }
 
-    /// From now on rows before a time are gone, or fewer than before.
+    /// Moves the time before which rows have expired, forward or back.
     pub fn begin_at(&mut self, oldest: EventTime) {
         self.oldest = oldest;
         self.reached = self.reached.max(oldest);
     }
 
-    /// From now on rows are spread so far.
+    /// Sets the fanout of new rows.
     pub fn spread(&mut self, fanout_bits: u8) {
         self.fanout_bits = fanout_bits;
         self.fan_bits_max = self.fan_bits_max.max(fanout_bits);
     }
 
-    /// All partitions that may hold rows, each once.
+    /// All partitions that may contain rows, each once.
     pub fn partitions(&self, of: u16) -> impl Iterator<Item = u16> {
         key::spread(self.base, self.fan_bits_max.min(bits_max(of)), of)
     }
 
-    /// Whether a store of so many partitions can have kept this, by now at the latest.
+    /// False for a damaged record: the partitions do not fit, or `oldest` is in the future.
     pub fn is_possible(&self, partitions: u16, now: EventTime) -> bool {
         self.base < partitions
             && self.fanout_bits <= self.fan_bits_max
@@ -68,7 +67,7 @@ impl App {
         value
     }
 
-    /// `None` if it is none.
+    /// `None` if the bytes are not a record.
     pub fn decode(value: &[u8]) -> Option<Self> {
         let mut input = Input::new(value);
         let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
@@ -86,12 +85,12 @@ impl App {
     }
 }
 
-/// An app is spread over its partitions, and each holds a part of its own.
+/// The greatest fanout for a number of partitions, as a power of two: buckets need distinct partitions.
 pub fn bits_max(partitions: u16) -> u8 {
     partitions.checked_ilog2().unwrap_or(0) as u8
 }
 
-/// The apps of an open store, shared by who writes and who reads.
+/// The apps of an open store, which the writer and readers share.
 #[derive(Debug, Clone, Default)]
 pub struct Apps(Arc<RwLock<BTreeMap<Pid, App>>>);
 
@@ -116,7 +115,7 @@ mod tests {
     const NOW: EventTime = EventTime::MAX;
 
     #[test]
-    fn no_partition_comes_twice() {
+    fn partitions_are_distinct() {
         for partitions in [1, 2, 3, 7, 8, 100, 256, 1_000] {
             for fan_bits_max in 0..16 {
                 let app = App { fan_bits_max, ..App::new(partitions - 1) };
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be() {
+    fn records_that_cannot_be_valid_are_detected() {
         let app = App::new(7);
         assert!(app.is_possible(8, NOW));
         assert!(!app.is_possible(7, NOW));

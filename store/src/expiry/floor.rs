@@ -1,8 +1,7 @@
-//! What has expired stays expired, whatever the settings are later: some of it is gone and some is not,
-//! as compactions came by, and nothing may depend on that.
+//! Expiry never moves backwards, as compactions have removed an unknown part of the expired state.
 //!
-//! With each app the settings are noted by which its state expires. Where others take their place by
-//! which less of it would have expired, what had until then is held, until they have come as far.
+//! The store records for each app the settings by which its state expires. If later settings would retain more, the old
+//! cutoffs stay as a floor until the new ones have passed them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,43 +13,42 @@ use crate::apps::spread::CLOCK_OFF_MS;
 use crate::expiry::{Expiry, Kept};
 use crate::layout::codec::Input;
 
-/// What a store notes of the state of an app; where there is nothing, nothing has expired.
+/// The stored expiry of an app. Without a record nothing has expired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExpiryRecord {
-    /// By the settings that it was opened with last; `None`: nothing expires.
+    /// The settings with which the store was last opened; `None`: nothing expires.
     pub kept: Option<Kept>,
-    /// By those before them.
+    /// The floor that remains from earlier settings.
     pub held: ExpiryFloor,
 }
 
 pub type ExpiryRecords = BTreeMap<Pid, ExpiryRecord>;
 
-/// Stands for no limit.
+/// Encodes the absence of a limit.
 const NONE: u64 = u64::MAX;
 
 impl ExpiryRecord {
-    /// What is to be noted once other settings take the place of these, where all is consumed up to a
-    /// time.
+    /// The record after a change to the settings `kept`, at the consumption time `until`.
     pub fn under(&self, kept: Option<Kept>, until: Option<EventTime>) -> Self {
-        let (own, before) = (expired(kept, until), expired(self.kept, until));
+        let (current, before) = (expired(kept, until), expired(self.kept, until));
         let mut held = self.held;
-        if kept != self.kept && !own.covers(&before) {
+        if kept != self.kept && !current.covers(&before) {
             held = held.or(&before);
         }
-        if own.covers(&held) {
+        if current.covers(&held) {
             held = ExpiryFloor::default();
         }
         Self { kept, held }
     }
 
-    /// All that has expired, for a store that this one is moved to.
+    /// The record for a copy of the store: everything that has expired becomes the floor.
     pub fn moved(&self, until: Option<EventTime>) -> Self {
-        let own = expired(self.kept, until);
-        let held = if own.covers(&self.held) { own } else { own.or(&self.held) };
+        let current = expired(self.kept, until);
+        let held = if current.covers(&self.held) { current } else { current.or(&self.held) };
         Self { kept: None, held }
     }
 
-    /// Whether a store can have noted this, by now at the latest.
+    /// False for a damaged record, with a floor more than a day later than `now`.
     pub fn is_possible(&self, now: EventTime) -> bool {
         let ExpiryFloor { touches, activations, effects, late, rows } = self.held;
         [touches, activations, effects, late, rows]
@@ -68,7 +66,7 @@ impl ExpiryRecord {
         limits.iter().chain(&times).flat_map(|ms| ms.to_be_bytes()).collect()
     }
 
-    /// `None` if it is none.
+    /// `None` if the bytes are not a record.
     pub fn decode(value: &[u8]) -> Option<Self> {
         let mut input = Input::new(value);
         let mut number = || input.u64().ok();
@@ -90,61 +88,68 @@ fn expired(kept: Option<Kept>, until: Option<EventTime>) -> ExpiryFloor {
     kept.zip(until).map(|(kept, until)| kept.expired(until)).unwrap_or_default()
 }
 
-/// What stands under the bytes of a pid.
+/// Decodes a stored record and the pid of its key.
 pub fn decode(pid: &[u8], value: &[u8], now: EventTime) -> Result<(Pid, ExpiryRecord), StoreError> {
-    let damage = || StoreError::corrupt("how far the state of an app has expired");
+    let damage = || StoreError::corrupt("the expiry record of an app");
     let pid = pid.try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
-    let noted = ExpiryRecord::decode(value).filter(|noted| noted.is_possible(now));
-    Ok((Pid(pid), noted.ok_or_else(damage)?))
+    let record = ExpiryRecord::decode(value).filter(|record| record.is_possible(now));
+    Ok((Pid(pid), record.ok_or_else(damage)?))
 }
 
-/// What is to be noted of each app that is in the settings, or was.
-pub fn under(noted: &ExpiryRecords, expiry: &Expiry, until: Option<EventTime>) -> ExpiryRecords {
-    let pids: BTreeSet<Pid> = noted.keys().copied().chain(expiry.pids()).collect();
-    let before = |pid| noted.get(&pid).copied().unwrap_or_default();
+/// [`ExpiryRecord::under`] for all apps of the settings and of the store.
+pub fn under(stored: &ExpiryRecords, expiry: &Expiry, until: Option<EventTime>) -> ExpiryRecords {
+    let pids: BTreeSet<Pid> = stored.keys().copied().chain(expiry.pids()).collect();
+    let before = |pid| stored.get(&pid).copied().unwrap_or_default();
     pids.into_iter().map(|pid| (pid, before(pid).under(expiry.kept(pid), until))).collect()
 }
 
-/// State of an app that is held.
+/// An expiry floor that retains less state than the present settings would.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetainedFloor {
     pub pid: Pid,
-    /// The settings that were shorter.
+    /// The names of the settings that were shorter.
     pub settings: Vec<&'static str>,
-    /// What is older counts as expired: of the kinds of state the one that is held longest.
+    /// Older state counts as expired. The latest floor of all kinds of state.
     pub before: EventTime,
-    /// Once all is consumed up to this, it is as the settings say; `None`: never.
+    /// The consumption time at which the present settings have passed the floor; `None`: never.
     pub ends: Option<EventTime>,
 }
 
 impl RetainedFloor {
-    /// `None` where the settings have come as far.
+    /// `None` if the present settings have passed the floor.
     pub fn of(pid: Pid, held: &ExpiryFloor, kept: Option<Kept>, until: EventTime) -> Option<Self> {
-        let own = expired(kept, Some(until));
-        let parts = [Part::Late, Part::Touches, Part::Activations, Part::Effects, Part::Rows];
-        let is_held = |part: &Part| part.of(held) > part.of(&own);
-        let ahead: Vec<Part> = parts.into_iter().filter(is_held).collect();
-        let by = |part: &Part| part.of(held).since(part.of(&own)).unwrap_or(0);
-        let late = by(&Part::Late);
+        let current = expired(kept, Some(until));
+        let kinds = [
+            StateKind::Late,
+            StateKind::Touches,
+            StateKind::Activations,
+            StateKind::Effects,
+            StateKind::Rows,
+        ];
+        let is_held = |kind: &StateKind| kind.of(held) > kind.of(&current);
+        let held_kinds: Vec<StateKind> = kinds.into_iter().filter(is_held).collect();
+        let ahead_ms = |kind: &StateKind| kind.of(held).since(kind.of(&current)).unwrap_or(0);
+        let late_ms = ahead_ms(&StateKind::Late);
         let mut settings: Vec<&str> = Vec::new();
-        for part in &ahead {
-            // All go back with how late facts may be.
-            let is_of_itself = matches!(part, Part::Late | Part::Rows) || by(part) > late;
-            if is_of_itself {
-                settings.push(part.setting(held));
+        for kind in &held_kinds {
+            // A longer horizon moves the cutoffs of all facts: their own settings are the cause only beyond that.
+            let is_cause =
+                matches!(kind, StateKind::Late | StateKind::Rows) || ahead_ms(kind) > late_ms;
+            if is_cause {
+                settings.push(kind.setting(held));
             }
         }
         settings.dedup();
-        let is_ever = ahead.iter().all(|part| part.of(&own) > EventTime::default());
-        let longest = ahead.iter().map(by).max()?;
-        let before = ahead.iter().map(|part| part.of(held)).max()?;
-        Some(Self { pid, settings, before, ends: is_ever.then(|| until.plus(longest)) })
+        let all_expire = held_kinds.iter().all(|kind| kind.of(&current) > EventTime::default());
+        let longest_ms = held_kinds.iter().map(ahead_ms).max()?;
+        let before = held_kinds.iter().map(|kind| kind.of(held)).max()?;
+        Some(Self { pid, settings, before, ends: all_expire.then(|| until.plus(longest_ms)) })
     }
 }
 
 /// A kind of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum StateKind {
     Late,
     Touches,
     Activations,
@@ -152,7 +157,7 @@ enum Part {
     Rows,
 }
 
-impl Part {
+impl StateKind {
     fn of(self, expired: &ExpiryFloor) -> EventTime {
         match self {
             Self::Late => expired.late,
@@ -163,10 +168,10 @@ impl Part {
         }
     }
 
-    /// What it expires by.
+    /// The name of the setting by which it expires.
     fn setting(self, held: &ExpiryFloor) -> &'static str {
         match self {
-            // Facts are kept as long as rows where the horizon is off.
+            // Without a horizon, facts are kept as long as rows.
             Self::Late if held.late.plus(DISORDER_MS) == held.rows => "store.retention",
             Self::Late => "correction_horizon",
             Self::Touches => "windows or clicks_per_device_max",
@@ -187,7 +192,7 @@ mod tests {
         EventTime::default().plus(day * DAY_MS)
     }
 
-    /// Days that touches, activations and effects are kept, that facts may be late, and rows are kept.
+    /// In days: how long touches, activations and effects are kept, how late facts may be, how long rows are kept.
     fn kept(days: [u64; 4], rows: Option<u64>) -> Option<Kept> {
         let needed = Needed::from_ms(days.map(|days| days * DAY_MS));
         Some(Kept { needed, retention_ms: rows.map(|days| days * DAY_MS) })
@@ -198,58 +203,58 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_as_it_was() {
+    fn encoded_records_decode_to_the_same_value() {
         let held = week().unwrap().expired(day(600));
         for kept in [None, week(), kept([1, 2, 3, 4], None)] {
             for held in [ExpiryFloor::default(), held] {
-                let noted = ExpiryRecord { kept, held };
-                let value = noted.encode();
-                assert_eq!(ExpiryRecord::decode(&value), Some(noted));
+                let record = ExpiryRecord { kept, held };
+                let value = record.encode();
+                assert_eq!(ExpiryRecord::decode(&value), Some(record));
                 assert_eq!(ExpiryRecord::decode(&value[1..]), None);
-                assert!(noted.is_possible(day(600)));
+                assert!(record.is_possible(day(600)));
             }
         }
         assert!(!ExpiryRecord { kept: None, held }.is_possible(day(500)));
     }
 
     #[test]
-    fn nothing_is_held_where_settings_stay_or_become_shorter() {
-        let noted = ExpiryRecord::default().under(week(), Some(day(600)));
-        assert_eq!(noted, ExpiryRecord { kept: week(), held: ExpiryFloor::default() });
+    fn unchanged_or_shorter_settings_leave_no_floor() {
+        let record = ExpiryRecord::default().under(week(), Some(day(600)));
+        assert_eq!(record, ExpiryRecord { kept: week(), held: ExpiryFloor::default() });
         for shorter in [week(), kept([7, 490, 0, 6], Some(400)), kept([1, 1, 0, 7], Some(7))] {
-            assert_eq!(noted.under(shorter, Some(day(700))).held, ExpiryFloor::default());
+            assert_eq!(record.under(shorter, Some(day(700))).held, ExpiryFloor::default());
         }
-        let fresh = noted.under(kept([30, 490, 0, 30], None), None);
-        assert_eq!(fresh.held, ExpiryFloor::default(), "nothing was consumed");
+        let unconsumed = record.under(kept([30, 490, 0, 30], None), None);
+        assert_eq!(unconsumed.held, ExpiryFloor::default(), "nothing was consumed");
     }
 
     #[test]
-    fn what_expired_by_shorter_settings_is_held_until_these_come_as_far() {
+    fn the_floor_of_shorter_settings_stays_until_longer_ones_have_passed_it() {
         let longer = kept([7, 490, 0, 30], Some(400));
-        let noted =
+        let record =
             ExpiryRecord::default().under(week(), Some(day(600))).under(longer, Some(day(600)));
-        assert_eq!(noted.held, week().unwrap().expired(day(600)));
-        // However often it is opened.
-        assert_eq!(noted.under(longer, Some(day(622))), noted);
-        assert_eq!(noted.under(longer, Some(day(623))).held, ExpiryFloor::default());
-        // Gone from the settings, and back.
-        let off = noted.under(None, Some(day(610)));
-        let held = noted.held.or(&longer.unwrap().expired(day(610)));
+        assert_eq!(record.held, week().unwrap().expired(day(600)));
+        // The store is opened again with the same settings.
+        assert_eq!(record.under(longer, Some(day(622))), record);
+        assert_eq!(record.under(longer, Some(day(623))).held, ExpiryFloor::default());
+        // The app is removed from the settings and added again.
+        let off = record.under(None, Some(day(610)));
+        let held = record.held.or(&longer.unwrap().expired(day(610)));
         assert_eq!(off, ExpiryRecord { kept: None, held });
         assert_eq!(off.under(longer, Some(day(611))).held, held);
     }
 
     #[track_caller]
     fn check(before: Option<Kept>, now: Option<Kept>, settings: &[&str], ends: Option<u64>) {
-        let noted =
+        let record =
             ExpiryRecord::default().under(before, Some(day(600))).under(now, Some(day(600)));
-        let told = RetainedFloor::of(Pid(1), &noted.held, now, day(600)).expect("some is held");
-        assert_eq!(told.settings, settings);
-        assert_eq!(told.ends, ends.map(day));
+        let floor = RetainedFloor::of(Pid(1), &record.held, now, day(600)).expect("a floor");
+        assert_eq!(floor.settings, settings);
+        assert_eq!(floor.ends, ends.map(day));
     }
 
     #[test]
-    fn the_settings_that_were_shorter_are_told_of() {
+    fn a_floor_names_the_settings_that_were_shorter() {
         let horizon = "correction_horizon";
         check(week(), kept([7, 490, 0, 30], Some(400)), &[horizon], Some(623));
         check(week(), None, &[horizon, "store.retention"], None);
@@ -265,7 +270,7 @@ mod tests {
             Some(Kept { needed, retention_ms: Some(days * DAY_MS) })
         };
         check(off(60), off(90), &["store.retention"], Some(630));
-        let own = RetainedFloor::of(Pid(1), &ExpiryFloor::default(), week(), day(600));
-        assert_eq!(own, None);
+        let none = RetainedFloor::of(Pid(1), &ExpiryFloor::default(), week(), day(600));
+        assert_eq!(none, None);
     }
 }

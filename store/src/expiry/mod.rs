@@ -1,4 +1,4 @@
-//! Which facts nothing depends on any more.
+//! Expiry of facts that no decision needs any more, and retention of rows.
 
 pub(crate) mod floor;
 pub(crate) mod retention;
@@ -15,7 +15,7 @@ use foldhash::fast::FixedState;
 
 use floor::{ExpiryRecords, RetainedFloor};
 
-/// The broker time up to which everything is consumed. It only grows.
+/// The consumption time: the broker time up to which all partitions are consumed. It never decreases. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ConsumedUntil(Arc<AtomicU64>);
 
@@ -30,7 +30,7 @@ impl ConsumedUntil {
     }
 }
 
-/// Per app, how long its facts are kept, by which time that is measured, and what has expired before.
+/// The expiry of each app's state: by the settings and the consumption time, and by the floors of earlier settings.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
     apps: Arc<HashMap<Pid, Kept, FixedState>>,
@@ -42,20 +42,20 @@ pub struct Expiry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
     pub needed: Needed,
-    /// How long rows are kept; `None`: for ever.
+    /// How long rows are kept; `None`: forever.
     pub retention_ms: Option<u64>,
 }
 
 impl Kept {
-    /// What has expired once all is consumed up to a time.
+    /// What has expired at a consumption time.
     pub fn expired(&self, until: EventTime) -> ExpiryFloor {
         self.needed.expired(until, self.retention_ms)
     }
 }
 
 impl Expiry {
-    /// Where an app has no horizon its facts are kept as long as its rows are, and for ever where
-    /// `retention_ms` is none. So are those of apps that the policy does not know.
+    /// The facts of an app without a horizon are kept as long as its rows, and forever if `retention_ms` is `None`.
+    /// Facts of apps that the policy does not know are kept forever.
     pub fn new(policy: &Policy, retention_ms: impl Fn(Pid) -> Option<u64>) -> Self {
         let kept = policy.apps().filter_map(|app| {
             let retention_ms = retention_ms(app.pid);
@@ -66,18 +66,20 @@ impl Expiry {
         Self { apps: Arc::new(kept.collect()), ..Self::default() }
     }
 
-    /// Takes what is held of each app, once, and before anything expires by these settings.
-    pub fn hold(&self, noted: &ExpiryRecords) {
-        let held = noted.iter().filter(|(_, noted)| noted.held != ExpiryFloor::default());
-        // Called once, by who opens the store.
-        let _ = self.held.set(held.map(|(pid, noted)| (*pid, noted.held)).collect());
+    /// Sets the floors of all apps; only the first call has an effect. Must be called before anything expires by these
+    /// settings.
+    pub fn hold(&self, records: &ExpiryRecords) {
+        let held = records.iter().filter(|(_, record)| record.held != ExpiryFloor::default());
+        // Called once, when the store is opened.
+        let _ = self.held.set(held.map(|(pid, record)| (*pid, record.held)).collect());
     }
 
+    /// The floor of an app that remains from earlier settings.
     pub fn held(&self, pid: Pid) -> ExpiryFloor {
         self.held.get().and_then(|held| held.get(&pid)).copied().unwrap_or_default()
     }
 
-    /// What is held of apps of the settings, and by which of these, once all is consumed up to a time.
+    /// The floors that are still in effect for apps of the policy, at a consumption time.
     pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
         let Some(until) = until else { return Vec::new() };
         let held = self.held.get().into_iter().flatten();
@@ -87,7 +89,7 @@ impl Expiry {
             .collect()
     }
 
-    /// The apps of which anything expires.
+    /// The apps with state that expires.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         self.apps.keys().copied()
     }
@@ -102,27 +104,28 @@ impl Expiry {
 
     /// The time before which facts of a family have expired.
     pub fn oldest(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [own, held] = self.both(pid).map(|of| of.oldest(family, lookback_ms));
-        own.max(held)
+        let [current, held] = self.floors(pid).map(|of| of.oldest(family, lookback_ms));
+        current.max(held)
     }
 
-    /// The time before which homes of a family are gone.
+    /// The time before which records of a family are removed. Those of activations and effects stay longer than they
+    /// can be needed, as tombstones.
     pub fn oldest_record(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [own, held] = self.both(pid).map(|of| of.oldest_record(family, lookback_ms));
-        own.max(held)
+        let [current, held] = self.floors(pid).map(|of| of.oldest_record(family, lookback_ms));
+        current.max(held)
     }
 
-    /// The time of the oldest activation of which all is there that it was decided from.
+    /// The time of the oldest activation whose decision can still be recomputed from complete facts.
     pub fn changeable_from(&self, pid: Pid) -> EventTime {
-        let [own, held] = self.both(pid).map(|of| of.late);
-        own.max(held)
+        let [current, held] = self.floors(pid).map(|of| of.late);
+        current.max(held)
     }
 
-    /// By the settings, and by those before them.
-    fn both(&self, pid: Pid) -> [ExpiryFloor; 2] {
-        let own = self.until.get().zip(self.apps.get(&pid));
-        let own = own.map(|(until, app)| app.expired(until)).unwrap_or_default();
-        [own, self.held(pid)]
+    /// The cutoffs of the present settings, and the floor of earlier ones.
+    fn floors(&self, pid: Pid) -> [ExpiryFloor; 2] {
+        let current = self.until.get().zip(self.apps.get(&pid));
+        let current = current.map(|(until, app)| app.expired(until)).unwrap_or_default();
+        [current, self.held(pid)]
     }
 
     pub fn has_expired(&self, pid: Pid, record: &FactRecord) -> bool {
@@ -130,15 +133,15 @@ impl Expiry {
         record.time() < self.oldest(pid, family, lookback_ms)
     }
 
-    /// What is known by the identity of a home.
+    /// The lookup result for a stored record.
     pub fn known(&self, pid: Pid, record: Option<FactRecord>) -> Lookup {
         let Some(record) = record else { return Lookup::Missing };
         if !self.has_expired(pid, &record) {
             return Lookup::Found(record);
         }
         let (family, lookback_ms) = kind(&record);
-        let is_gone = record.time() < self.oldest_record(pid, family, lookback_ms);
-        if is_gone { Lookup::Missing } else { Lookup::Tombstone }
+        let is_removed = record.time() < self.oldest_record(pid, family, lookback_ms);
+        if is_removed { Lookup::Missing } else { Lookup::Tombstone }
     }
 }
 

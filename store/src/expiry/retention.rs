@@ -1,8 +1,8 @@
-//! Which rows are too old to show and to keep.
+//! Retention of rows.
 //!
-//! Rows go by whole hours of event time, app by app. While a store is open they only go further,
-//! even if the clock steps back; how far is kept with the store, because its figures are without
-//! them. A longer setting shows again what no compaction has left out yet.
+//! The rows of an app expire in whole hours of event time. While a store is open, the cutoff never moves backwards,
+//! even if the clock does. It is stored, because counts exclude expired rows. A longer setting shows again those rows
+//! that no compaction has removed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use foldhash::fast::FixedState;
 
 use crate::layout::hourly_counts::hour_start;
 
-/// The event time of each app before which its rows are neither shown nor kept.
+/// The cutoff of each app: rows with an earlier event time are neither returned nor kept.
 #[derive(Debug, Clone, Default)]
 pub struct Retention(Arc<OnceLock<HashMap<Pid, AtomicU64, FixedState>>>);
 
 impl Retention {
-    /// Names the apps, once, with how far the rows of each have gone. Until then all are kept, and
-    /// so are those of apps that are not named.
+    /// Sets the cutoffs of all apps; only the first call has an effect. Rows of other apps, and all rows before the
+    /// call, are kept.
     pub fn start(&self, apps: impl IntoIterator<Item = (Pid, EventTime)>) {
         let oldest = |(pid, time): (Pid, EventTime)| (pid, AtomicU64::new(time.millis()));
-        // Called once, by who opens the store.
+        // Called once, when the store is opened.
         let _ = self.0.set(apps.into_iter().map(oldest).collect());
     }
 
-    /// An app's rows before a time are gone.
+    /// Moves the cutoff of an app forward.
     pub fn advance(&self, pid: Pid, oldest: EventTime) {
         if let Some(app) = self.0.get().and_then(|apps| apps.get(&pid)) {
             app.fetch_max(oldest.millis(), Ordering::Relaxed);
@@ -39,13 +39,13 @@ impl Retention {
     }
 }
 
-/// How far rows that are kept so long have gone, by the clock of [`clock`].
+/// The cutoff of rows that are kept for `keep_ms` by the clock of [`clock`]; 1970 if they are kept forever.
 pub fn gone_before(keep_ms: Option<u64>, clock: EventTime) -> EventTime {
     keep_ms.map_or(EventTime::default(), |keep_ms| hour_start(clock.minus(keep_ms)))
 }
 
-/// The time by which age is measured: the machine's or, where that is earlier, the broker's up to
-/// which everything is consumed. So a machine whose clock is ahead takes no rows away.
+/// The time by which age is measured: the earlier of the machine's time and the consumption time, so that a machine
+/// whose clock is ahead removes no rows.
 pub fn clock(now: EventTime, consumed_until: Option<EventTime>) -> EventTime {
     consumed_until.map_or(now, |until| until.min(now))
 }
