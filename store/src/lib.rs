@@ -1,12 +1,13 @@
 //! Facts, decisions, rows and Kafka positions under ordered keys.
 //!
 //! [`embedded`] keeps them in one RocksDB, [`hbase`] in tables that many processes share, and [`memory`] in maps, for
-//! tests and benches. Each implements [`attribution::ledger::Ledger`]. [`mod@layout`] defines keys and values, [`mod@reader`]
-//! reads an app's rows in key order from either store, and [`maintenance`] backs up, verifies and copies stores.
+//! tests and benches. Each implements [`attribution::ledger::Ledger`]. [`mod@layout`] defines keys and values,
+//! [`mod@reader`] reads an app's rows in key order from either store, and [`maintenance`] backs up, verifies and copies
+//! stores.
 //!
 //! This crate makes no attribution decision. Start with [`layout::key`] and [`embedded`].
 
-/// Where a test can make the process end, as a kill would; nothing in the program that people run.
+/// A point at which a test can abort the process, as a kill would. Expands to nothing in a release build.
 macro_rules! crash_point {
     ($name:literal) => {
         #[cfg(feature = "crash-points")]
@@ -36,10 +37,10 @@ pub use error::StoreError;
 pub use expiry::floor::RetainedFloor;
 pub use timing::Timing;
 
-/// The reading side of the store of the settings, beside the processes that write it.
+/// Opens the configured store for reading, beside the processes that write it.
 ///
 /// # Errors
-/// Why it can not be read.
+/// If the store cannot be read, or a pid belongs to another app than in `policy`.
 pub fn open_for_reading(
     settings: &config::Store,
     policy: &Policy,

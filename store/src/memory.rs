@@ -1,4 +1,4 @@
-//! The ledger in maps: for tests and for measuring the engine alone. Nothing of it survives.
+//! A ledger in memory, for tests and for benchmarks without a storage engine. Nothing is persisted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,31 +16,30 @@ use crate::StoreError;
 use crate::expiry::Expiry;
 use crate::layout::codec;
 
-/// Facts, decisions and rows of one process.
+/// Facts, decisions, rows and positions in maps.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    /// Where each home's value is.
-    records: HashMap<FactKey, Place, FixedState>,
+    records: HashMap<FactKey, ValueRef, FixedState>,
     values: Values,
     /// Newest first.
     index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
     positions: BTreeMap<(std::sync::Arc<str>, i32), Position>,
-    /// What it hides stays in the maps.
+    /// Hides expired facts, which stay in the maps.
     expiry: Expiry,
-    /// Room to encode in.
+    /// Buffer for encoding, reused.
     value: Vec<u8>,
 }
 
-/// Values end to end, encoded as on disk: a third of the memory. A value that is replaced stays
-/// where it was.
+/// Concatenated values, encoded as on disk, which takes a third of the memory of decoded ones. The space of a
+/// replaced value is not reused.
 #[derive(Debug, Clone, Default)]
 struct Values {
     blocks: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ValueRef {
     block: u32,
     start: u32,
     len: u32,
@@ -48,7 +47,7 @@ struct Place {
 
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The facts under one key: nearly always one.
+/// The entries of one key, nearly always one.
 #[derive(Debug, Clone)]
 enum Entries {
     One(IndexEntry),
@@ -56,7 +55,7 @@ enum Entries {
 }
 
 impl Memory {
-    /// In which facts of the policy's apps expire; without it they never do.
+    /// A ledger in which facts of the policy's apps expire; in the default one they never do.
     pub fn with_expiry(policy: &Policy) -> Self {
         Self { expiry: Expiry::new(policy, |_| None), ..Self::default() }
     }
@@ -73,7 +72,7 @@ impl Facts for Memory {
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         let mut records = Vec::with_capacity(keys.len());
         for key in keys {
-            let record = self.kept_home(key)?;
+            let record = self.stored_record(key)?;
             records.push(record.filter(|record| !self.expiry.has_expired(key.pid, record)));
         }
         Ok(records)
@@ -98,7 +97,7 @@ impl Ledger for Memory {
     }
 
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
-        keys.iter().map(|key| Ok(self.expiry.known(key.pid, self.kept_home(key)?))).collect()
+        keys.iter().map(|key| Ok(self.expiry.known(key.pid, self.stored_record(key)?))).collect()
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
@@ -117,7 +116,7 @@ impl Ledger for Memory {
                     .and_modify(|entries| entries.insert(entry))
                     .or_insert(Entries::One(entry));
             }
-            self.put_home(key, &record);
+            self.put_record(key, &record);
         }
         Ok(Vec::new())
     }
@@ -131,7 +130,7 @@ impl Ledger for Memory {
             if let Some(old) = replaced {
                 self.rows.remove(&(row.pid, old.event_time.millis(), old.spreadid.0, row.seq));
             }
-            self.put_home(key, &record);
+            self.put_record(key, &record);
             self.rows.insert((row.pid, row.event_time.millis(), row.spreadid.0, row.seq), row);
         }
         for position in &progress.positions {
@@ -146,13 +145,13 @@ impl Ledger for Memory {
 }
 
 impl Memory {
-    /// Whether or not it has expired.
-    fn kept_home(&self, key: &FactKey) -> Result<Option<FactRecord>, StoreError> {
-        let value = self.records.get(key).and_then(|place| self.values.get(*place));
+    /// Returns the record even if it has expired.
+    fn stored_record(&self, key: &FactKey) -> Result<Option<FactRecord>, StoreError> {
+        let value = self.records.get(key).and_then(|value| self.values.get(*value));
         value.map(|value| codec::fact_record::decode(key.family, key.pid, value)).transpose()
     }
 
-    fn put_home(&mut self, key: FactKey, record: &FactRecord) {
+    fn put_record(&mut self, key: FactKey, record: &FactRecord) {
         self.value.clear();
         codec::fact_record::encode(record, &mut self.value);
         self.records.insert(key, self.values.push(&self.value));
@@ -170,15 +169,15 @@ impl Memory {
             None => entries.partition_point(|entry| entry.time > scan.newest),
         };
         let rest = entries.get(start..).unwrap_or_default();
-        let wanted = rest.iter().take_while(|entry| entry.time >= scan.oldest);
-        wanted.take(scan.limit).copied().collect()
+        let in_range = rest.iter().take_while(|entry| entry.time >= scan.oldest);
+        in_range.take(scan.limit).copied().collect()
     }
 }
 
 impl Values {
-    fn push(&mut self, value: &[u8]) -> Place {
-        let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= value.len();
-        if !self.blocks.last().is_some_and(has_room) {
+    fn push(&mut self, value: &[u8]) -> ValueRef {
+        let has_space = |block: &Vec<u8>| block.capacity() - block.len() >= value.len();
+        if !self.blocks.last().is_some_and(has_space) {
             self.blocks.push(Vec::with_capacity(BLOCK_BYTES.max(value.len())));
         }
         let block = self.blocks.len().saturating_sub(1);
@@ -187,12 +186,12 @@ impl Values {
             start = block.len();
             block.extend_from_slice(value);
         }
-        Place { block: block as u32, start: start as u32, len: value.len() as u32 }
+        ValueRef { block: block as u32, start: start as u32, len: value.len() as u32 }
     }
 
-    fn get(&self, place: Place) -> Option<&[u8]> {
-        let start = place.start as usize;
-        self.blocks.get(place.block as usize)?.get(start..start + place.len as usize)
+    fn get(&self, value: ValueRef) -> Option<&[u8]> {
+        let start = value.start as usize;
+        self.blocks.get(value.block as usize)?.get(start..start + value.len as usize)
     }
 }
 
@@ -205,12 +204,12 @@ impl Entries {
     }
 
     fn insert(&mut self, entry: IndexEntry) {
-        if let Err(place) = self.as_slice().binary_search_by(|other| order(other, &entry)) {
+        if let Err(index) = self.as_slice().binary_search_by(|other| order(other, &entry)) {
             let mut entries = match self {
                 Self::One(only) => vec![*only],
                 Self::Many(many) => std::mem::take(many),
             };
-            entries.insert(place, entry);
+            entries.insert(index, entry);
             *self = Self::Many(entries);
         }
     }
@@ -222,7 +221,7 @@ impl Entries {
     }
 }
 
-/// Newest first, then by tag, as keys are ordered in a store.
+/// Newest first, then by tag: the key order of the other stores.
 fn order(a: &IndexEntry, b: &IndexEntry) -> std::cmp::Ordering {
     b.time.cmp(&a.time).then_with(|| a.fact.tag.cmp(&b.fact.tag))
 }

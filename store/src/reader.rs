@@ -1,4 +1,4 @@
-//! Reads an app's rows between two times, in key order, and what is told of them, from either store.
+//! Reads an app's rows between two times in key order, and their aggregates, from either store.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,8 +32,8 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// The rows from now on. Of an embedded store they are all of this moment, whatever is written meanwhile;
-    /// of a shared one each millisecond is of the moment when it is read.
+    /// Returns a view of the rows. An embedded store gives a snapshot; in a shared store only the rows of one
+    /// millisecond are consistent with each other.
     pub fn view(&self) -> View<'_> {
         match self {
             Self::Embedded(reader) => View::Embedded(reader.view()),
@@ -41,7 +41,7 @@ impl Reader {
         }
     }
 
-    /// As they are now; a cluster keeps its own.
+    /// The present regions of an embedded store; `None` for HBase, which has regions of its own.
     pub fn regions(&self) -> Option<Regions> {
         match self {
             Self::Embedded(reader) => Some(reader.regions()),
@@ -49,10 +49,10 @@ impl Reader {
         }
     }
 
-    /// That the store's apps are those of the settings, by their pids.
+    /// Checks that each pid belongs to the same app in the store and in the settings.
     ///
     /// # Errors
-    /// Where an app would be shown another's rows, or HBase does not answer in its time.
+    /// If an app would be shown the rows of another one, or HBase does not answer in time.
     pub fn require_apps(&self, policy: &Policy) -> Result<(), StoreError> {
         let names = match self {
             Self::Embedded(reader) => reader.names()?,
@@ -64,7 +64,7 @@ impl Reader {
     /// All apps that the store knows.
     ///
     /// # Errors
-    /// Where HBase does not answer in its time.
+    /// If HBase does not answer in time.
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
         match self {
             Self::Embedded(reader) => Ok(reader.apps()),
@@ -72,8 +72,8 @@ impl Reader {
         }
     }
 
-    /// Calls `visit` with each row's key and value, `from <= event_time < to`, in key order, as of
-    /// [`Reader::view`]. `visit` may break off.
+    /// Calls `visit` with the key and value of each row of a [`Reader::view`], `from <= event_time < to`, in key
+    /// order, until it breaks.
     pub fn scan_rows(
         &self,
         app: &AppPolicy,
@@ -93,15 +93,15 @@ impl Reader {
     }
 }
 
-/// The rows of a reader from a moment on.
+/// What [`Reader::view`] returns.
 pub enum View<'r> {
     Embedded(embedded::View<'r>),
     Shared(&'r shared::Reader),
 }
 
 impl View<'_> {
-    /// The rows of an app, `from <= event_time < to`, in key order. Those up to `after`, whatever its
-    /// partition, are left out.
+    /// The rows of an app, `from <= event_time < to`, in key order, after the row `after`, whose partition is
+    /// ignored.
     pub fn rows(
         &self,
         app: &AppPolicy,
@@ -114,8 +114,7 @@ impl View<'_> {
         })
     }
 
-    /// The same rows, the last in key order first: newest first, and those of one millisecond in the
-    /// reverse of the order that their keys give them.
+    /// The same rows in reverse key order: newest first.
     pub fn rows_newest_first(
         &self,
         app: &AppPolicy,
@@ -129,7 +128,7 @@ impl View<'_> {
         })
     }
 
-    /// Rows of an app before this are gone.
+    /// Rows of an app before this time have been removed by retention.
     pub fn oldest(&self, pid: Pid) -> EventTime {
         match self {
             Self::Embedded(view) => view.oldest(pid),
@@ -137,9 +136,8 @@ impl View<'_> {
         }
     }
 
-    /// Calls `visit` with the counts of an app's rows between two times, which are those of
-    /// [`crate::layout::summary_counts::whole_quarters`], in order of time. `visit` may break off. A shared store reads the
-    /// rows for it.
+    /// Calls `visit` with the counts of an app's rows between two times in time order, until it breaks. The range is
+    /// one of [`crate::layout::summary_counts::whole_quarters`]. A shared store computes the counts from the rows.
     pub fn counts(
         &self,
         pid: Pid,
@@ -152,13 +150,13 @@ impl View<'_> {
         }
     }
 
-    /// Whether [`View::counts`] takes no longer for many rows than for few.
+    /// True if [`View::counts`] reads stored counts instead of rows.
     pub fn has_counts(&self) -> bool {
         matches!(self, Self::Embedded(_))
     }
 
-    /// The rows of at most so many activations that a campaign brought, `from <= event_time < to`,
-    /// newest first; those after another one, in this order, where there is one.
+    /// The rows of at most `limit` activations that are credited to a campaign, `from <= event_time < to`, newest
+    /// first, beginning after the activation `after`.
     pub fn brought(
         &self,
         pid: Pid,
@@ -174,7 +172,7 @@ impl View<'_> {
     }
 }
 
-/// A place among the rows of an app.
+/// An iterator over rows of an app.
 pub enum Rows<'v> {
     Embedded(embedded::Rows<'v>),
     Shared(Box<SharedRows>),
@@ -182,7 +180,7 @@ pub enum Rows<'v> {
 }
 
 impl Rows<'_> {
-    /// The row at this place; `None` after the last.
+    /// The row at the iterator's position; `None` after the last.
     #[inline]
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
         match self {
@@ -192,7 +190,7 @@ impl Rows<'_> {
         }
     }
 
-    /// To the next row.
+    /// Moves to the next row.
     #[inline]
     pub fn advance(&mut self) {
         match self {

@@ -11,9 +11,9 @@ pub struct Timing {
     /// and the write fails, which ends the process. RocksDB checks for free space every 5 seconds and then flushes
     /// its write buffers: with less time than that, an engine that would recover counts as stopped too.
     pub engine_recovery_patience: Duration,
-    /// Delay before a worker repeats an HBase operation that failed with all retries of the client.
+    /// Delay before a worker repeats an HBase operation after all retries of the client have failed.
     pub hbase_retry_delay: Duration,
-    /// How long a start waits for answers of HBase that it can do without. Then it goes on without them.
+    /// How long a start waits for optional answers of HBase before it continues without them.
     pub hbase_optional_answer_timeout: Duration,
 }
 
