@@ -1,5 +1,5 @@
-//! What the keys of rows and of index entries cost, and what others would: bytes and time, on a
-//! RocksDB with the options of the store.
+//! Size and cost of the key layouts of rows and index entries, compared with alternatives, in a RocksDB with the
+//! options of the store.
 //!
 //! `ADTRAIL_BENCH_KEYS` sets the number of rows (3,000,000).
 
@@ -24,7 +24,7 @@ fn main() {
     entries_by_key(rows);
 }
 
-/// An event by its number: ten a second, of an app of which there are small and large ones.
+/// An event made from its number: ten per second, of one large app and many small ones.
 struct Event {
     number: u64,
     pid: u32,
@@ -35,7 +35,7 @@ struct Event {
 impl Event {
     fn new(number: u64) -> Self {
         let seq = xxh3_64(&number.to_be_bytes());
-        // The first app has a tenth of all, the others share what is left.
+        // The first app has a tenth of all events, the others share the rest.
         let pid = if number.is_multiple_of(10) { 0 } else { 1 + seq % (APPS - 1) };
         Self { number, pid: pid as u32, ms: START_MS + number * 100, seq }
     }
@@ -44,12 +44,12 @@ impl Event {
         (xxh3_64(&self.pid.to_be_bytes()) % PARTITIONS) as u16
     }
 
-    /// About what a row is, and as compressible.
+    /// Writes a value of about the size and compressibility of a row.
     fn value(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         out.clear();
         let number = self.number;
-        // Ids of devices and clicks are no part of the key, in whatever form that is written.
+        // Ids of devices and clicks are not derived from the key, so that compression cannot use it.
         let id = xxh3_64(&(number + (1 << 40)).to_be_bytes());
         let _ = write!(
             out,
@@ -63,16 +63,16 @@ impl Event {
     }
 }
 
-/// From a key to another, exclusive.
+/// First key and exclusive end.
 type Range = (Vec<u8>, Vec<u8>);
 
-/// A way to lay out the key of a row, and how an app's rows of a time are found by it.
+/// A layout of row keys, with the scans that find an app's rows in a time range.
 struct Layout {
     name: &'static str,
     key: fn(&Event, &mut Vec<u8>),
-    /// The ranges to read for an app from one time to another.
+    /// The key ranges that contain an app's rows between two times.
     ranges: fn(u32, u64, u64) -> Vec<Range>,
-    /// Where in the key the pid and the time stand, if what is read has others among it.
+    /// Offset of the pid in the key, if the ranges contain rows of other apps.
     filter: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ fn u48(number: u64) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// Campaign and sequence.
+/// Campaign and seq.
 fn tail(event: &Event) -> [u8; 12] {
     let mut tail = [0; 12];
     tail[3] = (event.number % 20) as u8;
@@ -94,7 +94,7 @@ fn tail(event: &Event) -> [u8; 12] {
     tail
 }
 
-fn of_app(pid: u32) -> u16 {
+fn partition_of(pid: u32) -> u16 {
     Event { number: 0, pid, ms: 0, seq: 0 }.partition()
 }
 
@@ -106,7 +106,8 @@ const LAYOUTS: [Layout; 6] = [
             binary([&head, &u48(e.ms), &tail(e), &[]], out);
         },
         ranges: |pid, from, to| {
-            let at = |ms| [&of_app(pid).to_be_bytes()[..], &pid.to_be_bytes(), &u48(ms)].concat();
+            let at =
+                |ms| [&partition_of(pid).to_be_bytes()[..], &pid.to_be_bytes(), &u48(ms)].concat();
             vec![(at(from), at(to))]
         },
         filter: None,
@@ -120,7 +121,7 @@ const LAYOUTS: [Layout; 6] = [
             binary([text.as_bytes(), &[], &[], &[]], out);
         },
         ranges: |pid, from, to| {
-            let at = |ms| format!("{:05}-{pid:010}-{ms:013}", of_app(pid)).into_bytes();
+            let at = |ms| format!("{:05}-{pid:010}-{ms:013}", partition_of(pid)).into_bytes();
             vec![(at(from), at(to))]
         },
         filter: None,
@@ -149,7 +150,7 @@ const LAYOUTS: [Layout; 6] = [
         ranges: |pid, from, to| {
             let at = |ms: u64| {
                 let time = u48((1 << 48) - ms);
-                [&of_app(pid).to_be_bytes()[..], &pid.to_be_bytes(), &time].concat()
+                [&partition_of(pid).to_be_bytes()[..], &pid.to_be_bytes(), &time].concat()
             };
             vec![(at(to), at(from))]
         },
@@ -201,8 +202,8 @@ fn rows_by_key(rows: u64) {
         let end_ms = START_MS + rows * 100;
         let (found, all) = scans(&db, &layout, end_ms, 1);
         assert_eq!(found, rows.div_ceil(10), "{}", layout.name);
-        let many = if layout.filter.is_some() { 1 } else { 100 };
-        let (_, hour) = scans(&db, &layout, START_MS + 3_600_000, many);
+        let repeats = if layout.filter.is_some() { 1 } else { 100 };
+        let (_, hour) = scans(&db, &layout, START_MS + 3_600_000, repeats);
         println!(
             "{:<48} {:>6} {:>11.1} {:>12.0} {:>14.2} {:>12.1}",
             layout.name,
@@ -215,15 +216,15 @@ fn rows_by_key(rows: u64) {
     }
 }
 
-/// The rows of so many scans each, and the CPU-seconds of one: the least of three times.
-fn scans(db: &DB, layout: &Layout, to_ms: u64, many: u32) -> (u64, f64) {
+/// The rows that a scan finds, and its CPU seconds: the average of `repeats` scans, the best of three rounds.
+fn scans(db: &DB, layout: &Layout, to_ms: u64, repeats: u32) -> (u64, f64) {
     let mut least = f64::INFINITY;
     let mut found = 0;
     for _ in 0..3 {
-        // The kernel counts in ticks of some milliseconds: one short scan would be nothing.
         let start = thread_cpu();
-        (0..many).for_each(|_| found = scan(db, layout, to_ms));
-        least = least.min((thread_cpu() - start) / f64::from(many));
+        // A single short scan is too fast to measure.
+        (0..repeats).for_each(|_| found = scan(db, layout, to_ms));
+        least = least.min((thread_cpu() - start) / f64::from(repeats));
     }
     (found, least)
 }
@@ -238,19 +239,19 @@ fn scan(db: &DB, layout: &Layout, to_ms: u64) -> u64 {
         let mut rows = db.raw_iterator_opt(options);
         rows.seek(first);
         while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
-            let is_of_app = layout.filter.is_none_or(|at| key[at..at + 4] == [0; 4]);
-            found += u64::from(is_of_app && !value.is_empty());
+            let matches = layout.filter.is_none_or(|at| key[at..at + 4] == [0; 4]);
+            found += u64::from(matches && !value.is_empty());
             rows.next();
         }
     }
     found
 }
 
-/// A way to lay out the key of an index entry. The device's id is 36 characters long.
+/// A layout of index keys. The id of a device has 36 characters.
 struct Index {
     name: &'static str,
     key: fn(&str, u64, u64, &mut Vec<u8>),
-    /// Bytes before the time.
+    /// Length of the part before the time.
     prefix: usize,
     is_reversed: bool,
 }
@@ -312,10 +313,10 @@ fn entries_by_key(entries: u64) {
         }
         db.compact_range::<&[u8], &[u8]>(None, None);
         let writing = process_cpu() - start;
-        let least = |from| {
+        let best = |from| {
             (0..3).map(|_| look_up(&db, &index, from, entries)).fold(f64::INFINITY, f64::min)
         };
-        let (found, none) = (least(0), least(entries));
+        let (found, none) = (best(0), best(entries));
         println!(
             "{:<48} {:>6} {:>11.1} {:>12.0} {:>14.2} {:>12.2}",
             index.name,
@@ -328,32 +329,32 @@ fn entries_by_key(entries: u64) {
     }
 }
 
-/// CPU-microseconds of one look-up, of devices from a number on.
+/// CPU microseconds of a lookup of random devices with numbers at or above `from`.
 fn look_up(db: &DB, index: &Index, from: u64, entries: u64) -> f64 {
-    const LOOKS: u64 = 100_000;
+    const LOOKUPS: u64 = 100_000;
     let mut key = Vec::new();
-    let mut seen = 0;
+    let mut hits = 0;
     let mut options = ReadOptions::default();
     options.set_prefix_same_as_start(true);
-    // One iterator for all, as the store has one for a batch.
-    let mut found = db.raw_iterator_opt(options);
+    // One iterator for all lookups; the store uses one for a batch.
+    let mut iterator = db.raw_iterator_opt(options);
     let start = thread_cpu();
-    for look in 0..LOOKS {
-        let number = from + xxh3_64(&look.to_be_bytes()) % (entries / 3);
+    for lookup in 0..LOOKUPS {
+        let number = from + xxh3_64(&lookup.to_be_bytes()) % (entries / 3);
         if index.is_reversed {
             (index.key)(&device(number), START_MS + 2 * entries, 0, &mut key);
-            found.seek(&key);
+            iterator.seek(&key);
         } else {
             (index.key)(&device(number), START_MS + 2 * entries, 0, &mut key);
-            found.seek_for_prev(&key);
+            iterator.seek_for_prev(&key);
         }
-        seen += u64::from(found.key().is_some_and(|at| at.starts_with(&key[..index.prefix])));
+        hits += u64::from(iterator.key().is_some_and(|at| at.starts_with(&key[..index.prefix])));
     }
-    assert_eq!(seen, if from == 0 { LOOKS } else { 0 }, "{}", index.name);
-    (thread_cpu() - start) * 1e6 / LOOKS as f64
+    assert_eq!(hits, if from == 0 { LOOKUPS } else { 0 }, "{}", index.name);
+    (thread_cpu() - start) * 1e6 / LOOKUPS as f64
 }
 
-/// As the store's: see `store/src/embedded/open/options.rs`.
+/// The options of the store, see `store/src/embedded/open/options.rs`.
 fn options(block_bytes: usize, prefix: Option<usize>) -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(512 << 20));
@@ -379,7 +380,7 @@ fn disk_bytes(db: &DB) -> u64 {
     files.iter().map(|file| file.size as u64).sum()
 }
 
-/// CPU-seconds of this process so far, all threads.
+/// CPU seconds used by all threads of this process.
 fn process_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -389,7 +390,7 @@ fn process_cpu() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// CPU-seconds of this thread so far.
+/// CPU seconds used by this thread.
 fn thread_cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());

@@ -1,5 +1,5 @@
-//! What spreading an app does to its regions and to its export: one app with nine tenths of all
-//! rows, in one partition and over several.
+//! Effect of an app's fanout on its regions and its export: one app has nine tenths of all rows, in one partition and
+//! in several.
 //!
 //! `ADTRAIL_BENCH_SPREAD_ROWS` sets the number of rows (2,000,000).
 
@@ -64,7 +64,7 @@ fn measure(rows: usize, fanout: u16) {
         reader.scan_rows(app, EventTime::default(), EventTime::END, visit).expect("a scan");
         least = least.min(thread_cpu() - start);
     }
-    let regions = reader.regions().expect("its own");
+    let regions = reader.regions().expect("the regions of an embedded store");
     println!(
         "{fanout:>6} {:>8} {:>12.1} {:>14.1} {:>16.2} {:>14.0}",
         regions.iter().len(),
@@ -75,7 +75,7 @@ fn measure(rows: usize, fanout: u16) {
     );
 }
 
-/// CPU-seconds of this thread so far.
+/// CPU seconds used by this thread.
 fn thread_cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! A RocksDB with the options of a store, and nothing above it.
+//! RocksDB alone, with the options of a store.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rocksdb::{Cache, DB, Env, Options, WriteBatch, WriteBufferManager, propertie
 use crate::timed::{Commit, Spent};
 
 const ROWS: &str = "events";
-/// By family.
+/// Tables of facts by family.
 const FACTS: [&str; 3] = ["touches", "activations", "effects"];
 
 pub struct Bare {
@@ -20,17 +20,17 @@ pub struct Bare {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Rows alone.
+    /// Writes rows only.
     Rows,
-    /// Rows alone, while the engine counts what it does.
+    /// Writes rows only, with statistics enabled.
     Counting,
-    /// All that the store commits.
+    /// Writes everything that the store commits.
     Whole,
 }
 
 impl Bare {
-    /// With the options that the store at `store` has written down, but for what goes into no
-    /// file: the cache with its write buffers, what expires, and whether the engine counts.
+    /// Opens a database with the options of the store at `store`, except for those that its options file does not
+    /// contain: the cache, the write buffer manager, compaction filters and statistics.
     pub fn open(path: &Path, store: &Path, memory_bytes: u64, kind: Kind) -> Self {
         let cache = Cache::new_lru_cache(memory_bytes as usize);
         let env = Env::new().expect("an environment");
@@ -51,7 +51,7 @@ impl Bare {
         Self { db, kind, writing: Spent::default() }
     }
 
-    /// Each commit as one batch.
+    /// Writes each commit as one batch.
     pub fn write(&mut self, commits: &[Commit]) {
         let table = |name| self.db.cf_handle(name).expect("the table");
         let (rows, facts) = (table(ROWS), FACTS.map(table));
@@ -72,7 +72,7 @@ impl Bare {
         }
     }
 
-    /// Waits until flushes and compactions have ended.
+    /// Waits until flushes and compactions have finished.
     pub fn settle(&self) {
         let busy = [
             properties::NUM_RUNNING_COMPACTIONS,

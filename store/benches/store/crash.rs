@@ -1,4 +1,4 @@
-//! What a process that is killed while it writes leaves, and how soon it is open again.
+//! Recovery of a store whose process was killed while it wrote.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,10 +18,11 @@ use crate::settings;
 use crate::support::{cpu_seconds, memory_mib};
 use crate::touches;
 
-/// Names the folder of the store to the process that is to be killed, and where it goes on.
+/// Passes the folder of the store to the process that will be killed.
 pub const FOLDER: &str = "ADTRAIL_BENCH_STORE_KILLED";
+/// Passes the number of the first click to write.
 const FIRST: &str = "ADTRAIL_BENCH_STORE_FIRST";
-/// After so many the log is as long as it gets.
+/// Enough for the log to reach its maximum size.
 const BATCHES: usize = 400;
 
 pub fn run(config: &Config, total: usize) {
@@ -31,12 +32,12 @@ pub fn run(config: &Config, total: usize) {
         .env(FIRST, first.to_string())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("another process");
+        .expect("the writer starts");
     let lines = BufReader::new(writer.stdout.take().expect("its output")).lines();
     let last = lines.take(BATCHES).last().expect("a batch").expect("a line");
     let (now, peak) = memory_mib(writer.id());
-    writer.kill().expect("it is killed");
-    writer.wait().expect("it ends");
+    writer.kill().expect("the writer is killed");
+    writer.wait().expect("the writer exits");
     let committed: u64 = last.parse().expect("a number of clicks");
 
     let (started, cpu) = (Instant::now(), cpu_seconds(std::process::id()));
@@ -46,26 +47,28 @@ pub fn run(config: &Config, total: usize) {
     let position = store.positions().expect("positions")[0].next_offset as u64;
     assert!(position >= committed, "{position} of {committed}");
     let click = facts::click(position - 1, total as u64);
-    let record = store.records(&[fact_key(Family::Touch, click.pid, &click.id)]).expect("a home");
-    assert!(record[0].is_some(), "the last click before the position is there");
+    let record = store.records(&[fact_key(Family::Touch, click.pid, &click.id)]).expect("a record");
+    assert!(record[0].is_some(), "the last click before the committed position is stored");
     println!(
-        "killed after {} more clicks, with {now} MiB (at most {peak}): open again in {seconds:.1} s \
-         ({cpu:.1} of CPU), nothing lost",
+        "killed after {} more clicks, with {now} MiB (peak {peak}): reopened in {seconds:.1} s \
+         ({cpu:.1} s of CPU), nothing lost",
         position - first as u64
     );
 }
 
-/// Tells after each batch how many clicks are committed.
+/// Prints the number of committed clicks after each batch.
 pub fn write_until_killed(folder: &Path) -> ! {
     let config = settings(folder);
-    let first: u64 =
-        std::env::var(FIRST).ok().and_then(|text| text.parse().ok()).expect("where to go on");
+    let first: u64 = std::env::var(FIRST)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .expect("the number of the first click");
     let store = Embedded::open(&config.store, &config.policy).expect("the store");
     let mut worker = Worker::new(store, config.policy.clone());
     let mut next = first;
     loop {
         worker.process(touches::batch(next, first)).expect("a commit");
         next += BATCH as u64;
-        writeln!(std::io::stdout(), "{next}").expect("somebody reads");
+        writeln!(std::io::stdout(), "{next}").expect("standard output is read");
     }
 }

@@ -1,5 +1,4 @@
-//! The facts that the store is filled with: clicks of devices that come back, and activations with
-//! three effects each.
+//! The facts with which the store is filled: several clicks per device, and activations with three effects each.
 
 use std::fmt::Write;
 
@@ -9,10 +8,9 @@ use attribution::facts::event::{
 
 use crate::support::{START_MS, oaid};
 
-/// Rows of several apps come in turns, as they do from Kafka.
+/// The apps of consecutive rows differ, as in Kafka.
 pub const APPS: u64 = 20;
-/// Of a device, one after the other.
-const TOUCHES_OF_DEVICE: u64 = 5;
+const TOUCHES_PER_DEVICE: u64 = 5;
 const STEP_MS: u64 = 10;
 
 pub fn settings(memory: &str) -> String {
@@ -30,9 +28,9 @@ pub fn settings(memory: &str) -> String {
     text
 }
 
-/// The `n`th click of so many: about 440 bytes as JSON.
-pub fn click(number: u64, of: u64) -> Touch {
-    let device = device_of(number, of);
+/// Click `number` of `total`: about 440 bytes as JSON.
+pub fn click(number: u64, total: u64) -> Touch {
+    let device = device_of(number, total);
     let id = format!("c-{number:016x}{:016x}", mixed(number));
     Touch {
         pid: Pid(1),
@@ -50,16 +48,16 @@ pub fn click(number: u64, of: u64) -> Touch {
     }
 }
 
-/// Spread over all devices, so that no two neighbours in time are neighbours in the store.
-fn device_of(number: u64, of: u64) -> u64 {
-    number % devices(of)
+/// Consecutive clicks are of different devices, so that they are not adjacent in the store.
+fn device_of(number: u64, total: u64) -> u64 {
+    number % devices(total)
 }
 
 pub fn devices(touches: u64) -> u64 {
-    (touches / TOUCHES_OF_DEVICE).max(1)
+    (touches / TOUCHES_PER_DEVICE).max(1)
 }
 
-/// The `n`th event that has a row: an activation, then three effects of it.
+/// Event `number` of those with rows: each activation is followed by its three effects.
 pub fn event(number: u64) -> Fact {
     let (activation, effect) = (number / 4, number % 4);
     let pid = Pid((mixed(activation) % APPS) as u32 + 1);
@@ -110,7 +108,7 @@ pub fn time(number: u64) -> EventTime {
     EventTime::from_millis((START_MS + number * STEP_MS) as i64).expect("a time")
 }
 
-/// A bijection, so that different numbers stay different.
+/// A bijection, so that ids are distinct.
 fn mixed(number: u64) -> u64 {
     let mixed = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xd6e8_feb8_6659_fd93)

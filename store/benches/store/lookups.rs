@@ -1,4 +1,4 @@
-//! The newest touch of a device, as an activation asks for it.
+//! Lookups of the newest touch of a device, as for an activation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,40 +19,39 @@ use rustix::fs::{Advice, fadvise};
 use crate::facts;
 use crate::settle;
 
-/// Microseconds to the index entry, and to the touch itself, of devices at random, with all files
-/// in the system's memory: of devices that were looked up a while ago, whose blocks the store still
-/// has in its cache, and before that of the same for the first time.
+/// Microseconds to the index entry, and to the touch itself, of random devices, with all files in the page cache. The
+/// first result is of repeated lookups, whose blocks are in the store's cache; the second of the first lookups of the
+/// same devices.
 pub fn warm(
     reader: &mut Reader,
     config: &Config,
-    (written, of): (u64, u64),
+    (written, total): (u64, u64),
     count: u64,
 ) -> [(Vec<f64>, Vec<f64>); 2] {
-    remember_files(&config.store.path);
-    let among = facts::devices(of).min(written);
-    // What is looked up first finds the least in the processor's own caches.
+    load_page_cache(&config.store.path);
+    let devices_written = facts::devices(total).min(written);
+    // Warms the CPU caches, so that the first measured lookups are not slower.
     (0..count).for_each(|_| {
-        look_up(reader, &config.policy, fastrand::u64(0..among));
+        look_up(reader, &config.policy, fastrand::u64(0..devices_written));
     });
-    let mut devices: Vec<u64> = (0..count).map(|_| fastrand::u64(0..among)).collect();
-    let mut look = |devices: &[u64]| {
+    let mut devices: Vec<u64> = (0..count).map(|_| fastrand::u64(0..devices_written)).collect();
+    let mut look_up_all = |devices: &[u64]| {
         devices.iter().map(|device| look_up(reader, &config.policy, *device)).unzip()
     };
-    let first = look(&devices);
+    let first = look_up_all(&devices);
     fastrand::shuffle(&mut devices);
-    [look(&devices), first]
+    [look_up_all(&devices), first]
 }
 
-/// Microseconds to the index entry. Before each look-up the system is told to forget the files of
-/// the store. It has been opened anew, and has looked up as many before: what it keeps itself is
-/// filters, indexes and few of the blocks.
-pub fn cold(config: &Config, of: u64, count: u64) -> Vec<f64> {
+/// Microseconds to the index entry, with the store's files dropped from the page cache before each lookup. The store is
+/// reopened and does as many lookups first, so its own cache has filters and indexes, but few data blocks.
+pub fn cold(config: &Config, total: u64, count: u64) -> Vec<f64> {
     let store = Embedded::open(&config.store, &config.policy).expect("the store");
     settle(&store);
     let mut reader = store.reader();
     let mut cold = |_| {
-        forget_files(&config.store.path);
-        look_up(&mut reader, &config.policy, fastrand::u64(0..facts::devices(of))).0
+        drop_page_cache(&config.store.path);
+        look_up(&mut reader, &config.policy, fastrand::u64(0..facts::devices(total))).0
     };
     (0..count).for_each(|round| {
         cold(round);
@@ -60,8 +59,8 @@ pub fn cold(config: &Config, of: u64, count: u64) -> Vec<f64> {
     (0..count).map(cold).collect()
 }
 
-/// Microseconds of a read of 4 KiB at a random place of the store's files, without the store: what
-/// the system itself takes, with the files in its memory and without. 0 while there are no files.
+/// Microseconds of a read of 4 KiB at a random offset of the store's files, without the store, and with or without the
+/// page cache. 0 if there are no files.
 pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
     let mut block = [0; 4096];
     let files: Vec<File> = folder
@@ -76,20 +75,20 @@ pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
     }
     let read = |_| {
         if is_cold {
-            forget_files(folder);
+            drop_page_cache(folder);
         }
         let file = &files[fastrand::usize(0..files.len())];
-        let blocks = file.metadata().expect("its length").len() / block.len() as u64;
-        let place = fastrand::u64(0..blocks.max(1)) * block.len() as u64;
+        let blocks = file.metadata().expect("the length of the file").len() / block.len() as u64;
+        let offset = fastrand::u64(0..blocks.max(1)) * block.len() as u64;
         let started = Instant::now();
-        file.read_at(&mut block, place).expect("a read");
+        file.read_at(&mut block, offset).expect("a read");
         started.elapsed().as_nanos() as f64 / 1e3
     };
     (0..count).map(read).collect()
 }
 
 fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
-    // Any of its touches has the keys of the device.
+    // All touches of a device have the same index key.
     let touch = facts::click(device, u64::MAX);
     let key = match_keys::touch_index(&touch, &DeviceIds::new(&touch.ids), false)[0];
     let newest = EventTime::MAX;
@@ -101,14 +100,14 @@ fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
     let found = reader.scan(&[scan]).expect("a scan");
     let index = started.elapsed().as_nanos() as f64 / 1e3;
     let entry = found[0][0];
-    let record = reader.records(&[entry.fact]).expect("a home").pop().flatten();
+    let record = reader.records(&[entry.fact]).expect("a record").pop().flatten();
     let whole = started.elapsed().as_nanos() as f64 / 1e3;
     assert_eq!(record.map(|record| record.time()), Some(entry.time), "the touch of the entry");
     (index, whole)
 }
 
-/// Linux may have given their pages to others since they were written.
-fn remember_files(folder: &Path) {
+/// Reads all files, as the kernel may have evicted their pages since they were written.
+fn load_page_cache(folder: &Path) {
     for file in folder.read_dir().expect("the store's folder").flatten() {
         if let Ok(mut file) = File::open(file.path()) {
             std::io::copy(&mut file, &mut std::io::sink()).expect("a file can be read");
@@ -116,11 +115,11 @@ fn remember_files(folder: &Path) {
     }
 }
 
-/// Of files that are on the disk already, as those of tables are.
-fn forget_files(folder: &Path) {
+/// Drops the files from the page cache. This has no effect on pages that are not on disk yet; those of tables are.
+fn drop_page_cache(folder: &Path) {
     for file in folder.read_dir().expect("the store's folder").flatten() {
         if let Ok(file) = File::open(file.path()) {
-            fadvise(file, 0, None, Advice::DontNeed).expect("the system forgets");
+            fadvise(file, 0, None, Advice::DontNeed).expect("the pages are dropped");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The store alone: what a commit costs beside the bare engine, what a look-up costs when there is
-//! much to look among, and what is left after a crash. See docs/performance.md.
+//! The embedded store without the service: the cost of commits compared with RocksDB alone, of lookups in a large
+//! store, and recovery after a crash. Results are in docs/performance.md.
 //!
-//! `ADTRAIL_BENCH_STORE_ROWS` (4,000,000) and `ADTRAIL_BENCH_STORE_TOUCHES` (5,000,000) set the
-//! sizes, 0 leaves a part out; `ADTRAIL_BENCH_STORE_MEMORY` sets `store.memory`.
+//! `ADTRAIL_BENCH_STORE_ROWS` (4,000,000) and `ADTRAIL_BENCH_STORE_TOUCHES` (5,000,000) set the sizes; 0 skips a part.
+//! `ADTRAIL_BENCH_STORE_MEMORY` sets `store.memory`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -23,11 +23,11 @@ use adtrail_store::embedded::{Embedded, Figures};
 use config::Config;
 use support::count;
 
-/// As the binary has it.
+/// The allocator of the released binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the worker is given at once.
+/// Facts per batch.
 const BATCH: usize = 5_000;
 const MIB: f64 = 1_048_576.0;
 
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// As a user has them, with the store in this folder.
+/// The default settings, with the store in a folder and without retention.
 fn settings(path: &Path) -> Config {
     let memory = std::env::var("ADTRAIL_BENCH_STORE_MEMORY").unwrap_or("448MiB".into());
     let mut config = config::parse(&facts::settings(&memory)).expect("the settings are valid");
@@ -55,7 +55,7 @@ fn settings(path: &Path) -> Config {
     config
 }
 
-/// Waits until flushes and compactions have ended.
+/// Waits until flushes and compactions have finished.
 fn settle(store: &Embedded) -> Figures {
     loop {
         std::thread::sleep(Duration::from_millis(300));
@@ -67,7 +67,7 @@ fn settle(store: &Embedded) -> Figures {
     }
 }
 
-/// Bytes that went to the disk for each byte that was committed, the log included.
+/// Bytes written to disk, including the log, per committed byte.
 fn write_amplification(figures: &Figures) -> f64 {
     let written =
         figures.wal_written_bytes + figures.flush_written_bytes + figures.compaction_written_bytes;
@@ -78,18 +78,18 @@ fn disk_bytes(figures: &Figures) -> u64 {
     figures.tables.iter().map(|table| table.disk_bytes).sum()
 }
 
-/// The values at these shares of all, in their order.
+/// The percentiles of the values; 0.5 is the median.
 fn percentiles<const N: usize>(values: &mut [f64], shares: [f64; N]) -> [f64; N] {
     values.sort_by(f64::total_cmp);
     shares.map(|share| values[((values.len() - 1) as f64 * share) as usize])
 }
 
-/// CPU-seconds of this thread so far.
+/// CPU seconds used by this thread.
 fn thread_seconds() -> f64 {
     run_seconds(Path::new("/proc/thread-self"))
 }
 
-/// CPU-seconds of a thread so far, to the nanosecond.
+/// CPU seconds used by a thread, with nanosecond resolution.
 fn run_seconds(thread: &Path) -> f64 {
     let text = std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
     let nanos: f64 =

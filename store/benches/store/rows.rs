@@ -1,4 +1,4 @@
-//! Events with rows: what the worker commits, beside the bare engine that gets the rows alone.
+//! Commits of events with rows, compared with RocksDB alone.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use crate::{
     write_amplification,
 };
 
-/// In each of which every engine gets the same rows, one engine after the other.
+/// In each round all engines write the same rows, one engine after the other.
 const ROUNDS: usize = 20;
 const KINDS: [Kind; 3] = [Kind::Rows, Kind::Counting, Kind::Whole];
 
 /// Seconds of one round.
 #[derive(Default, Clone, Copy)]
 struct Cost {
-    /// Until the last commit has returned.
+    /// Time in the store's or engine's write calls.
     wall: f64,
-    /// Of all threads, until compactions have ended.
+    /// CPU time of all threads, until compactions have finished.
     cpu: f64,
 }
 
@@ -36,12 +36,12 @@ pub fn run(folder: &Path, total: usize) {
     let ledger = Timed::new(store, &config.policy, config.store.partitions);
     let mut worker = Worker::new(ledger, config.policy.clone());
     println!(
-        "{total} rows, batches of {BATCH}: rows/s of the bare engine and of the store, and CPU"
+        "{total} rows in batches of {BATCH}: rows/s of the bare engine and of the store, then CPU in"
     );
     println!(
-        "in microseconds a row with compactions: of the bare engine, of one that counts, of one"
+        "microseconds per row, compactions included: bare engine, with statistics (counting), with"
     );
-    println!("that gets all that the store writes, of the store");
+    println!("all data that the store writes (whole), store");
     println!(
         "{:>10} {:>8} {:>11} {:>11} {:>6} {:>9} {:>9} {:>9} {:>9}",
         "rows", "bytes", "bare", "store", "ratio", "bare", "counting", "whole", "store"
@@ -51,10 +51,10 @@ pub fn run(folder: &Path, total: usize) {
     for round in 0..ROUNDS {
         let (store_cost, commits) = store_round(&mut worker, (round * count) as u64, count);
         let mut costs = [Cost::default(), Cost::default(), Cost::default(), store_cost];
-        // Whoever comes first may find the machine busier, or colder.
+        // The order rotates, as the position within a round can affect the result.
         for turn in 0..KINDS.len() {
-            let place = (turn + round) % KINDS.len();
-            costs[place] = bare_round(&mut bares[place], &commits);
+            let index = (turn + round) % KINDS.len();
+            costs[index] = bare_round(&mut bares[index], &commits);
         }
         line((round + 1) * count, count as f64, &commits, costs);
         rounds.push(costs);
@@ -62,7 +62,7 @@ pub fn run(folder: &Path, total: usize) {
     summary(&rounds);
     let figures = settle(&worker.ledger().store);
     println!(
-        "{:.0} bytes on disk a row with its event and index, {:.1} bytes written for each committed",
+        "{:.0} bytes on disk per row with its event and index, {:.1} bytes written per committed byte",
         disk_bytes(&figures) as f64 / (ROUNDS * count) as f64,
         write_amplification(&figures)
     );
@@ -85,32 +85,32 @@ fn line(rows: usize, count: f64, commits: &[Commit], [bare, counting, whole, sto
     );
 }
 
-/// Medians of the rounds: another program's noise is in some of them.
+/// Prints medians of the rounds, as other programs disturb some of them.
 fn summary(rounds: &[[Cost; 4]]) {
-    let ratio = |of: fn(&[Cost; 4]) -> f64| {
-        let mut ratios: Vec<f64> = rounds.iter().map(of).collect();
+    let median = |ratio: fn(&[Cost; 4]) -> f64| {
+        let mut ratios: Vec<f64> = rounds.iter().map(ratio).collect();
         percentiles(&mut ratios, [0.5])[0]
     };
-    let total = |place: usize| rounds.iter().map(|costs| costs[place].cpu).sum::<f64>();
-    println!("as shares of the bare engine's rate of rows; medians of {} rounds:", rounds.len());
+    let total = |engine: usize| rounds.iter().map(|costs| costs[engine].cpu).sum::<f64>();
+    println!("row rate relative to the bare engine, medians of {} rounds:", rounds.len());
     println!(
-        "the store {:.2} by the clock, {:.2} by CPU, {:.2} by the CPU of all rounds; the bare engine \
-         with all that the store writes {:.2}, {:.2}, {:.2}; counting {:.3}, {:.3}, {:.3}",
-        ratio(|[bare, _, _, store]| bare.wall / store.wall),
-        ratio(|[bare, _, _, store]| bare.cpu / store.cpu),
+        "the store {:.2} by wall time, {:.2} by CPU, {:.2} by the CPU of all rounds; the bare engine \
+         with all data that the store writes {:.2}, {:.2}, {:.2}; with statistics {:.3}, {:.3}, {:.3}",
+        median(|[bare, _, _, store]| bare.wall / store.wall),
+        median(|[bare, _, _, store]| bare.cpu / store.cpu),
         total(0) / total(3),
-        ratio(|[bare, _, whole, _]| bare.wall / whole.wall),
-        ratio(|[bare, _, whole, _]| bare.cpu / whole.cpu),
+        median(|[bare, _, whole, _]| bare.wall / whole.wall),
+        median(|[bare, _, whole, _]| bare.cpu / whole.cpu),
         total(0) / total(2),
-        ratio(|[bare, counting, ..]| bare.wall / counting.wall),
-        ratio(|[bare, counting, ..]| bare.cpu / counting.cpu),
+        median(|[bare, counting, ..]| bare.wall / counting.wall),
+        median(|[bare, counting, ..]| bare.cpu / counting.cpu),
         total(0) / total(1),
     );
 }
 
-/// What the store took for so many events, without what the worker did, and what it was given.
+/// Writes `count` events. Returns the cost of the store, without that of the worker, and the commits.
 fn store_round(worker: &mut Worker<Timed>, first: u64, count: usize) -> (Cost, Vec<Commit>) {
-    worker.ledger_mut().kept = Some(Vec::new());
+    worker.ledger_mut().commits = Some(Vec::new());
     let before = worker.ledger().writing;
     let background = background_seconds();
     for first in (first..first + count as u64).step_by(BATCH) {
@@ -120,7 +120,7 @@ fn store_round(worker: &mut Worker<Timed>, first: u64, count: usize) -> (Cost, V
     settle(&worker.ledger().store);
     let background = background_seconds() - background;
     let cost = cost(before, worker.ledger().writing, background);
-    (cost, worker.ledger_mut().kept.take().unwrap_or_default())
+    (cost, worker.ledger_mut().commits.take().unwrap_or_default())
 }
 
 fn bare_round(bare: &mut Bare, commits: &[Commit]) -> Cost {
@@ -134,7 +134,7 @@ fn cost(before: Spent, after: Spent, background: f64) -> Cost {
     Cost { wall: after.wall - before.wall, cpu: after.cpu - before.cpu + background }
 }
 
-/// CPU-seconds of all threads but this one, which are the engine's and do not end.
+/// CPU seconds of all threads except this one: those of the engine, which never exit.
 fn background_seconds() -> f64 {
     let threads = std::fs::read_dir("/proc/self/task").expect("the threads").flatten();
     let all: f64 = threads.map(|thread| run_seconds(&thread.path())).sum();

@@ -1,4 +1,4 @@
-//! A ledger that tells how long the store took, and keeps what it was given.
+//! A ledger that measures the time spent in the store, and can keep what is committed.
 
 use std::time::Instant;
 
@@ -20,27 +20,28 @@ pub struct Timed {
     pub store: Embedded,
     pub writing: Spent,
     pub reading: Spent,
-    /// What was committed, where it is kept.
-    pub kept: Option<Vec<Commit>>,
-    /// By pid.
+    /// The commits, if they are to be kept.
+    pub commits: Option<Vec<Commit>>,
+    /// The partition of each app, by pid.
     partitions: Vec<u16>,
 }
 
 /// A key and its value.
 pub type Entry = (Key, Vec<u8>);
 
-/// What goes into the tables with one commit, but for positions and counts.
+/// The rows and facts of one commit, without positions and aggregates.
 #[derive(Debug, Default)]
 pub struct Commit {
     pub rows: Vec<Entry>,
-    /// Homes and index entries of each family, in key order.
+    /// Records and index entries by family, in key order.
     pub facts: [Vec<Entry>; 3],
 }
 
+/// In seconds.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Spent {
     pub wall: f64,
-    /// Of the calling thread.
+    /// CPU seconds of the calling thread.
     pub cpu: f64,
 }
 
@@ -62,11 +63,11 @@ impl Timed {
             by_pid[app.pid.0 as usize] = key::partition(&app.key, partitions);
         }
         let (writing, reading) = Default::default();
-        Self { store, writing, reading, kept: None, partitions: by_pid }
+        Self { store, writing, reading, commits: None, partitions: by_pid }
     }
 
     fn keep_index(&mut self, facts: &[FactWrite]) {
-        let Some(commits) = &mut self.kept else { return };
+        let Some(commits) = &mut self.commits else { return };
         let mut commit = Commit::default();
         for fact in facts {
             let entries = &mut commit.facts[fact.key.family as usize];
@@ -80,7 +81,7 @@ impl Timed {
     }
 
     fn keep_decisions(&mut self, decisions: &[DecisionWrite]) {
-        let Some(commit) = self.kept.as_mut().and_then(|commits| commits.last_mut()) else {
+        let Some(commit) = self.commits.as_mut().and_then(|commits| commits.last_mut()) else {
             return;
         };
         for DecisionWrite { key, record, row, .. } in decisions {
@@ -91,11 +92,11 @@ impl Timed {
                 spreadid: row.spreadid,
                 seq: row.seq,
             };
-            let (mut row_value, mut home_value) = (Vec::new(), Vec::new());
+            let (mut row_value, mut record_value) = (Vec::new(), Vec::new());
             codec::row::encode(row, &mut row_value);
-            codec::fact_record::encode(record, &mut home_value);
+            codec::fact_record::encode(record, &mut record_value);
             commit.rows.push((row_key.encode(), row_value));
-            commit.facts[key.family as usize].push((key::record(key), home_value));
+            commit.facts[key.family as usize].push((key::record(key), record_value));
         }
         commit.facts.iter_mut().for_each(|entries| entries.sort());
     }

@@ -1,4 +1,4 @@
-//! Touches without end: whether writing and looking up stay as they were when there were few.
+//! Writes and lookups of touches in a store that keeps growing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::support::{cpu_seconds, memory_mib};
 use crate::timed::Timed;
 use crate::write_amplification;
 
-/// Few enough for their blocks to stay in the cache.
+/// Small enough for the blocks to stay in the cache.
 const LOOKUPS: u64 = 2_000;
 const COLD_LOOKUPS: u64 = 1_000;
 
@@ -32,9 +32,9 @@ pub fn run(path: &Path, total: usize) {
     let store = Embedded::open(&config.store, &config.policy).expect("a store");
     println!("{total} clicks of {} devices, batches of {BATCH}", facts::devices(total as u64));
     println!(
-        "of a batch: what the store takes to commit it; then microseconds: to the newest touch,"
+        "p50-p99: time of a commit in the store; then microseconds to the newest touch, to its index"
     );
-    println!("to its index entry alone, and for 4 KiB of the same files without the store");
+    println!("entry alone, and for a read of 4 KiB of the same files without the store");
     println!(
         "{:>10} {:>9} {:>9} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
         "clicks",
@@ -60,7 +60,7 @@ pub fn run(path: &Path, total: usize) {
         written = checkpoint;
     }
     let (now, peak) = memory_mib(std::process::id());
-    println!("RSS {now} MiB, at most {peak} MiB");
+    println!("RSS {now} MiB, peak {peak} MiB");
     drop(worker);
     let cold = |mut times: Vec<f64>| percentiles(&mut times, [0.5, 0.99]);
     let [p50, p99] = cold(lookups::cold(&config, total as u64, COLD_LOOKUPS));
@@ -73,12 +73,12 @@ pub fn run(path: &Path, total: usize) {
     println!();
 }
 
-/// A fiftieth, a fifth and all.
+/// Row counts at which lookups are measured.
 fn checkpoints(total: usize) -> [usize; 4] {
     [total / 50, total / 5, total / 2, total].map(|count| count.next_multiple_of(BATCH))
 }
 
-/// Writes from one checkpoint to the next and looks up what is there.
+/// Writes the clicks between two checkpoints, measures lookups and prints a line.
 fn line(worker: &mut Worker<Timed>, config: &Config, (from, to): (usize, usize), total: usize) {
     let pid = std::process::id();
     let (started, cpu) = (Instant::now(), cpu_seconds(pid));
@@ -114,11 +114,11 @@ fn line(worker: &mut Worker<Timed>, config: &Config, (from, to): (usize, usize),
     assert!(cache <= figures.cache_capacity_bytes as f64 / MIB * 1.25, "{cache} MiB in the cache");
 }
 
-/// The clicks from this one on, with the position of the next.
-pub fn batch(first: u64, of: u64) -> Batch {
+/// A batch of clicks from number `first` of `total`, with the position after it.
+pub fn batch(first: u64, total: u64) -> Batch {
     let numbers = first..first + BATCH as u64;
     let next_offset = numbers.end as i64;
-    let facts = numbers.map(|number| Fact::Touch(Box::new(facts::click(number, of)))).collect();
+    let facts = numbers.map(|number| Fact::Touch(Box::new(facts::click(number, total)))).collect();
     let position =
         Position { topic: Arc::from("clicks"), partition: 0, next_offset, mark: None, last: None };
     Batch { facts, progress: Progress { positions: vec![position], consumed_until: None } }
