@@ -182,7 +182,7 @@ fn a_read_only_disk_is_reported_and_loses_nothing() {
     disk.set_read_only(true);
     // It does not start, and says why; what is there can be read.
     let log = site.try_start().expect_err("nothing can be written");
-    for part in ["can not be written", store.to_str().unwrap(), "Read-only file system"] {
+    for part in ["cannot be written", store.to_str().unwrap(), "Read-only file system"] {
         assert!(log.contains(part), "{part:?} is not in: {log}");
     }
     check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), &before);
