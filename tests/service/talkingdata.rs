@@ -164,7 +164,9 @@ fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> Vec<u8> {
 #[test]
 fn every_activation_is_credited_to_its_own_click() {
     let Some(path) = std::env::var_os("ADTRAIL_TALKINGDATA").filter(|path| !path.is_empty()) else {
-        eprintln!("NOT RUN: the sample is not ours to pass on; docs/testing.md says where to get it");
+        eprintln!(
+            "NOT RUN: the sample is not ours to pass on; docs/testing.md says where to get it"
+        );
         return;
     };
     let sample = sample(Path::new(&path));

@@ -326,7 +326,8 @@ fn a_backup_of_another_layout_is_not_restored() {
         Raw::open(&checkpoint).change_layout(|_| other);
         let archive = bed.archive();
         let plan = archive.plan(&checkpoint).expect("a plan");
-        let (page, _) = archive.add(plan, &moment, "then".into(), &mut |_, _| ()).expect("a backup");
+        let (page, _) =
+            archive.add(plan, &moment, "then".into(), &mut |_, _| ()).expect("a backup");
         drop(archive);
         let error = bed.restore(page.backup, "restored").expect_err("another layout");
         assert!(

@@ -199,9 +199,12 @@ proptest! {
                 _ => activation("b", millis(ms)).of_app_y(),
             };
             let decision = decided(draft, spreadid, current_row[event]);
-            current_row[event] = decision.record.current_row().copied();
+            let key = decision.key;
             commit(&mut memory, [decision.clone()]);
             commit(&mut embedded, [decision]);
+            // As it is stored, with where it stands and how it was counted.
+            let record = home_of(&mut embedded, key);
+            current_row[event] = record.and_then(|record| record.current_row().copied());
             prop_assert_eq!(memory.shown(), embedded.shown());
             prop_assert_eq!(memory.shown().len(), current_row.iter().flatten().count());
             let counted: u64 = embedded.status_counts().values().sum();
