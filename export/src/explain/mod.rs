@@ -16,9 +16,8 @@ use attribution::rules::row::{RejectReason, touch_kind_name};
 use attribution::rules::winner::Decision;
 use serde_json::{Value, json};
 
-use crate::Zone;
-use crate::format::channel::UNKNOWN_CHANNEL;
-use crate::format::time_zone::TimeWriter;
+use crate::format::channel::channel_name;
+use crate::format::time_zone::in_utc as time;
 pub use text::text;
 pub(crate) use words::span;
 
@@ -67,11 +66,7 @@ impl<'a> Catalogue<'a> {
 
     /// As the export's column shows it.
     fn channel(self, spreadid: SpreadId) -> &'a str {
-        match self.campaign(spreadid) {
-            Some(campaign) => &campaign.channel,
-            None if spreadid == SpreadId::default() => "",
-            None => UNKNOWN_CHANNEL,
-        }
+        channel_name(self.policy, self.pid, spreadid)
     }
 
     fn decision(self, Decision { install_type, credit, .. }: &Decision) -> Value {
@@ -111,12 +106,6 @@ impl<'a> Catalogue<'a> {
 
 fn version(policy: &Policy) -> String {
     format!("{:016x}", policy.version())
-}
-
-fn time(time: EventTime) -> String {
-    let mut text = Vec::with_capacity(24);
-    TimeWriter::new(&Zone::utc()).write(time, &mut text);
-    String::from_utf8(text).unwrap_or_default()
 }
 
 /// The reasons beside those of [`RejectReason`].

@@ -1,14 +1,75 @@
-//! Why an activation has its class and its credit, each in a sentence or two.
+//! Why an activation has its class and its credit, and a touch its verdict: each in a sentence or two, with the section
+//! of the contract.
 
-use attribution::explain::explanation::{self, Explanation, Verdict};
+use std::fmt::Write;
+
+use attribution::explain::explanation::{self, Evaluated, Explanation, Verdict};
 use attribution::facts::printable::printable;
-use attribution::rules::row::{InstallType, Status, touch_kind_name};
+use attribution::rules::policy::AppPolicy;
+use attribution::rules::row::{InstallType, RejectReason, Status, touch_kind_name};
+use attribution::rules::winner::Decision;
 
-use super::text::Renderer;
-use super::time;
-use super::words::{age, span, tier};
+use super::words::{age, because_text, span, tier};
+use super::{Catalogue, time};
+
+pub struct Renderer<'a> {
+    pub catalogue: Catalogue<'a>,
+    pub app: &'a AppPolicy,
+    pub explanation: &'a Explanation,
+}
 
 impl Renderer<'_> {
+    pub fn outcome(&self, decision: &Decision) -> String {
+        let Decision { install_type, credit, .. } = decision;
+        if credit.status == Status::Duplicate {
+            return "duplicate, credited to nobody".into();
+        }
+        let mut text = format!("{}, {}", install_type.name(), credit.status.name());
+        if let Some(touch) = &credit.touch {
+            let name = self.catalogue.campaign(credit.spreadid).map_or("", |named| &named.name);
+            let name =
+                if name.is_empty() { "".into() } else { format!(" \"{}\"", printable(name)) };
+            let _ = write!(
+                text,
+                " to campaign {}{name} of channel {}, by {} {} of {}, matched by {}",
+                credit.spreadid.0,
+                printable(self.catalogue.channel(credit.spreadid)),
+                touch_kind_name(touch.kind),
+                printable(&touch.click_id),
+                time(touch.time),
+                touch.match_type.name(),
+            );
+        }
+        text
+    }
+
+    pub fn age_of(&self, one: &Evaluated) -> String {
+        age(self.explanation.activation.time, one.touch.time)
+    }
+
+    pub fn reason(&self, one: &Evaluated) -> Option<String> {
+        let fraud = &self.app.fraud;
+        Some(match one.verdict {
+            Verdict::Rejected(RejectReason::Blocked) => {
+                "blocked: its address, site or device is block-listed (section 4)".into()
+            }
+            Verdict::Rejected(RejectReason::ClickInjection) => {
+                "click_injection: it came after the installation had begun (section 4)".into()
+            }
+            Verdict::Rejected(RejectReason::CtitTooShort) => format!(
+                "ctit_too_short: closer to the activation than ctit_min, {} (section 4)",
+                span(fraud.ctit_min_ms)
+            ),
+            Verdict::Rejected(RejectReason::TooManyClicks) => format!(
+                "too_many_clicks: more than {} clicks of its channel in the 24 h up to it \
+                 (section 4)",
+                fraud.clicks_per_device_max
+            ),
+            Verdict::NoCandidate(because) => because_text(because).into(),
+            Verdict::Won | Verdict::Contributor | Verdict::Accepted => return None,
+        })
+    }
+
     pub fn class(&self) -> String {
         let Explanation { activation, decision, before, .. } = self.explanation;
         if before.is_some() && !self.explanation.is_class_repeatable {

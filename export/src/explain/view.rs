@@ -1,4 +1,4 @@
-//! An explanation for a page: the sentences of the text, each where it belongs.
+//! An explanation in words that a marketer understands, part by part, for texts and pages.
 
 use attribution::explain::explanation::{Explanation, Found};
 use attribution::facts::printable::printable;
@@ -7,66 +7,75 @@ use attribution::rules::row::{Status, touch_kind_name};
 use serde::Serialize;
 
 use super::causes::came_in;
-use super::text::Renderer;
+use super::reasons::Renderer;
 use super::words::{class_name, origin, span, tier};
 use super::{Catalogue, time, verdict_name, version};
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Told {
-    event_id: String,
-    event_time: String,
-    /// Of the status alone, for those who read no further.
-    status: &'static str,
-    outcome: String,
-    /// With the settings of now, if they would decide otherwise.
-    outcome_anew: Option<String>,
-    /// Questions and what there is to say to them.
-    answers: Vec<(String, Vec<String>)>,
-    touches: Vec<ToldTouch>,
-    unlisted: usize,
-    settings_version: String,
+pub(crate) struct View {
+    pub app: String,
+    pub event_id: String,
+    pub event_time: String,
+    pub status: &'static str,
+    pub outcome: String,
+    /// With the present settings, if they would decide otherwise.
+    pub outcome_anew: Option<String>,
+    /// The first [`WHY`] are about the class and the credit.
+    pub answers: Vec<Answer>,
+    pub touches: Vec<TouchView>,
+    pub unlisted: usize,
+    pub settings_version: String,
 }
+
+pub(crate) const WHY: usize = 2;
+
+/// A question and the sentences that answer it.
+pub(crate) type Answer = (String, Vec<String>);
 
 #[derive(Debug, Serialize)]
-struct ToldTouch {
+pub(crate) struct TouchView {
     /// `won`, `no candidate`.
-    verdict: String,
-    kind: &'static str,
-    id: String,
-    time: String,
-    age: String,
-    spreadid: u32,
-    campaign: String,
-    channel: String,
-    /// By what it was found, and how far back it may be.
-    how: Option<String>,
-    reason: Option<String>,
+    pub verdict: String,
+    pub kind: &'static str,
+    pub id: String,
+    pub time: String,
+    pub age: String,
+    pub spreadid: u32,
+    pub campaign: String,
+    pub channel: String,
+    /// The key that found it, and its window.
+    pub how: Option<String>,
+    pub reason: Option<String>,
 }
 
-pub(crate) fn told(explanation: &Explanation, policy: &Policy) -> Option<Told> {
+pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
     let Explanation { activation, decision, anew, .. } = explanation;
     let catalogue = Catalogue { policy, pid: activation.pid };
     let app = policy.app(activation.pid)?;
-    let teller = Renderer { catalogue, app, explanation };
-    Some(Told {
+    let renderer = Renderer { catalogue, app, explanation };
+    Some(View {
+        app: printable(&app.key).into(),
         event_id: printable(&activation.id).into(),
         event_time: time(activation.time),
         status: decision.credit.status.name(),
-        outcome: teller.outcome(decision),
-        outcome_anew: anew.as_ref().map(|anew| teller.outcome(anew)),
-        answers: answers(&teller),
-        touches: touches(&teller),
+        outcome: renderer.outcome(decision),
+        outcome_anew: anew.as_ref().map(|anew| renderer.outcome(anew)),
+        answers: answers(&renderer),
+        touches: touches(&renderer),
         unlisted: explanation.unlisted,
         settings_version: version(policy),
     })
 }
 
-fn answers(teller: &Renderer<'_>) -> Vec<(String, Vec<String>)> {
-    let Explanation { decision, previous, expired_before, .. } = teller.explanation;
+fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
+    let Explanation { decision, previous, expired_before, .. } = renderer.explanation;
     let status = decision.credit.status;
     let mut answers = vec![
-        (format!("Why {}", class_name(decision.install_type)), vec![teller.class()]),
-        (format!("Why {}", status.name()), vec![teller.status()]),
+        (
+            format!("Why {}", class_name(decision.install_type)),
+            vec![format!("{} (section 2)", renderer.class())],
+        ),
+        (format!("Why {}", status.name()), vec![renderer.status()]),
     ];
     let is_credited_by_touch = !matches!(status, Status::Duplicate | Status::Rejected);
     if let Some(before) = expired_before.filter(|_| is_credited_by_touch) {
@@ -81,24 +90,24 @@ fn answers(teller: &Renderer<'_>) -> Vec<(String, Vec<String>)> {
             }
             _ => String::new(),
         };
-        let before = format!("Before: {}{of}.", teller.outcome(previous));
-        let why = format!("{} (section 7)", came_in(teller.explanation));
+        let before = format!("Before: {}{of}.", renderer.outcome(previous));
+        let why = format!("{} (section 7)", came_in(renderer.explanation));
         answers.push(("Decided anew".into(), vec![before, why]));
     }
     answers
 }
 
-fn touches(teller: &Renderer<'_>) -> Vec<ToldTouch> {
-    let catalogue = teller.catalogue;
-    let told = teller.explanation.considered.iter().map(|one| {
+fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
+    let catalogue = renderer.catalogue;
+    let touches = renderer.explanation.considered.iter().map(|one| {
         let touch = &one.touch;
         let campaign = catalogue.campaign(touch.spreadid).map_or("", |campaign| &campaign.name);
-        ToldTouch {
+        TouchView {
             verdict: verdict_name(one.verdict).replace('_', " "),
             kind: touch_kind_name(touch.kind),
             id: printable(&touch.id).into(),
             time: time(touch.time),
-            age: teller.age_of(one),
+            age: renderer.age_of(one),
             spreadid: touch.spreadid.0,
             campaign: printable(campaign).into(),
             channel: printable(catalogue.channel(touch.spreadid)).into(),
@@ -106,8 +115,8 @@ fn touches(teller: &Renderer<'_>) -> Vec<ToldTouch> {
                 let (key, window, of) = (match_type.name(), span(window.ms), origin(window.origin));
                 format!("{}, key {key}; window {window}, {of}", tier(one))
             }),
-            reason: teller.reason(one),
+            reason: renderer.reason(one),
         }
     });
-    told.collect()
+    touches.collect()
 }

@@ -19,7 +19,7 @@ use super::respond::{self, redirect, value};
 use crate::ExportError;
 use crate::api::explain::explained;
 use crate::api::timeline::{KIND, TimelineQuery, VALUE, device_ids, look};
-use crate::explain::view::told;
+use crate::explain::view::view;
 use crate::http::problem::Problem;
 use crate::query::parameter::{AFTER, TIMEZONE};
 
@@ -40,7 +40,7 @@ pub(crate) async fn activation(asked: PageRequest) -> Result<Response, Problem> 
             wrong = Some((EVENT_ID, "Enter the event_id of an activation.".to_owned()));
         }
         Some(app) => {
-            found = explained(&asked.state, app, id, told).await?.flatten();
+            found = explained(&asked.state, app, id, view).await?.flatten();
             if found.is_none() {
                 status = StatusCode::NOT_FOUND;
                 wrong = Some((EVENT_ID, format!("{} has no activation with this id.", app.name)));
