@@ -11,8 +11,8 @@ use store::layout::key::RowKey;
 use super::column::{ORGANIC, event_name, is_reinstall, media_source};
 use crate::ExportError;
 use crate::format::channel::UNKNOWN_CHANNEL;
-use crate::query::nearest::nearest;
-use crate::query::parameter::{EVENT_NAME, MEDIA_SOURCE, bad};
+use crate::query::filter::check_channels;
+use crate::query::parameter::{EVENT_NAME, MEDIA_SOURCE};
 
 /// A report, by its name in addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,21 +102,10 @@ impl Report {
     }
 
     /// # Errors
-    /// A media source that no campaign of the app has, which would give an empty report.
+    /// As [`check_channels`].
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
-        let campaigns = policy.campaigns().filter(|campaign| campaign.pid == pid);
-        let channels = campaigns.map(|campaign| &*campaign.channel);
-        let known: HashSet<&str> = channels.chain([UNKNOWN_CHANNEL, ORGANIC]).collect();
-        let mut wanted = self.media_sources.iter().flatten();
-        let Some(source) = wanted.find(|source| !known.contains(&***source)) else {
-            return Ok(());
-        };
-        let mut known: Vec<&str> = known.into_iter().collect();
-        known.sort_unstable();
-        let nearest = nearest(source, known.into_iter()).unwrap_or_default();
-        let problem =
-            format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown, or organic";
-        Err(bad(MEDIA_SOURCE, problem, source, vec![ALLOWED]))
+        let others = [UNKNOWN_CHANNEL, ORGANIC];
+        check_channels((MEDIA_SOURCE, ALLOWED), &self.media_sources, &others, (pid, policy))
     }
 }

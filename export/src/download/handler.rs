@@ -16,8 +16,9 @@ use super::stream::{self, Scan, Started};
 use crate::ExportError;
 use crate::format::time_zone::in_utc;
 use crate::http::access::Caller;
-use crate::http::extract::{AppPath, RANGE_FROM, RANGE_TO, next_page, no_parameters, parameters};
+use crate::http::extract::{AppPath, next_page, no_parameters, parameters};
 use crate::http::problem::Problem;
+use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::cursor::Cursor;
 use crate::query::{ExportQuery, Format};
@@ -63,8 +64,7 @@ pub(crate) async fn export(
     request: Request,
     parse: impl FnOnce(Vec<(&str, &str)>) -> Result<ExportQuery, ExportError>,
 ) -> Result<Response, Problem> {
-    let app = state.policy.app_by_key(&app_key);
-    let app = app.ok_or(ExportError::UnknownApp(app_key.into()))?;
+    let app = respond::app_by_key(&state, app_key)?;
     let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
     let mut parameters = parameters(&uri)?;
     let chosen = ChosenId::take(&mut parameters)?;
@@ -81,8 +81,8 @@ pub(crate) async fn export(
     }
     let permits = state.start_download(&caller)?;
     let next = |cursor: Option<Cursor>| {
-        let cursor = cursor.map(|cursor| cursor.to_string());
-        cursor.and_then(|cursor| next_page(&uri, &parameters, &cursor))
+        let (name, link) = next_page(&uri, &parameters, &cursor?.to_string())?;
+        Some((name, HeaderValue::try_from(link).ok()?))
     };
     let asked = ExportRequest::new(caller.name(), &app.key, &query);
     let file_name = query.file_name(&app.key);
@@ -129,26 +129,13 @@ pub(crate) async fn exported(
 }
 
 fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTime>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
     let media_type = match query.format {
         Format::Csv => "text/csv; charset=utf-8; header=present",
         Format::Ndjson => "application/x-ndjson",
     };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let file_name = query.file_name(&app.key);
-    // All of these are of safe characters, so each is a header's value.
-    let texts = [
-        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\"")),
-        (RANGE_FROM, in_utc(query.from)),
-        (RANGE_TO, in_utc(query.to)),
-    ];
-    headers.extend(
-        texts
-            .into_iter()
-            .chain(complete_until.map(|until| (COMPLETE_UNTIL, in_utc(until))))
-            .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))),
-    );
-    headers
+    let file = (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\""));
+    let complete_until = complete_until.map(|until| (COMPLETE_UNTIL, in_utc(until)));
+    let texts = respond::range(query).into_iter().chain([file]).chain(complete_until);
+    respond::headers(media_type, texts)
 }

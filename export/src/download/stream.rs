@@ -11,12 +11,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use attribution::facts::event::Pid;
-use attribution::rules::policy::Policy;
+use attribution::rules::policy::{AppPolicy, Policy};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use http_body::Frame;
-use store::reader::Reader;
+use store::reader::{Reader, View};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -124,9 +124,7 @@ impl Scan {
         let Some(app) = self.policy.app(self.pid) else { return };
         let mut turn = self.turns.wait();
         let view = self.reader.view();
-        let may_read_ahead = CpuSlots::have_room(self.downloads());
-        let (query, policy) = (&self.query, &*self.policy);
-        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
+        let wanted = self.wanted(&view, app);
         let written =
             wanted.page_end(|| turn.pause(|| flow(pieces.is_closed()))).and_then(|next| {
                 // Where the client has gone, the first chunk finds out.
@@ -156,16 +154,12 @@ impl Scan {
             room.send(last);
         }
     }
-}
 
-impl Scan {
     fn page_end(&self, is_gone: impl Fn() -> bool) -> Result<Option<Cursor>, ExportError> {
         let Some(app) = self.policy.app(self.pid) else { return Ok(None) };
         let mut turn = self.turns.wait();
         let view = self.reader.view();
-        let may_read_ahead = CpuSlots::have_room(self.downloads());
-        let (query, policy) = (&self.query, &*self.policy);
-        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
+        let wanted = self.wanted(&view, app);
         let found = wanted.page_end(|| turn.pause(|| flow(is_gone())));
         if let Err(error) = &found {
             tracing::error!(app = &*app.key, %error, "the end of a page can not be read");
@@ -173,10 +167,12 @@ impl Scan {
         found
     }
 
-    /// Under way, this one with them.
-    fn downloads(&self) -> usize {
+    fn wanted<'a>(&'a self, view: &'a View<'a>, app: &'a AppPolicy) -> Wanted<'a> {
         let [_, of_all] = &self.permits;
-        SCANS_MAX - of_all.semaphore().available_permits()
+        // This download is one of them.
+        let downloads = SCANS_MAX - of_all.semaphore().available_permits();
+        let may_read_ahead = CpuSlots::have_room(downloads);
+        Wanted { view, app, query: &self.query, policy: &self.policy, may_read_ahead }
     }
 }
 

@@ -12,8 +12,9 @@ use super::cell::{write_bytes, write_commas, write_quoted, write_text};
 use super::column::{Column, ContributorPart};
 use super::column_plan::{Step, steps};
 use super::prop::prop;
-use super::time_zone::{TimeForm, TimeWriter, Zone};
+use super::time_zone::{TimeForm, TimeWriter};
 use super::value::Value;
+use super::zone::Zone;
 use crate::format::field::Field;
 use crate::query::{ExportQuery, Preset};
 

@@ -16,3 +16,4 @@ pub(crate) mod row_writer;
 pub(crate) mod time_zone;
 pub(crate) mod value;
 pub(crate) mod write_rows;
+pub(crate) mod zone;

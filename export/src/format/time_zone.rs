@@ -1,28 +1,23 @@
-//! Time zones by their IANA name, and times written in one.
+//! Times written in a time zone.
+
+use std::io::Write;
 
 use attribution::facts::event::EventTime;
-use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
-use jiff::{SignedDuration, Timestamp};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
 
-use crate::query::nearest::nearest;
+use super::cell::write_bytes;
+use super::zone::Zone;
 
-/// A time zone of those that the program carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Zone {
-    zone: TimeZone,
-    name: Box<str>,
-}
-
-/// By whichever it is asked for, it is one zone, and written with `Z`.
-const UTC_NAMES: [&str; 8] =
-    ["UTC", "UCT", "Universal", "Zulu", "Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu"];
 /// Holds no time.
 const EMPTY: Interval = Interval { from_ms: 0, until_ms: 0, offset_minutes: 0 };
 const INTERVALS_KEPT: usize = 4;
 /// Of the days around one, in which the times of a row mostly are; a power of two.
 const DAYS_KEPT: usize = 16;
 const DAY_MS: i64 = 86_400_000;
+/// A time with its offset has 29 characters; 32 bytes are copied at once.
+const TEXT_LEN: usize = 32;
 /// The numbers below 100 in two digits.
 static PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [*b"00"; 100];
@@ -69,44 +64,6 @@ struct Interval {
     offset_minutes: i32,
 }
 
-impl Zone {
-    pub fn utc() -> Self {
-        Self { zone: TimeZone::UTC, name: "UTC".into() }
-    }
-
-    /// # Errors
-    /// The nearest name, where no zone has this one, in any case.
-    pub fn parse(name: &str) -> Result<Self, String> {
-        let zones = TimeZoneDatabase::bundled();
-        let found = zones.get(name).ok().filter(|zone| !zone.is_unknown());
-        let Some(zone) = found else {
-            let names: Vec<String> = zones.available().map(|name| name.to_string()).collect();
-            // Most people know their zone by its city.
-            let city = names.iter().find(|known| {
-                known.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name))
-            });
-            let nearest = || nearest(name, names.iter().map(String::as_str));
-            return Err(city.map(String::as_str).or_else(nearest).unwrap_or_default().into());
-        };
-        let name: Box<str> = zone.iana_name().unwrap_or(name).into();
-        Ok(if UTC_NAMES.contains(&&*name) { Self::utc() } else { Self { zone, name } })
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How far a local time is ahead of UTC. One that a change of offset skips, or repeats, has
-    /// the offset from before the change.
-    pub(crate) fn offset(&self, local: DateTime) -> SignedDuration {
-        let offset = match self.zone.to_ambiguous_timestamp(local).offset() {
-            AmbiguousOffset::Unambiguous { offset } => offset,
-            AmbiguousOffset::Gap { before, .. } | AmbiguousOffset::Fold { before, .. } => before,
-        };
-        SignedDuration::from_secs(offset.seconds().into())
-    }
-}
-
 impl TimeWriter {
     pub fn new(zone: &Zone) -> Self {
         Self::in_form(zone, TimeForm::Rfc3339)
@@ -119,36 +76,61 @@ impl TimeWriter {
             zone: (!is_utc).then(|| zone.zone.clone()),
             kept: [EMPTY; INTERVALS_KEPT],
             next: 0,
-            dates: Dates([(i64::MIN, [0; 10]); DAYS_KEPT]),
+            dates: Dates([(i64::MIN, *b"0000-00-00"); DAYS_KEPT]),
         }
     }
 
     /// Appends the time.
     #[inline]
     pub fn write(&mut self, time: EventTime, out: &mut Vec<u8>) {
-        let utc_ms = time.millis().cast_signed();
-        match self.interval(utc_ms) {
-            interval if self.form == TimeForm::Plain => {
-                let offset_minutes = interval.map_or(0, |interval| interval.offset_minutes);
-                let local_ms = utc_ms + i64::from(offset_minutes) * 60_000;
-                // The last hours of the year 9999 have no date east of London.
-                self.dates.write_plain(local_ms.min(EventTime::MAX.millis().cast_signed()), out);
+        let (local_ms, offset_minutes) = self.local(time);
+        let mut text = *b"0000-00-00T00:00:00.000+00:00   ";
+        self.dates.put_local(&mut text, local_ms);
+        let len = match (self.form, offset_minutes) {
+            (TimeForm::Plain, _) => {
+                text[10] = b' ';
+                19
             }
-            None => self.dates.write_utc(utc_ms, out),
-            Some(interval) => self.write_within(interval, utc_ms, out),
-        }
+            (TimeForm::Rfc3339, None) => {
+                text[23] = b'Z';
+                24
+            }
+            (TimeForm::Rfc3339, Some(minutes)) => {
+                text[23] = if minutes < 0 { b'-' } else { b'+' };
+                put_pair(&mut text, 24, minutes.unsigned_abs() / 60);
+                put_pair(&mut text, 27, minutes.unsigned_abs() % 60);
+                29
+            }
+        };
+        write_bytes(&text, len, out);
+    }
+
+    /// As [`TimeWriter::write`].
+    pub(crate) fn text(&mut self, time: EventTime) -> String {
+        let mut text = Vec::new();
+        self.write(time, &mut text);
+        String::from_utf8(text).unwrap_or_default()
     }
 
     /// The day of the date that a time is written with, counted from 1970, and the offset in
     /// minutes.
     pub(crate) fn day(&mut self, time: EventTime) -> (i64, i32) {
+        let (local_ms, offset_minutes) = self.local(time);
+        (local_ms.div_euclid(DAY_MS), offset_minutes.unwrap_or(0))
+    }
+
+    /// The local time in milliseconds, and its offset in minutes; `None` for UTC.
+    #[inline]
+    fn local(&mut self, time: EventTime) -> (i64, Option<i32>) {
         let utc_ms = time.millis().cast_signed();
-        let offset_minutes = self.interval(utc_ms).map_or(0, |interval| interval.offset_minutes);
+        let Some(Interval { offset_minutes, .. }) = self.interval(utc_ms) else {
+            return (utc_ms, None);
+        };
         let local_ms = utc_ms + i64::from(offset_minutes) * 60_000;
+        // RFC 3339 has no year 10000. In UTC it is the same instant.
         match local_ms > EventTime::MAX.millis().cast_signed() {
-            // As it is written.
-            true => (utc_ms.div_euclid(DAY_MS), 0),
-            false => (local_ms.div_euclid(DAY_MS), offset_minutes),
+            true => (utc_ms, None),
+            false => (local_ms, Some(offset_minutes)),
         }
     }
 
@@ -164,30 +146,11 @@ impl TimeWriter {
             interval
         }))
     }
-
-    fn write_within(&mut self, interval: Interval, utc_ms: i64, out: &mut Vec<u8>) {
-        let local_ms = utc_ms + i64::from(interval.offset_minutes) * 60_000;
-        if local_ms > EventTime::MAX.millis().cast_signed() {
-            // There is no year 10000 in RFC 3339; this is the same instant.
-            return self.dates.write_utc(utc_ms, out);
-        }
-        let mut text = *b"0000-00-00T00:00:00.000+00:00";
-        self.dates.put_local(&mut text, local_ms);
-        if interval.offset_minutes < 0 {
-            text[23] = b'-';
-        }
-        let minutes = interval.offset_minutes.unsigned_abs();
-        put_pair(&mut text, 24, minutes / 60);
-        put_pair(&mut text, 27, minutes % 60);
-        out.extend_from_slice(&text);
-    }
 }
 
-/// A time as RFC 3339 has it, which has no year 10000: the end of all times is told as the last.
+/// A time in RFC 3339, which has no year 10000: [`EventTime::END`] is written as the last millisecond before it.
 pub(crate) fn in_utc(time: EventTime) -> String {
-    let mut text = Vec::new();
-    TimeWriter::new(&Zone::utc()).write(time.min(EventTime::MAX), &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    TimeWriter::new(&Zone::utc()).text(time.min(EventTime::MAX))
 }
 
 impl Interval {
@@ -211,22 +174,10 @@ impl Interval {
 }
 
 impl Dates {
-    fn write_utc(&mut self, utc_ms: i64, out: &mut Vec<u8>) {
-        let mut text = *b"0000-00-00T00:00:00.000Z";
-        self.put_local(&mut text, utc_ms);
-        out.extend_from_slice(&text);
-    }
-
-    fn write_plain(&mut self, local_ms: i64, out: &mut Vec<u8>) {
-        let mut text = *b"0000-00-00 00:00:00.000";
-        self.put_local(&mut text, local_ms);
-        out.extend_from_slice(&text[..19]);
-    }
-
     /// Fills in all digits up to the milliseconds.
     #[inline]
-    fn put_local<const LEN: usize>(&mut self, text: &mut [u8; LEN], local_ms: i64) {
-        text[..10].copy_from_slice(self.date(local_ms.div_euclid(DAY_MS)));
+    fn put_local(&mut self, text: &mut [u8; TEXT_LEN], local_ms: i64) {
+        text[..10].copy_from_slice(self.text(local_ms.div_euclid(DAY_MS)));
         // Below a day, so it fits.
         let of_day_ms = local_ms.rem_euclid(DAY_MS) as u32;
         let (of_day_s, ms) = (of_day_ms / 1_000, of_day_ms % 1_000);
@@ -238,70 +189,37 @@ impl Dates {
         put_pair(text, 21, ms % 100);
     }
 
-    /// The date of a day counted from 1970.
     #[inline]
-    fn date(&mut self, day: i64) -> &[u8; 10] {
-        let (kept_day, date) = &mut self.0[day.rem_euclid(DAYS_KEPT as i64) as usize];
+    fn text(&mut self, day: i64) -> &[u8; 10] {
+        let (kept_day, text) = &mut self.0[day.rem_euclid(DAYS_KEPT as i64) as usize];
         if *kept_day != day {
-            (*kept_day, *date) = (day, date_text(day));
+            *kept_day = day;
+            // Ten characters; writing to memory does not fail.
+            let _ = write!(&mut text[..], "{}", date(day));
         }
-        date
+        text
     }
 }
 
-/// The date of a day counted from 1970.
-pub(crate) fn date_text(day: i64) -> [u8; 10] {
-    let (year, month, day) = civil(day);
-    let mut text = *b"0000-00-00";
-    put_pair(&mut text, 0, year / 100);
-    put_pair(&mut text, 2, year % 100);
-    put_pair(&mut text, 5, month);
-    put_pair(&mut text, 8, day);
-    text
+/// A day counted from 1970.
+pub(crate) fn date(day: i64) -> Date {
+    Date::constant(1970, 1, 1).checked_add(day.days()).unwrap_or(Date::MAX)
 }
 
 /// Two digits, at a place.
 #[inline]
-fn put_pair<const LEN: usize>(text: &mut [u8; LEN], place: usize, value: u32) {
+fn put_pair(text: &mut [u8; TEXT_LEN], place: usize, value: u32) {
     text[place..place + 2].copy_from_slice(&PAIRS[value as usize]);
-}
-
-/// Year, month and day of a day counted from 1970, of the years 1969 to 9999.
-///
-/// Years are taken to begin in March, so that the leap day is a year's last and the months
-/// before any of them are always equally long: 153 days in five.
-fn civil(day: i64) -> (u32, u32, u32) {
-    /// From 0000-03-01 to 1970-01-01.
-    const TO_1970: i64 = 719_468;
-    const DAYS_OF_400_YEARS: u32 = 146_097;
-    let day = (day + TO_1970) as u32;
-    let of_cycle = day % DAYS_OF_400_YEARS;
-    // A leap day is the last of its 4, and of its 400, years, and is missing from its 100.
-    let leap_days = of_cycle / 1_460 - of_cycle / 36_524 + of_cycle / 146_096;
-    let year_of_cycle = (of_cycle - leap_days) / 365;
-    let of_year = of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
-    let months_from_march = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * months_from_march + 2) / 5 + 1;
-    let year = year_of_cycle + 400 * (day / DAYS_OF_400_YEARS);
-    if months_from_march < 10 {
-        (year, months_from_march + 3, day_of_month)
-    } else {
-        (year + 1, months_from_march - 9, day_of_month)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use jiff::civil::date;
     use proptest::prelude::*;
 
     use super::*;
 
     fn written(zone: &str, millis: u64) -> String {
-        let mut out = Vec::new();
-        let time = EventTime::default().plus(millis);
-        TimeWriter::new(&Zone::parse(zone).unwrap()).write(time, &mut out);
-        String::from_utf8(out).unwrap()
+        TimeWriter::new(&Zone::parse(zone).unwrap()).text(EventTime::default().plus(millis))
     }
 
     #[track_caller]
@@ -342,32 +260,14 @@ mod tests {
     fn days_at_one_place_keep_apart() {
         let mut writer = TimeWriter::new(&Zone::utc());
         let mut check = |day: i64, expected: &str| {
-            let mut out = Vec::new();
-            writer.write(EventTime::from_millis(day * DAY_MS + 3_723_004).unwrap(), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}T01:02:03.004Z"));
+            let time = EventTime::from_millis(day * DAY_MS + 3_723_004).unwrap();
+            assert_eq!(writer.text(time), format!("{expected}T01:02:03.004Z"));
         };
         for _ in 0..2 {
             check(0, "1970-01-01");
             check(DAYS_KEPT as i64, "1970-01-17");
             check(1, "1970-01-02");
         }
-    }
-
-    #[track_caller]
-    fn check_unknown(name: &str, nearest: &str) {
-        assert_eq!(Zone::parse(name), Err(nearest.into()));
-    }
-
-    #[test]
-    fn zones_have_iana_names() {
-        assert_eq!(Zone::parse("asia/shanghai").unwrap().name(), "Asia/Shanghai");
-        for name in ["utc", "Etc/UTC", "zulu", "etc/uct", "Universal"] {
-            assert_eq!(Zone::parse(name).unwrap(), Zone::utc(), "{name}");
-        }
-        check_unknown("Asia/Shangai", "Asia/Shanghai");
-        check_unknown("Europe/Berlim", "Europe/Berlin");
-        check_unknown("shanghai", "Asia/Shanghai");
-        check_unknown("Etc/Unknown", "Etc/UCT");
     }
 
     proptest! {
@@ -379,19 +279,11 @@ mod tests {
             let zone = Zone::parse(name).unwrap();
             let mut writer = TimeWriter::new(&zone);
             for millis in millis {
-                let mut out = Vec::new();
-                writer.write(EventTime::from_millis(millis).unwrap(), &mut out);
+                let written = writer.text(EventTime::from_millis(millis).unwrap());
                 let time = Timestamp::from_millisecond(millis).unwrap();
                 let expected = time.to_zoned(zone.zone.clone()).strftime("%Y-%m-%dT%H:%M:%S.%3f%:z");
-                prop_assert_eq!(String::from_utf8(out).unwrap(), expected.to_string());
+                prop_assert_eq!(written, expected.to_string());
             }
-        }
-
-        #[test]
-        fn days_are_those_of_the_calendar(day in -1..2_932_896i64) {
-            let expected = date(1970, 1, 1) + SignedDuration::from_hours(24 * day);
-            let expected = (expected.year() as u32, expected.month() as u32, expected.day() as u32);
-            prop_assert_eq!(civil(day), expected);
         }
     }
 }

@@ -1,16 +1,12 @@
-//! What handlers take out of a request, and the headers that say what it was understood as.
+//! What handlers take out of a request, and the address of the next page.
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::http::{HeaderName, HeaderValue, Uri, header};
+use axum::http::{HeaderName, Uri, header};
 
 use super::problem::Problem;
 use crate::ExportError;
 use crate::query::parameter::{self, AFTER};
-
-pub(crate) const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
-
-pub(crate) const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 
 pub(crate) type AppPath = Result<Path<String>, PathRejection>;
 
@@ -19,12 +15,11 @@ pub(crate) fn next_page(
     uri: &Uri,
     parameters: &[(String, String)],
     cursor: &str,
-) -> Option<(HeaderName, HeaderValue)> {
+) -> Option<(HeaderName, String)> {
     let same = parameters.iter().filter(|(name, _)| name != AFTER);
     let same = same.map(|(name, value)| (name.as_str(), value.as_str()));
     let query = serde_urlencoded::to_string(same.chain([(AFTER, cursor)]).collect::<Vec<_>>());
-    let link = format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?);
-    Some((header::LINK, HeaderValue::try_from(link).ok()?))
+    Some((header::LINK, format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?)))
 }
 
 /// Names and values of the query, decoded.

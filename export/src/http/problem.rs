@@ -24,6 +24,7 @@ pub(crate) struct Problem {
 }
 
 pub(crate) const RETRY_AFTER_SECONDS: u32 = 10;
+const BAD_PARAMETER: &str = "/problems/bad-parameter";
 
 impl Problem {
     fn new(
@@ -33,20 +34,6 @@ impl Problem {
         detail: impl Into<String>,
     ) -> Self {
         Self { kind, title, status, detail: detail.into(), parameter: None, allowed: None }
-    }
-
-    fn of_parameter(
-        kind: &'static str,
-        title: &'static str,
-        detail: String,
-        parameter: &str,
-        allowed: Option<&[&'static str]>,
-    ) -> Self {
-        Self {
-            parameter: Some(parameter.into()),
-            allowed: allowed.map(<[_]>::to_vec),
-            ..Self::new(StatusCode::BAD_REQUEST, kind, title, detail)
-        }
     }
 
     /// What went wrong, for people.
@@ -76,8 +63,11 @@ impl Problem {
     pub fn no_text(parameter: &str) -> Self {
         const ALLOWED: &str = "text in UTF-8";
         let detail = format!("{parameter}: expected {ALLOWED}, and what is escaped in it is none");
-        let title = "Bad parameter";
-        Self::of_parameter("/problems/bad-parameter", title, detail, parameter, Some(&[ALLOWED]))
+        Self {
+            parameter: Some(parameter.into()),
+            allowed: Some(vec![ALLOWED]),
+            ..Self::new(StatusCode::BAD_REQUEST, BAD_PARAMETER, "Bad parameter", detail)
+        }
     }
 
     /// What a form of the page sends, and a form of another site does not.
@@ -137,74 +127,58 @@ pub(crate) async fn method_not_allowed(method: Method) -> Problem {
 
 impl From<ExportError> for Problem {
     fn from(error: ExportError) -> Self {
-        let detail = error.to_string();
-        match &error {
-            ExportError::MissingParameter { parameter, allowed } => Self::of_parameter(
-                "/problems/missing-parameter",
-                "Missing parameter",
-                detail,
-                parameter,
-                Some(allowed),
-            ),
-            ExportError::BadParameter { parameter, allowed, .. } => Self::of_parameter(
-                "/problems/bad-parameter",
-                "Bad parameter",
-                detail,
-                parameter,
-                Some(allowed),
-            ),
-            ExportError::RepeatedParameter { parameter } => Self::of_parameter(
-                "/problems/repeated-parameter",
-                "Repeated parameter",
-                detail,
-                parameter,
-                None,
-            ),
-            ExportError::UnknownParameter { parameter, known } => Self::of_parameter(
-                "/problems/unknown-parameter",
-                "Unknown parameter",
-                detail,
-                parameter,
-                Some(known),
-            ),
-            ExportError::UnknownReport { .. } => Self::new(
-                StatusCode::NOT_FOUND,
-                "/problems/unknown-report",
-                "Unknown report",
-                detail,
-            ),
-            ExportError::UnknownApp(_) => {
-                Self::new(StatusCode::NOT_FOUND, "/problems/unknown-app", "Unknown app", detail)
+        use ExportError as E;
+        const BAD_REQUEST: StatusCode = StatusCode::BAD_REQUEST;
+        const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
+        let (status, kind, title) = match &error {
+            E::MissingParameter { .. } => {
+                (BAD_REQUEST, "/problems/missing-parameter", "Missing parameter")
             }
-            ExportError::UnknownActivation(_) => Self::new(
-                StatusCode::NOT_FOUND,
-                "/problems/unknown-activation",
-                "Unknown activation",
-                detail,
-            ),
-            ExportError::UnknownExport(_) => Self::new(
-                StatusCode::NOT_FOUND,
-                "/problems/unknown-export",
-                "Unknown export",
-                detail,
-            ),
-            ExportError::Busy { .. } => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy", detail)
+            E::BadParameter { .. } => (BAD_REQUEST, BAD_PARAMETER, "Bad parameter"),
+            E::RepeatedParameter { .. } => {
+                (BAD_REQUEST, "/problems/repeated-parameter", "Repeated parameter")
             }
-            ExportError::Store(error) if error.is_passing() => Self::new(
+            E::UnknownParameter { .. } => {
+                (BAD_REQUEST, "/problems/unknown-parameter", "Unknown parameter")
+            }
+            E::UnknownReport { .. } => (NOT_FOUND, "/problems/unknown-report", "Unknown report"),
+            E::UnknownApp(_) => (NOT_FOUND, "/problems/unknown-app", "Unknown app"),
+            E::UnknownActivation(_) => {
+                (NOT_FOUND, "/problems/unknown-activation", "Unknown activation")
+            }
+            E::UnknownExport(_) => (NOT_FOUND, "/problems/unknown-export", "Unknown export"),
+            E::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy"),
+            E::Store(error) if error.is_passing() => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "/problems/store-unavailable",
                 "Store unavailable",
-                "the store can not be read now; the same request may succeed later",
             ),
-            // What is wrong inside is in the log.
-            ExportError::Store(_) | ExportError::BrokenOff | ExportError::NoThread(_) => Self::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "/problems/store",
-                "Store failed",
-                "the rows could not be read; the service's log says why",
-            ),
-        }
+            E::Store(_) | E::BrokenOff | E::NoThread(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "/problems/store", "Store failed")
+            }
+        };
+        let (parameter, allowed): (Option<Box<str>>, Option<&[_]>) = match &error {
+            E::MissingParameter { parameter, allowed } => {
+                (Some((*parameter).into()), Some(allowed))
+            }
+            E::BadParameter { parameter, allowed, .. } => {
+                (Some((*parameter).into()), Some(allowed))
+            }
+            E::RepeatedParameter { parameter } => (Some((*parameter).into()), None),
+            E::UnknownParameter { parameter, known } => (Some(parameter.clone()), Some(known)),
+            _ => (None, None),
+        };
+        let detail = match &error {
+            E::Store(error) if error.is_passing() => {
+                "the store can not be read now; the same request may succeed later".into()
+            }
+            E::Store(_) | E::BrokenOff | E::NoThread(_) => {
+                "the rows could not be read; the service's log says why".into()
+            }
+            error => error.to_string(),
+        };
+        let allowed = allowed.map(<[_]>::to_vec);
+        Self { parameter, allowed, ..Self::new(status, kind, title, detail) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the handlers of short answers share: whose rows, and a thread to read them on.
+//! What handlers share: whose rows, a thread to read them on, and the headers of rows.
 
 use std::sync::Arc;
 
@@ -9,8 +9,13 @@ use store::reader::Reader;
 
 use super::problem::Problem;
 use crate::ExportError;
+use crate::format::time_zone::in_utc;
 use crate::http::extract::AppPath;
 use crate::http::state::{ExportState, SCANS_MAX};
+use crate::query::ExportQuery;
+
+const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
+const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 
 /// The app of a path.
 ///
@@ -55,19 +60,37 @@ pub(crate) async fn read<T: Send + 'static>(
     found
 }
 
-/// Of rows, which nobody is to keep.
-pub(crate) fn headers(media_type: &'static str) -> HeaderMap {
-    let fixed: [(HeaderName, &'static str); 3] = [
-        (header::CONTENT_TYPE, media_type),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+/// The headers of rows, which no cache may keep, with texts of their own. A text that is no value of a header is left
+/// out.
+pub(crate) fn headers(
+    media_type: &str,
+    texts: impl IntoIterator<Item = (HeaderName, String)>,
+) -> HeaderMap {
+    let fixed = [
+        (header::CONTENT_TYPE, media_type.into()),
+        (header::CACHE_CONTROL, "no-store".into()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".into()),
     ];
-    fixed.into_iter().map(|(name, text)| (name, HeaderValue::from_static(text))).collect()
+    let all = fixed.into_iter().chain(texts);
+    all.filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))).collect()
+}
+
+/// The range of a query in UTC.
+pub(crate) fn range(query: &ExportQuery) -> [(HeaderName, String); 2] {
+    [(RANGE_FROM, in_utc(query.from)), (RANGE_TO, in_utc(query.to))]
 }
 
 /// A JSON document of rows.
 pub(crate) fn json(document: &impl serde::Serialize) -> Response {
+    json_with([], document)
+}
+
+/// As [`json`], with headers of its own.
+pub(crate) fn json_with(
+    texts: impl IntoIterator<Item = (HeaderName, String)>,
+    document: &impl serde::Serialize,
+) -> Response {
     // Keys are texts and writing to memory can not fail.
     let body = serde_json::to_vec(document).unwrap_or_default();
-    (headers("application/json"), body).into_response()
+    (headers("application/json", texts), body).into_response()
 }

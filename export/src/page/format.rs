@@ -1,10 +1,10 @@
 //! Numbers, sizes and dates as people write them.
 
 use attribution::facts::event::EventTime;
-use jiff::ToSpan;
 use jiff::civil::Date;
 
 use crate::Zone;
+pub(super) use crate::format::time_zone::date as day;
 use crate::format::time_zone::{TimeForm, TimeWriter};
 
 /// `12,345`.
@@ -45,12 +45,6 @@ pub(super) fn date(date: Date) -> String {
     date.strftime("%-d %b %Y").to_string()
 }
 
-/// A day counted from 1970.
-pub(super) fn day(day: i64) -> Date {
-    let first = Date::constant(1970, 1, 1);
-    first.checked_add(day.days()).unwrap_or(Date::MAX)
-}
-
 /// The date that it is in the zone.
 pub(super) fn today(zone: &Zone, now: EventTime) -> Date {
     day(TimeWriter::new(zone).day(now).0)
@@ -58,9 +52,7 @@ pub(super) fn today(zone: &Zone, now: EventTime) -> Date {
 
 /// `2026-03-10 12:00:00` in the zone.
 pub(super) fn moment(time: EventTime, zone: &Zone) -> String {
-    let mut text = Vec::new();
-    TimeWriter::in_form(zone, TimeForm::Plain).write(time, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    TimeWriter::in_form(zone, TimeForm::Plain).text(time)
 }
 
 /// `10 Mar 2026`, or with the day that it ends with.

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 use minijinja::context;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 use super::export_form::curl_command::curl;
@@ -24,10 +25,11 @@ use crate::explain::span;
 use crate::format::time_zone::TimeWriter;
 use crate::http::problem::Problem;
 use crate::http::respond::read;
-use crate::query::Format;
 use crate::query::parameter::EXPORT_ID;
 
 const TITLE: &str = "Export";
+/// What is escaped in a segment of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// What would be downloaded.
 #[derive(Debug, Serialize)]
@@ -100,25 +102,9 @@ pub(super) fn now() -> EventTime {
 
 /// The address of the file.
 fn target(wish: &ExportRequest<'_>) -> String {
-    let ending = match wish.query.format {
-        Format::Csv => "csv",
-        Format::Ndjson => "ndjson",
-    };
+    let key = utf8_percent_encode(&wish.app.key, SEGMENT);
     let query = serde_urlencoded::to_string(&wish.parameters).unwrap_or_default();
-    format!("/v1/apps/{}/events.{ending}?{query}", in_path(&wish.app.key))
-}
-
-/// A text as one segment of a path.
-fn in_path(text: &str) -> String {
-    let mut segment = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            segment.push(byte.into());
-        } else {
-            segment.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    segment
+    format!("/v1/apps/{key}/events.{}?{query}", wish.query.format.name())
 }
 
 async fn expect(
@@ -174,15 +160,4 @@ async fn expect(
         has_token,
         address,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_segments_of_paths() {
-        assert_eq!(in_path("app-x_1.2~"), "app-x_1.2~");
-        assert_eq!(in_path("a&b/\u{fc} \"'"), "a%26b%2F%C3%BC%20%22%27");
-    }
 }

@@ -3,19 +3,14 @@
 use std::fmt;
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use store::layout::key::RowKey;
-use xxhash_rust::xxh3::Xxh3Default;
 
-use super::parameter::{AFTER, bad};
+use super::cursor_text;
+use super::parameter::{AFTER, expected};
 use crate::ExportError;
 use crate::query::ExportQuery;
 
-/// A row that a page ended with, of one query. As text it is base64 for addresses of: a version,
-/// the row's event time, campaign and seq, and 32 bits of a hash of these and of what the query
-/// asks for. Nobody gains by forging one: it only says where to go on among rows that may be read
-/// anyway.
+/// A row that a page ended with, of one query. See [`cursor_text`] for its form in addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     event_time: EventTime,
@@ -23,9 +18,6 @@ pub struct Cursor {
     seq: u64,
     hash: u32,
 }
-
-const VERSION: u8 = 1;
-const BYTES: usize = 1 + 8 + 4 + 8 + 4;
 
 impl Cursor {
     /// After this row of a query.
@@ -44,9 +36,8 @@ impl Cursor {
     /// # Errors
     /// The text is no cursor.
     pub(crate) fn parse(text: &str) -> Result<Self, ExportError> {
-        let bytes: Option<[u8; BYTES]> =
-            BASE64_URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.and_then(|bytes| Self::decode(&bytes)).ok_or_else(|| refused(text))
+        let cursor = cursor_text::parse(text).and_then(|(place, hash)| Self::decode(&place, hash));
+        cursor.ok_or_else(|| refused(text))
     }
 
     /// # Errors
@@ -56,54 +47,42 @@ impl Cursor {
         if is_of_it { Ok(()) } else { Err(refused(&self.to_string())) }
     }
 
-    fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
-        let (version, rest) = bytes.split_first()?;
-        let (time, rest) = rest.split_first_chunk()?;
-        let (spreadid, rest) = rest.split_first_chunk()?;
-        let (seq, rest) = rest.split_first_chunk()?;
-        let millis = i64::try_from(u64::from_be_bytes(*time)).ok()?;
-        (*version == VERSION).then_some(Self {
-            event_time: EventTime::from_millis(millis)?,
+    fn decode(place: &[u8], hash: u32) -> Option<Self> {
+        let (time, rest) = place.split_first_chunk()?;
+        let (spreadid, seq) = rest.split_first_chunk()?;
+        Some(Self {
+            event_time: EventTime::from_millis(i64::from_be_bytes(*time))?,
             spreadid: SpreadId(u32::from_be_bytes(*spreadid)),
-            seq: u64::from_be_bytes(*seq),
-            hash: u32::from_be_bytes(*rest.first_chunk()?),
+            seq: u64::from_be_bytes(seq.try_into().ok()?),
+            hash,
         })
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(BYTES);
-        bytes.push(VERSION);
-        bytes.extend_from_slice(&self.event_time.millis().to_be_bytes());
-        bytes.extend_from_slice(&self.spreadid.0.to_be_bytes());
-        bytes.extend_from_slice(&self.seq.to_be_bytes());
-        bytes
+    fn place(&self) -> Vec<u8> {
+        let Self { event_time, spreadid, seq, .. } = self;
+        let time = event_time.millis().to_be_bytes();
+        [&time[..], &spreadid.0.to_be_bytes(), &seq.to_be_bytes()].concat()
     }
 
-    /// Of the place and of which rows are asked for; columns and dialects may change from page to
-    /// page.
+    /// Columns and dialects may change from page to page.
     fn hash(&self, pid: Pid, query: &ExportQuery) -> u32 {
-        let mut hasher = Xxh3Default::new();
-        hasher.update(&self.encode());
-        hasher.update(&pid.0.to_be_bytes());
-        hasher.update(&query.from.millis().to_be_bytes());
-        hasher.update(&query.to.millis().to_be_bytes());
+        let mut asked = pid.0.to_be_bytes().to_vec();
+        asked.extend(query.from.millis().to_be_bytes());
+        asked.extend(query.to.millis().to_be_bytes());
         for text in query.filter.texts() {
-            hasher.update(text.as_bytes());
-            hasher.update(&[0]);
+            asked.extend_from_slice(text.as_bytes());
+            asked.push(0);
         }
-        hasher.digest() as u32
+        cursor_text::hash(&self.place(), &asked)
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut bytes = self.encode();
-        bytes.extend_from_slice(&self.hash.to_be_bytes());
-        out.write_str(&BASE64_URL_SAFE_NO_PAD.encode(bytes))
+        out.write_str(&cursor_text::text(&self.place(), self.hash))
     }
 }
 
 fn refused(text: &str) -> ExportError {
-    const ALLOWED: &str = "the after of a Link of the same app, range and filters";
-    bad(AFTER, format!("expected {ALLOWED}"), text, vec![ALLOWED])
+    expected(AFTER, "the after of a Link of the same app, range and filters", text)
 }

@@ -9,10 +9,13 @@ use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 use store::layout::summary_counts::SummaryKey;
 
+use super::TYPES;
 use super::nearest::nearest;
 use super::parameter::{
-    CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, one_of,
+    CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, expected, number,
+    one_of,
 };
+use super::raw_params::RawParams;
 use crate::ExportError;
 use crate::format::channel::UNKNOWN_CHANNEL;
 
@@ -27,52 +30,25 @@ pub struct Filter {
     pub channels: Option<HashSet<Box<str>>>,
 }
 
-/// The values of the parameters, as they came.
-#[derive(Debug, Default)]
-pub(crate) struct GivenFilter<'a> {
-    pub event_names: Vec<&'a str>,
-    pub statuses: Vec<&'a str>,
-    pub install_types: Vec<&'a str>,
-    pub spreadids: Vec<&'a str>,
-    pub channels: Vec<&'a str>,
-}
-
-impl GivenFilter<'_> {
-    pub fn parse(&self, event_type: Option<EventType>) -> Result<Filter, ExportError> {
+impl Filter {
+    pub(crate) fn parse(given: &RawParams<'_>) -> Result<Self, ExportError> {
         let statuses = Status::ALL.map(|status| (status.name(), status));
         let install_types = InstallType::ALL.map(|kind| (kind.name(), kind));
-        Ok(Filter {
-            event_type,
-            event_names: texts(EVENT_NAME, &self.event_names)?,
-            statuses: chosen(STATUS, &self.statuses, &statuses)?,
-            install_types: chosen(INSTALL_TYPE, &self.install_types, &install_types)?,
-            spreadids: listed(SPREADID, &self.spreadids, parse_spreadid)?,
-            channels: texts(CHANNEL, &self.channels)?,
+        Ok(Self {
+            event_type: given.one(TYPE).map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?,
+            event_names: texts(EVENT_NAME, given.all(EVENT_NAME))?,
+            statuses: chosen(STATUS, given.all(STATUS), &statuses)?,
+            install_types: chosen(INSTALL_TYPE, given.all(INSTALL_TYPE), &install_types)?,
+            spreadids: listed(SPREADID, given.all(SPREADID), parse_spreadid)?,
+            channels: texts(CHANNEL, given.all(CHANNEL))?,
         })
     }
-}
 
-impl Filter {
     /// # Errors
-    /// A channel that no campaign of the app has: a name that is misspelt would give a file
-    /// without rows, and nobody would know why.
+    /// As [`check_channels`].
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
-        let known: HashSet<&str> = policy
-            .campaigns()
-            .filter(|campaign| campaign.pid == pid)
-            .map(|campaign| &*campaign.channel)
-            .chain([UNKNOWN_CHANNEL])
-            .collect();
-        let mut channels = self.channels.iter().flatten();
-        let Some(channel) = channels.find(|channel| !known.contains(&***channel)) else {
-            return Ok(());
-        };
-        let mut known: Vec<&str> = known.into_iter().collect();
-        known.sort_unstable();
-        let nearest = nearest(channel, known.into_iter()).unwrap_or_default();
-        let problem =
-            format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
-        Err(bad(CHANNEL, problem, channel, vec!["a channel of a campaign of the app, or unknown"]))
+        const ALLOWED: &str = "a channel of a campaign of the app, or unknown";
+        check_channels((CHANNEL, ALLOWED), &self.channels, &[UNKNOWN_CHANNEL], (pid, policy))
     }
 
     /// The parameters that narrow.
@@ -147,6 +123,26 @@ impl Filter {
     }
 }
 
+/// # Errors
+/// A channel that no campaign of the app has and is none of the others: a misspelt name would give a file without
+/// rows, and nobody would know why.
+pub(crate) fn check_channels(
+    (parameter, allowed): (&'static str, &'static str),
+    wanted: &Option<HashSet<Box<str>>>,
+    others: &[&'static str],
+    (pid, policy): (Pid, &Policy),
+) -> Result<(), ExportError> {
+    let campaigns = policy.campaigns().filter(|campaign| campaign.pid == pid);
+    let known = campaigns.map(|campaign| &*campaign.channel).chain(others.iter().copied());
+    let known: BTreeSet<&str> = known.collect();
+    let Some(channel) = wanted.iter().flatten().find(|channel| !known.contains(&***channel)) else {
+        return Ok(());
+    };
+    let nearest = nearest(channel, known.into_iter()).unwrap_or_default();
+    let problem = format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
+    Err(bad(parameter, problem, channel, vec![allowed]))
+}
+
 /// All values, `None` where none are given: commas part them, and a parameter may be repeated.
 fn listed<T, Set: FromIterator<T>>(
     parameter: &'static str,
@@ -177,10 +173,6 @@ fn chosen<T: Copy>(
 }
 
 fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {
-    const ALLOWED: &str = "a number from 0 to 4294967295";
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok().filter(|_| is_number);
-    number
-        .map(SpreadId)
-        .ok_or_else(|| bad(SPREADID, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
+    let number = number(text).map(SpreadId);
+    number.ok_or_else(|| expected(SPREADID, "a number from 0 to 4294967295", text))
 }

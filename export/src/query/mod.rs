@@ -1,10 +1,12 @@
 //! What a request asks for.
 
 pub(crate) mod cursor;
+pub(crate) mod cursor_text;
 pub(crate) mod estimate;
 pub(crate) mod filter;
 pub(crate) mod nearest;
 pub(crate) mod parameter;
+pub(crate) mod raw_params;
 pub(crate) mod time_param;
 
 use std::collections::BTreeMap;
@@ -18,14 +20,17 @@ use crate::appsflyer::field_list;
 use crate::appsflyer::report::Report;
 use crate::format::column::Column;
 use crate::format::field::Field;
-use crate::format::time_zone::{Zone, in_utc};
+use crate::format::time_zone::in_utc;
+use crate::format::zone::Zone;
 use cursor::Cursor;
-use filter::{Filter, GivenFilter};
+use filter::Filter;
 use parameter::{
     ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
     INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, all_listed, bad, one_of,
     quoted,
 };
+pub(crate) use raw_params::{PAGE_LIMIT, PAGE_LIMIT_MAX, parse_zone};
+use raw_params::{RawParams, TimeRange, parse_moment};
 use time_param::Moment;
 
 /// Which rows of an app, which of their columns, and how they are written.
@@ -91,9 +96,15 @@ pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
     ("effect", Some(EventType::Effect)),
 ];
 
-/// Rows of a page of a short answer, where nothing else is asked for, and at most.
-pub(crate) const PAGE_LIMIT: usize = 100;
-pub(crate) const PAGE_LIMIT_MAX: usize = 1_000;
+impl Format {
+    /// As paths and names of files end.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Ndjson => "ndjson",
+        }
+    }
+}
 
 impl ExportQuery {
     /// The parameters that there are, with the id of a download, which is no part of what is asked for
@@ -135,33 +146,36 @@ impl ExportQuery {
             Format::Csv => Self::PARAMETERS,
             Format::Ndjson => Self::NDJSON_PARAMETERS,
         };
-        let given = Given::sort(known, parameters)?;
-        let zone = given.timezone.map_or(Ok(Zone::utc()), parse_zone)?;
-        let from_text = require(FROM, given.from)?;
-        let to_text = require(TO, given.to)?;
-        let from_moment = moment_with_t(FROM, from_text)?;
-        let to_moment = moment_with_t(TO, to_text)?;
-        let from = in_range(FROM, from_text, from_moment.start(&zone))?;
-        let to = in_range(TO, to_text, to_moment.end(&zone))?;
-        // A day before that of `from` ends with it, and is before it all the same.
-        if to <= from && to_moment.start(&zone) < Some(from) {
-            let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
-            return Err(bad(TO, problem, to_text, time_param::FORMS.to_vec()));
-        }
-        let preset = given.preset.map_or(Ok(Preset::Native), |name| parse_preset(name, format))?;
-        let event_type = given.event_type.map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?;
+        Self::new(format, &RawParams::new(known, parameters)?)
+    }
+
+    /// # Errors
+    /// The first parameter that is wrong or missing.
+    pub(crate) fn new(format: Format, given: &RawParams<'_>) -> Result<Self, ExportError> {
+        let zone = given.zone()?;
+        let TimeRange { from, to, from_text, to_text } =
+            given.range(&zone, moment_with_t, |to, _, zone| to.end(zone))?;
+        // JSON lines have the first of each.
+        let (presets, dialects) = match format {
+            Format::Csv => (&PRESETS[..], &DIALECTS[..]),
+            Format::Ndjson => (&PRESETS[..1], &DIALECTS[..1]),
+        };
+        let preset =
+            given.one(PRESET).map_or(Ok(PRESETS[0].1), |name| one_of(PRESET, name, presets))?;
         Ok(Self {
             from,
             to,
             zone,
-            filter: given.filter.parse(event_type)?,
+            filter: Filter::parse(given)?,
             report: None,
-            fields: given.columns(preset)?,
+            fields: columns(given, preset)?,
             preset,
             format,
-            dialect: given.dialect.map_or(Ok(Dialect::Data), |name| parse_dialect(name, format))?,
-            limit: given.limit.map(|text| parse_rows_max(LIMIT, text)).transpose()?,
-            after: given.after.map(Cursor::parse).transpose()?,
+            dialect: given
+                .one(DIALECT)
+                .map_or(Ok(DIALECTS[0].1), |name| one_of(DIALECT, name, dialects))?,
+            limit: given.rows_max(LIMIT)?,
+            after: given.one(AFTER).map(Cursor::parse).transpose()?,
             from_text: from_text.into(),
             to_text: to_text.into(),
         })
@@ -200,16 +214,12 @@ impl ExportQuery {
     /// give the same file. What is as it is without being asked for is left out.
     pub fn texts(&self) -> BTreeMap<&'static str, String> {
         let fields: Vec<_> = self.fields.iter().map(Field::name).collect();
-        let format = match self.format {
-            Format::Csv => "csv",
-            Format::Ndjson => "ndjson",
-        };
         let dialect = DIALECTS.iter().find(|(_, dialect)| *dialect == self.dialect);
         let mut texts = BTreeMap::from([
             (FROM, in_utc(self.from)),
             (TO, in_utc(self.to)),
             (TIMEZONE, self.zone.name().to_owned()),
-            (FORMAT, format.to_owned()),
+            (FORMAT, self.format.name().to_owned()),
             (DIALECT, dialect.map_or("", |(name, _)| name).to_owned()),
         ]);
         if self.fields != all_columns() {
@@ -234,110 +244,34 @@ impl ExportQuery {
         let report = self.report.as_ref().map(|report| report.kind.name());
         let range = [&*self.from_text, &self.to_text, self.zone.name()];
         let parts: Vec<_> = [app_key].into_iter().chain(report).chain(range).map(safe).collect();
-        let ending = match self.format {
-            Format::Csv => "csv",
-            Format::Ndjson => "ndjson",
-        };
-        format!("{}.{ending}", parts.join("_"))
+        format!("{}.{}", parts.join("_"), self.format.name())
     }
 }
 
-/// The values of the parameters, as they came.
-#[derive(Default)]
-struct Given<'a> {
-    from: Option<&'a str>,
-    to: Option<&'a str>,
-    timezone: Option<&'a str>,
-    event_type: Option<&'a str>,
-    dialect: Option<&'a str>,
-    preset: Option<&'a str>,
-    limit: Option<&'a str>,
-    after: Option<&'a str>,
-    fields: Vec<&'a str>,
-    additional_fields: Vec<&'a str>,
-    filter: GivenFilter<'a>,
-}
-
-impl<'a> Given<'a> {
-    fn sort(
-        known: &'static [&'static str],
-        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, ExportError> {
-        let mut given = Self::default();
-        for (name, value) in parameters {
-            if let Some(list) = given.list(name).filter(|_| known.contains(&name)) {
-                list.push(value);
-                continue;
-            }
-            let Some((parameter, place)) = given.single(name) else {
-                return Err(ExportError::UnknownParameter { parameter: name.into(), known });
-            };
-            if place.replace(value).is_some() {
-                return Err(ExportError::RepeatedParameter { parameter });
-            }
+/// # Errors
+/// Columns of the other preset, or of a name that no column has.
+fn columns(given: &RawParams<'_>, preset: Preset) -> Result<Vec<Field>, ExportError> {
+    let not_with = |parameter, preset| match given.one(parameter) {
+        Some(name) => {
+            Err(bad(parameter, format!("expected none with {PRESET} = {preset}"), name, vec![]))
         }
-        Ok(given)
-    }
-
-    /// The place of a parameter that may be repeated.
-    fn list(&mut self, name: &str) -> Option<&mut Vec<&'a str>> {
-        Some(match name {
-            FIELDS => &mut self.fields,
-            ADDITIONAL_FIELDS => &mut self.additional_fields,
-            EVENT_NAME => &mut self.filter.event_names,
-            STATUS => &mut self.filter.statuses,
-            CHANNEL => &mut self.filter.channels,
-            SPREADID => &mut self.filter.spreadids,
-            INSTALL_TYPE => &mut self.filter.install_types,
-            _ => return None,
-        })
-    }
-
-    fn columns(&self, preset: Preset) -> Result<Vec<Field>, ExportError> {
-        let not_with = |parameter, names: &[&str], preset| match names.first() {
-            Some(name) => {
-                Err(bad(parameter, format!("expected none with {PRESET} = {preset}"), name, vec![]))
-            }
-            None => Ok(()),
-        };
-        match preset {
-            Preset::Native => {
-                not_with(ADDITIONAL_FIELDS, &self.additional_fields, "native")?;
-                parse_fields(&self.fields)
-            }
-            Preset::AppsFlyer => {
-                not_with(FIELDS, &self.fields, "appsflyer, but additional_fields")?;
-                let additional = all_listed(ADDITIONAL_FIELDS, &self.additional_fields)?;
-                Ok(field_list::fields(additional.into_iter()))
-            }
+        None => Ok(()),
+    };
+    match preset {
+        Preset::Native => {
+            not_with(ADDITIONAL_FIELDS, "native")?;
+            parse_fields(given.all(FIELDS))
         }
-    }
-
-    /// The name and the place of one that may not.
-    fn single(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'a str>)> {
-        Some(match name {
-            FROM => (FROM, &mut self.from),
-            TO => (TO, &mut self.to),
-            TIMEZONE => (TIMEZONE, &mut self.timezone),
-            TYPE => (TYPE, &mut self.event_type),
-            DIALECT => (DIALECT, &mut self.dialect),
-            PRESET => (PRESET, &mut self.preset),
-            LIMIT => (LIMIT, &mut self.limit),
-            AFTER => (AFTER, &mut self.after),
-            _ => return None,
-        })
+        Preset::AppsFlyer => {
+            not_with(FIELDS, "appsflyer, but additional_fields")?;
+            let additional = all_listed(ADDITIONAL_FIELDS, given.all(ADDITIONAL_FIELDS))?;
+            Ok(field_list::fields(additional.into_iter()))
+        }
     }
 }
 
 /// Of `2026-03-10`.
 const DATE_LEN: usize = 10;
-
-pub(crate) fn require<'a>(
-    parameter: &'static str,
-    value: Option<&'a str>,
-) -> Result<&'a str, ExportError> {
-    value.ok_or(ExportError::MissingParameter { parameter, allowed: &time_param::FORMS })
-}
 
 /// As [`parse_moment`]. `2026-03-10+08:00` comes as a date, a space and a time of day, which is not what
 /// was meant.
@@ -347,62 +281,6 @@ fn moment_with_t(parameter: &'static str, text: &str) -> Result<Moment, ExportEr
     }
     let problem = "expected a T between date and time; a + in an address is a space, %2B is a +";
     Err(bad(parameter, problem.to_owned(), text, time_param::FORMS.to_vec()))
-}
-
-pub(crate) fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
-    Moment::parse(text).ok_or_else(|| {
-        let problem = format!("expected {}", time_param::FORMS.join(", or "));
-        bad(parameter, problem, text, time_param::FORMS.to_vec())
-    })
-}
-
-pub(crate) fn in_range(
-    parameter: &'static str,
-    text: &str,
-    time: Option<EventTime>,
-) -> Result<EventTime, ExportError> {
-    const ALLOWED: &str = "1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z";
-    time.ok_or_else(|| {
-        let problem = format!("expected a time within {ALLOWED}");
-        bad(parameter, problem, text, vec![ALLOWED])
-    })
-}
-
-pub(crate) fn parse_zone(name: &str) -> Result<Zone, ExportError> {
-    Zone::parse(name).map_err(|nearest| {
-        let problem = format!("expected an IANA time zone name, the nearest is {nearest:?}");
-        bad(TIMEZONE, problem, name, vec!["an IANA time zone name such as Asia/Shanghai"])
-    })
-}
-
-fn parse_dialect(name: &str, format: Format) -> Result<Dialect, ExportError> {
-    match format {
-        Format::Csv => one_of(DIALECT, name, &DIALECTS),
-        Format::Ndjson => one_of(DIALECT, name, &DIALECTS[..1]),
-    }
-}
-
-fn parse_preset(name: &str, format: Format) -> Result<Preset, ExportError> {
-    match format {
-        Format::Csv => one_of(PRESET, name, &PRESETS),
-        Format::Ndjson => one_of(PRESET, name, &PRESETS[..1]),
-    }
-}
-
-pub(crate) fn parse_rows_max(parameter: &'static str, text: &str) -> Result<u64, ExportError> {
-    const ALLOWED: &str = "a number of rows, 1 or more";
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok().filter(|limit| is_number && *limit > 0);
-    limit.ok_or_else(|| bad(parameter, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
-}
-
-/// Of a page of a short answer, which is in memory until it is sent.
-pub(crate) fn parse_page_limit(given: Option<&str>) -> Result<usize, ExportError> {
-    const ALLOWED: &str = "a number from 1 to 1000";
-    let Some(text) = given else { return Ok(PAGE_LIMIT) };
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok().filter(|limit| is_number && (1..=PAGE_LIMIT_MAX).contains(limit));
-    limit.ok_or_else(|| bad(LIMIT, format!("expected {ALLOWED}"), text, vec![ALLOWED]))
 }
 
 /// All columns where none are named.

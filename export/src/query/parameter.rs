@@ -1,7 +1,7 @@
 //! The names of a request's parameters, and what is said of a wrong one.
 
 use std::borrow::Cow;
-use std::str::Utf8Error;
+use std::str::{FromStr, Utf8Error};
 
 use percent_encoding::percent_decode;
 
@@ -41,6 +41,16 @@ pub(crate) fn bad(
     let end = value.char_indices().nth(SHOWN_MAX).map_or(value.len(), |(end, _)| end);
     let value = value.get(..end).unwrap_or_default().into();
     ExportError::BadParameter { parameter, problem: problem.into(), value, allowed }
+}
+
+/// As [`bad`], for a value of another form than the one that is allowed.
+pub(crate) fn expected(parameter: &'static str, allowed: &'static str, value: &str) -> ExportError {
+    bad(parameter, format!("expected {allowed}"), value, vec![allowed])
+}
+
+/// A number of digits alone.
+pub(crate) fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// The value of a name.

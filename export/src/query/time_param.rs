@@ -4,7 +4,7 @@ use attribution::facts::event::EventTime;
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, Time};
 
-use crate::format::time_zone::Zone;
+use crate::format::zone::Zone;
 
 /// What a text says, before it is known which zone it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub(crate) enum Moment {
     /// With what it is ahead of UTC.
     Instant(DateTime, SignedDuration),
 }
+
+const DATE_FORM: &str = "0000-00-00";
+const MINUTE_FORM: &str = "00:00";
+const SECOND_FORM: &str = "00:00:00";
 
 /// What [`Moment::parse`] takes.
 pub(crate) const FORMS: [&str; 3] = [
@@ -25,18 +29,19 @@ pub(crate) const FORMS: [&str; 3] = [
 impl Moment {
     /// `None` if the text is of none of the [`FORMS`].
     pub fn parse(text: &str) -> Option<Self> {
-        let mut rest = text.as_bytes();
-        let day = date(&mut rest)?;
+        let (day, rest) = text.split_at_checked(DATE_FORM.len())?;
+        let day: Date = has_form(day, DATE_FORM).then(|| day.parse().ok())??;
         if rest.is_empty() {
             return Some(Self::Day(day));
         }
-        one_of(&mut rest, b"Tt ")?;
-        let local = day.to_datetime(time(&mut rest)?);
-        if rest.is_empty() {
-            return Some(Self::Local(local));
+        let rest = rest.strip_prefix(['T', 't', ' '])?;
+        let end = rest.find(['Z', 'z', '+', '-', ' ']).unwrap_or(rest.len());
+        let (time, offset) = rest.split_at_checked(end)?;
+        let local = day.to_datetime(parse_time(time)?);
+        match offset {
+            "" => Some(Self::Local(local)),
+            offset => Some(Self::Instant(local, parse_offset(offset)?)),
         }
-        let ahead = offset(&mut rest)?;
-        rest.is_empty().then_some(Self::Instant(local, ahead))
     }
 
     /// The first millisecond of it; `None` before 1970 and after 9999.
@@ -75,76 +80,41 @@ impl Moment {
     }
 }
 
-fn date(rest: &mut &[u8]) -> Option<Date> {
-    let year = number(rest, 4)?;
-    one_of(rest, b"-")?;
-    let month = number(rest, 2)?;
-    one_of(rest, b"-")?;
-    Date::new(year, small(month)?, small(number(rest, 2)?)?).ok()
-}
-
-fn time(rest: &mut &[u8]) -> Option<Time> {
-    let hour = number(rest, 2)?;
-    one_of(rest, b":")?;
-    let minute = number(rest, 2)?;
-    let mut second = 0;
-    let mut nanos = 0;
-    if one_of(rest, b":").is_some() {
-        second = number(rest, 2)?;
-        if one_of(rest, b".").is_some() {
-            nanos = fraction(rest)?;
+/// Of these forms alone: jiff reads others of ISO 8601 too, and a 60th second as the 59th.
+fn parse_time(text: &str) -> Option<Time> {
+    let is_time = match text.split_once('.') {
+        None if has_form(text, MINUTE_FORM) => true,
+        None => has_form(text, SECOND_FORM),
+        Some((second, fraction)) => {
+            let is_fraction = (1..=9).contains(&fraction.len())
+                && fraction.bytes().all(|byte| byte.is_ascii_digit());
+            has_form(second, SECOND_FORM) && is_fraction
         }
-    }
-    Time::new(small(hour)?, small(minute)?, small(second)?, nanos).ok()
-}
-
-/// Nanoseconds, of up to nine digits.
-fn fraction(rest: &mut &[u8]) -> Option<i32> {
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if !(1..=9).contains(&digits) {
-        return None;
-    }
-    let (fraction, after) = rest.split_at_checked(digits)?;
-    *rest = after;
-    let padded = fraction.iter().copied().chain(std::iter::repeat(b'0')).take(9);
-    Some(padded.fold(0, |value, digit| value * 10 + i32::from(digit - b'0')))
-}
-
-fn offset(rest: &mut &[u8]) -> Option<SignedDuration> {
-    // In a query a plus that was not escaped arrives as a space.
-    let sign = match one_of(rest, b"Zz+- ")? {
-        b'Z' | b'z' => return Some(SignedDuration::ZERO),
-        b'-' => -1,
-        _ => 1,
     };
-    let hours = number(rest, 2)?;
-    one_of(rest, b":")?;
-    let minutes = number(rest, 2)?;
-    let seconds = sign * (i64::from(hours) * 60 + i64::from(minutes)) * 60;
-    (hours < 24 && minutes < 60).then_some(SignedDuration::from_secs(seconds))
+    let is_leap_second = text.get(6..8) == Some("60");
+    (is_time && !is_leap_second).then(|| text.parse().ok())?
 }
 
-/// A number of exactly so many digits.
-fn number(rest: &mut &[u8], digits: usize) -> Option<i16> {
-    let (number, after) = rest.split_at_checked(digits)?;
-    if !number.iter().all(u8::is_ascii_digit) {
-        return None;
+fn parse_offset(text: &str) -> Option<SignedDuration> {
+    let (sign, ahead) = text.split_at_checked(1)?;
+    let is_offset = has_form(ahead, MINUTE_FORM);
+    let ahead = || Some(parse_time(ahead)?.duration_since(Time::midnight()));
+    match sign {
+        "Z" | "z" => (text.len() == 1).then_some(SignedDuration::ZERO),
+        "-" if is_offset => Some(-ahead()?),
+        // In a query a plus that was not escaped arrives as a space.
+        "+" | " " if is_offset => ahead(),
+        _ => None,
     }
-    *rest = after;
-    Some(number.iter().fold(0, |value, digit| value * 10 + i16::from(digit - b'0')))
 }
 
-fn small(number: i16) -> Option<i8> {
-    i8::try_from(number).ok()
-}
-
-/// The next byte, if it is one of these.
-fn one_of(rest: &mut &[u8], bytes: &[u8]) -> Option<u8> {
-    let (first, after) = rest.split_first()?;
-    bytes.contains(first).then(|| {
-        *rest = after;
-        *first
-    })
+/// Whether the text has a digit at the place of each 0 of the form, and is the form elsewhere.
+fn has_form(text: &str, form: &str) -> bool {
+    let is_same = |(byte, expected): (u8, u8)| match expected {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == expected,
+    };
+    text.len() == form.len() && text.bytes().zip(form.bytes()).all(is_same)
 }
 
 #[cfg(test)]

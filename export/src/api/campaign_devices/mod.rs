@@ -6,7 +6,6 @@ use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderValue;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 use store::layout::campaign_index::CreditedActivation;
@@ -15,14 +14,15 @@ use store::layout::key::RowKey;
 
 use crate::ExportError;
 use crate::format::channel::channel_name;
-use crate::format::time_zone::{TimeWriter, in_utc};
-use crate::http::extract::{RANGE_FROM, RANGE_TO, next_page, parameters};
+use crate::format::time_zone::TimeWriter;
+use crate::http::extract::{next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::cursor::Cursor;
-use crate::query::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO};
-use crate::query::{ExportQuery, Format, parse_page_limit};
+use crate::query::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO, number};
+use crate::query::raw_params::RawParams;
+use crate::query::{ExportQuery, Format};
 
 const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
 
@@ -49,17 +49,11 @@ pub(crate) async fn devices(
     let not_found = || Problem::path_not_found(uri.path());
     let Path((app_key, spreadid)) = path.map_err(|_| not_found())?;
     let app = respond::app_by_key(&state, app_key)?;
-    let is_number = spreadid.bytes().all(|byte| byte.is_ascii_digit());
-    let spreadid = spreadid.parse().ok().filter(|_| is_number).map(SpreadId);
-    let spreadid = spreadid.ok_or_else(not_found)?;
+    let spreadid = number(&spreadid).map(SpreadId).ok_or_else(not_found)?;
     let given = parameters(&uri)?;
     let pairs = given.iter().map(|(name, value)| (&**name, &**value));
     let (query, limit) = parse(pairs, spreadid)?;
     query.check(app, &state.policy)?;
-    let ranges = [(RANGE_FROM, in_utc(query.from)), (RANGE_TO, in_utc(query.to))];
-    let ranges = ranges
-        .into_iter()
-        .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)));
     let (pid, asked) = (app.pid, query.clone());
     let read = respond::read(&state, app, move |reader, policy| {
         let after = asked.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
@@ -74,11 +68,9 @@ pub(crate) async fn devices(
         Ok((written.document(pid, spreadid, shown), last))
     });
     let (document, last) = read.await?;
-    let mut response = respond::json(&document);
     let next = last.map(|key| Cursor::after(&key, &query).to_string());
-    response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
-    response.headers_mut().extend(ranges);
-    Ok(response)
+    let next = next.and_then(|cursor| next_page(&uri, &given, &cursor));
+    Ok(respond::json_with(respond::range(&query).into_iter().chain(next), &document))
 }
 
 /// As that of an export of the campaign's activations, with a cursor of its own.
@@ -86,26 +78,13 @@ pub(crate) fn parse<'a>(
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     spreadid: SpreadId,
 ) -> Result<(ExportQuery, usize), ExportError> {
-    let mut of_rows = Vec::new();
-    let mut limit = None;
-    for (name, value) in parameters {
-        match name {
-            LIMIT if limit.replace(value).is_some() => {
-                return Err(ExportError::RepeatedParameter { parameter: LIMIT });
-            }
-            LIMIT => {}
-            _ if PARAMETERS.contains(&name) => of_rows.push((name, value)),
-            _ => {
-                let (parameter, known) = (name.into(), PARAMETERS);
-                return Err(ExportError::UnknownParameter { parameter, known });
-            }
-        }
-    }
-    let mut query = ExportQuery::parse(Format::Ndjson, of_rows)?;
+    let given = RawParams::new(PARAMETERS, parameters)?;
+    let limit = given.page_limit()?;
+    let mut query = ExportQuery::new(Format::Ndjson, &given)?;
     query.filter.event_type = Some(EventType::Activation);
     query.filter.statuses = Some(vec![Status::Attributed]);
     query.filter.spreadids = Some([spreadid].into());
-    Ok((query, parse_page_limit(limit)?))
+    Ok((query, limit))
 }
 
 struct Writer<'a> {
@@ -134,20 +113,14 @@ impl Writer<'_> {
         let click_id = row.text(TextCell::ClickId);
         Ok(json!({
             "event_id": row.text(TextCell::EventId),
-            "event_time": self.time(key.event_time),
+            "event_time": self.times.text(key.event_time),
             "install_type": row.install_type.map(|kind| kind.name()),
             "ids": ids,
             "match_type": row.match_type.map(|kind| kind.name()),
             "touch_type": row.touch_kind.map(attribution::rules::row::touch_kind_name),
-            "touch_time": row.touch_time.map(|time| self.time(time)),
+            "touch_time": row.touch_time.map(|time| self.times.text(time)),
             "click_id": (!click_id.is_empty()).then_some(click_id),
         }))
-    }
-
-    fn time(&mut self, time: attribution::facts::event::EventTime) -> String {
-        let mut text = Vec::with_capacity(32);
-        self.times.write(time, &mut text);
-        String::from_utf8(text).unwrap_or_default()
     }
 }
 

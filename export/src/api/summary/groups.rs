@@ -11,7 +11,7 @@ use super::DayCount;
 use super::dimension::{Dimension, Value};
 use crate::ExportError;
 use crate::format::cell::write_text;
-use crate::format::time_zone::{date_text, in_utc};
+use crate::format::time_zone::{date, in_utc};
 use crate::query::ExportQuery;
 use crate::query::parameter::{BY, bad};
 
@@ -132,7 +132,7 @@ impl<'q> Groups<'q> {
 impl Value {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Day(day) => out.extend_from_slice(&date_text(*day)),
+            Self::Day(day) => out.extend_from_slice(date(*day).to_string().as_bytes()),
             Self::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
             Self::Name(name) => out.extend_from_slice(name.as_bytes()),
             Self::Text(text) => write_text(text, out),
@@ -144,7 +144,7 @@ impl Serialize for Value {
     /// Nothing is `null`.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Day(day) => to.serialize_str(&String::from_utf8_lossy(&date_text(*day))),
+            Self::Day(day) => to.serialize_str(&date(*day).to_string()),
             Self::Number(number) => to.serialize_u32(*number),
             Self::Name("") => to.serialize_none(),
             Self::Name(name) => to.serialize_str(name),

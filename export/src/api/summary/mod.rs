@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, Uri, header};
+use axum::http::{Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::summary_counts::{self, Dimensions, QUARTER_MS, SummaryKey, Totals};
@@ -23,14 +23,14 @@ use store::reader::{Reader, View};
 
 use crate::ExportError;
 use crate::download::stream;
-use crate::format::time_zone::in_utc;
-use crate::http::extract::{AppPath, RANGE_FROM, RANGE_TO, parameters};
+use crate::http::extract::{AppPath, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::parameter::{
     BY, CHANNEL, EVENT_NAME, FROM, INSTALL_TYPE, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad,
 };
+use crate::query::raw_params::RawParams;
 use crate::query::{ExportQuery, Format};
 use dimension::Days;
 pub(crate) use dimension::Dimension;
@@ -53,20 +53,10 @@ impl SummaryQuery {
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
-        let (mut rows, mut by) = (Vec::new(), Vec::new());
-        for (name, value) in parameters {
-            match name {
-                BY => by.extend(value.split(',')),
-                _ if Self::PARAMETERS.contains(&name) => rows.push((name, value)),
-                _ => {
-                    let (parameter, known) = (name.into(), Self::PARAMETERS);
-                    return Err(ExportError::UnknownParameter { parameter, known });
-                }
-            }
-        }
-        let rows = ExportQuery::parse(Format::Csv, rows)?;
+        let given = RawParams::new(Self::PARAMETERS, parameters)?;
+        let rows = ExportQuery::new(Format::Csv, &given)?;
         let mut dimensions = Vec::new();
-        for name in by {
+        for name in given.all(BY).iter().flat_map(|names| names.split(',')) {
             let dimension = Dimension::parse(name)?;
             if dimensions.contains(&dimension) {
                 let allowed = Dimension::names().collect();
@@ -109,19 +99,14 @@ async fn answer(
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let app = respond::app(&state, app, &uri)?;
     let query = parse(&uri, app, &state.policy)?;
-    let mut headers = respond::headers(match form {
+    let media_type = match form {
         Form::Json => "application/json",
         Form::Csv => "text/csv; charset=utf-8; header=present",
-    });
-    let mut texts = vec![(RANGE_FROM, in_utc(query.rows.from)), (RANGE_TO, in_utc(query.rows.to))];
-    if form == Form::Csv {
-        let name = query.rows.file_name(&app.key);
-        let disposition = format!("attachment; filename=\"summary_{name}\"");
-        texts.push((header::CONTENT_DISPOSITION, disposition));
-    }
-    for (name, text) in texts {
-        headers.extend(HeaderValue::try_from(text).map(|text| (name, text)));
-    }
+    };
+    let name = query.rows.file_name(&app.key);
+    let file = (header::CONTENT_DISPOSITION, format!("attachment; filename=\"summary_{name}\""));
+    let file = (form == Form::Csv).then_some(file);
+    let headers = respond::headers(media_type, respond::range(&query.rows).into_iter().chain(file));
     if method == Method::HEAD {
         return Ok((headers, stream::unread()).into_response());
     }

@@ -7,16 +7,12 @@ use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys;
 use attribution::ledger::index::IndexEntry;
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::ExportError;
-use crate::query::parameter::{AFTER, bad};
+use crate::query::cursor_text;
+use crate::query::parameter::{AFTER, expected};
 
-/// A fact that a page ended with, of one device. As text it is base64 for addresses of: a version,
-/// the fact's time, family, and the halves of its hash, and 32 bits of a hash of these, the app and
-/// the device.
+/// A fact that a page ended with, of one device. See [`cursor_text`] for its form in addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlaceCursor {
     time: EventTime,
@@ -26,9 +22,6 @@ pub(crate) struct PlaceCursor {
     hash: u32,
 }
 
-const VERSION: u8 = 1;
-const BYTES: usize = 1 + 8 + 1 + 8 + 8 + 4;
-
 impl PlaceCursor {
     pub fn after(place: IndexEntry, pid: Pid, ids: &DeviceIds) -> Self {
         let FactKey { family, id, tag, .. } = place.fact;
@@ -36,7 +29,7 @@ impl PlaceCursor {
         Self { hash: cursor.hash(pid, ids), ..cursor }
     }
 
-    pub fn place(&self, pid: Pid) -> IndexEntry {
+    pub fn entry(&self, pid: Pid) -> IndexEntry {
         let Self { time, family, id, tag, .. } = *self;
         IndexEntry { time, fact: FactKey { family, id: MatchKey(id), pid, tag } }
     }
@@ -44,9 +37,8 @@ impl PlaceCursor {
     /// # Errors
     /// The text is no cursor.
     pub fn parse(text: &str) -> Result<Self, ExportError> {
-        let bytes: Option<[u8; BYTES]> =
-            BASE64_URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.and_then(|bytes| Self::decode(&bytes)).ok_or_else(|| refused(text))
+        let cursor = cursor_text::parse(text).and_then(|(place, hash)| Self::decode(&place, hash));
+        cursor.ok_or_else(|| refused(text))
     }
 
     /// # Errors
@@ -56,52 +48,38 @@ impl PlaceCursor {
         if is_of_it { Ok(()) } else { Err(refused(&self.to_string())) }
     }
 
-    fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
-        let (version, rest) = bytes.split_first()?;
-        let (time, rest) = rest.split_first_chunk()?;
+    fn decode(place: &[u8], hash: u32) -> Option<Self> {
+        let (time, rest) = place.split_first_chunk()?;
         let (family, rest) = rest.split_first()?;
-        let (id, rest) = rest.split_first_chunk()?;
-        let (tag, rest) = rest.split_first_chunk()?;
-        let millis = i64::try_from(u64::from_be_bytes(*time)).ok()?;
-        (*version == VERSION).then_some(Self {
-            time: EventTime::from_millis(millis)?,
+        let (id, tag) = rest.split_first_chunk()?;
+        Some(Self {
+            time: EventTime::from_millis(i64::from_be_bytes(*time))?,
             family: *Family::ALL.get(usize::from(*family))?,
             id: u64::from_be_bytes(*id),
-            tag: u64::from_be_bytes(*tag),
-            hash: u32::from_be_bytes(*rest.first_chunk()?),
+            tag: u64::from_be_bytes(tag.try_into().ok()?),
+            hash,
         })
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(BYTES);
-        bytes.push(VERSION);
-        bytes.extend_from_slice(&self.time.millis().to_be_bytes());
-        bytes.push(self.family as u8);
-        bytes.extend_from_slice(&self.id.to_be_bytes());
-        bytes.extend_from_slice(&self.tag.to_be_bytes());
-        bytes
+    fn place(&self) -> Vec<u8> {
+        let Self { time, family, id, tag, .. } = self;
+        let time = time.millis().to_be_bytes();
+        [&time[..], &[*family as u8], &id.to_be_bytes(), &tag.to_be_bytes()].concat()
     }
 
     fn hash(&self, pid: Pid, ids: &DeviceIds) -> u32 {
-        let mut hasher = Xxh3Default::new();
-        hasher.update(&self.encode());
-        hasher.update(&pid.0.to_be_bytes());
-        for id in ids.iter() {
-            hasher.update(&match_keys::by_id(id).0.to_be_bytes());
-        }
-        hasher.digest() as u32
+        let keys = ids.iter().flat_map(|id| match_keys::by_id(id).0.to_be_bytes());
+        let asked: Vec<u8> = pid.0.to_be_bytes().into_iter().chain(keys).collect();
+        cursor_text::hash(&self.place(), &asked)
     }
 }
 
 impl fmt::Display for PlaceCursor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut bytes = self.encode();
-        bytes.extend_from_slice(&self.hash.to_be_bytes());
-        out.write_str(&BASE64_URL_SAFE_NO_PAD.encode(bytes))
+        out.write_str(&cursor_text::text(&self.place(), self.hash))
     }
 }
 
 fn refused(text: &str) -> ExportError {
-    const ALLOWED: &str = "the after of a Link of the same app and device";
-    bad(AFTER, format!("expected {ALLOWED}"), text, vec![ALLOWED])
+    expected(AFTER, "the after of a Link of the same app and device", text)
 }

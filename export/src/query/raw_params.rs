@@ -1,0 +1,142 @@
+//! The parameters of a request by name, and the values that several requests share.
+
+use std::collections::BTreeMap;
+
+use attribution::facts::event::EventTime;
+
+use super::parameter::{
+    ADDITIONAL_FIELDS, BY, CHANNEL, EVENT_NAME, EXPORT_ID, FIELDS, FROM, INSTALL_TYPE, LIMIT,
+    MEDIA_SOURCE, SPREADID, STATUS, TIMEZONE, TO, bad, expected, number,
+};
+use super::time_param::{FORMS, Moment};
+use crate::ExportError;
+use crate::format::zone::Zone;
+
+/// Each may be repeated.
+const LISTS: [&str; 9] = [
+    EVENT_NAME,
+    STATUS,
+    CHANNEL,
+    SPREADID,
+    INSTALL_TYPE,
+    FIELDS,
+    ADDITIONAL_FIELDS,
+    MEDIA_SOURCE,
+    BY,
+];
+
+/// Default and maximum of the entries of a short answer, which is in memory until it is sent.
+pub(crate) const PAGE_LIMIT: usize = 100;
+pub(crate) const PAGE_LIMIT_MAX: usize = 1_000;
+
+/// The values of each parameter, in the order given.
+pub(crate) struct RawParams<'a>(BTreeMap<&'static str, Vec<&'a str>>);
+
+/// A range of times, and its ends as they were given.
+pub(crate) struct TimeRange<'a> {
+    pub from: EventTime,
+    /// The first time after the range.
+    pub to: EventTime,
+    pub from_text: &'a str,
+    pub to_text: &'a str,
+}
+
+impl<'a> RawParams<'a> {
+    /// Takes names with their decoded values. [`EXPORT_ID`] has been taken out before.
+    ///
+    /// # Errors
+    /// The first parameter that is not known, or is repeated and no list.
+    pub fn new(
+        known: &'static [&'static str],
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ExportError> {
+        let mut values = BTreeMap::<_, Vec<_>>::new();
+        for (name, value) in parameters {
+            let found = known.iter().find(|known| **known == name && name != EXPORT_ID);
+            let Some(&parameter) = found else {
+                return Err(ExportError::UnknownParameter { parameter: name.into(), known });
+            };
+            let given = values.entry(parameter).or_default();
+            given.push(value);
+            if given.len() > 1 && !LISTS.contains(&parameter) {
+                return Err(ExportError::RepeatedParameter { parameter });
+            }
+        }
+        Ok(Self(values))
+    }
+
+    pub fn all(&self, parameter: &str) -> &[&'a str] {
+        self.0.get(parameter).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn one(&self, parameter: &str) -> Option<&'a str> {
+        self.all(parameter).first().copied()
+    }
+
+    /// UTC where no zone is given.
+    pub fn zone(&self) -> Result<Zone, ExportError> {
+        self.one(TIMEZONE).map_or(Ok(Zone::utc()), parse_zone)
+    }
+
+    /// # Errors
+    /// An end is missing, is no time, or is before the other one.
+    pub fn range(
+        &self,
+        zone: &Zone,
+        parse: fn(&'static str, &str) -> Result<Moment, ExportError>,
+        end: fn(Moment, &str, &Zone) -> Option<EventTime>,
+    ) -> Result<TimeRange<'a>, ExportError> {
+        let required = |parameter| {
+            let missing = ExportError::MissingParameter { parameter, allowed: &FORMS };
+            self.one(parameter).ok_or(missing)
+        };
+        let (from_text, to_text) = (required(FROM)?, required(TO)?);
+        let (first, last) = (parse(FROM, from_text)?, parse(TO, to_text)?);
+        let from = in_range(FROM, from_text, first.start(zone))?;
+        let to = in_range(TO, to_text, end(last, to_text, zone))?;
+        // A day before that of `from` ends with it, and is before it all the same.
+        if to <= from && last.start(zone) < Some(from) {
+            let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
+            return Err(bad(TO, problem, to_text, FORMS.to_vec()));
+        }
+        Ok(TimeRange { from, to, from_text, to_text })
+    }
+
+    pub fn rows_max(&self, parameter: &'static str) -> Result<Option<u64>, ExportError> {
+        let Some(text) = self.one(parameter) else { return Ok(None) };
+        let limit = number(text).filter(|limit| *limit > 0);
+        limit.map(Some).ok_or_else(|| expected(parameter, "a number of rows, 1 or more", text))
+    }
+
+    pub fn page_limit(&self) -> Result<usize, ExportError> {
+        let Some(text) = self.one(LIMIT) else { return Ok(PAGE_LIMIT) };
+        let limit = number(text).filter(|limit| (1..=PAGE_LIMIT_MAX).contains(limit));
+        limit.ok_or_else(|| expected(LIMIT, "a number from 1 to 1000", text))
+    }
+}
+
+pub(crate) fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+    Moment::parse(text).ok_or_else(|| {
+        let problem = format!("expected {}", FORMS.join(", or "));
+        bad(parameter, problem, text, FORMS.to_vec())
+    })
+}
+
+pub(crate) fn parse_zone(name: &str) -> Result<Zone, ExportError> {
+    Zone::parse(name).map_err(|nearest| {
+        let problem = format!("expected an IANA time zone name, the nearest is {nearest:?}");
+        bad(TIMEZONE, problem, name, vec!["an IANA time zone name such as Asia/Shanghai"])
+    })
+}
+
+fn in_range(
+    parameter: &'static str,
+    text: &str,
+    time: Option<EventTime>,
+) -> Result<EventTime, ExportError> {
+    const ALLOWED: &str = "1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z";
+    time.ok_or_else(|| {
+        let problem = format!("expected a time within {ALLOWED}");
+        bad(parameter, problem, text, vec![ALLOWED])
+    })
+}
