@@ -5,7 +5,7 @@
 //! compares the rows of two stores.
 //!
 //! This crate makes no attribution decision and writes nothing to the store. Requests are authenticated in
-//! `http::access` before any route runs.
+//! `http::gate` before any route runs.
 //!
 //! Start with `http::router`. `query` parses requests, `format` writes rows, `download` streams them, `page` is the HTML
 //! interface, and [`http::admin`] serves operators.

@@ -126,7 +126,7 @@ fn check_audit(log: &str) {
         ("from", "2025-03-10T00:00:00.000Z"),
         ("to", "2025-03-11T00:00:00.000Z"),
         ("format", "csv"),
-        ("filters", "type,event_name"),
+        ("filters", "event_name,type"),
         ("outcome", "complete"),
     ];
     expected.into_iter().for_each(|(name, value)| assert_eq!(first[name], value, "{first}"));

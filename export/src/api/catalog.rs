@@ -6,7 +6,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use serde::Serialize;
 
-use crate::http::extract::{AppPath, no_parameters};
+use crate::http::extract::{Segments, no_parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
@@ -22,10 +22,10 @@ struct CampaignEntry<'a> {
 /// The campaigns of an app, by their number.
 pub(crate) async fn campaigns(
     State(state): State<ExportState>,
-    app: AppPath,
+    Segments(key): Segments<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let app = respond::app(&state, app, &uri)?;
+    let app = respond::app(&state, key)?;
     no_parameters(&uri)?;
     let of_app = state.policy.campaigns().filter(|campaign| campaign.pid == app.pid);
     let mut campaigns: Vec<&Campaign> = of_app.collect();

@@ -3,27 +3,23 @@
 use attribution::explain::collect;
 use attribution::explain::explanation::Explanation;
 use attribution::rules::policy::{AppPolicy, Policy};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 
 use crate::ExportError;
 use crate::explain::json;
-use crate::http::extract::no_parameters;
+use crate::http::extract::{Segments, no_parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 
-type ActivationPath = Result<Path<(String, String)>, PathRejection>;
-
 pub(crate) async fn activation(
     State(state): State<ExportState>,
-    path: ActivationPath,
+    Segments((key, id)): Segments<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let Path((app_key, id)) = path.map_err(|_| Problem::path_not_found(uri.path()))?;
-    let app = respond::app_by_key(&state, app_key)?;
+    let app = respond::app(&state, key)?;
     no_parameters(&uri)?;
     let document = explained(&state, app, &id, json).await?;
     let document = document.ok_or(ExportError::UnknownActivation(id.into()))?;

@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
+use axum::http::header::{ALLOW, CACHE_CONTROL, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -34,11 +35,9 @@ pub async fn in_its_form(request: Request, next: Next) -> Response {
         "status": status.as_u16(),
         "type": problem.kind(),
     });
-    let mut told = (status, Json(body)).into_response();
-    for name in
-        [header::RETRY_AFTER, header::WWW_AUTHENTICATE, header::ALLOW, header::CACHE_CONTROL]
-    {
-        told.headers_mut().extend(response.headers_mut().remove(&name).map(|value| (name, value)));
+    let mut headers = HeaderMap::new();
+    for name in [RETRY_AFTER, WWW_AUTHENTICATE, ALLOW, CACHE_CONTROL] {
+        headers.extend(response.headers_mut().remove(&name).map(|value| (name, value)));
     }
-    told
+    (status, headers, Json(body)).into_response()
 }

@@ -2,8 +2,7 @@
 
 use attribution::facts::event::EventTime;
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 
 use super::field_list;
@@ -12,6 +11,7 @@ use crate::ExportError;
 use crate::download::handler;
 use crate::format::zone::Zone;
 use crate::http::access::Caller;
+use crate::http::extract::Segments;
 use crate::http::problem::Problem;
 use crate::http::state::ExportState;
 use crate::query::filter::{self, Filter};
@@ -39,17 +39,14 @@ const PARAMETERS: &[&str] = &[
 /// Amounts are those that were sent, whichever is asked for.
 pub const CURRENCIES: [(&str, ()); 2] = [("preferred", ()), ("USD", ())];
 
-type ReportPath = Result<Path<(String, String)>, PathRejection>;
-
 pub async fn raw_data(
     state: State<ExportState>,
     caller: Extension<Caller>,
-    path: ReportPath,
+    Segments((key, report)): Segments<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let Path((app, report)) = path.map_err(|_| Problem::path_not_found(request.uri().path()))?;
     let kind = Kind::parse(&report)?;
-    handler::export(state, caller, app, request, |parameters| parse(kind, parameters)).await
+    handler::export(state, caller, key, request, |parameters| parse(kind, parameters)).await
 }
 
 /// Names with their values, decoded.

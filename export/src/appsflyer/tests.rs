@@ -3,7 +3,9 @@
 use attribution::facts::event::{Fact, Purpose, Touch, TouchKind};
 use serde_json::Value;
 
+use super::column::additional_names;
 use super::field_list;
+use super::report::Kind;
 use crate::ExportQuery;
 use crate::Format;
 use crate::http::state::SCANS_MAX;
@@ -44,17 +46,6 @@ const SETTINGS: &str = r#"
     channel = "kuai"
     name = "Back"
 "#;
-
-const REPORTS: [&str; 8] = [
-    "installs_report",
-    "in_app_events_report",
-    "organic_installs_report",
-    "organic_in_app_events_report",
-    "installs-retarget",
-    "in-app-events-retarget",
-    "reinstalls",
-    "blocked_installs_report",
-];
 
 fn touch(fact: Fact, change: impl FnOnce(&mut Touch)) -> Fact {
     let Fact::Touch(mut touch) = fact else { panic!("no touch") };
@@ -153,18 +144,18 @@ fn cells(answer: &Answer, heading: &str) -> Vec<String> {
     records(answer.text()).into_iter().map(of).collect()
 }
 
-const ADDITIONAL: &str = "device_model,keyword_id,store_reinstall,deeplink_url,oaid,\
-    install_app_store,contributor1_match_type,contributor2_match_type,contributor3_match_type,\
-    match_type,device_category,gp_referrer,gp_click_time,gp_install_begin,amazon_aid,\
-    keyword_match_type,att,conversion_type,campaign_type,is_lat,rejected_reason,blocked_reason";
+fn additional() -> String {
+    additional_names().join(",")
+}
 
 /// `golden.csv` is all reports of the month in Shanghai, every additional field asked for.
 #[test]
 fn every_report_is_what_it_was() {
     let bed = bed();
     let mut all = String::new();
-    for report in REPORTS {
-        let more = format!("{MONTH}&timezone=Asia/Shanghai&additional_fields={ADDITIONAL},own_one");
+    for report in Kind::names() {
+        let more =
+            format!("{MONTH}&timezone=Asia/Shanghai&additional_fields={},own_one", additional());
         let answer = pull(&bed, report, &more);
         assert_eq!((answer.status, answer.is_ended), (200, true), "{}", answer.text());
         all += &format!("# {report}\n{}", answer.text());
@@ -217,7 +208,7 @@ fn each_row_is_in_the_report_that_it_belongs_to() {
 /// The cells that a row of a report has under these headings.
 #[track_caller]
 fn check_cells(bed: &Bed, (report, place): (&str, usize), expected: &[(&str, &str)]) {
-    let answer = pull(bed, report, &format!("{MONTH}&additional_fields={ADDITIONAL}"));
+    let answer = pull(bed, report, &format!("{MONTH}&additional_fields={}", additional()));
     let record = &records(answer.text())[place];
     for (heading, cell) in expected {
         let found = record.iter().find(|(name, _)| name == heading).expect("a column");

@@ -1,6 +1,7 @@
 //! One line in the log for each export, and each preview of one, at its end: who has read what. It has names of filters and
 //! not their values, which may be of a single person.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use attribution::facts::event::EventTime;
@@ -23,8 +24,9 @@ pub(crate) struct ExportRequest {
 
 impl ExportRequest {
     pub fn new(token: &str, app_key: &str, query: &ExportQuery) -> Self {
+        let filters: BTreeSet<_> = query.filter.named().into_iter().map(|(name, _)| name).collect();
         let of_report = query.report.iter().flat_map(|report| report.names());
-        let filters = query.filter.names().into_iter().chain(of_report);
+        let filters: Vec<_> = filters.into_iter().chain(of_report).collect();
         Self {
             token: token.into(),
             app: app_key.into(),
@@ -37,7 +39,7 @@ impl ExportRequest {
                 (Format::Csv, Dialect::Excel, Preset::AppsFlyer) => "appsflyer excel",
                 (Format::Ndjson, _, _) => "ndjson",
             },
-            filters: filters.collect::<Vec<_>>().join(","),
+            filters: filters.join(","),
         }
     }
 
@@ -109,7 +111,7 @@ mod tests {
                 ("type", "effect"),
             ],
             "excel",
-            "type,event_name,status,channel,spreadid,install_type",
+            "channel,event_name,install_type,spreadid,status,type",
         );
     }
 }

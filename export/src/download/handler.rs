@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::AppPolicy;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -16,7 +15,7 @@ use super::stream::{self, Scan, Started};
 use crate::ExportError;
 use crate::format::time_zone::in_utc;
 use crate::http::access::Caller;
-use crate::http::extract::{AppPath, next_page, no_parameters, parameters};
+use crate::http::extract::{Segments, next_page, no_parameters, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
@@ -27,44 +26,27 @@ const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
 
 const COMPLETE_UNTIL: HeaderName = HeaderName::from_static("adtrail-complete-until");
 
-pub(crate) async fn events_csv(
+/// As the end of the path says, CSV or JSON lines.
+pub(crate) async fn events(
     state: State<ExportState>,
     caller: Extension<Caller>,
-    app: AppPath,
+    Segments(key): Segments<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    events(state, caller, app, request, Format::Csv).await
-}
-
-pub(crate) async fn events_ndjson(
-    state: State<ExportState>,
-    caller: Extension<Caller>,
-    app: AppPath,
-    request: Request,
-) -> Result<Response, Problem> {
-    events(state, caller, app, request, Format::Ndjson).await
-}
-
-async fn events(
-    state: State<ExportState>,
-    caller: Extension<Caller>,
-    app: AppPath,
-    request: Request,
-    format: Format,
-) -> Result<Response, Problem> {
-    let Path(app_key) = app.map_err(|_| Problem::path_not_found(request.uri().path()))?;
-    export(state, caller, app_key, request, |given| ExportQuery::parse(format, given)).await
+    let is_csv = request.uri().path().ends_with(Format::Csv.name());
+    let format = if is_csv { Format::Csv } else { Format::Ndjson };
+    export(state, caller, key, request, |given| ExportQuery::parse(format, given)).await
 }
 
 /// Answers with the rows of an app that the parameters ask for.
 pub(crate) async fn export(
     State(state): State<ExportState>,
     Extension(caller): Extension<Caller>,
-    app_key: String,
+    key: String,
     request: Request,
     parse: impl FnOnce(Vec<(&str, &str)>) -> Result<ExportQuery, ExportError>,
 ) -> Result<Response, Problem> {
-    let app = respond::app_by_key(&state, app_key)?;
+    let app = respond::app(&state, key)?;
     let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
     let mut parameters = parameters(&uri)?;
     let chosen = ChosenId::take(&mut parameters)?;
@@ -116,10 +98,9 @@ pub(crate) async fn export(
 pub(crate) async fn exported(
     State(state): State<ExportState>,
     Extension(caller): Extension<Caller>,
-    id: Result<Path<String>, PathRejection>,
+    Segments(id): Segments<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let Path(id) = id.map_err(|_| Problem::path_not_found(uri.path()))?;
     no_parameters(&uri)?;
     let is_seen =
         |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.can_read(app.pid));

@@ -3,18 +3,19 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use attribution::facts::event::EventTime;
+use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::audit::{self, ExportOutcome, ExportRequest};
 use super::checksum::Checksum;
 use crate::ExportError;
 use crate::download::state::State;
+use crate::format::time_zone::{in_utc, now};
 use crate::format::write_rows::Chunk;
 use crate::metrics::{Active, Metrics};
-use crate::query::parameter::{EXPORT_ID, bad};
+use crate::query::parameter::{EXPORT_ID, bad, expected};
 
 /// Ended ones are forgotten then, the oldest first.
 const KEPT_MAX: usize = 10_000;
@@ -93,9 +94,7 @@ impl ChosenId {
             return Err(ExportError::RepeatedParameter { parameter: EXPORT_ID });
         }
         let id = parse_id(&text).filter(|_| text.len() == 16);
-        id.map(|id| Some(Self(id))).ok_or_else(|| {
-            bad(EXPORT_ID, format!("expected {}", Self::ALLOWED), &text, vec![Self::ALLOWED])
-        })
+        id.map(|id| Some(Self(id))).ok_or_else(|| expected(EXPORT_ID, Self::ALLOWED, &text))
     }
 }
 
@@ -117,7 +116,7 @@ impl Exports {
             app: asked.app.clone(),
             request: request.into(),
             file: file.into(),
-            started: now_text(),
+            started: in_utc(now()),
             ended: None,
             state: State::Running,
             rows: 0,
@@ -147,8 +146,7 @@ impl Exports {
 
     /// Ids ascend, also from one process to the next.
     fn next_id(&self) -> u64 {
-        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let now_us = u64::try_from(now_us).unwrap_or_default();
+        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
         let next = |last: u64| Some(now_us.max(last + 1));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         last.map_or(now_us, |last| now_us.max(last + 1))
@@ -216,25 +214,14 @@ impl Drop for Running {
         if self.export.state == State::Running {
             self.export.state = State::Aborted;
         }
-        self.export.ended = Some(now_text());
+        self.export.ended = Some(in_utc(now()));
         let Export { rows, bytes, state, .. } = self.export;
-        audit::write(&ExportOutcome {
-            asked: &self.asked,
-            rows,
-            bytes,
-            state,
-            duration: self.since.elapsed(),
-        });
+        let (asked, duration) = (&self.asked, self.since.elapsed());
+        audit::write(&ExportOutcome { asked, rows, bytes, state, duration });
         if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
             kept.clone_from(&self.export);
         }
     }
-}
-
-fn now_text() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let millis = u64::try_from(now.as_millis()).unwrap_or_default();
-    crate::format::time_zone::in_utc(EventTime::default().plus(millis))
 }
 
 pub(crate) fn id_text(id: u64) -> String {

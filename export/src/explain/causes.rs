@@ -26,38 +26,32 @@ pub fn came_in(explanation: &Explanation) -> String {
     }
 }
 
-fn fact(
-    ChangeCause { id, kind, family, time: at, again }: &ChangeCause,
-    is_itself: bool,
-) -> String {
-    let what = match (kind, family) {
-        _ if is_itself => "this activation",
-        (Some(kind), _) => touch_kind_name(*kind),
-        (None, Family::Touch) => "touch",
-        (None, Family::Activation) => "activation",
-        (None, Family::Effect) => "effect",
-    };
-    let mut text = what.to_owned();
-    match id {
+fn fact(cause: &ChangeCause, is_itself: bool) -> String {
+    let mut text = if is_itself { "this activation" } else { name(cause) }.to_owned();
+    match &cause.id {
         Some(id) if !is_itself => text += &format!(" {}", printable(id)),
         _ => {}
     }
-    text += &format!(" of {}", time(*at));
-    if *again {
+    text += &format!(" of {}", time(cause.time));
+    if cause.again {
         text += ", known before and now with an earlier time or other content";
     }
-    if id.is_none() {
+    if cause.id.is_none() {
         text += ", which is no longer kept";
     }
     text
 }
 
-pub fn json(ChangeCause { id, kind, family, time: at, again }: &ChangeCause) -> Value {
-    let what = match (family, kind) {
+fn name(ChangeCause { kind, family, .. }: &ChangeCause) -> &'static str {
+    match (family, kind) {
         (Family::Touch, Some(kind)) => touch_kind_name(*kind),
         (Family::Touch, None) => "touch",
         (Family::Activation, _) => "activation",
         (Family::Effect, _) => "effect",
-    };
-    json!({ "type": what, "id": id.as_deref(), "time": time(*at), "again": again })
+    }
+}
+
+pub fn json(cause: &ChangeCause) -> Value {
+    let ChangeCause { id, time: at, again, .. } = cause;
+    json!({ "type": name(cause), "id": id.as_deref(), "time": time(*at), "again": again })
 }

@@ -9,6 +9,7 @@ use attribution::rules::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 
 use super::{json, text};
 use crate::tests::bed::{Bed, DAY, MINUTE, activation, at, click, effect, fill, settings};
+use crate::tests::check_problem;
 
 type Change = fn(&mut AppPolicy);
 
@@ -126,23 +127,22 @@ fn over_http_it_is_the_json_of_the_command() {
     let head = bed.send(&format!("HEAD {} HTTP/1.1", path("a%2F1%20%C3%A9")));
     assert_eq!((head.status, head.text()), (200, ""));
 
-    let check = |target: &str, status: u16, kind: &str, detail: &str| {
+    let check = |target: &str, status, kind, parameter, detail: &str| {
         let answer = bed.get(target);
+        check_problem(&answer, status, kind, parameter);
         let problem = answer.json();
-        let kind = format!("/problems/{kind}");
-        assert_eq!((answer.status, problem["type"].as_str()), (status, Some(&*kind)), "{target}");
         assert_eq!(
-            (problem["detail"].as_str(), answer.header("cache-control")),
-            (Some(detail), Some("no-store"))
+            (&problem["detail"], answer.header("cache-control")),
+            (&detail.into(), Some("no-store"))
         );
     };
     for id in ["b", "e", "c"] {
         let detail = format!("no activation of the app has this id: \"{id}\"");
-        check(&path(id), 404, "unknown-activation", &detail);
+        check(&path(id), 404, "unknown-activation", None, &detail);
     }
     let other = path("b").replace("app-x", "app-q");
-    check(&other, 404, "unknown-app", "no app has this key: \"app-q\"");
+    check(&other, 404, "unknown-app", None, "no app has this key: \"app-q\"");
     let unknown = "unknown parameter, known are none: \"json\"";
-    check(&format!("{}?json=1", path("b")), 400, "unknown-parameter", unknown);
+    check(&format!("{}?json=1", path("b")), 400, "unknown-parameter", Some("json"), unknown);
     assert_eq!(bed.send(&format!("POST {} HTTP/1.1", path("b"))).status, 405);
 }

@@ -153,6 +153,10 @@ pub(crate) fn in_utc(time: EventTime) -> String {
     TimeWriter::new(&Zone::utc()).text(time.min(EventTime::MAX))
 }
 
+pub(crate) fn now() -> EventTime {
+    EventTime::from_millis(Timestamp::now().as_millisecond()).unwrap_or_default()
+}
+
 impl Interval {
     fn contains(&self, utc_ms: i64) -> bool {
         self.from_ms <= utc_ms && utc_ms < self.until_ms

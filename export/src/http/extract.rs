@@ -1,14 +1,26 @@
 //! What handlers take out of a request, and the address of the next page.
 
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, Uri, header};
+use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
 use crate::ExportError;
 use crate::query::parameter::{self, AFTER};
 
-pub(crate) type AppPath = Result<Path<String>, PathRejection>;
+/// The parameters of a path.
+pub(crate) struct Segments<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::from_request_parts(parts, state).await;
+        let Path(segments) = path.map_err(|_| Problem::path_not_found(parts.uri.path()))?;
+        Ok(Self(segments))
+    }
+}
 
 /// Where the next page is: the same address, after another row.
 pub(crate) fn next_page(

@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub mod admin;
 pub(crate) mod extract;
+pub(crate) mod gate;
 pub(crate) mod problem;
 pub(crate) mod refusal;
 pub(crate) mod respond;

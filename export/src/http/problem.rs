@@ -188,7 +188,7 @@ impl From<Refusal> for Problem {
             Refusal::NoToken | Refusal::Malformed | Refusal::Unknown => {
                 (StatusCode::UNAUTHORIZED, "/problems/unauthorized", "Unauthorized")
             }
-            Refusal::ExpiryFloor(_) => {
+            Refusal::Expired(_) => {
                 (StatusCode::UNAUTHORIZED, "/problems/token-expired", "Token expired")
             }
             Refusal::Downloads { .. } => (

@@ -15,7 +15,19 @@ pub(crate) enum Refusal {
     #[error("this token is not known here; whoever runs this can make another")]
     Unknown,
     #[error("this token has expired, whoever runs this can make another: {0}")]
-    ExpiryFloor(Timestamp),
+    Expired(Timestamp),
     #[error("too many downloads of one token are under way, the most are {downloads_max}")]
     Downloads { downloads_max: usize },
+}
+
+impl Refusal {
+    /// As a label of metrics.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoToken => "no_token",
+            Self::Malformed | Self::Unknown => "bad_token",
+            Self::Expired(_) => "expired",
+            Self::Downloads { .. } => "downloads",
+        }
+    }
 }

@@ -3,36 +3,22 @@
 use std::sync::Arc;
 
 use attribution::rules::policy::{AppPolicy, Policy};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use store::reader::Reader;
 
 use super::problem::Problem;
 use crate::ExportError;
 use crate::format::time_zone::in_utc;
-use crate::http::extract::AppPath;
 use crate::http::state::{ExportState, SCANS_MAX};
 use crate::query::ExportQuery;
 
 const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
 const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 
-/// The app of a path.
-///
 /// # Errors
-/// There is none of this key.
-pub(crate) fn app<'s>(
-    state: &'s ExportState,
-    path: AppPath,
-    uri: &Uri,
-) -> Result<&'s AppPolicy, Problem> {
-    let axum::extract::Path(key) = path.map_err(|_| Problem::path_not_found(uri.path()))?;
-    app_by_key(state, key)
-}
-
-/// # Errors
-/// There is none.
-pub(crate) fn app_by_key(state: &ExportState, key: String) -> Result<&AppPolicy, Problem> {
+/// No app has this key.
+pub(crate) fn app(state: &ExportState, key: String) -> Result<&AppPolicy, Problem> {
     let app = state.policy.app_by_key(&key);
     app.ok_or_else(|| ExportError::UnknownApp(key.into()).into())
 }

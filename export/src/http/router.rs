@@ -13,10 +13,11 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use super::access::Caller;
+use super::gate;
 use super::problem::{self, Problem};
 use crate::api::{campaign_devices, catalog, explain, summary, timeline};
 use crate::appsflyer;
-use crate::download::handler::{events_csv, events_ndjson, exported};
+use crate::download::handler::{events, exported};
 use crate::http::extract::no_parameters;
 use crate::http::state::ExportState;
 use crate::metrics::Metrics;
@@ -29,10 +30,10 @@ type Route = fn() -> MethodRouter<ExportState>;
 /// them with another app's token. Where `{app}` is in a path, the gate has looked at it.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/apps", || get(apps)),
-    ("/v1/apps/{app}/events.csv", || compressed(get(events_csv))),
-    ("/v1/apps/{app}/events.ndjson", || compressed(get(events_ndjson))),
-    ("/v1/apps/{app}/summary", || get(summary::json)),
-    ("/v1/apps/{app}/summary.csv", || get(summary::csv)),
+    ("/v1/apps/{app}/events.csv", || compressed(get(events))),
+    ("/v1/apps/{app}/events.ndjson", || compressed(get(events))),
+    ("/v1/apps/{app}/summary", || get(summary::summary)),
+    ("/v1/apps/{app}/summary.csv", || get(summary::summary)),
     ("/v1/apps/{app}/campaigns", || get(catalog::campaigns)),
     ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(campaign_devices::devices)),
     ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
@@ -67,14 +68,15 @@ fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
 
 /// All routes of the users' listener.
 pub fn router(state: ExportState) -> Router {
-    let (gate, metrics) = (state.gate(), Arc::clone(&state.metrics));
+    let metrics = Arc::clone(&state.metrics);
     let routes_of = |routes: &[(&str, Route)]| {
         let routes =
             routes.iter().fold(Router::new(), |all, (path, route)| all.route(path, route()));
         routes.method_not_allowed_fallback(problem::method_not_allowed).with_state(state.clone())
     };
     let closed = routes_of(ROUTES).merge(routes_of(PAGES)).fallback(problem::not_found);
-    gate.before(closed)
+    closed
+        .layer(middleware::from_fn_with_state(state.clone(), gate::pass))
         .merge(routes_of(OPEN_ROUTES))
         .merge(routes_of(OPEN_PAGES))
         .layer(middleware::from_fn(appsflyer::in_its_form))

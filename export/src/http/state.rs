@@ -7,8 +7,9 @@ use attribution::rules::policy::Policy;
 use store::reader::Reader;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::access::{Access, Caller, Gate};
+use super::access::{Access, Caller};
 use super::problem::Problem;
+use super::refusal::Refusal;
 use crate::ExportError;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::Exports;
@@ -62,16 +63,14 @@ impl ExportState {
         &self,
         caller: &Caller,
     ) -> Result<[OwnedSemaphorePermit; 2], Problem> {
-        let own = caller.start_download().map_err(|refusal| self.gate().refuse(refusal))?;
+        let own = caller.start_download().map_err(|refusal| self.refuse(refusal))?;
         let of_all = Arc::clone(&self.scans).try_acquire_owned();
         Ok([own, of_all.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
     }
 
-    pub(crate) fn gate(&self) -> Gate {
-        Gate {
-            access: Arc::clone(&self.access),
-            policy: Arc::clone(&self.policy),
-            metrics: Arc::clone(&self.metrics),
-        }
+    /// The problem that a refusal is answered with, counted.
+    pub(crate) fn refuse(&self, refusal: Refusal) -> Problem {
+        self.metrics.refused(refusal.reason());
+        refusal.into()
     }
 }

@@ -3,8 +3,6 @@
 
 use std::sync::LazyLock;
 
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -35,18 +33,12 @@ pub(super) static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
     }
 });
 
-pub(crate) async fn asset(
-    name: Result<Path<String>, PathRejection>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let none = || Problem::path_not_found(uri.path());
-    let Path(name) = name.map_err(|_| none())?;
-    let at = format!("/assets/{name}");
-    let (media_type, text) = match &*at {
+pub(crate) async fn asset(uri: Uri) -> Result<Response, Problem> {
+    let (media_type, text) = match uri.path() {
         at if at == ASSETS.style => ("text/css; charset=utf-8", STYLE),
         at if at == ASSETS.script => ("text/javascript; charset=utf-8", SCRIPT),
         at if at == ASSETS.icon => ("image/svg+xml", ICON),
-        _ => return Err(none()),
+        path => return Err(Problem::path_not_found(path)),
     };
     let headers = [
         (header::CONTENT_TYPE, media_type),

@@ -5,7 +5,6 @@ use std::time::Instant;
 use attribution::facts::event::EventTime;
 use axum::http::StatusCode;
 use axum::response::Response;
-use jiff::Timestamp;
 use minijinja::context;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -22,7 +21,7 @@ use super::respond::{self, redirect};
 use crate::download::audit::{self, ExportOutcome};
 use crate::download::state::State as Fate;
 use crate::explain::span;
-use crate::format::time_zone::TimeWriter;
+use crate::format::time_zone::{TimeWriter, now};
 use crate::http::problem::Problem;
 use crate::http::respond::read;
 use crate::query::parameter::EXPORT_ID;
@@ -96,10 +95,6 @@ pub(crate) async fn download(asked: PageRequest) -> Result<Response, Problem> {
     }
 }
 
-pub(super) fn now() -> EventTime {
-    EventTime::from_millis(Timestamp::now().as_millisecond()).unwrap_or_default()
-}
-
 /// The address of the file.
 fn target(wish: &ExportRequest<'_>) -> String {
     let key = utf8_percent_encode(&wish.app.key, SEGMENT);
@@ -123,13 +118,8 @@ async fn expect(
         let seen = look(reader, app, &wanted, policy);
         let state = if seen.is_ok() { Fate::Complete } else { Fate::Failed };
         let (rows, bytes) = seen.as_ref().map_or((0, 0), Look::read);
-        audit::write(&ExportOutcome {
-            asked: &previewed,
-            rows,
-            bytes,
-            state,
-            duration: since.elapsed(),
-        });
+        let (asked, duration) = (&previewed, since.elapsed());
+        audit::write(&ExportOutcome { asked, rows, bytes, state, duration });
         seen
     })
     .await?;

@@ -12,6 +12,7 @@ use super::respond::{self, redirect, value};
 use crate::http::access::session;
 use crate::http::extract::parameters;
 use crate::http::problem::Problem;
+use crate::http::refusal::Refusal;
 use crate::http::state::ExportState;
 use crate::query::parameter::EXPORT_ID;
 
@@ -70,10 +71,9 @@ pub(crate) async fn sign_in(
     match state.access.admit_token(token, Timestamp::now()) {
         Ok(_) => with_cookie(redirect(next)?, session::begin(token, &headers)),
         Err(refusal) => {
-            // Counted, and told as it is to a program.
-            drop(state.gate().refuse(refusal));
+            state.metrics.refused(refusal.reason());
             let message = match refusal {
-                crate::http::refusal::Refusal::Malformed => {
+                Refusal::Malformed => {
                     "this is not a whole token; one begins with adt_ and is one long word".into()
                 }
                 refusal => refusal.to_string(),

@@ -1,13 +1,14 @@
 //! Pages as they are sent, and what forms lead to. What a browser makes of them is seen at the root.
 
-use attribution::facts::event::Fact;
+use std::sync::Arc;
+
+use attribution::facts::event::{Fact, Pid, SpreadId};
 use attribution::rules::policy::{AppPolicy, Campaign, Policy, Windows};
-use config::{SECRET_CHARS, Token, TokenApps, TokenDigest};
 use jiff::civil::date;
 
 use super::export_form::state::{Choice, FieldError, dates};
 use crate::tests::bed::{
-    self, Answer, Bed, DAY, MINUTE, activation, at, click, effect, many_activations,
+    Answer, Bed, DAY, MINUTE, activation, at, click, effect, entry, many_activations, past, token,
 };
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}x";
@@ -45,20 +46,13 @@ fn has(answer: &Answer, parts: &[&str]) {
 }
 
 fn hostile() -> Bed {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = bed::settings(dir.path());
-    let mut apps: Vec<AppPolicy> = config.policy.apps().cloned().collect();
-    for app in &mut apps {
-        app.name = HOSTILE.into();
-    }
     let campaign = Campaign {
-        spreadid: attribution::facts::event::SpreadId(7),
-        pid: attribution::facts::event::Pid(1),
+        spreadid: SpreadId(7),
+        pid: Pid(1),
         channel: HOSTILE.into(),
         name: HOSTILE.into(),
         windows: Windows::default(),
     };
-    config.policy = std::sync::Arc::new(Policy::new(apps, vec![campaign]));
     let mut bought = effect(HOSTILE, HOSTILE, "mine", DAY + 2 * MINUTE);
     bought.device.ua = HOSTILE.into();
     let facts = vec![
@@ -66,8 +60,11 @@ fn hostile() -> Bed {
         Fact::Activation(activation(HOSTILE, "mine", DAY + MINUTE)),
         Fact::Effect(bought),
     ];
-    let reader = bed::fill(&config, facts);
-    Bed::over(dir, config, reader)
+    Bed::with(facts, |config| {
+        let mut apps: Vec<AppPolicy> = config.policy.apps().cloned().collect();
+        apps.iter_mut().for_each(|app| app.name = HOSTILE.into());
+        config.policy = Arc::new(Policy::new(apps, vec![campaign]));
+    })
 }
 
 #[test]
@@ -248,7 +245,7 @@ fn an_export_is_made_again_as_it_was() {
     let bed = Bed::new(facts);
     let events = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
     let first = bed.get(&format!("{events}&limit=2"));
-    let second = first.header("link").unwrap().split(['<', '>']).nth(1).unwrap().to_owned();
+    let second = first.next_page().unwrap();
     let pull = "/api/raw-data/export/app/app-x/installs_report/v5?from=2026-03-10&to=2026-03-10";
     let organic = pull.replace("installs_report", "organic_installs_report");
     let check = |address: &str, has_form: bool, said: &[&str]| {
@@ -274,7 +271,7 @@ fn an_export_is_made_again_as_it_was() {
         6
     );
     assert_eq!(check(&format!("{events}&limit=2"), false, &["limit: 2", "no place for"]), 2);
-    assert_eq!(check(&second, false, &["after: "]), 2);
+    assert_eq!(check(second, false, &["after: "]), 2);
     let additional = format!("{events}&preset=appsflyer&additional_fields=store_reinstall");
     assert_eq!(check(&additional, false, &["additional_fields: store_reinstall"]), 6);
     assert_eq!(check(&format!("{events}&preset=appsflyer"), true, &[]), 6);
@@ -308,7 +305,7 @@ fn ranges_end_with_a_day_of_now() {
     check("month", today, today);
     assert_eq!(dates("custom", today), None);
     // In Kiritimati it is tomorrow already.
-    let policy = Policy::new(vec![AppPolicy::new(attribution::facts::event::Pid(1), "a")], vec![]);
+    let policy = Policy::new(vec![AppPolicy::new(Pid(1), "a")], vec![]);
     let app = policy.app_by_key("a").unwrap();
     let range = |zone: &str| {
         let choice =
@@ -321,27 +318,15 @@ fn ranges_end_with_a_day_of_now() {
     assert!(matches!(&wrong.unwrap_err()[0], FieldError { field: "range", .. }));
 }
 
-fn token(id: &str) -> String {
-    format!("adt_{id}_{}", "x".repeat(SECRET_CHARS))
-}
-
 fn closed() -> Bed {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = bed::settings(dir.path());
-    let entry = |id: &str, pid: u32, expires: Option<&str>| Token {
-        id: id.into(),
-        digest: TokenDigest::of(&token(id)),
-        apps: TokenApps::These([attribution::facts::event::Pid(pid)].into()),
-        expires: expires.map(|text| text.parse().unwrap()),
-    };
-    config.tokens = vec![
-        entry("x", 1, None),
-        entry("z", 1, None),
-        entry("y", 2, None),
-        entry("old", 1, Some("2026-01-31T10:00:00Z")),
-    ];
-    let reader = bed::fill(&config, many_activations(3));
-    Bed::over(dir, config, reader)
+    Bed::with(many_activations(3), |config| {
+        config.tokens = vec![
+            entry("x", Some(1), None),
+            entry("z", Some(1), None),
+            entry("y", Some(2), None),
+            entry("old", Some(1), past()),
+        ];
+    })
 }
 
 fn by(bed: &Bed, target: &str, id: &str) -> Answer {

@@ -69,9 +69,8 @@ impl Cursor {
         let mut asked = pid.0.to_be_bytes().to_vec();
         asked.extend(query.from.millis().to_be_bytes());
         asked.extend(query.to.millis().to_be_bytes());
-        for text in query.filter.texts() {
-            asked.extend_from_slice(text.as_bytes());
-            asked.push(0);
+        for (parameter, value) in query.filter.named() {
+            asked.extend(format!("{parameter}={value}\0").into_bytes());
         }
         cursor_text::hash(&self.place(), &asked)
     }

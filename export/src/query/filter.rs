@@ -9,7 +9,6 @@ use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 use store::layout::summary_counts::SummaryKey;
 
-use super::TYPES;
 use super::nearest::nearest;
 use super::parameter::{
     CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, expected, number,
@@ -17,7 +16,13 @@ use super::parameter::{
 };
 use super::raw_params::RawParams;
 use crate::ExportError;
-use crate::format::channel::UNKNOWN_CHANNEL;
+use crate::format::channel::{UNKNOWN_CHANNEL, channel_name};
+
+pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
+    ("all", None),
+    ("activation", Some(EventType::Activation)),
+    ("effect", Some(EventType::Effect)),
+];
 
 /// A row is wanted if each of these has it; one that is `None` has every row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,25 +56,7 @@ impl Filter {
         check_channels((CHANNEL, ALLOWED), &self.channels, &[UNKNOWN_CHANNEL], (pid, policy))
     }
 
-    /// The parameters that narrow.
-    pub(crate) fn names(&self) -> Vec<&'static str> {
-        let narrows = [
-            (TYPE, self.event_type.is_some()),
-            (EVENT_NAME, self.event_names.is_some()),
-            (STATUS, self.statuses.is_some()),
-            (CHANNEL, self.channels.is_some()),
-            (SPREADID, self.spreadids.is_some()),
-            (INSTALL_TYPE, self.install_types.is_some()),
-        ];
-        narrows.into_iter().filter_map(|(name, narrows)| narrows.then_some(name)).collect()
-    }
-
-    /// What it says, in one order however it was asked for.
-    pub(crate) fn texts(&self) -> Vec<String> {
-        self.named().into_iter().map(|(parameter, value)| format!("{parameter}={value}")).collect()
-    }
-
-    /// The same as names and values.
+    /// Parameters that narrow, with each of their values.
     pub(crate) fn named(&self) -> BTreeSet<(&'static str, String)> {
         let mut named = BTreeSet::new();
         let mut add = |parameter, value: &str| named.extend([(parameter, value.to_owned())]);
@@ -85,41 +72,45 @@ impl Filter {
     /// Whether a row can be wanted, by its key alone.
     #[inline]
     pub(crate) fn has_key(&self, key: &RowKey, policy: &Policy) -> bool {
-        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(&key.spreadid))
-            && self.channels.as_ref().is_none_or(|wanted| {
-                let channel = crate::format::channel::channel_name(policy, key.pid, key.spreadid);
-                wanted.contains(channel)
-            })
-    }
-
-    /// Whether the rows of a count are wanted.
-    pub(crate) fn has_counted(&self, counted: &SummaryKey<'_>, policy: &Policy) -> bool {
-        let SummaryKey { pid, spreadid, what, .. } = counted;
-        let install_type = what.install_type;
-        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(spreadid))
-            && self.channels.as_ref().is_none_or(|wanted| {
-                wanted.contains(crate::format::channel::channel_name(policy, *pid, *spreadid))
-            })
-            && self.event_type.is_none_or(|wanted| wanted == what.event_type)
-            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&what.status))
-            && self.install_types.as_ref().is_none_or(|wanted| {
-                install_type.is_some_and(|install_type| wanted.contains(&install_type))
-            })
-            && self.event_names.as_ref().is_none_or(|wanted| wanted.contains(what.event_name))
+        self.has_campaign(key.pid, key.spreadid, policy)
     }
 
     /// Whether a row is wanted whose key can be.
     #[inline]
     pub(crate) fn has_row(&self, row: &RowView<'_>) -> bool {
-        self.event_type.is_none_or(|wanted| wanted == row.event_type)
-            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&row.status))
+        let event_name = || row.text(TextCell::EventName);
+        self.has_event(row.event_type, row.status, row.install_type, event_name)
+    }
+
+    /// Whether the rows of a count are wanted.
+    pub(crate) fn has_counted(&self, counted: &SummaryKey<'_>, policy: &Policy) -> bool {
+        let SummaryKey { pid, spreadid, what, .. } = counted;
+        self.has_campaign(*pid, *spreadid, policy)
+            && self.has_event(what.event_type, what.status, what.install_type, || what.event_name)
+    }
+
+    #[inline]
+    fn has_campaign(&self, pid: Pid, spreadid: SpreadId, policy: &Policy) -> bool {
+        let is_channel =
+            |wanted: &HashSet<Box<str>>| wanted.contains(channel_name(policy, pid, spreadid));
+        self.spreadids.as_ref().is_none_or(|wanted| wanted.contains(&spreadid))
+            && self.channels.as_ref().is_none_or(is_channel)
+    }
+
+    #[inline]
+    fn has_event<'a>(
+        &self,
+        event_type: EventType,
+        status: Status,
+        install_type: Option<InstallType>,
+        event_name: impl FnOnce() -> &'a str,
+    ) -> bool {
+        self.event_type.is_none_or(|wanted| wanted == event_type)
+            && self.statuses.as_ref().is_none_or(|wanted| wanted.contains(&status))
             && self.install_types.as_ref().is_none_or(|wanted| {
-                row.install_type.is_some_and(|install_type| wanted.contains(&install_type))
+                install_type.is_some_and(|install_type| wanted.contains(&install_type))
             })
-            && self
-                .event_names
-                .as_ref()
-                .is_none_or(|wanted| wanted.contains(row.text(TextCell::EventName)))
+            && self.event_names.as_ref().is_none_or(|wanted| wanted.contains(event_name()))
     }
 }
 

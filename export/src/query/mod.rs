@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
-use attribution::rules::row::EventType;
 
 use crate::ExportError;
 use crate::appsflyer::field_list;
@@ -24,6 +23,7 @@ use crate::format::time_zone::in_utc;
 use crate::format::zone::Zone;
 use cursor::Cursor;
 use filter::Filter;
+pub(crate) use filter::TYPES;
 use parameter::{
     ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
     INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, all_listed, bad, one_of,
@@ -90,11 +90,6 @@ pub(crate) const PRESETS: [(&str, Preset); 2] =
     [("native", Preset::Native), ("appsflyer", Preset::AppsFlyer)];
 pub(crate) const DIALECTS: [(&str, Dialect); 2] =
     [("data", Dialect::Data), ("excel", Dialect::Excel)];
-pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
-    ("all", None),
-    ("activation", Some(EventType::Activation)),
-    ("effect", Some(EventType::Effect)),
-];
 
 impl Format {
     /// As paths and names of files end.
@@ -109,23 +104,10 @@ impl Format {
 impl ExportQuery {
     /// The parameters that there are, with the id of a download, which is no part of what is asked for
     /// and taken out before.
+    #[rustfmt::skip]
     pub const PARAMETERS: &[&str] = &[
-        FROM,
-        TO,
-        TIMEZONE,
-        TYPE,
-        EVENT_NAME,
-        STATUS,
-        CHANNEL,
-        SPREADID,
-        INSTALL_TYPE,
-        FIELDS,
-        PRESET,
-        DIALECT,
-        LIMIT,
-        AFTER,
-        EXPORT_ID,
-        ADDITIONAL_FIELDS,
+        FROM, TO, TIMEZONE, TYPE, EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, FIELDS, PRESET, DIALECT, LIMIT,
+        AFTER, EXPORT_ID, ADDITIONAL_FIELDS,
     ];
 
     /// Those of JSON lines: other columns than the native ones are of CSV alone.
@@ -307,6 +289,8 @@ fn all_columns() -> Vec<Field> {
 
 #[cfg(test)]
 mod tests {
+    use attribution::rules::row::EventType;
+
     use super::*;
 
     const DAY: [(&str, &str); 2] = [("from", "2026-03-10"), ("to", "2026-03-10")];

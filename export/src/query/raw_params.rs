@@ -13,16 +13,9 @@ use crate::ExportError;
 use crate::format::zone::Zone;
 
 /// Each may be repeated.
+#[rustfmt::skip]
 const LISTS: [&str; 9] = [
-    EVENT_NAME,
-    STATUS,
-    CHANNEL,
-    SPREADID,
-    INSTALL_TYPE,
-    FIELDS,
-    ADDITIONAL_FIELDS,
-    MEDIA_SOURCE,
-    BY,
+    EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, FIELDS, ADDITIONAL_FIELDS, MEDIA_SOURCE, BY,
 ];
 
 /// Default and maximum of the entries of a short answer, which is in memory until it is sent.

@@ -14,55 +14,14 @@ const TARGETS: [&str; 6] = [
     "/v1/apps/app-x/devices/oaid/device-1?",
 ];
 
-const NAMES: [&str; 14] = [
-    "from",
-    "to",
-    "timezone",
-    "type",
-    "event_name",
-    "status",
-    "channel",
-    "spreadid",
-    "install_type",
-    "fields",
-    "dialect",
-    "limit",
-    "after",
-    "by",
-];
+const NAMES: &str = "from to timezone type event_name status channel spreadid install_type fields dialect limit after by";
 
 /// As they stand in an address.
+#[rustfmt::skip]
 const NONSENSE: [&str; 30] = [
-    "",
-    "%20",
-    "%00",
-    "%0d%0a",
-    "%ff",
-    "%C3%28",
-    "%ED%A0%80",
-    "%F4%90%80%80",
-    "%",
-    "%zz",
-    "%2",
-    "+",
-    "&",
-    "=",
-    "==",
-    "null",
-    "-1",
-    "0",
-    "1e99",
-    "NaN",
-    "18446744073709551616",
-    "[]",
-    "{}",
-    "%22",
-    "%22%22%22",
-    ",,,",
-    "..%2F..%2Fetc%2Fpasswd",
-    "'%20OR%201=1--",
-    "%E2%80%AE%F0%9F%A6%80",
-    "props.",
+    "", "%20", "%00", "%0d%0a", "%ff", "%C3%28", "%ED%A0%80", "%F4%90%80%80", "%", "%zz", "%2", "+", "&", "=", "==",
+    "null", "-1", "0", "1e99", "NaN", "18446744073709551616", "[]", "{}", "%22", "%22%22%22", ",,,",
+    "..%2F..%2Fetc%2Fpasswd", "'%20OR%201=1--", "%E2%80%AE%F0%9F%A6%80", "props.",
 ];
 
 #[track_caller]
@@ -87,7 +46,7 @@ fn every_parameter_may_be_nonsense() {
     let long = "x".repeat(60_000);
     let many = "x,".repeat(30_000);
     for target in TARGETS {
-        for name in NAMES {
+        for name in NAMES.split(' ') {
             for value in NONSENSE.into_iter().chain([&*long, &many]) {
                 for target in [
                     format!("{target}&{name}={value}"),
@@ -203,19 +162,19 @@ fn a_cursor_can_not_be_made_up() {
             "{cursor}"
         );
     };
-    let link = bed.get(&format!("{EVENTS}&limit=2")).header("link").unwrap().to_owned();
-    let cursor = link.split_once("after=").unwrap().1.split_once('>').unwrap().0.to_owned();
+    let first = bed.get(&format!("{EVENTS}&limit=2"));
+    let cursor = first.cursor();
     let of_rows = [EVENTS, TARGETS[1]];
     for target in of_rows {
         assert_eq!(bed.get(&format!("{target}&after={cursor}")).status, 200);
     }
-    refused(TARGETS[4], &cursor);
-    refused(timeline, &cursor);
+    refused(TARGETS[4], cursor);
+    refused(timeline, cursor);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let all: u32 = cursor.len() as u32 * 6;
     for bit in 0..all {
         let (place, bit) = ((bit / 6) as usize, bit % 6);
-        let mut changed = cursor.clone().into_bytes();
+        let mut changed = cursor.as_bytes().to_vec();
         let digit = DIGITS.iter().position(|digit| *digit == changed[place]).unwrap();
         changed[place] = DIGITS[digit ^ (1 << bit)];
         refused(EVENTS, std::str::from_utf8(&changed).unwrap());

@@ -11,7 +11,8 @@ use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
 };
 use attribution::worker::{Batch, Worker};
-use config::Config;
+use config::{Config, SECRET_CHARS, Token, TokenApps, TokenDigest};
+use jiff::Timestamp;
 use store::embedded::Embedded;
 use store::reader::Reader;
 use tempfile::TempDir;
@@ -19,8 +20,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::Access;
-use crate::ExportState;
+use crate::{Access, ExportState};
 
 /// 2026-03-10T00:00:00Z.
 pub const DAY: u64 = 1_773_100_800_000;
@@ -139,6 +139,22 @@ pub fn many_activations(count: u64) -> Vec<Fact> {
     (0..count).map(activation).collect()
 }
 
+/// A token by its id; the secret is of one letter.
+pub fn token(id: &str) -> String {
+    format!("adt_{id}_{}", "x".repeat(SECRET_CHARS))
+}
+
+/// A token for an app, or for all.
+pub fn entry(id: &str, pid: Option<u32>, expires: Option<Timestamp>) -> Token {
+    let apps = pid.map_or(TokenApps::All, |pid| TokenApps::These([Pid(pid)].into()));
+    Token { id: id.into(), digest: TokenDigest::of(&token(id)), apps, expires }
+}
+
+/// The end of a token that has expired.
+pub fn past() -> Option<Timestamp> {
+    Some("2026-01-31T10:00:00Z".parse().unwrap())
+}
+
 /// A service on a port of its own.
 pub struct Bed {
     pub address: SocketAddr,
@@ -153,8 +169,14 @@ pub struct Bed {
 
 impl Bed {
     pub fn new(facts: Vec<Fact>) -> Self {
+        Self::with(facts, |_| {})
+    }
+
+    /// With other settings than those of [`settings`].
+    pub fn with(facts: Vec<Fact>, change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = settings(dir.path());
+        let mut config = settings(dir.path());
+        change(&mut config);
         let reader = fill(&config, facts);
         Self::over(dir, config, reader)
     }
@@ -189,25 +211,31 @@ impl Bed {
         self.send(&format!("GET {target} HTTP/1.1"))
     }
 
+    /// The page at this address and all that follow.
+    pub fn pages(&self, target: &str) -> Vec<Answer> {
+        let mut pages = vec![self.get(target)];
+        while let Some(next) = pages.last().and_then(Answer::next_page) {
+            let page = self.get(next);
+            pages.push(page);
+        }
+        pages
+    }
+
     pub fn send(&self, request_line: &str) -> Answer {
         self.send_with(request_line, &[])
     }
 
     pub fn send_with(&self, request_line: &str, headers: &[&str]) -> Answer {
-        let head = [&[request_line], headers].concat().join("\r\n");
-        let mut stream = self.open(&head);
-        let mut bytes = Vec::new();
-        // An aborted answer may end in a reset; what came before it counts.
-        let _ = stream.read_to_end(&mut bytes);
-        Answer::parse(&bytes)
+        self.send_body(request_line, headers, b"")
     }
 
     /// As [`Bed::send_with`], with what follows the head.
     pub fn send_body(&self, request_line: &str, headers: &[&str], body: &[u8]) -> Answer {
         let mut stream = self.open(&[&[request_line], headers].concat().join("\r\n"));
-        // Whoever is refused is not read to the end.
+        // A refused body is not read to its end.
         let _ = stream.write_all(body);
         let mut bytes = Vec::new();
+        // An aborted answer may end in a reset; what came before it counts.
         let _ = stream.read_to_end(&mut bytes);
         Answer::parse(&bytes)
     }
@@ -284,6 +312,16 @@ impl Answer {
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The address of the next page.
+    pub fn next_page(&self) -> Option<&str> {
+        Some(self.header("link")?.strip_prefix('<')?.strip_suffix(">; rel=\"next\"").unwrap())
+    }
+
+    /// The place that the next page begins after.
+    pub fn cursor(&self) -> &str {
+        self.next_page().unwrap().split_once("after=").unwrap().1
     }
 
     pub fn text(&self) -> &str {

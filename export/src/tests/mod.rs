@@ -199,27 +199,24 @@ fn pages_are_the_whole() {
     let bed = Bed::new(many_activations(250));
     let whole = bed.get(&format!("{EVENTS}&fields=event_id")).text().to_owned();
     for limit in [1, 7, 249, 250, 251] {
-        let mut target = format!("{EVENTS}&fields=event_id&limit={limit}");
+        let mut pages = bed.pages(&format!("{EVENTS}&fields=event_id&limit={limit}")).into_iter();
+        let last = pages.next_back().unwrap();
+        let lines = |page: &Answer| page.text().strip_prefix("event_id\n").unwrap().to_owned();
         let mut rows = String::from("event_id\n");
-        loop {
-            let page = bed.get(&target);
-            let lines = page.text().strip_prefix("event_id\n").unwrap();
-            assert!(lines.lines().count() <= limit, "{target}");
-            rows.push_str(lines);
-            let Some(link) = page.header("link") else { break };
-            assert_eq!(lines.lines().count(), limit, "only the last page has fewer");
-            target = link.strip_prefix('<').unwrap().split_once('>').unwrap().0.to_owned();
-            assert!(link.ends_with("; rel=\"next\""), "{link}");
+        for page in pages {
+            assert_eq!(lines(&page).lines().count(), limit, "only the last page has fewer");
+            rows += &lines(&page);
         }
-        assert_eq!(rows, whole, "{limit}");
+        assert!(lines(&last).lines().count() <= limit, "{limit}");
+        assert_eq!(rows + &lines(&last), whole, "{limit}");
     }
 }
 
 #[test]
 fn a_cursor_is_of_its_query() {
     let bed = Bed::new(many_activations(10));
-    let link = bed.get(&format!("{EVENTS}&limit=4")).header("link").unwrap().to_owned();
-    let cursor = link.split_once("after=").unwrap().1.split_once('>').unwrap().0;
+    let first = bed.get(&format!("{EVENTS}&limit=4"));
+    let cursor = first.cursor();
     let get = |more: &str| bed.get(&format!("{EVENTS}&after={cursor}{more}"));
     assert_eq!(get("&fields=event_id").text().lines().count(), 7);
     assert_eq!(get("&fields=pid&dialect=excel&limit=2").text().lines().count(), 3);
@@ -230,13 +227,6 @@ fn a_cursor_is_of_its_query() {
     check_problem(&bed.get(&format!("{day}&after={cursor}")), 400, "bad-parameter", Some("after"));
     let app = EVENTS.replace("app-x", "app%20y");
     check_problem(&bed.get(&format!("{app}&after={cursor}")), 400, "bad-parameter", Some("after"));
-    for place in 0..cursor.len() {
-        let mut tampered = cursor.to_owned();
-        let other = if tampered.as_bytes()[place] == b'A' { "B" } else { "A" };
-        tampered.replace_range(place..=place, other);
-        let answer = bed.get(&format!("{EVENTS}&after={tampered}"));
-        check_problem(&answer, 400, "bad-parameter", Some("after"));
-    }
 }
 
 #[track_caller]
@@ -271,7 +261,7 @@ fn head_has_the_headers_of_get() {
 }
 
 #[track_caller]
-fn check_problem(answer: &Answer, status: u16, kind: &str, parameter: Option<&str>) {
+pub(crate) fn check_problem(answer: &Answer, status: u16, kind: &str, parameter: Option<&str>) {
     assert_eq!(answer.status, status);
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     let problem = answer.json();

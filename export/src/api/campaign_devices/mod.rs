@@ -4,8 +4,7 @@ use attribution::facts::device_ids::IdKind;
 use attribution::facts::event::{Pid, SpreadId};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 use store::layout::campaign_index::CreditedActivation;
@@ -15,7 +14,7 @@ use store::layout::key::RowKey;
 use crate::ExportError;
 use crate::format::channel::channel_name;
 use crate::format::time_zone::TimeWriter;
-use crate::http::extract::{next_page, parameters};
+use crate::http::extract::{Segments, next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
@@ -38,18 +37,15 @@ const ID_CELLS: [TextCell; IdKind::ALL.len()] = [
     TextCell::Mac,
 ];
 
-type CampaignPath = Result<Path<(String, String)>, PathRejection>;
-
 pub(crate) async fn devices(
     State(state): State<ExportState>,
-    path: CampaignPath,
+    Segments((key, spreadid)): Segments<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let uri = request.uri().clone();
-    let not_found = || Problem::path_not_found(uri.path());
-    let Path((app_key, spreadid)) = path.map_err(|_| not_found())?;
-    let app = respond::app_by_key(&state, app_key)?;
-    let spreadid = number(&spreadid).map(SpreadId).ok_or_else(not_found)?;
+    let app = respond::app(&state, key)?;
+    let spreadid = number(&spreadid).ok_or_else(|| Problem::path_not_found(uri.path()))?;
+    let spreadid = SpreadId(spreadid);
     let given = parameters(&uri)?;
     let pairs = given.iter().map(|(name, value)| (&**name, &**value));
     let (query, limit) = parse(pairs, spreadid)?;

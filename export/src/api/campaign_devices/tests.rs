@@ -37,16 +37,10 @@ fn numbers(answer: &Value) -> Vec<u64> {
 
 /// All pages of so many.
 fn pages(bed: &Bed, campaign: u32, range: &str, limit: usize) -> Vec<u64> {
-    let mut target = format!("/v1/apps/app-x/campaigns/{campaign}/devices?{range}&limit={limit}");
-    let mut all = Vec::new();
-    loop {
-        let answer = bed.get(&target);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        all.extend(numbers(&answer.json()));
-        let Some(link) = answer.header("link") else { return all };
-        assert_eq!(all.len() % limit, 0);
-        target = link.strip_prefix('<').unwrap().split_once('>').unwrap().0.into();
-    }
+    let target = format!("/v1/apps/app-x/campaigns/{campaign}/devices?{range}&limit={limit}");
+    let pages: Vec<_> = bed.pages(&target).iter().map(|page| numbers(&page.json())).collect();
+    assert!(pages.iter().rev().skip(1).all(|page| page.len() == limit), "{target}");
+    pages.concat()
 }
 
 #[test]
@@ -140,9 +134,7 @@ fn what_is_wrong_is_told() {
     }
     check(&format!("app-x/campaigns/7/devices?{RANGE}&status=organic"), 400, Some("status"));
     let page = bed.get(&format!("/v1/apps/app-x/campaigns/7/devices?{RANGE}&limit=2"));
-    let link = page.header("link").unwrap();
-    let (_, after) = link.split_once("after=").unwrap();
-    let after = after.split_once('>').unwrap().0;
+    let after = page.cursor();
     check(&format!("app-x/campaigns/9/devices?{RANGE}&after={after}"), 400, Some("after"));
     check(&format!("app-x/campaigns/7/devices?{RANGE}&after=x"), 400, Some("after"));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use attribution::rules::policy::Policy;
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use store::layout::decimal_sum::Amount;
 use store::layout::summary_counts::{SummaryKey, Totals};
 
@@ -85,8 +85,9 @@ impl<'q> Groups<'q> {
         self.groups.iter().filter_map(count).collect()
     }
 
-    fn sorted(&self) -> Vec<(&Vec<Value>, &Group)> {
-        let mut groups: Vec<_> = self.groups.iter().collect();
+    fn sorted(&self) -> Vec<(&[Value], &Group)> {
+        let groups = self.groups.iter().map(|(values, group)| (values.as_slice(), group));
+        let mut groups: Vec<_> = groups.collect();
         groups.sort_unstable_by_key(|(values, _)| *values);
         groups
     }
@@ -116,13 +117,14 @@ impl<'q> Groups<'q> {
 
     /// One document: what was asked for, then the groups.
     pub fn write_json(&self, app_key: &str, query: &ExportQuery, out: &mut Vec<u8>) {
+        let line = |(values, group)| Line { by: self.by, values, group };
         let document = Document {
             app: app_key,
             from: in_utc(query.from),
             to: in_utc(query.to),
             timezone: query.zone.name(),
             by: self.by.iter().map(|by| by.name()).collect(),
-            groups: Sorted(self),
+            groups: self.sorted().into_iter().map(line).collect(),
         };
         // Keys are texts and writing to memory can not fail.
         let _ = serde_json::to_writer(out, &document);
@@ -161,20 +163,7 @@ struct Document<'a> {
     to: String,
     timezone: &'a str,
     by: Vec<&'static str>,
-    groups: Sorted<'a>,
-}
-
-struct Sorted<'a>(&'a Groups<'a>);
-
-impl Serialize for Sorted<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let groups = self.0.sorted();
-        let mut written = to.serialize_seq(Some(groups.len()))?;
-        for (values, group) in groups {
-            written.serialize_element(&Line { by: self.0.by, values, group })?;
-        }
-        written.end()
-    }
+    groups: Vec<Line<'a>>,
 }
 
 /// A group as an object: what it is told apart by, then its rows and revenue.
@@ -201,13 +190,9 @@ struct Revenue<'a>(&'a Group);
 
 impl Serialize for Revenue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut sums = to.serialize_map(None)?;
-        for (currency, count) in self.0 {
-            // Of what has neither there is nothing to tell.
-            if !currency.is_empty() || count.revenue != Amount::default() {
-                sums.serialize_entry(currency, &count.revenue.to_string())?;
-            }
-        }
-        sums.end()
+        // An amount without a currency is shown only where it is not 0.
+        let sums = self.0.iter().map(|(currency, count)| (currency, count.revenue));
+        let sums = sums.filter(|(currency, sum)| !currency.is_empty() || *sum != Amount::default());
+        to.collect_map(sums.map(|(currency, sum)| (currency, sum.to_string())))
     }
 }

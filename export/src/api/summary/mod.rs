@@ -23,7 +23,7 @@ use store::reader::{Reader, View};
 
 use crate::ExportError;
 use crate::download::stream;
-use crate::http::extract::{AppPath, parameters};
+use crate::http::extract::{Segments, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
@@ -68,36 +68,21 @@ impl SummaryQuery {
     }
 }
 
-pub(crate) async fn json(
-    state: State<ExportState>,
-    app: AppPath,
-    request: Request,
-) -> Result<Response, Problem> {
-    answer(state, app, request, Form::Json).await
-}
-
-pub(crate) async fn csv(
-    state: State<ExportState>,
-    app: AppPath,
-    request: Request,
-) -> Result<Response, Problem> {
-    answer(state, app, request, Form::Csv).await
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
     Csv,
 }
 
-async fn answer(
+/// As JSON, or as CSV where the path ends so.
+pub(crate) async fn summary(
     State(state): State<ExportState>,
-    app: AppPath,
+    Segments(key): Segments<String>,
     request: Request,
-    form: Form,
 ) -> Result<Response, Problem> {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let app = respond::app(&state, app, &uri)?;
+    let form = if uri.path().ends_with(".csv") { Form::Csv } else { Form::Json };
+    let app = respond::app(&state, key)?;
     let query = parse(&uri, app, &state.policy)?;
     let media_type = match form {
         Form::Json => "application/json",

@@ -13,6 +13,7 @@ use store::reader::Reader;
 
 use super::*;
 use crate::tests::bed::{self, Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::check_problem;
 use crate::write_rows;
 
 const HOUR: u64 = 60 * MINUTE;
@@ -75,12 +76,8 @@ fn made() -> &'static Made {
     })
 }
 
-/// What a line is sorted by: numbers as such.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Number(u32),
-    Text(String),
-}
+/// A number to sort by, or 0, and the text.
+type Key = (u32, String);
 
 /// The export of the same query, counted.
 fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
@@ -103,9 +100,9 @@ fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
     for row in rows.records().map(Result::unwrap) {
         let cell = |name: &str| &row[names.iter().position(|known| known == name).unwrap()];
         let key = |by: &&str| match *by {
-            "day" => Key::Text(cell("event_time")[..10].into()),
-            "spreadid" => Key::Number(cell("spreadid").parse().unwrap()),
-            by => Key::Text(cell(by).into()),
+            "day" => (0, cell("event_time")[..10].to_owned()),
+            "spreadid" => (cell("spreadid").parse().unwrap(), cell("spreadid").to_owned()),
+            by => (0, cell(by).to_owned()),
         };
         let keys = by.iter().map(key).collect();
         let sum = sums.entry((keys, cell("currency").into())).or_default();
@@ -118,10 +115,7 @@ fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(by.iter().chain(&["currency", "count", "revenue"])).unwrap();
     for ((keys, currency), (count, revenue)) in sums {
-        let keys = keys.into_iter().map(|key| match key {
-            Key::Number(number) => number.to_string(),
-            Key::Text(text) => text,
-        });
+        let keys = keys.into_iter().map(|(_, text)| text);
         let figures = [currency, count.to_string(), revenue.to_string()];
         writer.write_record(keys.chain(figures)).unwrap();
     }
@@ -279,12 +273,8 @@ fn a_summary_is_json_or_csv() {
 #[test]
 fn what_is_wrong_with_a_summary_is_told() {
     let bed = bed();
-    let check = |target: &str, status: u16, kind: &str, parameter: Option<&str>| {
-        let answer = bed.get(target);
-        let problem = answer.json();
-        assert_eq!(answer.status, status, "{target}");
-        assert_eq!(problem["type"], format!("/problems/{kind}"), "{target}");
-        assert_eq!(problem["parameter"].as_str(), parameter, "{target}");
+    let check = |target: &str, status, kind, parameter| {
+        check_problem(&bed.get(target), status, kind, parameter);
     };
     check("/v1/apps/nobody/summary?from=2026-03-10&to=2026-03-10", 404, "unknown-app", None);
     check("/v1/apps/app-x/summary?from=2026-03-10", 400, "missing-parameter", Some("to"));

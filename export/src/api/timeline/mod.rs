@@ -10,8 +10,7 @@ use attribution::facts::event::{EventTime, Family, SpreadId};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::{AppPolicy, Policy};
 use attribution::rules::row::{Status, touch_kind_name};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
 use store::layout::codec::row::purpose_name;
@@ -21,7 +20,7 @@ use crate::ExportError;
 use crate::format::channel::channel_name;
 use crate::format::time_zone::TimeWriter;
 use crate::format::zone::Zone;
-use crate::http::extract::{next_page, parameters};
+use crate::http::extract::{Segments, next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
@@ -40,16 +39,13 @@ pub(crate) struct TimelineQuery {
     after: Option<PlaceCursor>,
 }
 
-type DevicePath = Result<Path<(String, String, String)>, PathRejection>;
-
 pub(crate) async fn device(
     State(state): State<ExportState>,
-    path: DevicePath,
+    Segments((key, kind, value)): Segments<(String, String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let uri = request.uri().clone();
-    let Path((app_key, kind, value)) = path.map_err(|_| Problem::path_not_found("a device's"))?;
-    let app = respond::app_by_key(&state, app_key)?;
+    let app = respond::app(&state, key)?;
     let ids = device_ids(&kind, &value)?;
     let given = parameters(&uri)?;
     let query = TimelineQuery::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;

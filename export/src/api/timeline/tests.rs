@@ -3,7 +3,7 @@
 use attribution::facts::event::Fact;
 use serde_json::{Value, json};
 
-use crate::tests::bed::{Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 const DEVICE: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 /// Of it in lower case.
@@ -96,14 +96,9 @@ fn a_device_is_found_by_its_id_as_events_have_it() {
 #[test]
 fn a_timeline_comes_page_by_page() {
     let bed = bed();
-    let mut target = format!("{}?limit=1&timezone=UTC", path("oaid", DEVICE));
-    let mut found = Vec::new();
-    loop {
-        let answer = bed.get(&target);
-        found.extend(names(&answer.json()).into_iter().map(str::to_owned));
-        let Some(link) = answer.header("link") else { break };
-        target = link.strip_prefix('<').unwrap().split_once('>').unwrap().0.into();
-    }
+    let pages = bed.pages(&format!("{}?limit=1&timezone=UTC", path("oaid", DEVICE)));
+    let pages: Vec<Value> = pages.iter().map(Answer::json).collect();
+    let found: Vec<_> = pages.iter().flat_map(names).collect();
     assert_eq!(found, ["e-1", "a-1", "c-1", "c-0"]);
 }
 
@@ -126,8 +121,6 @@ fn what_is_wrong_is_told_without_the_device() {
     check(&format!("{}?timezone=x", path("oaid", DEVICE)), 400, Some("timezone"));
     check(&format!("{}?after=x", path("oaid", DEVICE)), 400, Some("after"));
     let page = bed.get(&format!("{}?limit=1", path("oaid", DEVICE)));
-    let link = page.header("link").unwrap();
-    let (_, after) = link.split_once("after=").unwrap();
-    let after = after.split_once('>').unwrap().0;
+    let after = page.cursor();
     check(&format!("{}?after={after}", path("oaid", "another")), 400, Some("after"));
 }

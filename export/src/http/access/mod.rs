@@ -1,6 +1,4 @@
-//! Who may see what. Every request passes here before any route is asked: a [`Caller`] is known by
-//! its token, and a path that names an app it may not see leads nowhere, whatever is behind it. A
-//! browser has its token in a cookie: see [`session`].
+//! Who may see what: a [`Caller`] is known by its token, which a browser has in a cookie: see [`session`].
 
 pub(crate) mod session;
 
@@ -9,23 +7,12 @@ use std::sync::Arc;
 
 use attribution::facts::event::Pid;
 use attribution::rules::policy::{AppPolicy, Policy};
-use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use axum::{RequestExt, Router};
 use config::{Token, TokenApps, TokenDigest, token_id};
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::problem::Problem;
-use crate::ExportError;
-use crate::http::refusal::Refusal;
-use crate::metrics::{Metrics, Refused};
-
-/// The parameter of paths that is an app's key.
-const APP: &str = "app";
+use super::refusal::Refusal;
 
 /// The tokens and what each may see.
 #[derive(Debug)]
@@ -129,7 +116,7 @@ impl Access {
         let admitted = admitted.filter(|_| is_right).ok_or(Refusal::Unknown)?;
         // Only its owner is told that it was good once.
         match admitted.expires {
-            Some(expires) if expires <= now => Err(Refusal::ExpiryFloor(expires)),
+            Some(expires) if expires <= now => Err(Refusal::Expired(expires)),
             _ => Ok(&admitted.caller),
         }
     }
@@ -173,64 +160,6 @@ impl Caller {
         Arc::clone(downloads)
             .try_acquire_owned()
             .map_err(|_| Refusal::Downloads { downloads_max: *downloads_max })
-    }
-}
-
-/// What the gate looks at; cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Gate {
-    pub access: Arc<Access>,
-    pub policy: Arc<Policy>,
-    pub metrics: Arc<Metrics>,
-}
-
-impl Gate {
-    /// Puts the gate before all routes of the router, and before what it answers where there is
-    /// none. Behind it a [`Caller`] is among each request's extensions.
-    pub fn before(self, router: Router) -> Router {
-        router.layer(axum::middleware::from_fn_with_state(self, pass))
-    }
-
-    /// The problem that a refusal is answered with, counted.
-    pub fn refuse(&self, refusal: Refusal) -> Problem {
-        self.metrics.refused(match refusal {
-            Refusal::NoToken => Refused::NoToken,
-            Refusal::Malformed | Refusal::Unknown => Refused::BadToken,
-            Refusal::ExpiryFloor(_) => Refused::ExpiryFloor,
-            Refusal::Downloads { .. } => Refused::Downloads,
-        });
-        refusal.into()
-    }
-
-    async fn check(&self, request: &mut Request) -> Result<Caller, Problem> {
-        let caller = self.access.admit(request.method(), request.headers(), Timestamp::now());
-        let caller = caller.map_err(|refusal| self.refuse(refusal))?.clone();
-        let parameters = match request.extract_parts::<RawPathParams>().await {
-            Ok(parameters) => parameters,
-            Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
-                return Err(Problem::path_not_found(request.uri().path()));
-            }
-            // Nothing is at this path, whoever asks.
-            Err(_) => return Ok(caller),
-        };
-        for (_, key) in parameters.iter().filter(|(name, _)| *name == APP) {
-            let app = self.policy.app_by_key(key);
-            if !app.is_some_and(|app| caller.can_read(app.pid)) {
-                app.into_iter().for_each(|_| self.metrics.refused(Refused::App));
-                return Err(ExportError::UnknownApp(key.into()).into());
-            }
-        }
-        Ok(caller)
-    }
-}
-
-async fn pass(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
-    match gate.check(&mut request).await {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
     }
 }
 

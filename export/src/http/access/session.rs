@@ -45,8 +45,8 @@ fn attributes(headers: &HeaderMap) -> &'static str {
 
 /// By which the client came to the proxy, if there is one: this service speaks plain HTTP.
 pub(crate) fn scheme(headers: &HeaderMap) -> &'static str {
-    let forwarded = headers.get(FORWARDED_PROTO).and_then(|proto| proto.to_str().ok());
-    let first = forwarded.and_then(|proto| proto.split(',').next()).unwrap_or_default();
+    let forwarded = text(headers, FORWARDED_PROTO).unwrap_or_default();
+    let first = forwarded.split(',').next().unwrap_or_default();
     if first.trim().eq_ignore_ascii_case("https") { "https" } else { "http" }
 }
 
@@ -56,16 +56,18 @@ pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get(SEC_FETCH_SITE) {
         return site == "same-origin";
     }
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
-    origin.is_some_and(|(_, host)| text(header::HOST) == Some(host))
+    let origin = text(headers, header::ORIGIN).and_then(|origin| origin.split_once("://"));
+    origin.is_some_and(|(_, host)| text(headers, header::HOST) == Some(host))
 }
 
 /// The address, from its path on, of the page of this service that the request was made from.
 pub(crate) fn own_referer(headers: &HeaderMap) -> Option<&str> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let (_, rest) = text(header::REFERER)?.split_once("://")?;
-    rest.strip_prefix(text(header::HOST)?).filter(|address| address.starts_with('/'))
+    let (_, rest) = text(headers, header::REFERER)?.split_once("://")?;
+    rest.strip_prefix(text(headers, header::HOST)?).filter(|address| address.starts_with('/'))
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
 }
 
 #[cfg(test)]

@@ -16,32 +16,12 @@ use crate::page::layout::{AppChoice, choose};
 use crate::query::parse_zone;
 
 /// To pick from; every other IANA name may be typed.
+#[rustfmt::skip]
 pub(crate) const ZONES: [&str; 26] = [
-    "UTC",
-    "Africa/Cairo",
-    "Africa/Johannesburg",
-    "Africa/Lagos",
-    "America/Chicago",
-    "America/Los_Angeles",
-    "America/Mexico_City",
-    "America/New_York",
-    "America/Sao_Paulo",
-    "Asia/Dubai",
-    "Asia/Hong_Kong",
-    "Asia/Jakarta",
-    "Asia/Kolkata",
-    "Asia/Manila",
-    "Asia/Seoul",
-    "Asia/Shanghai",
-    "Asia/Singapore",
-    "Asia/Taipei",
-    "Asia/Tokyo",
-    "Australia/Sydney",
-    "Europe/Berlin",
-    "Europe/Istanbul",
-    "Europe/London",
-    "Europe/Moscow",
-    "Europe/Paris",
+    "UTC", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles",
+    "America/Mexico_City", "America/New_York", "America/Sao_Paulo", "Asia/Dubai", "Asia/Hong_Kong", "Asia/Jakarta",
+    "Asia/Kolkata", "Asia/Manila", "Asia/Seoul", "Asia/Shanghai", "Asia/Singapore", "Asia/Taipei", "Asia/Tokyo",
+    "Australia/Sydney", "Europe/Berlin", "Europe/Istanbul", "Europe/London", "Europe/Moscow", "Europe/Paris",
     "Pacific/Auckland",
 ];
 

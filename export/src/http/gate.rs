@@ -1,0 +1,49 @@
+//! The gate before every route: it knows the caller before any handler runs, and a path that names an app that the caller
+//! may not see leads nowhere, whatever is behind it.
+
+use axum::RequestExt;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use jiff::Timestamp;
+
+use super::access::Caller;
+use super::problem::Problem;
+use super::state::ExportState;
+use crate::ExportError;
+
+/// The parameter of paths that is an app's key.
+const APP: &str = "app";
+
+/// Behind it the [`Caller`] is among each request's extensions.
+pub(crate) async fn pass(
+    State(state): State<ExportState>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let caller = check(&state, &mut request).await?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+async fn check(state: &ExportState, request: &mut Request) -> Result<Caller, Problem> {
+    let caller = state.access.admit(request.method(), request.headers(), Timestamp::now());
+    let caller = caller.map_err(|refusal| state.refuse(refusal))?.clone();
+    let parameters = match request.extract_parts::<RawPathParams>().await {
+        Ok(parameters) => parameters,
+        Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
+            return Err(Problem::path_not_found(request.uri().path()));
+        }
+        // Nothing is at this path, whoever asks.
+        Err(_) => return Ok(caller),
+    };
+    for (_, key) in parameters.iter().filter(|(name, _)| *name == APP) {
+        let app = state.policy.app_by_key(key);
+        if !app.is_some_and(|app| caller.can_read(app.pid)) {
+            app.into_iter().for_each(|_| state.metrics.refused("app"));
+            return Err(ExportError::UnknownApp(key.into()).into());
+        }
+    }
+    Ok(caller)
+}
