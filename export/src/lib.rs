@@ -35,6 +35,7 @@ use std::io;
 use tokio::net::TcpListener;
 
 pub use crate::http::state::{CompleteUntil, ExportState};
+pub use api::summary::expected_rows;
 pub use differences::totals::{Counts, Totals, TotalsLine};
 pub use differences::{Compared, ComparedApp, write_differences};
 pub use download::checksum::Checksum;
@@ -47,7 +48,6 @@ pub use http::access::Access;
 pub use http::router::router;
 use http::server;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
-pub use query::estimate::expected_rows;
 pub use query::{Dialect, ExportQuery, Format, Preset};
 
 /// Serves users until `shutdown`, then until the downloads that are under way have ended: how

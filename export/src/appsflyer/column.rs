@@ -51,8 +51,15 @@ const fn contributor(place: usize, part: ContributorPart) -> Cell {
     Cell::Native(Column::Contributor(place, part))
 }
 
-/// All that every file has.
-pub(super) const COLUMNS: [(&str, Cell); 81] = [
+const fn match_type(place: usize) -> Cell {
+    contributor(place, ContributorPart::MatchType)
+}
+
+/// The headings of every file, in order.
+const HEADINGS: &str = include_str!("headings.txt");
+
+/// The columns of [`HEADINGS`] that adtrail knows.
+const KNOWN: [(&str, Cell); 48] = [
     ("Attributed Touch Type", Cell::Native(Column::TouchType)),
     ("Attributed Touch Time", Cell::Native(Column::TouchTime)),
     ("Install Time", Cell::Native(Column::ActivationTime)),
@@ -62,79 +69,54 @@ pub(super) const COLUMNS: [(&str, Cell); 81] = [
     ("Event Revenue", text(TextCell::Revenue)),
     ("Event Revenue Currency", text(TextCell::Currency)),
     ("Event Revenue USD", Cell::RevenueUsd),
-    ("Event Source", Cell::Unknown),
-    ("Is Receipt Validated", Cell::Unknown),
-    ("Partner", Cell::Unknown),
     ("Media Source", Cell::MediaSource),
-    ("Channel", Cell::Unknown),
-    ("Keywords", Cell::Unknown),
     ("Campaign", Cell::Native(Column::Campaign)),
     ("Campaign ID", Cell::CampaignId),
-    ("Adset", Cell::Unknown),
-    ("Adset ID", Cell::Unknown),
-    ("Ad", Cell::Unknown),
-    ("Ad ID", Cell::Unknown),
-    ("Ad Type", Cell::Unknown),
     ("Site ID", text(TextCell::TouchSite)),
-    ("Sub Site ID", Cell::Unknown),
     ("Sub Param 1", text(TextCell::TouchSub1)),
     ("Sub Param 2", text(TextCell::TouchSub2)),
     ("Sub Param 3", text(TextCell::TouchSub3)),
     ("Sub Param 4", text(TextCell::TouchSub4)),
     ("Sub Param 5", text(TextCell::TouchSub5)),
-    ("Cost Model", Cell::Unknown),
-    ("Cost Value", Cell::Unknown),
-    ("Cost Currency", Cell::Unknown),
-    ("Contributor 1 Partner", Cell::Unknown),
     ("Contributor 1 Media Source", contributor(0, ContributorPart::Channel)),
     ("Contributor 1 Campaign", Cell::ContributorCampaign(0)),
     ("Contributor 1 Touch Type", contributor(0, ContributorPart::TouchType)),
     ("Contributor 1 Touch Time", contributor(0, ContributorPart::TouchTime)),
-    ("Contributor 2 Partner", Cell::Unknown),
     ("Contributor 2 Media Source", contributor(1, ContributorPart::Channel)),
     ("Contributor 2 Campaign", Cell::ContributorCampaign(1)),
     ("Contributor 2 Touch Type", contributor(1, ContributorPart::TouchType)),
     ("Contributor 2 Touch Time", contributor(1, ContributorPart::TouchTime)),
-    ("Contributor 3 Partner", Cell::Unknown),
     ("Contributor 3 Media Source", contributor(2, ContributorPart::Channel)),
     ("Contributor 3 Campaign", Cell::ContributorCampaign(2)),
     ("Contributor 3 Touch Type", contributor(2, ContributorPart::TouchType)),
     ("Contributor 3 Touch Time", contributor(2, ContributorPart::TouchTime)),
-    ("Region", Cell::Unknown),
-    ("Country Code", Cell::Unknown),
-    ("State", Cell::Unknown),
-    ("City", Cell::Unknown),
-    ("Postal Code", Cell::Unknown),
-    ("DMA", Cell::Unknown),
     ("IP", text(TextCell::Ip)),
-    ("WIFI", Cell::Unknown),
-    ("Operator", Cell::Unknown),
-    ("Carrier", Cell::Unknown),
-    ("Language", Cell::Unknown),
     ("AppsFlyer ID", text(TextCell::ActivationId)),
     ("Advertising ID", text(TextCell::Gaid)),
     ("IDFA", text(TextCell::Idfa)),
     ("Android ID", text(TextCell::AndroidId)),
-    ("Customer User ID", Cell::Unknown),
     ("IMEI", text(TextCell::Imei)),
     ("IDFV", text(TextCell::Idfv)),
     ("Platform", Cell::Platform),
     ("Device Type", text(TextCell::DeviceModel)),
     ("OS Version", text(TextCell::OsVersion)),
     ("App Version", text(TextCell::AppVersion)),
-    ("SDK Version", Cell::Unknown),
     ("App ID", Cell::Native(Column::App)),
     ("App Name", Cell::AppName),
-    ("Bundle ID", Cell::Unknown),
     ("Is Retargeting", Cell::IsRetargeting),
     ("Retargeting Conversion Type", Cell::RetargetingConversion),
     ("Attribution Lookback", Cell::Lookback),
-    ("Reengagement Window", Cell::Unknown),
     ("Is Primary Attribution", Cell::IsPrimary),
     ("User Agent", text(TextCell::Ua)),
-    ("HTTP Referrer", Cell::Unknown),
-    ("Original URL", Cell::Unknown),
 ];
+
+/// The columns that every file has.
+pub(super) fn columns() -> impl Iterator<Item = (&'static str, Cell)> {
+    HEADINGS.trim_end().split(',').map(|heading| {
+        let known = KNOWN.iter().find(|(known, _)| *known == heading);
+        (heading, known.map_or(Cell::Unknown, |(_, cell)| *cell))
+    })
+}
 
 /// Those that may be asked for: names, headings, cells.
 pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
@@ -144,21 +126,9 @@ pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
     ("deeplink_url", "Deeplink URL", Cell::Unknown),
     ("oaid", "OAID", text(TextCell::Oaid)),
     ("install_app_store", "Install App Store", text(TextCell::InstallStore)),
-    (
-        "contributor1_match_type",
-        "Contributor 1 Match Type",
-        contributor(0, ContributorPart::MatchType),
-    ),
-    (
-        "contributor2_match_type",
-        "Contributor 2 Match Type",
-        contributor(1, ContributorPart::MatchType),
-    ),
-    (
-        "contributor3_match_type",
-        "Contributor 3 Match Type",
-        contributor(2, ContributorPart::MatchType),
-    ),
+    ("contributor1_match_type", "Contributor 1 Match Type", match_type(0)),
+    ("contributor2_match_type", "Contributor 2 Match Type", match_type(1)),
+    ("contributor3_match_type", "Contributor 3 Match Type", match_type(2)),
     ("match_type", "Match Type", Cell::Native(Column::MatchType)),
     ("device_category", "Device Category", Cell::Unknown),
     ("gp_referrer", "Google Play Referrer", Cell::Unknown),

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::column::{ADDITIONAL, COLUMNS, Cell, HeadedColumn};
+use super::column::{ADDITIONAL, Cell, HeadedColumn, columns};
 use crate::format::field::Field;
 
 /// All columns, then those asked for, whatever their names, in the order asked.
 pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
     let field = |heading, cell| Field::AppsFlyer(HeadedColumn { heading, cell });
-    let fixed = COLUMNS.into_iter().map(|(heading, cell)| field(heading.into(), cell));
+    let fixed = columns().map(|(heading, cell)| field(heading.into(), cell));
     let additional = additional.filter(|name| !name.is_empty()).map(|name| {
         let known = ADDITIONAL.iter().find(|(known, _, _)| *known == name);
         match known {

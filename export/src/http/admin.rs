@@ -59,13 +59,10 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
-
     use tokio::runtime::Runtime;
 
     use super::*;
-    use crate::tests::bed::Answer;
+    use crate::tests::bed::{self, Answer};
 
     /// The answers of a service that lacks what is `missing`.
     fn answers(missing: Option<&str>, request_lines: &[&str]) -> Vec<Answer> {
@@ -78,14 +75,7 @@ mod tests {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(serve(listener, admin, std::future::pending()));
-        let answer = |line: &&str| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            write!(stream, "{line} HTTP/1.1\r\nHost: adtrail\r\nConnection: close\r\n\r\n")
-                .unwrap();
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).unwrap();
-            Answer::parse(&bytes)
-        };
+        let answer = |line: &&str| bed::ask(address, &format!("{line} HTTP/1.1"), b"");
         request_lines.iter().map(answer).collect()
     }
 

@@ -35,7 +35,7 @@ async fn check(state: &ExportState, request: &mut Request) -> Result<Caller, Pro
         Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
             return Err(Problem::path_not_found(request.uri().path()));
         }
-        // Nothing is at this path, whoever asks.
+        // No route has this path, for any caller.
         Err(_) => return Ok(caller),
     };
     for (_, key) in parameters.iter().filter(|(name, _)| *name == APP) {

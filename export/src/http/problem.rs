@@ -170,7 +170,7 @@ impl From<ExportError> for Problem {
         };
         let detail = match &error {
             E::Store(error) if error.is_passing() => {
-                "the store can not be read now; the same request may succeed later".into()
+                "the store cannot be read now; the same request may succeed later".into()
             }
             E::Store(_) | E::BrokenOff | E::NoThread(_) => {
                 "the rows could not be read; the service's log says why".into()

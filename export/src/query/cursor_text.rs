@@ -20,7 +20,7 @@ pub(crate) fn text(place: &[u8], hash: u32) -> String {
     BASE64_URL_SAFE_NO_PAD.encode([&[VERSION][..], place, &hash.to_be_bytes()].concat())
 }
 
-/// Of a place and of what is asked for.
+/// The hash of a place and of what is asked for.
 pub(crate) fn hash(place: &[u8], asked: &[u8]) -> u32 {
     xxh3_64(&[&[VERSION][..], place, asked].concat()) as u32
 }

@@ -69,20 +69,20 @@ impl Filter {
         named
     }
 
-    /// Whether a row can be wanted, by its key alone.
+    /// The part of the filter that the key of a row decides.
     #[inline]
     pub(crate) fn has_key(&self, key: &RowKey, policy: &Policy) -> bool {
         self.has_campaign(key.pid, key.spreadid, policy)
     }
 
-    /// Whether a row is wanted whose key can be.
+    /// The rest of the filter, for a row that passes [`Filter::has_key`].
     #[inline]
     pub(crate) fn has_row(&self, row: &RowView<'_>) -> bool {
         let event_name = || row.text(TextCell::EventName);
         self.has_event(row.event_type, row.status, row.install_type, event_name)
     }
 
-    /// Whether the rows of a count are wanted.
+    /// The whole filter, for the rows of a count.
     pub(crate) fn has_counted(&self, counted: &SummaryKey<'_>, policy: &Policy) -> bool {
         let SummaryKey { pid, spreadid, what, .. } = counted;
         self.has_campaign(*pid, *spreadid, policy)

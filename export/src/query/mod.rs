@@ -2,11 +2,12 @@
 
 pub(crate) mod cursor;
 pub(crate) mod cursor_text;
-pub(crate) mod estimate;
 pub(crate) mod filter;
 pub(crate) mod nearest;
 pub(crate) mod parameter;
 pub(crate) mod raw_params;
+#[cfg(test)]
+mod tests;
 pub(crate) mod time_param;
 
 use std::collections::BTreeMap;
@@ -285,160 +286,4 @@ fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
 
 fn all_columns() -> Vec<Field> {
     Column::all().map(Field::Column).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use attribution::rules::row::EventType;
-
-    use super::*;
-
-    const DAY: [(&str, &str); 2] = [("from", "2026-03-10"), ("to", "2026-03-10")];
-
-    fn parse(more: &[(&'static str, &'static str)]) -> Result<ExportQuery, ExportError> {
-        ExportQuery::parse(Format::Csv, DAY.iter().chain(more).copied())
-    }
-
-    #[track_caller]
-    fn check_error(parameters: &[(&str, &str)], expected: &str) {
-        let error = ExportQuery::parse(Format::Csv, parameters.iter().copied()).unwrap_err();
-        assert_eq!(error.to_string(), expected);
-    }
-
-    #[track_caller]
-    fn check_more(more: (&'static str, &'static str), expected: &str) {
-        assert_eq!(parse(&[more]).unwrap_err().to_string(), expected);
-    }
-
-    #[test]
-    fn a_day_is_asked_for_in_its_zone() {
-        let query = parse(&[("timezone", "Asia/Shanghai")]).unwrap();
-        assert_eq!(query.from.millis(), 1_773_072_000_000);
-        assert_eq!(query.to.since(query.from), Some(86_400_000));
-        assert_eq!(query.filter.event_type, None);
-        assert_eq!(query.fields, all_columns());
-    }
-
-    #[test]
-    fn types_and_columns_are_as_asked() {
-        let query =
-            parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
-        assert_eq!(query.filter.event_type, Some(EventType::Effect));
-        let names: Vec<_> = query.fields.iter().map(Field::name).collect();
-        assert_eq!(names, ["revenue", "app", "pid"]);
-        assert_eq!(parse(&[("type", "all")]).unwrap().filter.event_type, None);
-        let query = parse(&[("fields", "pid,\"props.a,\"\"b\"")]).unwrap();
-        assert_eq!(query.fields[1], Field::Prop("a,\"b".into()));
-    }
-
-    /// Else one with a comma in it would be said as two are.
-    #[test]
-    fn names_are_told_apart() {
-        let texts = |name, value| parse(&[(name, value)]).unwrap().texts()[name].clone();
-        assert_eq!(texts("event_name", "b,a"), "a,b");
-        assert_eq!(texts("event_name", "\"a,b\""), "\"a,b\"");
-        assert_eq!(texts("fields", "props.a,props.b"), "props.a,props.b");
-        assert_eq!(texts("fields", "\"props.a,props.b\""), "\"props.a,props.b\"");
-    }
-
-    #[test]
-    fn a_range_may_be_empty() {
-        let query =
-            ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", "2026-03-10T00:00")])
-                .unwrap();
-        assert_eq!(query.from, query.to);
-    }
-
-    #[track_caller]
-    fn check_name(from: &str, to: &str, zone: &str, expected: &str) {
-        let parameters = [("from", from), ("to", to), ("timezone", zone)];
-        assert_eq!(
-            ExportQuery::parse(Format::Csv, parameters).unwrap().file_name("a/\"b\"_é"),
-            expected
-        );
-    }
-
-    #[test]
-    fn file_names_are_safe() {
-        check_name("2026-03-10", "2026-03-11", "UTC", "a--b---_2026-03-10_2026-03-11_UTC.csv");
-        check_name(
-            "2026-03-10T08:00",
-            "2026-03-10T08:00:00.5+08:00",
-            "asia/shanghai",
-            "a--b---_2026-03-10T08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
-        );
-    }
-
-    #[test]
-    fn wrong_times_are_named() {
-        const FORMS: &str = "expected an RFC 3339 instant such as 2026-03-10T08:00:00+08:00, \
-            or a local date-time such as 2026-03-10T08:00, or a date such as 2026-03-10";
-        check_error(&[], &format!("from is missing, {FORMS}"));
-        check_error(&[DAY[0]], &format!("to is missing, {FORMS}"));
-        check_error(&[("from", "yesterday"), DAY[1]], &format!("from: {FORMS}: \"yesterday\""));
-        check_error(&[DAY[0], ("to", "")], &format!("to: {FORMS}: \"\""));
-        check_error(
-            &[DAY[0], ("to", "2026-03-09")],
-            "to: expected a time that is not before from = \"2026-03-10\": \"2026-03-09\"",
-        );
-        check_error(
-            &[DAY[0], ("to", "2026-03-09T23:59:59.999")],
-            "to: expected a time that is not before from = \"2026-03-10\": \"2026-03-09T23:59:59.999\"",
-        );
-        check_error(
-            &[("from", "1969-12-31"), DAY[1]],
-            "from: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: \
-             \"1969-12-31\"",
-        );
-        check_error(
-            &[DAY[0], ("to", "9999-12-31T23:59:59.9999Z")],
-            "to: expected a time within 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: \
-             \"9999-12-31T23:59:59.9999Z\"",
-        );
-    }
-
-    #[test]
-    fn other_wrong_parameters_are_named() {
-        check_more(
-            ("timezone", "Asia/Shangai"),
-            "timezone: expected an IANA time zone name, the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",
-        );
-        check_more(("type", "click"), "type: expected all, or activation, or effect: \"click\"");
-        check_more(
-            ("fields", "app,chanel"),
-            "fields: unknown column, the nearest is \"channel\": \"chanel\"",
-        );
-        check_more(("fields", ""), "fields: unknown column, the nearest is \"ip\": \"\"");
-        check_more(("fields", "app,pid,app"), "fields: this column is named twice: \"app\"");
-        check_more(("to", "2026-03-11"), "to is given more than once");
-        for name in ["prest", "From", "from ", ""] {
-            let known = ExportQuery::PARAMETERS.join(", ");
-            check_more((name, "x"), &format!("unknown parameter, known are {known}: {name:?}"));
-        }
-        check_more(
-            ("status", "attributed,lost"),
-            "status: expected attributed, or organic, or unattributed, or rejected, or duplicate, \
-             or orphan: \"lost\"",
-        );
-        check_more(("event_name", "a,"), "event_name: expected a name: \"\"");
-        for spreadid in ["", "-1", "+1", "4294967296", "x"] {
-            let expected =
-                format!("spreadid: expected a number from 0 to 4294967295: {spreadid:?}");
-            check_more(("spreadid", spreadid), &expected);
-        }
-        for limit in ["", "0", "-1", "+1", "1e3", "18446744073709551616"] {
-            check_more(
-                ("limit", limit),
-                &format!("limit: expected a number of rows, 1 or more: {limit:?}"),
-            );
-        }
-        check_more(("dialect", "tsv"), "dialect: expected data, or excel: \"tsv\"");
-        check_more(
-            ("after", "AQ"),
-            "after: expected the after of a Link of the same app, range and filters: \"AQ\"",
-        );
-        let ndjson =
-            ExportQuery::parse(Format::Ndjson, DAY.into_iter().chain([("dialect", "excel")]));
-        assert_eq!(ndjson.unwrap_err().to_string(), "dialect: expected data: \"excel\"");
-    }
 }

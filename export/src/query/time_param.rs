@@ -80,7 +80,7 @@ impl Moment {
     }
 }
 
-/// Of these forms alone: jiff reads others of ISO 8601 too, and a 60th second as the 59th.
+/// Refuses the other forms of ISO 8601 that jiff reads, and a 60th second, which jiff reads as the 59th.
 fn parse_time(text: &str) -> Option<Time> {
     let is_time = match text.split_once('.') {
         None if has_form(text, MINUTE_FORM) => true,
@@ -108,7 +108,7 @@ fn parse_offset(text: &str) -> Option<SignedDuration> {
     }
 }
 
-/// Whether the text has a digit at the place of each 0 of the form, and is the form elsewhere.
+/// A 0 of the form stands for a digit, every other character for itself.
 fn has_form(text: &str, form: &str) -> bool {
     let is_same = |(byte, expected): (u8, u8)| match expected {
         b'0' => byte.is_ascii_digit(),

@@ -231,21 +231,12 @@ impl Bed {
 
     /// As [`Bed::send_with`], with what follows the head.
     pub fn send_body(&self, request_line: &str, headers: &[&str], body: &[u8]) -> Answer {
-        let mut stream = self.open(&[&[request_line], headers].concat().join("\r\n"));
-        // A refused body is not read to its end.
-        let _ = stream.write_all(body);
-        let mut bytes = Vec::new();
-        // An aborted answer may end in a reset; what came before it counts.
-        let _ = stream.read_to_end(&mut bytes);
-        Answer::parse(&bytes)
+        ask(self.address, &[&[request_line], headers].concat().join("\r\n"), body)
     }
 
     /// Sends a request and reads nothing.
-    pub fn open(&self, request_line: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(stream, "{request_line}\r\nHost: adtrail\r\nConnection: close\r\n\r\n").unwrap();
-        stream
+    pub fn open(&self, head: &str) -> TcpStream {
+        open(self.address, head)
     }
 
     /// Asks the service to stop.
@@ -258,6 +249,23 @@ impl Bed {
         let served = self.served.take().unwrap();
         self.runtime.block_on(served).unwrap().unwrap();
     }
+}
+
+fn open(address: SocketAddr, head: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "{head}\r\nHost: adtrail\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+}
+
+pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
+    let mut stream = open(address, head);
+    // A refused body is not read to its end.
+    let _ = stream.write_all(body);
+    let mut bytes = Vec::new();
+    // An aborted answer may end in a reset; what came before it counts.
+    let _ = stream.read_to_end(&mut bytes);
+    Answer::parse(&bytes)
 }
 
 /// An answer, and whether it came to its end.

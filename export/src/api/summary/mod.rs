@@ -153,6 +153,26 @@ pub(crate) fn count_rows(
     Ok(summarise(reader, app, &query, policy)?.rows())
 }
 
+/// The rows that an export will have; `None` where counting them takes as long as reading them, in a store that processes
+/// share.
+///
+/// # Errors
+/// As [`summarise`].
+pub fn expected_rows(
+    reader: &Reader,
+    app: &AppPolicy,
+    query: &ExportQuery,
+    policy: &Policy,
+) -> Result<Option<u64>, ExportError> {
+    if !reader.view().has_counts() {
+        return Ok(None);
+    }
+    let after = query.after.map(|cursor| cursor.row(app.pid).event_time);
+    let from = after.map_or(query.from, |after| after.max(query.from)).min(query.to);
+    let rows = count_rows(reader, app, &ExportQuery { from, ..query.clone() }, policy)?;
+    Ok(Some(rows.min(query.limit.unwrap_or(u64::MAX))))
+}
+
 /// All rows of the query, counted.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use store::layout::decimal_sum::Amount;
 use store::reader::Reader;
 
 use super::*;
-use crate::tests::bed::{self, Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::bed::{self, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 use crate::tests::check_problem;
 use crate::write_rows;
 
@@ -210,6 +210,31 @@ fn rows_are_read_only_at_the_edges() {
         check(hours, "2026-03-09", "Asia/Kathmandu", 0);
         check(hours, "2026-03-10T01:07Z", "UTC", 8);
     }
+}
+
+#[test]
+fn the_rows_of_an_export_are_expected() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = bed::settings(dir.path());
+    let reader = bed::fill(&config, many_activations(7_200));
+    let app = config.policy.app_by_key("app-x").unwrap();
+    let check = |from, to, more: &[(&str, &str)], expected| {
+        let range = [("from", from), ("to", to)];
+        let query = ExportQuery::parse(Format::Csv, range.iter().chain(more).copied()).unwrap();
+        let rows = expected_rows(&reader, app, &query, &config.policy).unwrap();
+        assert_eq!(rows, Some(expected), "{from} {to} {more:?}");
+    };
+    let (day, two) = ("2026-03-10", "2026-03-10T02:00");
+    check(day, day, &[], 7_200);
+    check("1970-01-01", "9999-12-30", &[], 7_200);
+    check(day, "2026-03-10T01:00", &[], 3_600);
+    check("2026-03-10T00:05", "2026-03-10T00:10", &[], 300);
+    check("2026-03-10T01:50", two, &[], 600);
+    check(day, day, &[("limit", "5")], 5);
+    check(day, day, &[("status", "organic")], 7_200);
+    check(day, day, &[("type", "effect")], 0);
+    check(two, two, &[], 0);
+    check("2026-03-11", "2026-03-12", &[], 0);
 }
 
 fn bed() -> Bed {
