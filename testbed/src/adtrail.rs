@@ -1,4 +1,4 @@
-//! The real binary as a child process.
+//! The `adtrail` binary as a child process.
 
 use std::env;
 use std::io;
@@ -8,19 +8,19 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use super::http::{self, Reply};
 use super::{Captured, eventually, run_ok};
 
-/// A running `adtrail`, killed when dropped.
+/// A running `adtrail`. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Adtrail {
     child: Child,
     stderr: Captured,
-    /// The users' listener, as `127.0.0.1:8080`.
+    /// Address of the export listener, for example `127.0.0.1:8080`.
     pub export: String,
-    /// The operators' listener.
+    /// Address of the admin listener.
     pub admin: String,
 }
 
 impl Adtrail {
-    /// Runs a command that listens on these ports.
+    /// Starts a command that listens on these ports.
     pub fn spawn(mut command: Command, export: u16, admin: u16) -> Self {
         let stderr = Captured::empty();
         let child = command
@@ -33,7 +33,7 @@ impl Adtrail {
         Self { child, stderr, export, admin }
     }
 
-    /// Until it serves and reads Kafka; its log, if it ends instead.
+    /// Waits until `/readyz` reports success. Returns the log if the process ends instead.
     pub fn await_ready(&mut self) -> Result<(), String> {
         eventually("adtrail is ready", || {
             if self.has_ended() {
@@ -47,10 +47,10 @@ impl Adtrail {
         })
     }
 
-    /// Until this many records are read since its start, and nothing is left to commit.
+    /// Waits until this many records were read since the start, and the lag is 0.
     #[track_caller]
     pub fn await_read(&self, records: u64) {
-        eventually("all is read and committed", || {
+        eventually("all records are read and committed", || {
             let read = self.metric("adtrail_ingest_read_total");
             let lag = self.metric("adtrail_ingest_lag_messages");
             match (read, lag) {
@@ -60,102 +60,102 @@ impl Adtrail {
         });
     }
 
-    /// Until something is read and committed since its start.
+    /// Waits until at least one record was read since the start.
     #[track_caller]
     pub fn await_some_read(&self) {
         self.await_read_more_than(0);
     }
 
-    /// Until more than so many records are read and committed since its start.
+    /// Waits until more than this many records were read since the start.
     #[track_caller]
     pub fn await_read_more_than(&self, records: u64) {
-        eventually("more is read", || match self.metric("adtrail_ingest_read_total") {
+        eventually("more records are read", || match self.metric("adtrail_ingest_read_total") {
             Some(read) if read > records as f64 => Ok(()),
-            read => Err(format!("{read:?} of more than {records}\n{}", self.log())),
+            read => Err(format!("read {read:?}, expected more than {records}\n{}", self.log())),
         });
     }
 
-    /// Until nothing is left of what was produced before it was started.
+    /// Waits until the lag is 0.
     #[track_caller]
     pub fn await_caught_up(&self) {
         eventually("the lag is 0", || match self.metric("adtrail_ingest_lag_messages") {
             Some(0.0) => Ok(()),
-            lag => Err(format!("{lag:?}\n{}", self.log())),
+            lag => Err(format!("lag {lag:?}\n{}", self.log())),
         });
     }
 
-    /// Until the probe answers so; it is alive all the while.
+    /// Waits until `/readyz` returns this status and text. `/livez` must succeed all the while.
     #[track_caller]
     pub fn await_readiness(&self, status: u16, part: &str) {
-        eventually("it says how it is", || match self.admin("/readyz") {
+        eventually("the readiness changes", || match self.admin("/readyz") {
             Ok(reply) if reply.status == status && reply.text().contains(part) => Ok(()),
             Ok(reply) => Err(format!("{}: {}\n{}", reply.status, reply.text(), self.log())),
             Err(error) => Err(format!("{error}\n{}", self.log())),
         });
-        assert_eq!(self.admin("/livez").expect("adtrail answers").status, 200);
+        assert_eq!(self.admin("/livez").expect("adtrail responds").status, 200);
     }
 
-    /// From the users' listener.
+    /// Sends a request to the export listener.
     pub fn get(&self, path: &str) -> io::Result<Reply> {
         http::get(&self.export, path)
     }
 
-    /// From the operators' listener.
+    /// Sends a request to the admin listener.
     pub fn admin(&self, path: &str) -> io::Result<Reply> {
         http::get(&self.admin, path)
     }
 
-    /// A scrape.
+    /// Scrapes `/metrics`.
     pub fn metrics(&self) -> String {
-        let reply = self.admin("/metrics").expect("adtrail answers");
-        assert!(reply.status == 200 && reply.is_whole, "no scrape: {reply:?}");
+        let reply = self.admin("/metrics").expect("adtrail responds");
+        assert!(reply.status == 200 && reply.is_whole, "failed scrape: {reply:?}");
         reply.text()
     }
 
-    /// The sum over all label values of a metric in one scrape; none is no value.
+    /// Returns the sum over all label values of a metric, `None` if the scrape does not contain it.
     pub fn metric(&self, name: &str) -> Option<f64> {
         sum(&self.metrics(), name, "")
     }
 
-    /// As [`Adtrail::metric`], of the series with one label: `topic="…"`.
+    /// Like [`Adtrail::metric`], for the series with one label: `topic="…"`.
     pub fn metric_of(&self, name: &str, label: &str) -> Option<f64> {
         sum(&self.metrics(), name, label)
     }
 
-    /// All that it has said on standard error so far.
+    /// Everything written to standard error so far.
     pub fn log(&self) -> String {
         self.stderr.text()
     }
 
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("the child can be asked").is_some()
+        self.child.try_wait().expect("the child can be polled").is_some()
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// SIGTERM, and what it ends with.
+    /// Sends SIGTERM and waits. Returns the exit status and the log.
     pub fn terminate(self) -> (ExitStatus, String) {
         self.signal("TERM");
         self.wait()
     }
 
-    /// `"TERM"`, `"INT"`: sent, and not waited for.
+    /// Sends a signal, for example `"TERM"` or `"INT"`, without waiting.
     pub fn signal(&self, name: &str) {
         run_ok(Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]), b"");
     }
 
-    /// What it ends with, by itself.
+    /// Waits until the process ends by itself. Returns the exit status and the log.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let status = eventually("adtrail ends", || {
-            let ended = self.child.try_wait().expect("the child can be asked");
+            let ended = self.child.try_wait().expect("the child can be polled");
             ended.ok_or_else(|| self.log())
         });
         (status, self.log())
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL and waits.
     pub fn kill9(mut self) {
         self.child.kill().expect("the child can be killed");
         self.child.wait().expect("the child can be waited for");
@@ -164,13 +164,13 @@ impl Adtrail {
 
 impl Drop for Adtrail {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The sum of a metric's series with a label, or, if that is empty, of all.
+/// Returns the sum of the series of a metric that contain a label, or of all series if `label` is empty.
 pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
     let values = scrape.lines().filter_map(|line| {
         let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
@@ -179,7 +179,7 @@ pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
 
-/// The binary under test, untouched by settings of the caller's environment.
+/// A command that runs the binary under test, without adtrail's environment variables of the caller.
 pub fn adtrail() -> Command {
     let mut command = Command::new(binary());
     for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL_")) {
@@ -189,9 +189,10 @@ pub fn adtrail() -> Command {
     command
 }
 
-/// Cargo builds it before the tests and benches of its package, into the folder above theirs.
+/// The path of the binary. Cargo builds it before the tests and benches of its package, into the directory above
+/// theirs.
 pub fn binary() -> PathBuf {
-    let this = env::current_exe().expect("a program has a path");
-    let folder = this.ancestors().nth(2).expect("a program of cargo's is two folders deep");
-    folder.join("adtrail")
+    let this = env::current_exe().expect("the executable has a path");
+    let dir = this.ancestors().nth(2).expect("cargo puts executables two directories deep");
+    dir.join("adtrail")
 }

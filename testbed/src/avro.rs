@@ -1,4 +1,4 @@
-//! Events in Avro, and the frames that name their schemas.
+//! Avro events, and the framing that refers to their schemas.
 
 use apache_avro::types::Value as Datum;
 use apache_avro::writer::datum::GenericDatumWriter;
@@ -14,7 +14,7 @@ pub fn schema(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// Avro of a schema: fields that are left out are null or empty.
+/// Encodes an event with a schema. Missing fields are null or empty.
 pub fn avro(schema: &Value, event: &Value) -> Vec<u8> {
     let fields = schema["fields"].as_array().expect("fields").iter().map(|field| {
         let name = field["name"].as_str().expect("a name");
@@ -45,18 +45,19 @@ pub fn message(value: Vec<u8>) -> Message {
     Message::new("app-x", value)
 }
 
-/// As Confluent's serializers do by default.
+/// Frames a value with a schema id, the default of Confluent's serializers.
 pub fn by_id(registered: &Registered, datum: &[u8]) -> Message {
     message([&[0][..], &registered.id.to_be_bytes(), datum].concat())
 }
 
-/// As they do with a header.
+/// Puts the schema GUID into a header, as Confluent's serializers can be configured to do.
 pub fn by_header(registered: &Registered, datum: &[u8]) -> Message {
     let header = [&[1][..], &registered.guid].concat();
     let headers = vec![("__value_schema_id".to_owned(), header)];
     Message { headers, ..message(datum.to_vec()) }
 }
 
+/// Frames a value with a schema GUID.
 pub fn by_guid(registered: &Registered, datum: &[u8]) -> Message {
     message([&[1][..], &registered.guid, datum].concat())
 }

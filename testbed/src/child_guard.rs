@@ -1,17 +1,17 @@
-//! A process that cannot outlive the test run, and leaves nothing behind.
+//! A child process that cannot outlive the test run and leaves no files behind.
 //!
-//! What a `static` holds is never dropped, and a test run can itself be killed. So a shell holds
-//! the process: it waits for a line from us, and when instead our end of the pipe closes, for
-//! whatever reason, it kills the process and removes its folder.
+//! A `static` is never dropped, and the test run itself may be killed. So a shell guards the process: it waits for
+//! a line of input. If the pipe is closed instead, for whatever reason, it kills the process and removes its
+//! directory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// `$1` is the folder to remove, the rest the command. One line of input names the signal to end
-/// the process with, and keeps the folder.
-const HOLD: &str = r#"
+/// `$1` is the directory to remove, the rest is the command. A line of input names the signal that ends the
+/// process, and keeps the directory.
+const SCRIPT: &str = r#"
 dir=$1; shift
 "$@" >>"$dir/log" 2>&1 & child=$!
 echo "$child"
@@ -22,50 +22,50 @@ wait "$child"
 "#;
 
 #[derive(Debug)]
-pub struct Leash {
+pub struct ChildGuard {
     shell: Child,
     pid: u32,
 }
 
-impl Leash {
-    /// Starts the program; what it prints is appended to `log` in the folder.
-    pub fn hold(dir: &Path, command: &Command) -> Self {
+impl ChildGuard {
+    /// Starts the command. Its output is appended to `log` in the directory.
+    pub fn spawn(dir: &Path, command: &Command) -> Self {
         let mut shell = Command::new("sh")
-            .args(["-c", HOLD, "sh"])
+            .args(["-c", SCRIPT, "sh"])
             .arg(dir)
             .arg(command.get_program())
             .args(command.get_args())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Ctrl-C ends us, and the shell cleans up after us.
+            // A process group of its own: Ctrl-C ends this process, and then the shell cleans up.
             .process_group(0)
             .spawn()
             .expect("a shell starts");
         let mut line = String::new();
         let stdout = shell.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("the shell names the process");
-        let pid = line.trim().parse().expect("the shell names the process by its number");
+        BufReader::new(stdout).read_line(&mut line).expect("the shell prints the process id");
+        let pid = line.trim().parse().expect("the process id is a number");
         Self { shell, pid }
     }
 
-    /// Of the process held, not of the shell.
+    /// The id of the guarded process, not of the shell.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Ends the process by a signal (`"KILL"`, `"TERM"`), keeps its folder, and waits.
+    /// Ends the process with a signal (`"KILL"`, `"TERM"`), waits, and keeps its directory.
     pub fn end(mut self, signal: &str) {
         let mut stdin = self.shell.stdin.take().expect("stdin is piped");
-        writeln!(stdin, "{signal}").expect("the shell listens");
+        writeln!(stdin, "{signal}").expect("the shell reads its input");
         self.shell.wait().expect("the shell can be waited for");
     }
 }
 
-impl Drop for Leash {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // An error means that it was waited for already.
+        // An error means that the shell was already waited for.
         let _ = self.shell.wait();
     }
 }

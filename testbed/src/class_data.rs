@@ -1,5 +1,5 @@
-//! Class data sharing: a JVM that maps an archive of its loaded classes starts faster. The archive
-//! lies beside the program's jars in the cache. The first JVM that finds none makes it, once it serves.
+//! Class data sharing: a JVM starts faster if it maps an archive of its loaded classes. The archive is stored with
+//! the program's jars in the cache, and created from the first JVM that runs without one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,13 @@ use std::process::{Command, Stdio};
 pub struct Archive(PathBuf);
 
 impl Archive {
-    /// The archive `name` of the program in this folder.
+    /// The archive `name` in the directory of a program.
     pub fn new(program: &Path, name: &str) -> Self {
         Self(program.join(format!("{name}.jsa")))
     }
 
-    /// The JVM option that uses the archive, or allows [`Archive::make`]. A JVM of another version ignores the archive.
+    /// The JVM option that uses the archive, or else enables [`Archive::make`]. A JVM of another version ignores
+    /// the archive.
     pub fn option(&self) -> String {
         match self.0.exists() {
             true => format!("-XX:SharedArchiveFile={}", self.0.display()),
@@ -22,7 +23,7 @@ impl Archive {
         }
     }
 
-    /// The option of a JVM that must not stand still for as long as [`Archive::make`] takes.
+    /// The option for a JVM that must not pause for as long as [`Archive::make`] takes.
     pub fn option_of_others(&self) -> String {
         match self.0.exists() {
             true => self.option(),
@@ -30,7 +31,8 @@ impl Archive {
         }
     }
 
-    /// Makes the archive from a running JVM where there is none. Where that fails the next start is slow too, no more.
+    /// Creates the archive from a running JVM if there is none. A failure only means that the next start is slow,
+    /// too.
     pub fn make(&self, pid: u32) {
         if self.0.exists() {
             return;

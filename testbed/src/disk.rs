@@ -1,4 +1,4 @@
-//! A disk of its own for a folder, small enough to be filled.
+//! A small disk for a directory, which tests can fill.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -23,22 +23,22 @@ pub fn damage_tables(store: &Path, bytes_min: u64) {
     assert!(damaged > 0, "no table has a file");
 }
 
-/// In memory, and gone when dropped.
+/// A tmpfs, unmounted when dropped.
 #[derive(Debug)]
 pub struct Disk {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Disk {
-    /// Of so many MiB, at a folder that is made for it.
-    pub fn at(folder: &Path, mib: u32) -> Self {
-        fs::create_dir_all(folder).unwrap();
+    /// Mounts a disk of this size on the directory, which is created.
+    pub fn at(dir: &Path, mib: u32) -> Self {
+        fs::create_dir_all(dir).unwrap();
         let size = format!("size={mib}m");
-        run_ok(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder), b"");
-        Self { folder: folder.into() }
+        run_ok(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir), b"");
+        Self { dir: dir.into() }
     }
 
-    /// Takes all the room that is left.
+    /// Fills the disk completely.
     pub fn fill(&self) {
         let mut ballast = File::create(self.ballast()).unwrap();
         let mut chunk = vec![1; 1 << 20];
@@ -53,50 +53,50 @@ impl Disk {
         }
     }
 
-    /// Gives it back.
+    /// Frees the space that [`Disk::fill`] has taken.
     pub fn make_room(&self) {
         fs::remove_file(self.ballast()).unwrap();
     }
 
-    /// Whether nothing can be written, as after an error that the system found. Nobody may have files open
-    /// to write.
+    /// Remounts the disk read-only or writable. The kernel remounts a disk read-only after an I/O error. No process
+    /// may have files open for writing.
     pub fn set_read_only(&self, is_read_only: bool) {
         let how = if is_read_only { "remount,ro" } else { "remount,rw" };
-        run_ok(Command::new("mount").args(["-o", how]).arg(&self.folder), b"");
+        run_ok(Command::new("mount").args(["-o", how]).arg(&self.dir), b"");
     }
 
-    /// Leaves so many files that can be made, or any number.
+    /// Limits the number of files that can still be created; `None` removes the limit.
     pub fn leave_files(&self, left: Option<u64>) {
-        eventually("so many files are left", || {
+        eventually("the limit of inodes is set", || {
             let (all, free) = self.files();
             let limit = left.map_or(100_000, |left| all - free + left);
-            // Refused, if somebody has made one meanwhile.
+            // Fails if another process has created a file meanwhile.
             let how = format!("remount,nr_inodes={limit}");
-            let done = Command::new("mount").args(["-o", &how]).arg(&self.folder).status();
+            let done = Command::new("mount").args(["-o", &how]).arg(&self.dir).status();
             let is_done = done.is_ok_and(|status| status.success());
             let free = self.files().1;
-            let is_so = is_done && left.is_none_or(|left| left == free);
-            if is_so { Ok(()) } else { Err(free) }
+            let is_set = is_done && left.is_none_or(|left| left == free);
+            if is_set { Ok(()) } else { Err(free) }
         });
     }
 
-    /// All that there may be, and those that can still be made.
+    /// Returns the total and the free number of inodes.
     fn files(&self) -> (u64, u64) {
         let mut stat = Command::new("stat");
-        let text = run_ok(stat.args(["-f", "-c", "%c %d"]).arg(&self.folder), b"");
+        let text = run_ok(stat.args(["-f", "-c", "%c %d"]).arg(&self.dir), b"");
         let text = String::from_utf8(text).unwrap();
         let (all, free) = text.trim().split_once(' ').unwrap();
         (all.parse().unwrap(), free.parse().unwrap())
     }
 
     fn ballast(&self) -> PathBuf {
-        self.folder.join("ballast")
+        self.dir.join("ballast")
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A process may have files open there for a moment yet.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
+        // Lazy, because a process may keep files open for a moment.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.dir).status();
     }
 }

@@ -1,4 +1,4 @@
-//! The exports of the crowd's apps, from a service and as they have to be.
+//! The exports of the generated traffic: downloaded from a service, and as expected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, OnceLock};
@@ -11,7 +11,7 @@ use super::rows;
 use super::site::{Site, Topics};
 use crate::traffic::{self, APPS, FROM, Record, TO};
 
-/// A CSV for each of [`APPS`].
+/// One CSV per app of [`APPS`].
 pub type Exports = [Vec<u8>; APPS.len()];
 
 /// Records and the exports expected of them, made once per process.
@@ -35,7 +35,7 @@ impl Workload {
     }
 }
 
-/// What `adtrail replay` makes of the records in their own order.
+/// Returns the output of `adtrail replay` for the records in their original order.
 pub fn replayed(records: &[Record]) -> Exports {
     let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), traffic::SETTINGS);
     let file = site.path().join("events.ndjson");
@@ -43,15 +43,15 @@ pub fn replayed(records: &[Record]) -> Exports {
     let file = file.to_str().unwrap();
     APPS.map(|app| {
         let output = site.run(&["replay", "--app", app, file]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let bad = records.iter().filter(|record| record.is_bad).count();
-        assert!(said.contains(&format!("not events: {bad};")), "{said}");
+        assert!(stderr.contains(&format!("not events: {bad};")), "{stderr}");
         output.stdout
     })
 }
 
-/// Over HTTP and by the command, beside a service that has nothing left to read; both are the same bytes, and
-/// what the service counts is what they hold.
+/// Downloads all exports over HTTP and with the command, from a service that has read everything. Checks that both
+/// are equal, and that the metrics match the rows.
 pub fn downloads(site: &Site, adtrail: &Adtrail) -> Exports {
     let exports = APPS.map(|app| {
         let by_http = by_http(adtrail, app);
@@ -62,7 +62,7 @@ pub fn downloads(site: &Site, adtrail: &Adtrail) -> Exports {
     exports
 }
 
-/// The contract's section 8. One that does not read has no counters, and one over HBase no gauges of rows.
+/// Checks the conservation laws of the contract, section 8. An exporter has no counters, and HBase no gauges of rows.
 fn check_conserved(scrape: &str, exports: &Exports) {
     for topic in topics_of(scrape) {
         let label = format!("topic=\"{topic}\"");
@@ -77,9 +77,9 @@ fn check_conserved(scrape: &str, exports: &Exports) {
         .map(count);
         assert_eq!(read, accounted.iter().sum::<f64>(), "{topic}: {accounted:?}");
     }
-    let mut shown = BTreeMap::new();
+    let mut exported = BTreeMap::new();
     for row in exports.iter().flat_map(|csv| rows::parse(csv)) {
-        *shown.entry((row["event_type"].clone(), row["status"].clone())).or_insert(0.0) += 1.0;
+        *exported.entry((row["event_type"].clone(), row["status"].clone())).or_insert(0.0) += 1.0;
     }
     let gauges = scrape.lines().filter_map(|line| line.strip_prefix("adtrail_store_rows{"));
     let gauges: BTreeMap<(String, String), f64> = gauges
@@ -94,11 +94,11 @@ fn check_conserved(scrape: &str, exports: &Exports) {
         .filter(|(_, rows)| *rows > 0.0)
         .collect();
     if scrape.contains("adtrail_store_rows{") {
-        assert_eq!(gauges, shown, "rows by type and status, counted and shown");
+        assert_eq!(gauges, exported, "rows by type and status, in metrics and exports");
     }
 }
 
-/// Those of which records were read.
+/// Returns the topics that have a read counter.
 fn topics_of(scrape: &str) -> Vec<&str> {
     let read = scrape.lines().filter_map(|line| line.strip_prefix("adtrail_ingest_read_total{"));
     read.filter_map(|line| line.split("topic=\"").nth(1)?.split('"').next()).collect()
@@ -124,7 +124,7 @@ pub fn check_equal(found: &[Vec<u8>], expected: &[Vec<u8>]) {
     }
 }
 
-/// That an export is as it has to be, byte for byte. What was compared is printed: `scripts/guarantees` adds it up.
+/// Checks that an export is byte-for-byte as expected. `scripts/guarantees` adds up the printed comparisons.
 #[track_caller]
 pub fn check_same(app: &str, found: &[u8], expected: &[u8]) {
     let (rows, lost, doubled) = compare(found, expected);
@@ -135,10 +135,10 @@ pub fn check_same(app: &str, found: &[u8], expected: &[u8]) {
     for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
         assert_eq!(found, expected, "{app}, line {}", line + 1);
     }
-    assert_eq!(found.len(), expected.len(), "{app}: one goes on");
+    assert_eq!(found.len(), expected.len(), "{app}: one export is longer");
 }
 
-/// How many rows were expected, and of these how many are missing and how many are there again.
+/// Returns the number of expected rows, of missing events, and of duplicate rows.
 fn compare(found: &[u8], expected: &[u8]) -> (usize, usize, usize) {
     let [found, expected] = [found, expected].map(times_by_id);
     let missing = |id: &&Vec<u8>| !found.contains_key(*id);
@@ -147,13 +147,13 @@ fn compare(found: &[u8], expected: &[u8]) -> (usize, usize, usize) {
     (expected.values().sum(), lost, doubled)
 }
 
-/// How often each event has a row.
+/// Counts the rows of each event.
 fn times_by_id(csv: &[u8]) -> HashMap<Vec<u8>, usize> {
     let mut reader = csv::Reader::from_reader(csv);
-    let names = reader.byte_headers().expect("a line of names");
-    let id = names.iter().position(|name| name == b"event_id").expect("a column of ids");
+    let names = reader.byte_headers().expect("a header line");
+    let id = names.iter().position(|name| name == b"event_id").expect("an event_id column");
     let mut times = HashMap::new();
-    // What is no row is missing.
+    // A malformed row counts as missing.
     for record in reader.byte_records().filter_map(Result::ok) {
         *times.entry(record[id].to_vec()).or_insert(0) += 1;
     }

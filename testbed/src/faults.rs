@@ -1,5 +1,5 @@
-//! A disk that fails, answers that are lost and a clock that is set, for some processes:
-//! `faults/faults.c`, which is compiled here and loaded into them before their own libraries. What it does is said in a file that both have.
+//! Injects disk errors, lost responses and clock changes into a process. `faults/faults.c` is compiled here and
+//! preloaded into the process; a shared file controls it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,59 +10,60 @@ use super::adtrail::Adtrail;
 use super::run_ok;
 use super::site::Site;
 
-/// What the calls of a group fail with, as Linux numbers it.
+/// Linux error numbers.
 pub const EIO: i32 = 5;
 pub const EROFS: i32 = 30;
 pub const ECONNRESET: i32 = 104;
 
-/// Groups of calls.
+/// Groups of system calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
     Writes = 1,
     Syncs = 2,
     Reads = 4,
-    /// What comes from the servers that are named, whatever they have done to be asked.
+    /// Received data of the given servers: a request is executed, but its response is lost.
     Answers = 16,
 }
 
-/// What can be done to the processes that are started with it.
+/// Controls the faults of the processes that are started with it.
 #[derive(Debug)]
 pub struct Faults {
     library: PathBuf,
     control: PathBuf,
     shared: File,
-    /// On whose files calls fail.
-    folder: PathBuf,
-    /// Of the servers whose answers are lost.
+    /// Calls on files in this directory fail.
+    dir: PathBuf,
+    /// Ports of the servers whose responses can be lost, comma-separated.
     ports: String,
 }
 
 impl Faults {
-    /// For processes of a site, on the files of its store.
+    /// Controls the processes of a site, with failing calls on the files of its store.
     pub fn of(site: &Site) -> Self {
         Self::on(site, &site.path().join("store"))
     }
 
-    /// As [`Faults::of`], on the files of this folder.
-    pub fn on(site: &Site, folder: &Path) -> Self {
+    /// Like [`Faults::of`], with failing calls on the files of this directory.
+    pub fn on(site: &Site, dir: &Path) -> Self {
         let [library, control] = ["faults.so", "faults.control"].map(|name| site.path().join(name));
         compile(&library);
-        fs::write(&control, [0; 40]).expect("a file");
-        let shared = File::options().read(true).write(true).open(&control).expect("the file");
-        // As the kernel names open files.
-        let folder = fs::canonicalize(site.path())
-            .expect("a folder")
-            .join(folder.strip_prefix(site.path()).expect("a folder of the site"));
-        Self { library, control, shared, folder, ports: String::new() }
+        fs::write(&control, [0; 40]).expect("the file is written");
+        let shared =
+            File::options().read(true).write(true).open(&control).expect("the file can be opened");
+        // Resolved, because the kernel reports the paths of open files without links.
+        let dir = fs::canonicalize(site.path())
+            .expect("the directory exists")
+            .join(dir.strip_prefix(site.path()).expect("a directory of the site"));
+        Self { library, control, shared, dir, ports: String::new() }
     }
 
-    /// With these servers' answers.
+    /// Adds servers whose responses can be lost.
     pub fn with_ports(self, ports: &[u16]) -> Self {
         let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
         Self { ports: ports.join(","), ..self }
     }
 
-    /// `adtrail run`, which may never get ready.
+    /// Starts `adtrail run`, which may never become ready.
     pub fn spawn(&self, site: &Site) -> Adtrail {
         self.spawn_role(site, "run")
     }
@@ -74,30 +75,30 @@ impl Faults {
             &[
                 ("LD_PRELOAD", &text(&self.library)),
                 ("FAULTS", &text(&self.control)),
-                ("FAULTS_DIR", &text(&self.folder)),
+                ("FAULTS_DIR", &text(&self.dir)),
                 ("FAULTS_PORTS", &self.ports),
             ],
         )
     }
 
-    /// `adtrail run`, ready to serve.
+    /// Starts `adtrail run`, and waits until it is ready.
     pub fn start(&self, site: &Site) -> Adtrail {
         self.start_role(site, "run")
     }
 
-    /// As [`Site::start_role`].
+    /// Like [`Site::start_role`].
     pub fn start_role(&self, site: &Site, role: &str) -> Adtrail {
         let mut adtrail = self.spawn_role(site, role);
         adtrail.await_ready().unwrap_or_else(|log| panic!("adtrail does not start:\n{log}"));
         adtrail
     }
 
-    /// Sets the machine's clock ahead, or back.
+    /// Sets how far the system clock is ahead (or behind, if negative).
     pub fn set_clock(&self, ahead_ms: i64) {
         self.write(0, &ahead_ms.to_le_bytes());
     }
 
-    /// After so many calls that go well so many fail.
+    /// Makes `fail` calls fail after `well` successful ones.
     pub fn fail(&self, calls: Calls, error: i32, well: u64, fail: u64) {
         self.mend();
         self.write(12, &error.to_le_bytes());
@@ -106,24 +107,24 @@ impl Faults {
         self.write(8, &(calls as u32).to_le_bytes());
     }
 
-    /// From now on all calls go well.
+    /// Stops all failures.
     pub fn mend(&self) {
         self.write(8, &[0; 4]);
     }
 
-    /// Calls that have failed, ever.
+    /// How many calls have failed since the start.
     pub fn failed(&self) -> u64 {
         let mut count = [0; 8];
-        self.shared.read_exact_at(&mut count, 32).expect("the file");
+        self.shared.read_exact_at(&mut count, 32).expect("the file can be read");
         u64::from_le_bytes(count)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
-        self.shared.write_all_at(bytes, at).expect("the file");
+        self.shared.write_all_at(bytes, at).expect("the file can be written");
     }
 }
 
-/// Makes the library of `faults.c`, to be loaded into a process.
+/// Compiles `faults.c` to a shared library.
 pub fn compile(library: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/faults/faults.c");
     let mut compile = Command::new("cc");

@@ -1,4 +1,4 @@
-//! A real HBase for the whole of adtrail: the one that the client's own tests start.
+//! A real HBase, shared with the tests of `hbase-client`, and sites whose store is in it.
 
 use crate::child_guard;
 use crate::class_data;
@@ -9,7 +9,7 @@ use crate::run_ok;
 use crate::shared;
 use crate::site::Site;
 
-#[expect(dead_code, reason = "the rest of it this crate has itself")]
+#[expect(dead_code, reason = "only a part of it is used here")]
 #[path = "../../hbase-client/tests/support/bed.rs"]
 mod bed;
 #[path = "../../hbase-client/tests/support/hbase.rs"]
@@ -22,21 +22,21 @@ mod site;
 use self::cluster as hbase;
 use bed::eventually;
 
-/// A site on the shared Kafka whose store is in the shared HBase, and made.
+/// A site on the shared Kafka whose store is in the shared HBase, with its tables created.
 pub fn made(name: &str, partitions: i32, more_settings: &str) -> Site {
     let site = on(&cluster::HBase::shared().servers(), name, partitions, more_settings);
     run_ok(&mut site.command(&["hbase", "init"]), b"");
     site
 }
 
-/// The site with its store there.
+/// Changes a site to keep its store in HBase.
 pub fn in_hbase(site: Site, servers: &[String], prefix: &str) -> Site {
     site.set("store.kind", "hbase")
         .set("store.hbase.servers", &format!("{servers:?}"))
         .set("store.hbase.prefix", prefix)
 }
 
-/// As [`made`], in any HBase, and not made.
+/// Like [`made`], in any HBase, and without creating the tables.
 pub fn on(servers: &[String], name: &str, partitions: i32, more_settings: &str) -> Site {
     in_hbase(Site::new(Kafka::shared(), name, partitions, more_settings), servers, name)
         .set("store.partitions", "8")

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client that tells a reply cut short from a whole one, and shows trailers.
+//! A small HTTP/1.1 client that detects truncated responses and exposes trailers.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,9 +11,9 @@ pub struct Reply {
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// What follows a chunked body; names in lower case.
+    /// Trailers of a chunked body, with names in lower case.
     pub trailers: Vec<(String, String)>,
-    /// Whether the body came with its end mark, or in its full length.
+    /// True if the body was received completely.
     pub is_whole: bool,
 }
 
@@ -31,7 +31,7 @@ impl Reply {
     }
 }
 
-/// `address` as `127.0.0.1:8080`. An error means that there is no reply, not even a short one.
+/// Sends a GET request to an address such as `127.0.0.1:8080`. Fails only if no response head is received.
 pub fn get(address: &str, path: &str) -> io::Result<Reply> {
     request("GET", address, path, &[])
 }
@@ -45,7 +45,7 @@ pub fn request(
     send(method, address, path, headers, &[])
 }
 
-/// As [`request`], with a body where it is not empty.
+/// Like [`request`], with a body unless it is empty.
 pub fn send(
     method: &str,
     address: &str,
@@ -56,7 +56,7 @@ pub fn send(
     finish(begin(method, address, path, headers, body)?, Vec::new(), method == "HEAD")
 }
 
-/// As [`send`], until all is sent: the reply is the caller's to read, as slowly as it likes.
+/// Like [`send`], but returns after sending, so that the caller can read the response slowly.
 pub fn begin(
     method: &str,
     address: &str,
@@ -78,16 +78,16 @@ pub fn begin(
     Ok(stream)
 }
 
-/// Reads what is left of a reply after these bytes.
+/// Reads the rest of a response, after these bytes.
 pub fn finish(mut stream: TcpStream, mut bytes: Vec<u8>, is_head: bool) -> io::Result<Reply> {
-    // A connection that is reset gives what came before; `parse` sees that it is not whole.
+    // After a connection reset, keep the bytes received before; `parse` detects that they are incomplete.
     if let Err(error) = stream.read_to_end(&mut bytes)
         && error.kind() != io::ErrorKind::ConnectionReset
     {
         return Err(error);
     }
     parse(&bytes, is_head).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within the head")
+        io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended inside the head")
     })
 }
 
@@ -104,7 +104,7 @@ fn parse(bytes: &[u8], is_head: bool) -> Option<Reply> {
         _ if is_head => (Vec::new(), Vec::new(), true),
         _ if is_chunked => dechunk(rest),
         Some(length) => (rest.to_vec(), Vec::new(), rest.len() == length),
-        // Ended by the end of the connection: nobody can tell, except where no body is due.
+        // The body ends with the connection, so its length is unknown, unless the status has no body.
         None => (rest.to_vec(), Vec::new(), matches!(status, 204 | 304)),
     };
     Some(Reply { status, headers, body, trailers, is_whole })
@@ -117,7 +117,7 @@ fn dechunk(mut bytes: &[u8]) -> (Vec<u8>, Vec<(String, String)>, bool) {
         let size = size.split(';').next().unwrap_or_default().trim();
         let size = usize::from_str_radix(size, 16).expect("a chunk's size is hexadecimal");
         if size == 0 {
-            // The trailers, if any, end with an empty line of their own.
+            // The trailers, if any, end with an empty line.
             let is_whole = rest.starts_with(b"\r\n") || rest.ends_with(b"\r\n\r\n");
             return (body, parse_fields(&String::from_utf8_lossy(rest)), is_whole);
         }

@@ -1,14 +1,14 @@
-//! The test bed: the real programs that integration tests and benches run against, each started by the
-//! test that needs it and gone with it. Nothing here is skipped because a program is missing:
-//! `scripts/install --tests` brings them all.
+//! The test bed: starts the real programs that integration tests and benches run against. Each test starts what it
+//! needs, and stops it at its end. No test is skipped if a program is missing: `scripts/install --tests` installs
+//! them all.
 //!
-//! It knows adtrail as its users do, as a program, and none of its crates. Start at [`site::Site`], a place
-//! where adtrail runs on a [`kafka::Kafka`].
+//! It uses adtrail only as a program, and none of its crates. Start at [`site::Site`], an installation of adtrail
+//! on a [`kafka::Kafka`].
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what clippy.toml lets tests do, this does too: it fails loudly"
+    reason = "test support fails loudly, as clippy.toml allows in tests"
 )]
 
 use std::fmt::Display;
@@ -41,11 +41,11 @@ pub mod shared;
 pub mod site;
 pub mod traffic;
 
-/// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
+/// Ends a hang. Far longer than any step takes on a slow machine, so it measures nothing.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// How much of something random or repeated a test does: the short form in `make test`, the long one where
-/// `ADTRAIL_TEST_LONG` is set, as `make guarantees` and `make long-test` do.
+/// Chooses the amount of random or repeated work of a test: `short` in `make test`, `long` with
+/// `ADTRAIL_TEST_LONG`, which `make guarantees` and `make long-test` set.
 pub fn length<T>(short: T, long: T) -> T {
     match std::env::var_os("ADTRAIL_TEST_LONG").is_some() {
         true => long,
@@ -62,10 +62,10 @@ pub fn from_env<T: FromStr>(name: &str, otherwise: T) -> T {
 
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// What `attempt` gives once it succeeds.
+/// Calls `attempt` until it succeeds, and returns its value.
 ///
 /// # Panics
-/// With the last failure, at the deadline.
+/// Panics with the last failure at the deadline.
 #[track_caller]
 pub fn eventually<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let started = Instant::now();
@@ -73,20 +73,20 @@ pub fn eventually<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result
         match attempt() {
             Ok(value) => return value,
             Err(failure) if started.elapsed() > DEADLINE => {
-                panic!("{what}: not within {DEADLINE:?}: {failure}")
+                panic!("{what}: timed out after {DEADLINE:?}: {failure}")
             }
             Err(_) => thread::sleep(POLL_EVERY),
         }
     }
 }
 
-/// A port that nothing listens on, never given twice. It lies below the range from which the
-/// system draws the ports of outgoing connections, so that none of these takes it meanwhile.
+/// Returns a free port, never the same twice. It is below the range from which the system assigns ports to outgoing
+/// connections, so that none of them takes it.
 pub fn free_port() -> u16 {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;
     static DRAWN: AtomicU16 = AtomicU16::new(0);
-    // Test binaries that run side by side start at different places.
+    // Concurrent test processes start at different ports.
     let start = (std::process::id().wrapping_mul(127) % u32::from(COUNT)) as u16;
     loop {
         let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
@@ -99,13 +99,12 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Whether a port is this process's until it ends, among all that ask: the port of the same number for datagrams,
-/// which nobody uses, is the sign.
+/// Reserves a port among test processes until this process ends, by binding the UDP port of the same number.
 fn claim(port: u16) -> bool {
     UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
 }
 
-/// Where what was fetched once is kept: the folder that the Makefile uses too.
+/// The cache for downloads, shared with the Makefile.
 pub fn cache_dir() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
         PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache")
@@ -113,24 +112,26 @@ pub fn cache_dir() -> PathBuf {
     base.join("adtrail")
 }
 
-/// Runs a command to its end, feeding it `stdin`.
+/// Runs a command with this standard input.
 pub fn run(command: &mut Command, stdin: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("{command:?} (scripts/install --tests brings it): {error}"));
+        .unwrap_or_else(|error| {
+            panic!("{command:?} (scripts/install --tests installs it): {error}")
+        });
     let mut input = child.stdin.take().expect("stdin is piped");
     thread::scope(|scope| {
-        // Beside reading: a child that answers while it reads would else wait for us for ever.
-        // One that ends early closes the pipe; what it then says is the caller's to judge.
+        // Concurrent with reading: a child that writes before it has read all input would otherwise block for ever. A
+        // child that ends early closes the pipe; its exit status is up to the caller.
         scope.spawn(move || input.write_all(stdin));
         child.wait_with_output().expect("the child can be waited for")
     })
 }
 
-/// As [`run`], for a command that must succeed: its standard output.
+/// Like [`run`], for a command that must succeed. Returns its standard output.
 #[track_caller]
 pub fn run_ok(command: &mut Command, stdin: &[u8]) -> Vec<u8> {
     let output = run(command, stdin);
@@ -152,8 +153,8 @@ pub fn check_refused(output: &Output, code: i32, parts: &[&str]) {
     }
 }
 
-/// Everything a child writes to a file without a name. What it wrote before it answered is there when its answer
-/// comes, as it would not be if a thread read it from a pipe.
+/// The output of a child process, written to an unnamed file. Unlike with a pipe that a thread reads, all output
+/// that the child wrote before it responded is visible when its response arrives.
 #[derive(Debug)]
 pub struct Captured(File);
 
@@ -162,16 +163,16 @@ impl Captured {
         Self(tempfile::tempfile().expect("a temporary file"))
     }
 
-    /// What the child gets as its standard output or error.
+    /// Returns the standard output or error for a child.
     pub fn sink(&self) -> Stdio {
-        self.0.try_clone().expect("the file can be opened once more").into()
+        self.0.try_clone().expect("the file handle can be cloned").into()
     }
 
-    /// So far; all of it once the child has ended.
+    /// Returns the output so far; all of it once the child has ended.
     pub fn text(&self) -> String {
         let length = self.0.metadata().expect("the file has a size").len();
         let mut bytes = vec![0; length as usize];
-        // At a place: the child writes where the file's own position is.
+        // A positioned read, because the child shares the file offset.
         self.0.read_exact_at(&mut bytes, 0).expect("the file can be read");
         String::from_utf8_lossy(&bytes).into_owned()
     }

@@ -1,6 +1,6 @@
-//! `testbed serve COMMAND…` runs a command in whose environment tests share their services: one Kafka, one HBase, one
-//! registry. Each is started when the first test asks for it, and all are gone when the command has ended.
-#![allow(clippy::expect_used, reason = "as the rest of the test bed, it fails loudly")]
+//! `testbed serve COMMAND…` runs a command whose tests share one Kafka, one secured Kafka, one HBase and one schema
+//! registry. Each service is started at the first request, and all are stopped after the command has ended.
+#![allow(clippy::expect_used, reason = "test support fails loudly")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 const USAGE: &str = "usage: testbed serve COMMAND [ARGUMENT...]
-Runs COMMAND with services that all tests of it share.";
+Runs COMMAND with services that all its tests share.";
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -36,11 +36,11 @@ fn main() -> ExitCode {
 fn serve(command: &mut Command) -> ExitCode {
     let dir = socket_dir();
     let path = dir.path().join("socket");
-    let listener = UnixListener::bind(&path).expect("a socket in an empty folder");
+    let listener = UnixListener::bind(&path).expect("a socket in an empty directory");
     thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
-            // Those who ask for a service that is being started wait for it alone.
-            thread::spawn(move || answer(socket));
+            // One thread per request, so that a service that is starting does not delay requests for others.
+            thread::spawn(move || handle(socket));
         }
     });
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).expect("signal handlers");
@@ -53,7 +53,7 @@ fn serve(command: &mut Command) -> ExitCode {
         });
         child.wait()
     });
-    SERVICES.end();
+    SERVICES.stop();
     match status {
         Ok(status) => status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)),
         Err(error) => {
@@ -63,32 +63,31 @@ fn serve(command: &mut Command) -> ExitCode {
     }
 }
 
-/// A folder whose path leaves room for a socket's name, which the system limits to 108 bytes.
+/// A directory whose path leaves enough of the 108 bytes that the system allows for a socket path.
 fn socket_dir() -> TempDir {
     const PATH_MAX: usize = 90;
     let base = std::env::temp_dir();
     let base = if base.as_os_str().as_bytes().len() > PATH_MAX { "/tmp".into() } else { base };
-    TempDir::with_prefix_in("testbed-", base).expect("a temporary folder")
+    TempDir::with_prefix_in("testbed-", base).expect("a temporary directory")
 }
 
-/// Passes a signal on to the command, so that it ends first and the services after it. A terminal sends Ctrl-C to
-/// both by itself.
+/// Forwards a signal to the command, so that it ends before its services. A terminal sends SIGINT to both by itself.
 fn forward(signal: i32, pid: Pid) {
     if signal != SIGINT
         && let Some(signal) = Signal::from_named_raw(signal)
     {
-        // It can have ended by now.
+        // An error means that the command has already ended.
         let _ = kill_process(pid, signal);
     }
 }
 
-fn answer(mut socket: UnixStream) {
+fn handle(mut socket: UnixStream) {
     let mut name = String::new();
     if BufReader::new(&socket).read_line(&mut name).is_err() {
         return;
     }
     if let Some(service) = SERVICES.find(name.trim()) {
-        // One who has gone meanwhile needs no answer.
+        // An error means that the client is gone.
         let _ = socket.write_all(service.to_lines().as_bytes());
     }
 }
@@ -108,7 +107,7 @@ struct Services {
 }
 
 impl Services {
-    /// A service that runs, or that is started now.
+    /// Returns a service, and starts it if necessary.
     fn find(&self, name: &str) -> Option<Service> {
         match name {
             "kafka" => Some(started(&self.kafka, Kafka::start_to_hang, Kafka::service)),
@@ -119,8 +118,8 @@ impl Services {
         }
     }
 
-    /// Ends all, and waits for them.
-    fn end(&self) {
+    /// Stops all services and waits for them.
+    fn stop(&self) {
         drop(lock(&self.kafka).take());
         drop(lock(&self.secured).take());
         drop(lock(&self.registry).take());
@@ -136,7 +135,7 @@ fn started<T>(
     describe(lock(service).get_or_insert_with(start))
 }
 
-/// What could not be started is tried again for the next one who asks.
+/// A lock is poisoned if the service failed to start. The next request tries again.
 fn lock<T>(service: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
     service.lock().unwrap_or_else(PoisonError::into_inner)
 }

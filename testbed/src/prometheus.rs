@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes what a test runs, and promtool's judgement.
+//! A real Prometheus that scrapes what a test runs, and promtool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,25 +10,26 @@ use tempfile::TempDir;
 
 use super::shared::note_start;
 use super::{eventually, free_port, http, run, run_ok};
-use crate::child_guard::Leash;
+use crate::child_guard::ChildGuard;
 
 #[derive(Debug)]
 pub struct Prometheus {
     port: u16,
-    /// Also removes the folder.
-    _running: Leash,
+    /// Also removes the directory.
+    _running: ChildGuard,
 }
 
 impl Prometheus {
-    /// Scrapes the addresses, `127.0.0.1:8081`, and itself, every second.
+    /// Scrapes these addresses, such as `127.0.0.1:8081`, and itself every second.
     pub fn start(targets: &[&str]) -> Self {
         Self::start_with(targets, "test", "groups: []")
     }
 
-    /// As [`Prometheus::start`], under a job's name, and with rules that are looked at as often.
+    /// Like [`Prometheus::start`], with a job name, and with alerting rules that are evaluated every second.
     pub fn start_with(targets: &[&str], job: &str, rules: &str) -> Self {
         let port = free_port();
-        let dir = TempDir::with_prefix("adtrail-prometheus-").expect("a temporary folder").keep();
+        let dir =
+            TempDir::with_prefix("adtrail-prometheus-").expect("a temporary directory").keep();
         let own = format!("127.0.0.1:{port}");
         let targets: Vec<String> =
             targets.iter().chain([&own.as_str()]).map(|target| format!("\"{target}\"")).collect();
@@ -36,15 +37,15 @@ impl Prometheus {
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [rules.yml]\nscrape_configs:\n  - job_name: {job}\n    static_configs: [{{targets: [{}]}}]\n",
             targets.join(", ")
         );
-        fs::write(dir.join("rules.yml"), rules).expect("a file");
-        fs::write(dir.join("prometheus.yml"), config).expect("a file");
+        fs::write(dir.join("rules.yml"), rules).expect("the file is written");
+        fs::write(dir.join("prometheus.yml"), config).expect("the file is written");
         let mut command = Command::new("prometheus");
         command
             .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
             .arg(format!("--web.listen-address={own}"));
         let started = Instant::now();
-        let running = Leash::hold(&dir, &command);
+        let running = ChildGuard::spawn(&dir, &command);
         eventually("prometheus is ready", || match http::get(&own, "/-/ready") {
             Ok(reply) if reply.status == 200 => Ok(()),
             _ => Err(fs::read_to_string(dir.join("log")).unwrap_or_default()),
@@ -53,52 +54,52 @@ impl Prometheus {
         Self { port, _running: running }
     }
 
-    /// The values of an instant query, as promtool tells them; empty where the name is unknown.
+    /// Returns the values of an instant query, as printed by promtool; empty if no series matches.
     pub fn query(&self, expression: &str) -> Vec<f64> {
         let url = format!("http://127.0.0.1:{}", self.port);
-        let answer =
+        let response =
             run_ok(Command::new("promtool").args(["query", "instant", &url, expression]), b"");
-        String::from_utf8_lossy(&answer)
+        String::from_utf8_lossy(&response)
             .lines()
             .filter(|line| !line.is_empty())
             .map(parse_value)
             .collect()
     }
 
-    /// The names of the alerts that ring.
+    /// Returns the names of the firing alerts.
     pub fn ringing(&self) -> BTreeSet<String> {
         let address = format!("127.0.0.1:{}", self.port);
-        let reply = http::get(&address, "/api/v1/alerts").expect("prometheus answers");
-        let answer: Value = serde_json::from_slice(&reply.body).expect("an answer in JSON");
-        let alerts = answer["data"]["alerts"].as_array().expect("alerts").iter();
+        let reply = http::get(&address, "/api/v1/alerts").expect("Prometheus responds");
+        let response: Value = serde_json::from_slice(&reply.body).expect("a JSON response");
+        let alerts = response["data"]["alerts"].as_array().expect("alerts").iter();
         let ringing = alerts.filter(|alert| alert["state"] == "firing");
         ringing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").into()).collect()
     }
 
-    /// The one value of an expression, waited for until Prometheus has scraped it: an answer
-    /// without one is no answer, for promtool takes a wrong name without a word.
+    /// Waits until an expression has exactly one value, and returns it. An empty result is not accepted, because
+    /// promtool does not report unknown names.
     #[track_caller]
     pub fn value(&self, expression: &str) -> f64 {
         eventually(expression, || match self.query(expression)[..] {
             [value] => Ok(value),
-            ref values => Err(format!("one value was expected, not {values:?}")),
+            ref values => Err(format!("expected one value, got {values:?}")),
         })
     }
 }
 
-/// Of a line such as `up{job="a"} => 1 @[1700000000.123]` or `scalar: 1 @[1700000000.123]`.
+/// Parses a line such as `up{job="a"} => 1 @[1700000000.123]` or `scalar: 1 @[1700000000.123]`.
 fn parse_value(line: &str) -> f64 {
     let sample = line.rsplit_once(" @[").map(|(sample, _)| sample);
     let value = sample.and_then(|sample| sample.rsplit(' ').next());
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("not a sample: {line}"))
 }
 
-/// What `promtool check metrics` finds wrong with a scrape: nothing, if all is well.
+/// Returns the complaints of `promtool check metrics` about a scrape, empty if there are none.
 pub fn check_metrics(scrape: &str) -> String {
-    assert!(!scrape.trim().is_empty(), "an empty scrape proves nothing");
+    assert!(!scrape.trim().is_empty(), "the scrape is empty");
     let output = run(Command::new("promtool").args(["check", "metrics"]), scrape.as_bytes());
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(output.status.success() || !said.is_empty(), "promtool: {}", output.status);
-    said
+    let report = [output.stdout, output.stderr].concat();
+    let report = String::from_utf8_lossy(&report).into_owned();
+    assert!(output.status.success() || !report.is_empty(), "promtool: {}", output.status);
+    report
 }

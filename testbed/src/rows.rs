@@ -1,4 +1,4 @@
-//! Downloaded CSV, read by a reader that is not ours.
+//! Downloaded CSV, parsed with a library that adtrail does not use to write it.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,24 @@ pub type Row = BTreeMap<String, String>;
 pub fn parse(text: &[u8]) -> Vec<Row> {
     let mut reader = csv::Reader::from_reader(text);
     let names: Vec<String> =
-        reader.headers().expect("a line of names").iter().map(str::to_owned).collect();
+        reader.headers().expect("a header line").iter().map(str::to_owned).collect();
     let row = |record: csv::StringRecord| {
         let cells = record.iter().map(str::to_owned);
         names.iter().cloned().zip(cells).collect()
     };
-    reader.into_records().map(|record| row(record.expect("a row of as many cells"))).collect()
+    reader
+        .into_records()
+        .map(|record| row(record.expect("a row with one cell per column")))
+        .collect()
 }
 
-/// The rows of one app by event type and id, which are there once.
+/// Indexes the rows of an app by event id, which must be unique.
 #[track_caller]
 pub fn by_event_id(rows: Vec<Row>) -> BTreeMap<String, Row> {
     let mut by_id = BTreeMap::new();
     for row in rows {
         if let Some(other) = by_id.insert(row["event_id"].clone(), row) {
-            panic!("two rows of one event: {other:?}");
+            panic!("two rows for one event: {other:?}");
         }
     }
     by_id

@@ -1,4 +1,4 @@
-//! A place where adtrail runs: settings, a store and ports of its own, and topics in a Kafka.
+//! An installation of adtrail for a test: its settings, store, ports and topics.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::adtrail::{Adtrail, adtrail};
 use super::kafka::Kafka;
 use super::{free_port, run, run_ok};
 
-/// The app `app-x` with one campaign, 7.
+/// Settings of the app `app-x` with one campaign, 7.
 pub const ONE_CAMPAIGN: &str = r#"
 [[apps]]
 pid = 1
@@ -23,14 +23,14 @@ pid = 1
 channel = "toutiao"
 "#;
 
-/// A place where adtrail runs: its settings, its store, and its topics in a Kafka.
+/// An installation of adtrail: its settings, its store, and its topics in a Kafka.
 #[derive(Debug)]
 pub struct Site {
     dir: TempDir,
     brokers: String,
     pub topics: Topics,
     more_settings: String,
-    /// Of every command.
+    /// Appended to every command.
     flags: Vec<String>,
     is_impatient: bool,
 }
@@ -43,7 +43,7 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Those of a test by this name.
+    /// The topics of the test with this name.
     pub fn of(name: &str) -> Self {
         Self {
             clicks: format!("{name}.clicks"),
@@ -58,27 +58,27 @@ impl Topics {
 }
 
 impl Site {
-    /// `name` makes the topics this test's own; `more_settings` is TOML with the apps and what
-    /// else differs from the defaults, but for `[kafka]`, `[store]`, `[export]` and `[admin]`.
+    /// Creates the topics and the settings. `name` makes the topics unique. `more_settings` is TOML with the apps
+    /// and other settings, except those of `[kafka]`, `[store]`, `[export]` and `[admin]`.
     pub fn new(kafka: &Kafka, name: &str, partitions: i32, more_settings: &str) -> Self {
         let topics = Topics::of(name);
         for topic in topics.all() {
             kafka.create_topic(topic, partitions, &[]);
-            // Where the dead letters of a topic go.
+            // The dead-letter topic.
             kafka.create_topic(&format!("{topic}.dlq"), 1, &[]);
         }
         Self::on(topics, kafka.brokers(), more_settings)
     }
 
-    /// Another place on the same topics: an empty store, which reads all from the start.
+    /// Another installation on the same topics, with an empty store, which reads all records from the beginning.
     pub fn beside(&self) -> Self {
         let site = Self::on(self.topics.clone(), self.brokers.clone(), &self.more_settings);
         Self { flags: self.flags.clone(), is_impatient: self.is_impatient, ..site }
     }
 
-    /// As [`Site::new`], on topics that are there already, or are not.
+    /// Like [`Site::new`], without creating the topics.
     pub fn on(topics: Topics, brokers: String, more_settings: &str) -> Self {
-        let dir = TempDir::with_prefix("adtrail-site-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-site-").expect("a temporary directory");
         let more_settings = more_settings.to_owned();
         let (flags, is_impatient) = (Vec::new(), false);
         let site = Self { dir, brokers, topics, more_settings, flags, is_impatient };
@@ -86,23 +86,23 @@ impl Site {
         site
     }
 
-    /// The same place with other `more_settings`, from the next command on.
+    /// Replaces `more_settings` for all later commands.
     pub fn change(&mut self, more_settings: &str) {
         self.more_settings = more_settings.to_owned();
         self.write_config(free_port(), free_port());
     }
 
-    /// With one setting of the tables that `more_settings` cannot repeat: `"store.retention"`.
+    /// Overrides one setting of the tables that `more_settings` cannot contain, for example `"store.retention"`.
     pub fn set(self, key: &str, value: &str) -> Self {
         self.flag("--set").flag(&format!("{key}={value}"))
     }
 
-    /// adtrail waits a tenth of what it usually does before it looks again, retries, gives up or warns.
+    /// Reduces all waiting times of adtrail to a tenth: polling, retries, timeouts and warnings.
     pub fn impatient(self) -> Self {
         Self { is_impatient: true, ..self }
     }
 
-    /// With one more word on the command line of every command.
+    /// Adds an argument to all commands.
     pub fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.into());
         self
@@ -116,39 +116,40 @@ impl Site {
         self.dir.path().join("adtrail.toml")
     }
 
-    /// `adtrail run`, ready to serve. May be called again after the one before has ended.
+    /// Starts `adtrail run`, and waits until it is ready. May be called again after the previous process has ended.
     pub fn start(&self) -> Adtrail {
-        // Between the look for a free port and its use someone else may take it: once more then.
+        // Another process may take a port between `free_port` and its use: retry once.
         self.try_start()
             .or_else(|_| self.try_start())
             .unwrap_or_else(|log| panic!("adtrail does not start:\n{log}"))
     }
 
-    /// As [`Site::start`], but an adtrail that ends instead of getting ready gives its log.
+    /// Like [`Site::start`], but returns the log if adtrail ends instead of becoming ready.
     pub fn try_start(&self) -> Result<Adtrail, String> {
         let mut adtrail = self.spawn();
         adtrail.await_ready()?;
         Ok(adtrail)
     }
 
-    /// A process of one role, ready for it: `"attribute"`, `"export"`, or `"run"` for all.
+    /// Starts a process with one role (`"attribute"`, `"export"`, or `"run"` for all), and waits until it is ready.
     pub fn start_role(&self, role: &str) -> Adtrail {
         let mut adtrail = self.spawn_as(role, &[]);
         adtrail.await_ready().unwrap_or_else(|log| panic!("adtrail does not start:\n{log}"));
         adtrail
     }
 
-    /// `adtrail run`, which may never get ready.
+    /// Starts `adtrail run`, which may never become ready.
     pub fn spawn(&self) -> Adtrail {
         self.spawn_with(&[])
     }
 
-    /// As [`Site::spawn`], in an environment of its own: `("RUST_LOG", "debug")`.
+    /// Like [`Site::spawn`], with environment variables such as `("RUST_LOG", "debug")`.
     pub fn spawn_with(&self, environment: &[(&str, &str)]) -> Adtrail {
         self.spawn_as("run", environment)
     }
 
-    /// Where exports and operators will be served by a process that is started by [`Site::command`].
+    /// Assigns new ports. Returns the export and the admin address of the next process started with
+    /// [`Site::command`].
     pub fn addresses(&self) -> (String, String) {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);
@@ -163,7 +164,7 @@ impl Site {
         Adtrail::spawn(command, export, admin)
     }
 
-    /// Any command on this site's settings, not run yet.
+    /// A command with this site's settings, not started yet.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = adtrail();
         command.args(args).arg("--config").arg(self.config()).args(&self.flags);
@@ -174,12 +175,12 @@ impl Site {
         command
     }
 
-    /// Any other command on this site's settings: `site.run(&["check-config"])`.
+    /// Runs a command with this site's settings, for example `site.run(&["check-config"])`.
     pub fn run(&self, args: &[&str]) -> Output {
         run(&mut self.command(args), b"")
     }
 
-    /// The CSV of an app, by the command that works beside a running service and without one.
+    /// Downloads the CSV of an app with `adtrail download`, which works with and without a running service.
     #[track_caller]
     pub fn download(&self, app: &str, from: &str, to: &str, more: &[&str]) -> Vec<u8> {
         let mut command = self.command(&["download", "--app", app, "--from", from, "--to", to]);
@@ -191,7 +192,7 @@ impl Site {
         run(&mut self.command(&["replay", "--app", app, "-"]), events).stdout
     }
 
-    /// A file with all settings of every command in it.
+    /// Writes all settings, including overrides, to a file, and returns its path.
     pub fn written(&self) -> PathBuf {
         self.write_config(free_port(), free_port());
         let mut text = fs::read_to_string(self.config()).expect("the settings");
@@ -211,9 +212,9 @@ impl Site {
         path
     }
 
-    /// A group of its own, so that sites on the same topics share none of their partitions.
+    /// The consumer group, unique per site, so that sites on the same topics do not share partitions.
     pub fn group(&self) -> String {
-        let name = self.dir.path().file_name().expect("a named folder");
+        let name = self.dir.path().file_name().expect("a directory name");
         name.to_str().expect("a name in UTF-8").to_owned()
     }
 

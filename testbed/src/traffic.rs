@@ -1,7 +1,6 @@
-//! A small crowd on few devices that does everything at once: ties, shared devices and addresses,
-//! reinstalls, duplicates, effects before their activations, ids that return with other content,
-//! events without ids, ids in every form, texts that CSV must quote, and records that are no
-//! events. The same in every run.
+//! Generated traffic on few devices with all special cases: ties, shared devices and addresses, reinstalls,
+//! duplicates, effects before their activations, reused ids with different content, events without ids, ids in
+//! every form, texts that CSV must quote, and invalid records. The same in every run.
 
 use fastrand::Rng;
 use md5::{Digest, Md5};
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::kafka::{Kafka, Message};
 use super::site::Topics;
 
-/// Three apps that differ in every rule that the crowd can touch.
+/// Three apps that differ in every rule that the traffic can trigger.
 pub const SETTINGS: &str = r#"
 [ingest]
 bad_records_max = 10000
@@ -75,17 +74,17 @@ channel = "toutiao"
 
 pub const APPS: [&str; 3] = ["app-x", "app-y", "app-z"];
 
-/// All events are from this day on, and before [`TO`].
+/// All events are on or after this day, and before [`TO`].
 pub const FROM: &str = "2025-03-10";
 pub const TO: &str = "2025-08-10";
 
-/// One record, with its type said, as a file of mixed events has it.
+/// A record whose event has a `type` field, as in a file with mixed events.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub family: Family,
     pub app: String,
     pub line: String,
-    /// Whether it is no event.
+    /// True if the record is not a valid event.
     pub is_bad: bool,
 }
 
@@ -110,13 +109,13 @@ impl Record {
     }
 }
 
-/// So many records.
+/// Generates this many records.
 pub fn records(seed: u64, count: usize) -> Vec<Record> {
-    let mut crowd = Crowd { rng: Rng::with_seed(seed), count };
-    (0..count).map(|_| crowd.record()).collect()
+    let mut generator = Generator { rng: Rng::with_seed(seed), count };
+    (0..count).map(|_| generator.record()).collect()
 }
 
-/// Each record one to three times, in an order of its own.
+/// Repeats each record one to three times, in random order.
 pub fn redelivered(records: &[Record], seed: u64) -> Vec<Record> {
     let mut rng = Rng::with_seed(seed);
     let mut all: Vec<Record> = records
@@ -127,13 +126,13 @@ pub fn redelivered(records: &[Record], seed: u64) -> Vec<Record> {
     all
 }
 
-/// Just so many portions, one after the other.
+/// Splits the records into exactly `count` consecutive portions.
 pub fn portions(records: &[Record], count: usize) -> impl Iterator<Item = &[Record]> {
-    let at = move |place: usize| records.len() * place / count;
-    (0..count).map(move |place| &records[at(place)..at(place + 1)])
+    let at = move |index: usize| records.len() * index / count;
+    (0..count).map(move |index| &records[at(index)..at(index + 1)])
 }
 
-/// Into the shared Kafka.
+/// Produces the records to the shared Kafka.
 pub fn produce(topics: &Topics, records: &[Record]) {
     produce_to(Kafka::shared(), topics, records);
 }
@@ -142,7 +141,7 @@ pub fn produce_to(kafka: &Kafka, topics: &Topics, records: &[Record]) {
     kafka.produce_all(records.iter().map(|one| (one.topic(topics), one.message())));
 }
 
-/// The records as a file of mixed events.
+/// Formats the records as a file with mixed events.
 pub fn file(records: &[Record]) -> String {
     records.iter().map(|record| format!("{}\n", record.line)).collect()
 }
@@ -162,12 +161,12 @@ const NOON_MS: u64 = 1_741_608_000_000;
 const DAY_MS: u64 = 86_400_000;
 const DEVICES: usize = 50;
 
-struct Crowd {
+struct Generator {
     rng: Rng,
     count: usize,
 }
 
-impl Crowd {
+impl Generator {
     fn record(&mut self) -> Record {
         let app = (*self.pick(&APPS)).to_owned();
         if self.one_in(50) {
@@ -236,7 +235,7 @@ impl Crowd {
         effect
     }
 
-    /// Fewer ids than events, so that some return, with other content as a rule.
+    /// There are fewer ids than events, so that some are reused, mostly with different content.
     fn add_event_id(&mut self, event: &mut Map<String, Value>, prefix: &str) {
         if !self.one_in(8) {
             let id = format!("{prefix}-{}", self.rng.usize(..self.count / 4));
@@ -252,7 +251,7 @@ impl Crowd {
         let mut ids = Map::new();
         self.add_ids(&mut ids, device);
         if self.one_in(10) {
-            // A device that shares ids with two others, which share none with each other.
+            // This event connects two devices that share no ids otherwise.
             self.add_ids(&mut ids, (device + 1) % DEVICES);
         }
         let ip = match self.rng.usize(..10) {
@@ -267,8 +266,8 @@ impl Crowd {
         }))
     }
 
-    /// As number or as text; a few days and a few times of day, so that many are equal and many
-    /// lie on the edge of a window.
+    /// Returns a number or a text. There are few days and times of day, so that many times are equal, or at the
+    /// edge of a window.
     fn time(&mut self) -> Value {
         let day = *self.pick(&[0, 0, 1, 6, 7, 7, 8, 30, 89, 90, 91, 97, 120]);
         let offset_ms =
@@ -316,12 +315,12 @@ impl Crowd {
     }
 }
 
-/// What CSV has to be careful with.
+/// Texts that CSV has to quote, and others.
 const TEXTS: [&str; 5] = ["plain", "a, \"quoted\" name", "two\r\nlines", "中文 ü", ""];
 
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,
-        other => panic!("no object: {other}"),
+        other => panic!("not an object: {other}"),
     }
 }

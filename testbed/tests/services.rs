@@ -1,4 +1,4 @@
-//! The test bed itself: Prometheus is asked, and replies are read, as tests rely on.
+//! Tests of the test bed itself.
 #![cfg(test)]
 
 use std::io::{Read, Write};
@@ -9,11 +9,11 @@ use adtrail_testbed::http;
 use adtrail_testbed::prometheus::{Prometheus, check_metrics};
 
 #[test]
-fn prometheus_scrapes_and_promtool_judges() {
-    let nobody = format!("127.0.0.1:{}", adtrail_testbed::free_port());
-    let prometheus = Prometheus::start(&[&nobody]);
-    assert_eq!(prometheus.value(&format!("up{{instance=\"{nobody}\"}}")), 0.0);
-    // Of itself, once it has scraped itself.
+fn prometheus_scrapes_and_promtool_checks_metrics() {
+    let address = format!("127.0.0.1:{}", adtrail_testbed::free_port());
+    let prometheus = Prometheus::start(&[&address]);
+    assert_eq!(prometheus.value(&format!("up{{instance=\"{address}\"}}")), 0.0);
+    // Prometheus scrapes itself as well.
     assert_eq!(prometheus.value("up == 1"), 1.0);
     assert!(prometheus.query("no_such_metric").is_empty());
 

@@ -1,18 +1,17 @@
-/* What a disk and a clock can do to a process, done to the one that this is loaded into.
+/* Faults of a disk and of the system clock, for the process that preloads this library.
  *
- * FAULTS names a file of 40 bytes that the test writes and this maps:
- *    0  i64  milliseconds that the machine's clock is ahead
- *    8  u32  which calls fail: 1 writes, 2 syncs, 4 reads, 8 changes of names (a file that is made if it
- *            is missing, renamed, removed), 16 answers (what comes from a server is lost)
- *   12  i32  errno that they fail with; 0: the process is killed instead
- *   16  i64  of such calls, so many go well before the first one fails
- *   24  i64  and so many fail then; after these all go well again
- *   32  i64  calls that have failed, counted here
- * FAULTS_DIR is the folder on whose files they fail, FAULTS_PORTS the ports of the servers whose
- * answers are lost, as "16000,16020".
+ * FAULTS names a control file of 40 bytes, which the test writes and this library maps:
+ *    0  i64  milliseconds that the system clock is ahead
+ *    8  u32  calls that fail: 1 writes, 2 syncs, 4 reads, 8 changes of names (creating, renaming and
+ *            removing files), 16 responses (data received from a server is lost)
+ *   12  i32  errno of the failures; 0 kills the process instead
+ *   16  i64  this many calls succeed before the first failure
+ *   24  i64  then this many fail; all later ones succeed
+ *   32  i64  failures so far, counted here
+ * FAULTS_DIR is the directory on whose files the calls fail. FAULTS_PORTS has the ports of the servers
+ * whose responses are lost, for example "16000,16020".
  *
- * Everything goes to the kernel directly: nothing here allocates or needs the functions that it
- * stands for. */
+ * All functions call the kernel directly, because they must not allocate or call what they replace. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +46,7 @@ struct control {
 
 static struct control nothing;
 static struct control *control = &nothing;
-static const char *folder = "";
+static const char *directory = "";
 static const char *ports = "";
 
 __attribute__((constructor)) static void begin(void) {
@@ -59,11 +58,11 @@ __attribute__((constructor)) static void begin(void) {
   if (mapped == MAP_FAILED) abort();
   syscall(SYS_close, fd);
   control = mapped;
-  if (getenv("FAULTS_DIR") != NULL) folder = getenv("FAULTS_DIR");
+  if (getenv("FAULTS_DIR") != NULL) directory = getenv("FAULTS_DIR");
   if (getenv("FAULTS_PORTS") != NULL) ports = getenv("FAULTS_PORTS");
 }
 
-/* Whether it is the turn of one of the calls that fail. */
+/* Returns whether the next call must fail. */
 static int is_due(void) {
   if (__atomic_fetch_sub(&control->well, 1, __ATOMIC_SEQ_CST) > 0) return 0;
   if (__atomic_fetch_sub(&control->fail, 1, __ATOMIC_SEQ_CST) <= 0) return 0;
@@ -73,22 +72,22 @@ static int is_due(void) {
   return 1;
 }
 
-/* Whether a call on a file of this path fails now. */
+/* Returns whether a call on a file with this path fails. */
 static int fails_at(uint32_t call, const char *path) {
-  if ((control->calls & call) == 0 || *folder == 0) return 0;
-  if (strncmp(path, folder, strlen(folder)) != 0) return 0;
+  if ((control->calls & call) == 0 || *directory == 0) return 0;
+  if (strncmp(path, directory, strlen(directory)) != 0) return 0;
   return is_due();
 }
 
-/* Whether a call on a file fails now. */
+/* Returns whether a call on an open file fails. */
 static int fails(uint32_t call, int fd) {
-  if ((control->calls & call) == 0 || *folder == 0) return 0;
+  if ((control->calls & call) == 0 || *directory == 0) return 0;
   char link[64], path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
   if (length < 0) return 0;
   path[length] = 0;
-  /* What the engine tells of itself is no data, and nobody looks whether it could be written. */
+  /* The engine's info log is not data, and write errors on it are ignored. */
   const char *name = strrchr(path, '/');
   if (name != NULL && strcmp(name, "/LOG") == 0) return 0;
   return fails_at(call, path);
@@ -166,7 +165,7 @@ ssize_t pread(int fd, void *bytes, size_t count, off_t at) {
   return pread64(fd, bytes, count, at);
 }
 
-/* Whether a socket leads to one of the ports. */
+/* Returns whether a socket is connected to one of the ports. */
 static int is_of_ports(int fd) {
   struct sockaddr_storage peer;
   socklen_t length = sizeof peer;
@@ -182,14 +181,14 @@ static int is_of_ports(int fd) {
   return 0;
 }
 
-/* What the server has sent is gone, and the connection is as good as that. */
+/* The received data is dropped, and the connection fails. */
 ssize_t recv(int fd, void *bytes, size_t count, int flags) {
   ssize_t received = syscall(SYS_recvfrom, fd, bytes, count, flags, NULL, NULL);
   if (received <= 0 || (control->calls & ANSWERS) == 0) return received;
   return is_of_ports(fd) && is_due() ? -1 : received;
 }
 
-/* The clock that can be set. Those that only go on are left alone. */
+/* Only clocks that can be set are changed, not the monotonic ones. */
 static int is_settable(clockid_t clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI;
 }
@@ -223,15 +222,15 @@ int timespec_get(struct timespec *time, int base) {
   return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, time) == 0 ? base : 0;
 }
 
-time_t time(time_t *kept) {
+time_t time(time_t *result) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  if (kept != NULL) *kept = now.tv_sec;
+  if (result != NULL) *result = now.tv_sec;
   return now.tv_sec;
 }
 
-/* Until a moment of the clock that can be set, wherever it is set meanwhile, as the kernel waits.
- * No part of the process has conditions on another clock that it waits for by this function. */
+/* Waits until a time of the settable clock, even if that clock is changed meanwhile, as the kernel does.
+ * The process uses this function only with conditions on that clock. */
 int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict until) {
   for (;;) {
@@ -254,7 +253,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
   }
 }
 
-/* The same by the names of C11, whose types are those of POSIX in glibc. */
+/* The C11 equivalent, whose types are those of POSIX in glibc. */
 int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex,
                   const struct timespec *restrict until) {
   switch (pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until)) {

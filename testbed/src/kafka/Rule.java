@@ -4,7 +4,10 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.acl.*;
 import org.apache.kafka.common.resource.*;
 
-/** Denies everybody an operation on a topic, or does so no more: brokers, "add" or "remove", topic, operation. */
+/**
+ * Adds or removes a rule that denies all users an operation on a topic. Arguments: brokers, "add" or "remove", topic,
+ * operation.
+ */
 class Rule {
     public static void main(String[] args) throws Exception {
         var rule = new AclBinding(

@@ -1,4 +1,4 @@
-//! What tests say to Kafka: topics, records in and out, by librdkafka and by stock kcat.
+//! Kafka operations for tests: topics, consumer groups, producing and consuming, with librdkafka and with kcat.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use super::super::{DEADLINE, eventually, run_ok};
 use super::Kafka;
 
-/// What is produced. Without a partition the key decides, without a time the clock.
+/// A message to produce. Without a partition the key decides, without a time the clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
     pub partition: Option<i32>,
@@ -37,13 +37,13 @@ impl Message {
         Self { key: Some(key.into()), value: Some(value.into()), ..Self::default() }
     }
 
-    /// With the timestamp that the broker keeps.
+    /// Sets the timestamp.
     pub fn at(self, time_ms: i64) -> Self {
         Self { time_ms: Some(time_ms), ..self }
     }
 }
 
-/// What a topic holds.
+/// A record of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub partition: i32,
@@ -55,7 +55,7 @@ pub struct Record {
 }
 
 impl Kafka {
-    /// Of as many replicas as the brokers make by themselves. `settings` are the topic's own, as
+    /// Creates a topic with the brokers' default replication factor. `settings` are topic settings such as
     /// `("retention.ms", "-1")`.
     pub fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
@@ -64,15 +64,14 @@ impl Kafka {
             topic = topic.set(key, value);
         }
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
         let created = runtime.block_on(admin.create_topics([&topic], &options));
-        for result in created.expect("kafka answers") {
+        for result in created.expect("Kafka responds") {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
         let client: BaseConsumer = self.client().create().expect("a client");
-        eventually("the new topic has its leaders", || {
-            self.leaders_known(&client, name, partitions)
-        });
+        eventually("the partitions have leaders", || self.leaders_known(&client, name, partitions));
     }
 
     pub fn delete_topics(&self, names: &[String]) {
@@ -80,36 +79,39 @@ impl Kafka {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
         let deleted = runtime.block_on(admin.delete_topics(&names, &options));
-        for result in deleted.expect("kafka answers") {
+        for result in deleted.expect("Kafka responds") {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
     }
 
-    /// What Kafka's retention does once records are old enough: all that a topic has is gone.
+    /// Deletes all records of a topic, as retention does once they are old enough.
     pub fn forget(&self, topic: &str) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let metadata = admin.inner().fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+        let metadata = admin.inner().fetch_metadata(Some(topic), DEADLINE).expect("Kafka responds");
         let mut ends = TopicPartitionList::new();
         for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
             ends.add_partition_offset(topic, partition.id(), Offset::End).expect("an offset");
         }
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let left = runtime.block_on(admin.delete_records(&ends, &options)).expect("kafka answers");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
+        let left = runtime.block_on(admin.delete_records(&ends, &options)).expect("Kafka responds");
         left.elements().iter().for_each(|one| one.error().expect("the records are deleted"));
     }
 
-    /// So many partitions in all.
+    /// Increases the number of partitions to this total.
     pub fn grow_topic(&self, name: &str, partitions: usize) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
         self.forget_producer();
         let more = NewPartitions::new(name, partitions);
         let grown = runtime.block_on(admin.create_partitions([&more], &options));
-        for result in grown.expect("kafka answers") {
+        for result in grown.expect("Kafka responds") {
             result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
         }
         let client: BaseConsumer = self.client().create().expect("a client");
@@ -118,42 +120,43 @@ impl Kafka {
         });
     }
 
-    /// Records of these topics after the group's positions.
+    /// Returns the lag of a group on these topics.
     pub fn group_lag(&self, group: &str, topics: &[&str]) -> i64 {
         let client: BaseConsumer = self.client().set("group.id", group).create().expect("a client");
         let mut list = TopicPartitionList::new();
         for topic in topics {
-            let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+            let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("Kafka responds");
             let partitions = metadata.topics()[0].partitions();
             partitions.iter().for_each(|one| {
                 list.add_partition(topic, one.id());
             });
         }
-        let committed = client.committed_offsets(list, DEADLINE).expect("kafka answers");
+        let committed = client.committed_offsets(list, DEADLINE).expect("Kafka responds");
         let lag = |at: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
             let ends = client.fetch_watermarks(at.topic(), at.partition(), DEADLINE);
-            let (low, high) = ends.expect("kafka answers");
+            let (low, high) = ends.expect("Kafka responds");
             high - at.offset().to_raw().filter(|offset| *offset >= low).unwrap_or(low)
         };
         committed.elements().iter().map(lag).sum()
     }
 
-    /// Until the group's positions are at the ends of these topics.
+    /// Waits until the committed offsets of the group are at the ends of these topics.
     #[track_caller]
     pub fn await_told(&self, group: &str, topics: &[&str]) {
-        eventually("the group has the positions", || match self.group_lag(group, topics) {
+        eventually("the lag of the group is 0", || match self.group_lag(group, topics) {
             0 => Ok(()),
-            lag => Err(format!("{lag} records are behind them")),
+            lag => Err(format!("lag {lag}")),
         });
     }
 
-    /// A group that nobody is a member of.
+    /// Deletes a group without members.
     pub fn delete_group(&self, name: &str) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
         let deleted = runtime.block_on(admin.delete_groups(&[name], &options));
-        for result in deleted.expect("kafka answers") {
+        for result in deleted.expect("Kafka responds") {
             result.unwrap_or_else(|(name, code)| panic!("group {name}: {code}"));
         }
     }
@@ -173,38 +176,38 @@ impl Kafka {
         }
     }
 
-    /// Returns once all replicas have acknowledged every message, in the order given.
+    /// Produces messages in the given order, and returns once all replicas have acknowledged them.
     pub fn produce(&self, topic: &str, messages: impl IntoIterator<Item = Message>) {
         self.produce_all(messages.into_iter().map(|message| (topic, message)));
     }
 
-    /// As [`Kafka::produce`], to several topics by turns.
+    /// Like [`Kafka::produce`], to several topics in turn.
     pub fn produce_all<'t>(&self, messages: impl IntoIterator<Item = (&'t str, Message)>) {
-        let mut kept = self.producer.lock().expect("starting a producer does not panic");
-        let producer = Arc::clone(kept.get_or_insert_with(|| Arc::new(self.producer())));
-        drop(kept);
+        let mut cached = self.producer.lock().expect("starting a producer does not panic");
+        let producer = Arc::clone(cached.get_or_insert_with(|| Arc::new(self.producer())));
+        drop(cached);
         producer.produce_all(messages);
     }
 
-    /// The next records are produced by a client that knows the topics as they are then.
+    /// Drops the cached producer, so that the next one reads the current topic metadata.
     pub(super) fn forget_producer(&self) {
         self.producer.lock().expect("starting a producer does not panic").take();
     }
 
-    /// One of the test's own, for many threads.
+    /// A new producer that is not shared, for use from many threads.
     pub fn producer(&self) -> Producer {
         self.producer_with(&[])
     }
 
-    /// One that begins and ends transactions. Brokers take back what is open for ten minutes, which no test is.
+    /// A transactional producer. Its transactions time out after ten minutes, longer than any test.
     pub fn transactional(&self, id: &str) -> Producer {
         let settings = [("transactional.id", id), ("transaction.timeout.ms", "600000")];
         let producer = self.producer_with(&settings);
-        producer.producer.init_transactions(DEADLINE).expect("kafka answers");
+        producer.producer.init_transactions(DEADLINE).expect("Kafka responds");
         producer
     }
 
-    /// As [`Kafka::producer`], with settings of its own.
+    /// Like [`Kafka::producer`], with additional settings.
     pub fn producer_with(&self, settings: &[(&str, &str)]) -> Producer {
         let deliveries = Deliveries::default();
         let mut client = self.client();
@@ -220,7 +223,7 @@ impl Kafka {
         Producer { producer, deliveries }
     }
 
-    /// Changes a topic's own settings, which takes effect at once.
+    /// Changes settings of a topic, which take effect at once.
     pub fn set_topic(&self, name: &str, settings: &[(&str, &str)]) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let mut change = AlterConfig::new(ResourceSpecifier::Topic(name));
@@ -228,37 +231,38 @@ impl Kafka {
             change = change.set(key, value);
         }
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
         let changed = runtime.block_on(admin.alter_configs([&change], &options));
-        for result in changed.expect("kafka answers") {
+        for result in changed.expect("Kafka responds") {
             result.unwrap_or_else(|(_, code)| panic!("topic {name}: {code}"));
         }
     }
 
-    /// The stock producer: `kcat(&["-P", "-t", topic, "-K", "|"], b"key|value\n")`.
+    /// Runs kcat, for example `kcat(&["-P", "-t", topic, "-K", "|"], b"key|value\n")`.
     pub fn kcat(&self, args: &[&str], stdin: &[u8]) -> Vec<u8> {
         run_ok(Command::new("kcat").args(["-b", &self.brokers()]).args(args), stdin)
     }
 
-    /// Offsets that were given out in all partitions of the topic, those of transactions that are
-    /// not ended or were taken back too.
+    /// Returns the sum of the end offsets of a topic's partitions, including records of open and aborted
+    /// transactions.
     pub fn written(&self, topic: &str) -> i64 {
-        eventually("kafka answers", || self.ends(topic, "read_uncommitted")).into_iter().sum()
+        eventually("Kafka responds", || self.ends(topic, "read_uncommitted")).into_iter().sum()
     }
 
-    /// A client that asks again and again, and reads nothing.
-    fn looker(&self, isolation: &'static str) -> Arc<BaseConsumer> {
-        let mut kept = self.lookers.lock().expect("starting a client does not panic");
-        let looker = kept.entry(isolation).or_insert_with(|| {
+    /// A cached client for metadata queries with this isolation level.
+    fn query_client(&self, isolation: &'static str) -> Arc<BaseConsumer> {
+        let mut cached = self.query_clients.lock().expect("starting a client does not panic");
+        let client = cached.entry(isolation).or_insert_with(|| {
             let mut client = self.client();
             Arc::new(client.set("isolation.level", isolation).create().expect("a client"))
         });
-        Arc::clone(looker)
+        Arc::clone(client)
     }
 
-    /// What comes next in each partition, for readers of this isolation. Not told while a leader is chosen.
+    /// Returns the end offset of each partition for this isolation level. Fails during a leader election.
     fn ends(&self, topic: &str, isolation: &'static str) -> KafkaResult<Vec<i64>> {
-        let client = self.looker(isolation);
+        let client = self.query_client(isolation);
         let metadata = client.fetch_metadata(Some(topic), DEADLINE)?;
         let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
         partitions
@@ -266,75 +270,75 @@ impl Kafka {
             .collect()
     }
 
-    /// The ways in which the topic's batches are compressed, by their numbers in Kafka's format: 1
-    /// gzip, 2 snappy, 3 lz4, 4 zstd. Read from the log itself.
+    /// Returns the compression codecs of a topic's batches by their number in Kafka's format: 1 gzip, 2 snappy, 3
+    /// lz4, 4 zstd. Reads the log files.
     pub fn codecs(&self, topic: &str) -> BTreeSet<u8> {
-        let folders = fs::read_dir(self.dir.join("data")).expect("the broker's folder");
-        let folders = folders.map(|folder| folder.expect("a folder").path());
-        let is_its = |folder: &PathBuf| {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let dirs = fs::read_dir(self.dir.join("data")).expect("the broker's data directory");
+        let dirs = dirs.map(|dir| dir.expect("a directory entry").path());
+        let is_of_topic = |dir: &PathBuf| {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             name.rsplit_once('-').is_some_and(|(name, _)| name == topic)
         };
-        let logs = folders.filter(is_its).map(|folder| folder.join("00000000000000000000.log"));
+        let logs = dirs.filter(is_of_topic).map(|dir| dir.join("00000000000000000000.log"));
         logs.flat_map(|log| batch_codecs(&fs::read(log).expect("a log"))).collect()
     }
 
-    /// The positions of a group, summed over the partitions of a topic; those it has none of count 0.
+    /// Returns the sum of a group's committed offsets on a topic. Partitions without one count 0.
     pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> i64 {
         let consumer: BaseConsumer =
             self.client().set("group.id", group).create().expect("a consumer");
-        let mut asked = TopicPartitionList::new();
+        let mut list = TopicPartitionList::new();
         for partition in 0..partitions {
-            asked.add_partition(topic, partition);
+            list.add_partition(topic, partition);
         }
-        let told = consumer.committed_offsets(asked, DEADLINE).expect("kafka answers");
-        let offsets = told.elements();
+        let committed = consumer.committed_offsets(list, DEADLINE).expect("Kafka responds");
+        let offsets = committed.elements();
         offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
     }
 
-    /// How many there are whom the broker has not given up.
+    /// Returns the number of members of a group that have not timed out.
     pub fn group_members(&self, group: &str) -> usize {
         let consumer: BaseConsumer = self.client().create().expect("a consumer");
-        let groups = consumer.fetch_group_list(Some(group), DEADLINE).expect("kafka answers");
+        let groups = consumer.fetch_group_list(Some(group), DEADLINE).expect("Kafka responds");
         groups.groups().iter().map(|group| group.members().len()).sum()
     }
 
-    /// Whether a group has told how far it is with a partition.
+    /// Returns whether a group has committed an offset of a partition.
     pub fn has_position(&self, group: &str, topic: &str, partition: i32) -> bool {
         let consumer: BaseConsumer =
             self.client().set("group.id", group).create().expect("a consumer");
-        let mut asked = TopicPartitionList::new();
-        asked.add_partition(topic, partition);
-        let told = consumer.committed_offsets(asked, DEADLINE).expect("kafka answers");
-        told.elements().iter().all(|one| one.offset() != Offset::Invalid)
+        let mut list = TopicPartitionList::new();
+        list.add_partition(topic, partition);
+        let committed = consumer.committed_offsets(list, DEADLINE).expect("Kafka responds");
+        committed.elements().iter().all(|one| one.offset() != Offset::Invalid)
     }
 
-    /// All that the topic holds now, by partition and offset. Kafka says that a transaction is
-    /// committed before it shows its records to readers: they are waited for.
+    /// Returns all records of a topic, by partition and offset. Waits until committed transactions are visible to
+    /// readers, which happens after the commit returns.
     pub fn consume_all(&self, topic: &str) -> Vec<Record> {
-        let written = eventually("kafka answers", || self.ends(topic, "read_uncommitted"));
-        eventually("no transaction is open", || {
-            let shown = self.ends(topic, "read_committed").map_err(|error| error.to_string())?;
-            let is_shown = shown.len() == written.len()
-                && shown.iter().zip(&written).all(|(shown, written)| shown >= written);
-            if is_shown { Ok(()) } else { Err(format!("{topic}: {shown:?} of {written:?}")) }
+        let written = eventually("Kafka responds", || self.ends(topic, "read_uncommitted"));
+        eventually("all transactions are visible", || {
+            let visible = self.ends(topic, "read_committed").map_err(|error| error.to_string())?;
+            let is_visible = visible.len() == written.len()
+                && visible.iter().zip(&written).all(|(visible, written)| visible >= written);
+            if is_visible { Ok(()) } else { Err(format!("{topic}: {visible:?} of {written:?}")) }
         });
         let consumer: BaseConsumer = self
             .client()
             .set("group.id", "adtrail-test-bed")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
-            // A fetch that returns no records marks the end of a partition: keep it short.
+            // Fetches without records mark the end of a partition; keep them short.
             .set("fetch.wait.max.ms", "10")
             .create()
             .expect("a consumer");
-        let metadata = consumer.fetch_metadata(Some(topic), DEADLINE).expect("kafka answers");
+        let metadata = consumer.fetch_metadata(Some(topic), DEADLINE).expect("Kafka responds");
         let partitions: Vec<i32> = metadata
             .topics()
             .iter()
             .flat_map(|topic| topic.partitions().iter().map(|partition| partition.id()))
             .collect();
-        assert!(!partitions.is_empty(), "no such topic: {topic}");
+        assert!(!partitions.is_empty(), "topic {topic} does not exist");
         let mut assignment = TopicPartitionList::new();
         for &partition in &partitions {
             assignment
@@ -354,12 +358,12 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// As [`Kafka::produce_all`].
+    /// Like [`Kafka::produce_all`].
     pub fn produce_all<'t>(&self, messages: impl IntoIterator<Item = (&'t str, Message)>) {
         for (topic, message) in messages {
             send(&self.producer, topic, &message);
         }
-        self.producer.flush(DEADLINE).expect("kafka acknowledges");
+        self.producer.flush(DEADLINE).expect("Kafka acknowledges");
         let failed = self.deliveries.failed.lock().expect("no callback panics");
         assert!(failed.is_empty(), "not acknowledged: {failed:?}");
     }
@@ -367,19 +371,19 @@ impl Producer {
 
 impl Producer {
     pub fn begin(&self) {
-        self.producer.begin_transaction().expect("a transaction can begin");
+        self.producer.begin_transaction().expect("the transaction begins");
     }
 
     pub fn commit(&self) {
-        self.producer.commit_transaction(DEADLINE).expect("kafka answers");
+        self.producer.commit_transaction(DEADLINE).expect("Kafka responds");
     }
 
     pub fn abort(&self) {
-        self.producer.abort_transaction(DEADLINE).expect("kafka answers");
+        self.producer.abort_transaction(DEADLINE).expect("Kafka responds");
     }
 }
 
-/// Of each batch: its length is at byte 8, its attributes at byte 21, the codec their last 3 bits.
+/// Batch header: length at byte 8, attributes at byte 21, whose last 3 bits are the codec.
 fn batch_codecs(mut log: &[u8]) -> Vec<u8> {
     let mut codecs = Vec::new();
     while let Some(length) = log.get(8..12) {
@@ -396,14 +400,17 @@ fn read_to_ends(consumer: &BaseConsumer, partitions: usize) -> Vec<Record> {
     let mut records = Vec::new();
     let mut ended = BTreeSet::new();
     while ended.len() < partitions {
-        assert!(started.elapsed() < DEADLINE, "read to the end of {ended:?} of {partitions} only");
+        assert!(
+            started.elapsed() < DEADLINE,
+            "only read to the end of {ended:?} of {partitions} partitions"
+        );
         match consumer.poll(Duration::from_millis(100)) {
             None => {}
             Some(Ok(message)) => records.push(record(&message)),
             Some(Err(KafkaError::PartitionEOF(partition))) => {
                 ended.insert(partition);
             }
-            // librdkafka tells of a broker that is away, and goes on by itself.
+            // librdkafka reports an unavailable broker, and reconnects by itself.
             Some(Err(KafkaError::MessageConsumption(
                 RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown,
             ))) => {}
@@ -443,7 +450,7 @@ fn send(producer: &BaseProducer<Deliveries>, topic: &str, message: &Message) {
     loop {
         record = match producer.send(record) {
             Ok(()) => break,
-            // Full: let deliveries make room.
+            // The queue is full: wait for deliveries.
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
                 if started.elapsed() < DEADLINE =>
             {
@@ -456,7 +463,7 @@ fn send(producer: &BaseProducer<Deliveries>, topic: &str, message: &Message) {
     producer.poll(Duration::ZERO);
 }
 
-/// Gathers the messages that were not acknowledged.
+/// Collects the messages that were not acknowledged.
 #[derive(Debug, Clone, Default)]
 struct Deliveries {
     failed: Arc<Mutex<Vec<String>>>,
@@ -469,7 +476,7 @@ impl ProducerContext for Deliveries {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         if let Err((error, _)) = result {
-            self.failed.lock().expect("no test panics while it holds it").push(error.to_string());
+            self.failed.lock().expect("no test panics while holding it").push(error.to_string());
         }
     }
 }

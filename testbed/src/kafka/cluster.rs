@@ -1,4 +1,5 @@
-//! Three brokers, each a controller too: what one has, all have, and two of them are enough.
+//! A cluster of three nodes, each a broker and a controller. All data has three replicas, and two nodes are enough to
+//! write.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +17,10 @@ pub struct Cluster(Vec<Kafka>);
 
 impl Cluster {
     pub fn start() -> Self {
-        // As with one broker, a port may be taken meanwhile: once more then.
+        // Another process may take a port between `free_port` and its use: retry once.
         Self::try_start()
             .or_else(|_| Self::try_start())
-            .unwrap_or_else(|log| panic!("kafka does not start:\n{log}"))
+            .unwrap_or_else(|log| panic!("Kafka does not start:\n{log}"))
     }
 
     fn try_start() -> Result<Self, String> {
@@ -32,24 +33,24 @@ impl Cluster {
             node
         };
         let cluster = Self((0..NODES).map(node).collect());
-        cluster.0.iter().try_for_each(Kafka::await_answer)?;
+        cluster.0.iter().try_for_each(Kafka::await_response)?;
         cluster.await_brokers()?;
         Ok(cluster)
     }
 
-    /// To talk to all of them, also while one does not run.
+    /// A client's view of the whole cluster, usable while a node is down.
     pub fn kafka(&self) -> &Kafka {
         &self.0[0]
     }
 
-    /// The node that leads a partition now.
+    /// Returns the node that leads a partition.
     pub fn leader(&self, topic: &str, partition: i32) -> usize {
         let client: BaseConsumer = self.kafka().client().create().expect("a client");
         eventually("the partition has a leader", || {
             let metadata =
                 client.fetch_metadata(Some(topic), DEADLINE).map_err(|e| e.to_string())?;
             let mut partitions = metadata.topics()[0].partitions().iter();
-            // Nodes are numbered from 1.
+            // Node ids start at 1.
             match partitions.find(|one| one.id() == partition).map(|one| one.leader()) {
                 Some(id @ 1..) => Ok(id as usize - 1),
                 other => Err(format!("{other:?}")),
@@ -61,11 +62,12 @@ impl Cluster {
         self.0[node].kill9();
     }
 
-    /// Starts a node again, and waits until it has all that the others have.
+    /// Restarts a node, and waits until all its replicas are in sync.
     pub fn restart(&mut self, node: usize) {
         self.0[node].restart();
         let client: BaseConsumer = self.kafka().client().create().expect("a client");
-        // Kafka's own topics and those for dead letters, too: a leader that dies alone has no successor.
+        // All topics, including Kafka's own and those for dead letters: otherwise a dying leader may have no
+        // successor.
         eventually("all replicas are in sync", || {
             let metadata = client.fetch_metadata(None, DEADLINE).map_err(|e| e.to_string())?;
             let is_whole = |partition: &MetadataPartition| partition.isr().len() == NODES;
@@ -81,7 +83,7 @@ impl Cluster {
 
     fn await_brokers(&self) -> Result<(), String> {
         let client: BaseConsumer = self.kafka().client().create().expect("a client");
-        eventually("all brokers are there", || {
+        eventually("all brokers have joined", || {
             let logs: Vec<String> = self.0.iter().map(Kafka::log).collect();
             if let Some(log) = logs.into_iter().find(|log| log.contains("already in use")) {
                 return Ok(Err(log));
@@ -95,7 +97,7 @@ impl Cluster {
     }
 }
 
-/// Those of one broker alone, but for what makes it one of several.
+/// The properties of a single broker, changed to those of a cluster node.
 fn node_properties(ports: &[Ports], number: usize, dir: &Path) -> String {
     let alone = server_properties(&ports[number], dir);
     let is_kept = |line: &&str| {
@@ -103,12 +105,12 @@ fn node_properties(ports: &[Ports], number: usize, dir: &Path) -> String {
             .iter()
             .any(|start| line.starts_with(start))
     };
-    let kept: String = alone.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let common: String = alone.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
     let voter =
         |(node, ports): (usize, &Ports)| format!("{}@127.0.0.1:{}", node + 1, ports.controller);
     let voters: Vec<String> = ports.iter().enumerate().map(voter).collect();
     format!(
-        "{kept}node.id={}
+        "{common}node.id={}
 controller.quorum.voters={}
 default.replication.factor={NODES}
 min.insync.replicas=2

@@ -1,4 +1,4 @@
-//! A broker that hangs: its connections stand, and nothing is answered.
+//! A hung broker: its connections stay open, but it does not respond.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::super::run_ok;
 use super::Kafka;
 
 impl Kafka {
-    /// Until [`Kafka::resume`].
+    /// Suspends the broker until [`Kafka::resume`].
     pub fn pause(&self) {
         signal("STOP", self.pid());
     }
@@ -19,27 +19,27 @@ impl Kafka {
         signal("CONT", self.pid());
     }
 
-    /// Hangs for so long, again and again, and goes on for so long in between.
-    pub fn slow(&self, hangs: Duration, goes_on: Duration) -> Slow {
+    /// Alternately suspends and resumes the broker for these durations, until the result is dropped.
+    pub fn slow(&self, suspended: Duration, running: Duration) -> Slow {
         let (pid, is_over) = (self.pid(), Arc::new(AtomicBool::new(false)));
-        let until = Arc::clone(&is_over);
+        let is_stopped = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
-            while !until.load(Ordering::Relaxed) {
+            while !is_stopped.load(Ordering::Relaxed) {
                 signal("STOP", pid);
-                thread::sleep(hangs);
+                thread::sleep(suspended);
                 signal("CONT", pid);
-                thread::sleep(goes_on);
+                thread::sleep(running);
             }
         });
         Slow { is_over, thread: Some(thread) }
     }
 
     fn pid(&self) -> u32 {
-        self.running.as_ref().expect("kafka runs").pid()
+        self.running.as_ref().expect("Kafka runs").pid()
     }
 }
 
-/// A broker that is slow until this is dropped.
+/// A slow broker. Dropping this makes it fast again.
 #[derive(Debug)]
 pub struct Slow {
     is_over: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ pub struct Slow {
 impl Drop for Slow {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // One that has panicked has said so.
+        // A panic of the thread was already reported.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,5 +1,4 @@
-//! A real Apache Kafka: one broker and controller in one JVM, from jars that Maven resolves. Several
-//! of them make a cluster.
+//! A real Apache Kafka: one broker and controller in one JVM, with jars resolved by Maven. Several form a cluster.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use tempfile::TempDir;
 use super::class_data::Archive;
 use super::shared::{Service, note_start};
 use super::{eventually, free_port, maven, run_ok};
-use crate::child_guard::Leash;
+use crate::child_guard::ChildGuard;
 
 mod client;
 mod cluster;
@@ -28,48 +27,49 @@ pub use secured::{PASSWORD, Secured, USER};
 
 const POM: &str = include_str!("pom.xml");
 
-/// Any 16 bytes in URL-safe base 64.
+/// Any 16 bytes, encoded in URL-safe base 64.
 const CLUSTER_ID: &str = "YWR0cmFpbC10ZXN0LWJlZA";
 
 pub struct Kafka {
     dir: PathBuf,
-    /// Of the whole cluster that it is of.
+    /// The addresses of all brokers of the cluster.
     brokers: String,
-    running: Option<Leash>,
-    /// Reused, as starting one takes half a second; dropped when its topic metadata becomes stale.
+    running: Option<ChildGuard>,
+    /// Cached, because starting one takes half a second. Dropped when its topic metadata becomes stale.
     producer: Mutex<Option<Arc<Producer>>>,
-    /// By isolation level, for what is asked again and again.
-    lookers: Mutex<HashMap<&'static str, Arc<BaseConsumer>>>,
+    /// Cached clients for metadata queries, by isolation level.
+    query_clients: Mutex<HashMap<&'static str, Arc<BaseConsumer>>>,
 }
 
 impl Kafka {
-    /// The broker that all tests share; topics are each test's own.
+    /// The broker shared by all tests. Each test creates its own topics.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Kafka> = OnceLock::new();
         SHARED.get_or_init(|| match Service::find("kafka") {
             Some(service) => Self::found(&service),
-            // Nobody kills it, and however busy the machine is, it is not gone.
+            // Tests do not kill it, so its session must survive any stall of a busy machine.
             None => Self::start_to_hang(),
         })
     }
 
-    /// What others need to know to use this broker.
+    /// The values that other processes need to use this broker.
     pub fn service(&self) -> Service {
         Service::default().with("dir", self.dir.display()).with("brokers", &self.brokers)
     }
 
-    /// A broker that another process has started, and ends.
+    /// A broker that another process has started and will stop.
     fn found(service: &Service) -> Self {
         let (dir, brokers) = (service.text("dir").into(), service.text("brokers").into());
-        Self { dir, brokers, running: None, producer: Mutex::default(), lookers: Mutex::default() }
+        let (producer, query_clients) = Default::default();
+        Self { dir, brokers, running: None, producer, query_clients }
     }
 
-    /// A broker of one's own, empty, to be killed and restarted.
+    /// Starts a new, empty broker, which may be killed and restarted.
     pub fn start() -> Self {
         Self::start_with(server_properties)
     }
 
-    /// As [`Kafka::start`], with rules of who may do what: everybody everything, but for [`Kafka::rule`].
+    /// Like [`Kafka::start`], with an authorizer. All operations are allowed unless denied with [`Kafka::rule`].
     pub fn start_with_rules() -> Self {
         Self::start_with(|ports, dir| {
             format!(
@@ -81,7 +81,7 @@ allow.everyone.if.no.acl.found=true
         })
     }
 
-    /// Denies everybody an operation on a topic, or does so no more.
+    /// Adds or removes a rule that denies all users an operation on a topic.
     pub fn rule(&self, is_denied: bool, topic: &str, operation: &str) {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kafka/Rule.java");
         let mut command = Command::new("java");
@@ -90,25 +90,25 @@ allow.everyone.if.no.acl.found=true
         run_ok(command.args([&self.brokers(), what, topic, operation]), b"");
     }
 
-    /// As [`Kafka::start`], for whoever lets it hang: its broker does not count as gone for that. Where it does, and
-    /// its last heartbeat was under way when it was stopped, it may not find back to itself for minutes.
+    /// Like [`Kafka::start`], for tests that suspend the broker. Its session does not expire meanwhile; a broker
+    /// whose session expired while a heartbeat was in flight may take minutes to recover.
     pub fn start_to_hang() -> Self {
         const PATIENT: &str =
             "broker.session.timeout.ms=600000\nbroker.heartbeat.interval.ms=5000\n";
         Self::start_with(|ports, dir| server_properties(ports, dir) + PATIENT)
     }
 
-    /// As [`Kafka::start`], with the settings that the function makes of ports and folder.
+    /// Like [`Kafka::start`], with settings derived from ports and directory.
     pub fn start_with(properties: impl Fn(&Ports, &Path) -> String) -> Self {
         Self::start_with_users(properties, &[])
     }
 
-    /// As [`Kafka::start_with`], knowing these users: `"SCRAM-SHA-256=[name=…,password=…]"`.
+    /// Like [`Kafka::start_with`], with users such as `"SCRAM-SHA-256=[name=…,password=…]"`.
     fn start_with_users(properties: impl Fn(&Ports, &Path) -> String, users: &[String]) -> Self {
-        // Between the look for a free port and its use someone else may take it: once more then.
+        // Another process may take a port between `free_port` and its use: retry once.
         Self::try_start(&properties, users)
             .or_else(|_| Self::try_start(&properties, users))
-            .unwrap_or_else(|log| panic!("kafka does not start:\n{log}"))
+            .unwrap_or_else(|log| panic!("Kafka does not start:\n{log}"))
     }
 
     fn try_start(
@@ -122,67 +122,63 @@ allow.everyone.if.no.acl.found=true
         Ok(kafka)
     }
 
-    /// An empty folder for a broker that does not run yet.
+    /// Creates the formatted directory of a broker that is not running yet.
     fn format(settings: impl Fn(&Path) -> String, brokers: String, users: &[String]) -> Self {
-        let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary directory");
         let (settings, file) = (settings(dir.path()), dir.path().join("server.properties"));
-        fs::write(&file, &settings).expect("a file");
+        fs::write(&file, &settings).expect("the file is written");
         storage::format(&file, &settings, users);
-        // Kept: the leash removes it, which works for a broker in a `static` too.
-        Self {
-            dir: dir.keep(),
-            brokers,
-            running: None,
-            producer: Mutex::default(),
-            lookers: Mutex::default(),
-        }
+        // Kept, because the child guard removes it, which also works for a broker in a `static`.
+        let (dir, running) = (dir.keep(), None);
+        let (producer, query_clients) = Default::default();
+        Self { dir, brokers, running, producer, query_clients }
     }
 
-    /// Runs the broker on its folder and waits until it answers; else its log.
+    /// Starts the broker and waits until it responds. Returns the log if a port is taken.
     fn launch(&mut self) -> Result<(), String> {
         let started = Instant::now();
         self.run();
-        self.await_answer()?;
+        self.await_response()?;
         note_start("kafka", started);
-        archive().make(self.running.as_ref().expect("kafka runs").pid());
+        archive().make(self.running.as_ref().expect("Kafka runs").pid());
         Ok(())
     }
 
     fn run(&mut self) {
         let mut command = java("kafka.Kafka", &[&archive().option()]);
         command.arg(self.dir.join("server.properties"));
-        self.running = Some(Leash::hold(&self.dir, &command));
+        self.running = Some(ChildGuard::spawn(&self.dir, &command));
     }
 
-    /// Until it, or another one of its cluster, answers; else its log.
-    fn await_answer(&self) -> Result<(), String> {
+    /// Waits until this broker, or another one of its cluster, responds. Returns the log if a port is taken.
+    fn await_response(&self) -> Result<(), String> {
         let client: BaseConsumer = self.client().create().expect("a client");
-        eventually("kafka answers", || {
+        eventually("Kafka responds", || {
             let log = self.log();
             if log.contains("Address already in use") {
                 return Ok(Err(log));
             }
             match client.fetch_metadata(None, Duration::from_millis(500)) {
                 Ok(metadata) if !metadata.brokers().is_empty() => Ok(Ok(())),
-                Ok(_) => Err(format!("no broker yet:\n{log}")),
+                Ok(_) => Err(format!("no broker has joined yet:\n{log}")),
                 Err(error) => Err(format!("{error}:\n{log}")),
             }
         })
     }
 
-    /// Ends the process as a power cut would, but for what the system has not written yet.
+    /// Kills the process with SIGKILL. Like a power failure, except that the page cache survives.
     pub fn kill9(&mut self) {
         self.forget_producer();
-        self.running.take().expect("kafka runs").end("KILL");
+        self.running.take().expect("Kafka runs").end("KILL");
     }
 
-    /// Starts again, on the same port and folder, after [`Kafka::kill9`].
+    /// Restarts the broker on the same port and directory after [`Kafka::kill9`].
     pub fn restart(&mut self) {
-        assert!(self.running.is_none(), "kafka still runs");
-        self.launch().unwrap_or_else(|log| panic!("kafka does not start again:\n{log}"));
+        assert!(self.running.is_none(), "Kafka is still running");
+        self.launch().unwrap_or_else(|log| panic!("Kafka does not restart:\n{log}"));
     }
 
-    /// As the setting `kafka.brokers` wants it.
+    /// The value of the setting `kafka.brokers`.
     pub fn brokers(&self) -> String {
         self.brokers.clone()
     }
@@ -194,7 +190,7 @@ allow.everyone.if.no.acl.found=true
     fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.brokers());
-        // A client that outlives a killed broker comes back at once.
+        // A client reconnects at once after a broker is restarted.
         config.set("reconnect.backoff.ms", "20").set("reconnect.backoff.max.ms", "200");
         config
     }
@@ -209,7 +205,7 @@ impl fmt::Debug for Kafka {
 impl Drop for Kafka {
     fn drop(&mut self) {
         drop(self.running.take());
-        // The leash has removed it, but for a broker that was not running any more.
+        // The child guard has removed it, unless the broker was not running.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -231,9 +227,8 @@ impl Ports {
     }
 }
 
-/// Short sessions let a killed broker come back in 3 s instead of 12.
-/// Records are kept, whatever their timestamps: else those of long ago would go half a minute after the
-/// start, read or not.
+/// Sessions are short, so that a killed broker can restart after 3 s instead of 12. Retention is off, because
+/// records with old timestamps would otherwise be deleted half a minute after the start.
 fn server_properties(ports: &Ports, dir: &Path) -> String {
     let Ports { broker, controller } = ports;
     let data = dir.join("data");
@@ -266,7 +261,7 @@ fn java(class: &str, options: &[&str]) -> Command {
     let mut command = Command::new("java");
     command
         .args(options)
-        // Made to start fast and to stay small, not to run long.
+        // Optimized for a fast start and a small size, not for a long run.
         .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"])
         .arg(jars().join("*"))
@@ -278,7 +273,7 @@ fn archive() -> Archive {
     Archive::new(&jars(), "broker")
 }
 
-/// The folder of Kafka's jars.
+/// The directory with Kafka's jars.
 fn jars() -> PathBuf {
     static JARS: OnceLock<PathBuf> = OnceLock::new();
     let goal = ["dependency:copy-dependencies", "-DoutputDirectory=."];

@@ -1,5 +1,4 @@
-//! A broker as it is where others are on the network too: passwords, and certificates of an
-//! authority of its own, which `openssl` makes for this run.
+//! A secured broker, with passwords and with certificates of a test CA that `openssl` creates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,20 +12,20 @@ use super::{Kafka, Ports, server_properties};
 pub const USER: &str = "alice";
 pub const PASSWORD: &str = "pa55-of-alice";
 
-/// One broker with a listener for each way; tests produce through an open one.
+/// A broker with one listener per security protocol. Tests produce through an open listener.
 #[derive(Debug)]
 pub struct Secured {
     pub kafka: Kafka,
     /// `SASL_PLAINTEXT`: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
     pub sasl: String,
-    /// `SSL`, and clients must have a certificate.
+    /// `SSL`, with required client certificates.
     pub tls: String,
     /// `SASL_SSL`, with the same passwords.
     pub sasl_tls: String,
 }
 
 impl Secured {
-    /// The broker that all tests share; topics are each test's own.
+    /// The broker shared by all tests. Each test creates its own topics.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Secured> = OnceLock::new();
         SHARED.get_or_init(|| match Service::find("secured-kafka") {
@@ -39,7 +38,7 @@ impl Secured {
         })
     }
 
-    /// What others need to know to use this broker.
+    /// The values that other processes need to use this broker.
     pub fn service(&self) -> Service {
         let service = self.kafka.service().with("sasl", &self.sasl);
         service.with("tls", &self.tls).with("sasl_tls", &self.sasl_tls)
@@ -49,17 +48,17 @@ impl Secured {
         let ports = std::cell::Cell::new([0; 3]);
         let users = ["256", "512"]
             .map(|bits| format!("SCRAM-SHA-{bits}=[name={USER},password={PASSWORD}]"));
-        let properties = |own: &Ports, folder: &Path| {
-            make_certificates(folder);
+        let properties = |own: &Ports, dir: &Path| {
+            make_certificates(dir);
             ports.set([free_port(), free_port(), free_port()]);
-            secured_properties(own, folder, ports.get())
+            secured_properties(own, dir, ports.get())
         };
         let kafka = Kafka::start_with_users(properties, &users);
         let [sasl, tls, sasl_tls] = ports.get().map(|port| format!("127.0.0.1:{port}"));
         Self { kafka, sasl, tls, sasl_tls }
     }
 
-    /// `ca.pem`, `other-ca.pem`, `client.pem`, `client.key`.
+    /// Returns the path of `ca.pem`, `other-ca.pem`, `client.pem` or `client.key`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.kafka.dir.join(name)
     }
@@ -67,24 +66,25 @@ impl Secured {
 
 fn make_certificates(dir: &Path) {
     authority(dir, "ca");
-    // One that no broker has to do with.
+    // A CA that has signed no broker certificate.
     authority(dir, "other-ca");
     signed(dir, "broker");
     signed(dir, "client");
-    let pem = ["broker.key", "broker.pem"].map(|name| fs::read(dir.join(name)).expect("a file"));
-    fs::write(dir.join("broker-all.pem"), pem.concat()).expect("a file");
+    let pem = ["broker.key", "broker.pem"]
+        .map(|name| fs::read(dir.join(name)).expect("the file can be read"));
+    fs::write(dir.join("broker-all.pem"), pem.concat()).expect("the file is written");
 }
 
-fn secured_properties(ports: &Ports, folder: &Path, more: [u16; 3]) -> String {
+fn secured_properties(ports: &Ports, dir: &Path, more: [u16; 3]) -> String {
     let [sasl, tls, sasl_tls] = more;
-    let open = server_properties(ports, folder);
+    let open = server_properties(ports, dir);
     let open = open.replace(
         ",CONTROLLER://",
         &format!(
             ",SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},SASLTLS://127.0.0.1:{sasl_tls},CONTROLLER://"
         ),
     );
-    let certificates = folder.display();
+    let certificates = dir.display();
     let mut text = format!(
         "{open}inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,SASLTLS:SASL_SSL
@@ -124,11 +124,12 @@ fn authority(dir: &Path, name: &str) {
     );
 }
 
-/// By the authority `ca`, for this machine's own address.
+/// Creates a certificate for the local address, signed by the CA `ca`.
 fn signed(dir: &Path, name: &str) {
     let [key, request, certificate, names] =
         ["key", "csr", "pem", "ext"].map(|kind| format!("{name}.{kind}"));
-    fs::write(dir.join(&names), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").expect("a file");
+    fs::write(dir.join(&names), "subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        .expect("the file is written");
     let subject = format!("/CN={name}");
     let args = ["req", "-newkey", "rsa:2048", "-nodes", "-subj", &subject];
     openssl(dir, &[&args[..], &["-keyout", &key, "-out", &request]].concat());

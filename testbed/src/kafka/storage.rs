@@ -1,4 +1,4 @@
-//! The storage format step, which costs a JVM: done once for each node's number, and copied from then on.
+//! Formats storage directories. The tool starts a JVM, so its result is cached per node id and copied.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use tempfile::TempDir;
 use super::super::run_ok;
 use super::{CLUSTER_ID, jars, java};
 
-/// Formats the folder that `log.dirs` of these settings, which are in the file, names.
+/// Formats the directory that `log.dirs` names in these settings, which are also in the file.
 pub fn format(file: &Path, settings: &str, users: &[String]) {
-    // Users are records in the log.
+    // SCRAM users are records in the log, so they cannot be copied.
     if !users.is_empty() {
         return run_tool(file, users);
     }
@@ -20,25 +20,25 @@ pub fn format(file: &Path, settings: &str, users: &[String]) {
     if !template.exists() {
         make_template(&template, settings);
     }
-    fs::create_dir_all(&data).expect("a folder");
-    for entry in fs::read_dir(&template).expect("the formatted folder") {
-        let entry = entry.expect("a file");
-        fs::copy(entry.path(), data.join(entry.file_name())).expect("a copy");
+    fs::create_dir_all(&data).expect("the directory is created");
+    for entry in fs::read_dir(&template).expect("the formatted directory") {
+        let entry = entry.expect("a directory entry");
+        fs::copy(entry.path(), data.join(entry.file_name())).expect("the file is copied");
     }
 }
 
-/// What is written depends on the node's number and the cluster's id alone, as all brokers here have fixed voters.
+/// The result depends only on the node id and the cluster id, because all brokers here have fixed voters.
 fn make_template(template: &Path, settings: &str) {
-    let own = TempDir::with_prefix_in("formatting-", jars()).expect("a folder in the cache");
+    let own = TempDir::with_prefix_in("formatting-", jars()).expect("a directory in the cache");
     let data = own.path().join("data");
     let set = |line: &str| match line.starts_with("log.dirs=") {
         true => format!("log.dirs={}\n", data.display()),
         false => format!("{line}\n"),
     };
     let file = own.path().join("server.properties");
-    fs::write(&file, settings.lines().map(set).collect::<String>()).expect("a file");
+    fs::write(&file, settings.lines().map(set).collect::<String>()).expect("the file is written");
     run_tool(&file, &[]);
-    // An error means that another process was faster.
+    // An error means that another process has created it meanwhile.
     let _ = fs::rename(&data, template);
 }
 
@@ -51,5 +51,7 @@ fn run_tool(file: &Path, users: &[String]) {
 
 fn value<'s>(settings: &'s str, key: &str) -> &'s str {
     let mut lines = settings.lines();
-    lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).expect("a setting of brokers")
+    lines
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+        .expect("the setting is present")
 }

@@ -1,5 +1,5 @@
-//! A stand-in for the GUIDs that Confluent's registry has and Apicurio lacks: a proxy that gives
-//! each id one. It ends a connection without a word while the registry is down.
+//! A proxy in front of Apicurio that adds the schema GUIDs of Confluent's registry, which Apicurio lacks. It closes a
+//! connection without a response while the registry is down.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 
 use super::super::http;
 
-/// A GUID is this and the id.
+/// A GUID consists of this prefix and the schema id.
 const PREFIX: [u8; 12] = *b"adtrail-test";
 
-/// The port of a proxy before the registry at the address, for as long as the test run lives.
+/// Starts a proxy for the registry at this address, which runs until the process ends. Returns its port.
 pub fn stand_in(registry: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("a bound listener").port();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let registry = registry.clone();
-            // A client that goes away, or a registry that is down, ends this connection alone.
+            // A client that disconnects, or a registry that is down, ends only this connection.
             thread::spawn(move || serve(&registry, &stream));
         }
     });
     port
 }
 
-/// The bytes of a GUID of the stand-in.
+/// Parses a GUID of the proxy.
 pub fn parse(guid: &str) -> Option<[u8; 16]> {
     let digits: String = guid.chars().filter(|c| *c != '-').collect();
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
@@ -58,7 +58,7 @@ fn serve(registry: &str, mut stream: &TcpStream) -> io::Result<()> {
     let guid = path.split_once("/schemas/guids/").map(|(api, guid)| (api.to_owned(), id_of(guid)));
     let (path, guid_id) = match guid {
         Some((api, Some(id))) => (format!("{api}/schemas/ids/{id}"), Some(id)),
-        // Of nobody: the registry knows no such path either.
+        // A GUID of another origin: the registry does not know this path either.
         _ => (path, None),
     };
     let headers: Vec<(&str, &str)> = headers
@@ -77,17 +77,19 @@ fn serve(registry: &str, mut stream: &TcpStream) -> io::Result<()> {
     stream.write_all(&[head.as_bytes(), &body].concat())
 }
 
-/// Answers with an id say the GUID beside it, as Confluent's do.
-fn with_guid(body: &[u8], asked: Option<u32>) -> Vec<u8> {
-    let Ok(Value::Object(mut answer)) = serde_json::from_slice(body) else { return body.to_vec() };
-    if let (Some(id), true) = (asked, answer.contains_key("schema")) {
-        answer.insert("id".into(), json!(id));
+/// Adds the GUID to a response with a schema id, as Confluent's registry does.
+fn with_guid(body: &[u8], requested: Option<u32>) -> Vec<u8> {
+    let Ok(Value::Object(mut response)) = serde_json::from_slice(body) else {
+        return body.to_vec();
+    };
+    if let (Some(id), true) = (requested, response.contains_key("schema")) {
+        response.insert("id".into(), json!(id));
     }
-    let id = answer.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+    let id = response.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
     if let Some(id) = id {
-        answer.insert("guid".into(), json!(guid_of(id)));
+        response.insert("guid".into(), json!(guid_of(id)));
     }
-    Value::Object(answer).to_string().into_bytes()
+    Value::Object(response).to_string().into_bytes()
 }
 
 fn read(stream: &TcpStream) -> io::Result<Request> {

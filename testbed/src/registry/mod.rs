@@ -1,4 +1,4 @@
-//! A real schema registry that speaks Confluent's API: Apicurio, in one JVM, brought by Maven.
+//! A real schema registry with Confluent's API: Apicurio, in one JVM, downloaded with Maven.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,35 +12,35 @@ use tempfile::TempDir;
 use super::class_data::Archive;
 use super::shared::{Service, note_start};
 use super::{eventually, free_port, http, maven};
-use crate::child_guard::Leash;
+use crate::child_guard::ChildGuard;
 
 mod guids;
 
 const POM: &str = include_str!("pom.xml");
 const JAR: &str = "apicurio-registry-app-2.6.13.Final-runner.jar";
 
-/// Where Apicurio has Confluent's API.
+/// The path of Confluent's API in Apicurio.
 const API: &str = "/apis/ccompat/v7";
 
 #[derive(Debug)]
 pub struct Registry {
     dir: PathBuf,
     port: u16,
-    /// Of the stand-in for what Apicurio lacks.
+    /// The port of the proxy that adds GUIDs.
     guids_port: u16,
-    running: Option<Leash>,
+    running: Option<ChildGuard>,
 }
 
-/// What the registry says of a schema that was registered.
+/// A registered schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
     pub id: u32,
-    /// Of the stand-in.
+    /// Assigned by the proxy.
     pub guid: [u8; 16],
 }
 
 impl Registry {
-    /// The registry that all tests share; subjects are each test's own.
+    /// The registry shared by all tests. Each test registers its own subjects.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Registry> = OnceLock::new();
         SHARED.get_or_init(|| match Service::find("registry") {
@@ -54,49 +54,49 @@ impl Registry {
         })
     }
 
-    /// What others need to know to use this registry.
+    /// The values that other processes need to use this registry.
     pub fn service(&self) -> Service {
         let service = Service::default().with("dir", self.dir.display()).with("port", self.port);
         service.with("guids_port", self.guids_port)
     }
 
-    /// A registry of one's own, empty, to be stopped and started again.
+    /// Starts a new, empty registry, which may be stopped and restarted.
     pub fn start() -> Self {
-        // Between the look for a free port and its use someone else may take it: once more then.
+        // Another process may take a port between `free_port` and its use: retry once.
         Self::try_start()
             .or_else(|_| Self::try_start())
             .unwrap_or_else(|log| panic!("the registry does not start:\n{log}"))
     }
 
     fn try_start() -> Result<Self, String> {
-        let dir = TempDir::with_prefix("adtrail-registry-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-registry-").expect("a temporary directory");
         let port = free_port();
         let guids_port = guids::stand_in(format!("127.0.0.1:{port}"));
-        // Kept: the leash removes it, which works for a registry in a `static` too.
+        // Kept, because the child guard removes it, which also works for a registry in a `static`.
         let mut registry = Self { dir: dir.keep(), port, guids_port, running: None };
         registry.launch()?;
         Ok(registry)
     }
 
-    /// Runs the registry on its folder and waits until it answers; else its log.
+    /// Starts the registry and waits until it responds. Returns the log if a port is taken.
     fn launch(&mut self) -> Result<(), String> {
         let archive = Archive::new(&program(), "registry");
         let mut command = Command::new("java");
         command
             .arg(archive.option())
-            // Made to start fast and to stay small, not to run long.
+            // Optimized for a fast start and a small size, not for a long run.
             .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             .arg("-Dquarkus.http.host=127.0.0.1")
             .arg(format!("-Dquarkus.http.port={}", self.port))
-            // In a file: what is registered outlives a stop.
+            // On disk, so that registered schemas survive a restart.
             .arg(format!("-Dquarkus.datasource.jdbc.url=jdbc:h2:file:{}/db", self.dir.display()))
             .arg("-jar")
             .arg(program().join(JAR));
         let started = Instant::now();
-        let running = Leash::hold(&self.dir, &command);
+        let running = ChildGuard::spawn(&self.dir, &command);
         let pid = running.pid();
         self.running = Some(running);
-        let answered = eventually("the registry answers", || {
+        let outcome = eventually("the registry responds", || {
             let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
             if log.contains("seems to be in use by another process") {
                 return Ok(Err(log));
@@ -109,31 +109,31 @@ impl Registry {
         });
         note_start("registry", started);
         archive.make(pid);
-        answered
+        outcome
     }
 
     pub fn stop(&mut self) {
         self.running.take().expect("the registry runs").end("TERM");
     }
 
-    /// Starts again, on the same ports and folder, after [`Registry::stop`].
+    /// Restarts the registry on the same ports and directory after [`Registry::stop`].
     pub fn restart(&mut self) {
-        assert!(self.running.is_none(), "the registry still runs");
-        self.launch().unwrap_or_else(|log| panic!("the registry does not start again:\n{log}"));
+        assert!(self.running.is_none(), "the registry is still running");
+        self.launch().unwrap_or_else(|log| panic!("the registry does not restart:\n{log}"));
     }
 
-    /// As the setting `registry.urls` wants it, with GUIDs.
+    /// The value of the setting `registry.urls`, with GUIDs.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}{API}", self.guids_port)
     }
 
-    /// Apicurio itself, which knows no GUIDs.
+    /// The URL of Apicurio itself, without GUIDs.
     pub fn url_without_guids(&self) -> String {
         format!("http://{}{API}", self.address())
     }
 
-    /// Registers an Avro schema that refers to the first versions of other subjects, by the names
-    /// of their types.
+    /// Registers an Avro schema. `references` are pairs of a type name and the subject whose first version defines
+    /// it.
     pub fn register(
         &self,
         subject: &str,
@@ -162,11 +162,11 @@ impl Registry {
             &[("Content-Type", "application/vnd.schemaregistry.v1+json")],
             body.to_string().as_bytes(),
         );
-        let reply = reply.expect("the registry answers");
+        let reply = reply.expect("the registry responds");
         assert_eq!(reply.status, 200, "{}", reply.text());
-        let answer: Value = serde_json::from_slice(&reply.body).expect("an answer in JSON");
-        let id = answer["id"].as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id");
-        let guid = answer["guid"].as_str().and_then(guids::parse).expect("a GUID");
+        let response: Value = serde_json::from_slice(&reply.body).expect("a JSON response");
+        let id = response["id"].as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id");
+        let guid = response["guid"].as_str().and_then(guids::parse).expect("a GUID");
         Registered { id, guid }
     }
 
@@ -178,7 +178,7 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         drop(self.running.take());
-        // The leash has removed it, but for a registry that was not running any more.
+        // The child guard has removed it, unless the registry was not running.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
