@@ -336,7 +336,7 @@ fn unusable_directories_and_full_disks_are_reported() {
     check_refused(&site.run(&["backup", "backups"]), 1, &["there is no store", "store"]);
     assert!(!site.path().join("backups").exists());
     let (adtrail, socket) = serving(&site);
-    check_refused(&on_a_full_disk(&site, &["backup", "full"]), 1, &["can not be written", "full/"]);
+    check_refused(&on_a_full_disk(&site, &["backup", "full"]), 1, &["cannot be written", "full/"]);
     assert!(!site.path().join("store/checkpoint").exists());
     assert!(run_ok(&mut site.command(&["restore", "full", "--list"]), b"").is_empty());
     check_refused(&site.run(&["restore", "full"]), 1, &["no complete backup", "full"]);
@@ -363,7 +363,7 @@ fn unusable_directories_and_full_disks_are_reported() {
     let eight = ["restore", dir, "--set", "store.partitions=8"];
     check_refused(&other.run(&eight), 1, &["store.partitions = 64", "8"]);
     let full = on_a_full_disk(&other, &["restore", dir]);
-    check_refused(&full, 1, &["can not be written", "store/"]);
+    check_refused(&full, 1, &["cannot be written", "store/"]);
     assert!(!other.path().join("store").exists());
     assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
 }

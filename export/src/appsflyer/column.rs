@@ -152,7 +152,7 @@ pub fn additional_names() -> [&'static str; ADDITIONAL.len()] {
 
 /// Whether it is of AppsFlyer's columns, and no name that somebody has made up.
 pub fn is_heading(text: &str) -> bool {
-    COLUMNS.iter().any(|(heading, _)| *heading == text)
+    columns().any(|(heading, _)| heading == text)
         || ADDITIONAL.iter().any(|(_, heading, _)| *heading == text)
 }
 

@@ -24,13 +24,12 @@ use crate::format::time_zone::in_utc;
 use crate::format::zone::Zone;
 use cursor::Cursor;
 use filter::Filter;
-pub(crate) use filter::TYPES;
 use parameter::{
     ADDITIONAL_FIELDS, AFTER, CHANNEL, DIALECT, EVENT_NAME, EXPORT_ID, FIELDS, FORMAT, FROM,
     INSTALL_TYPE, LIMIT, PRESET, SPREADID, STATUS, TIMEZONE, TO, TYPE, all_listed, bad, one_of,
     quoted,
 };
-pub(crate) use raw_params::{PAGE_LIMIT, PAGE_LIMIT_MAX, parse_zone};
+pub(crate) use raw_params::parse_zone;
 use raw_params::{RawParams, TimeRange, parse_moment};
 use time_param::Moment;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hbase_client::{Client, Config, Error, Family, Table, TableSpec};
 use tempfile::TempDir;
 
-use super::child_guard::Leash;
+use super::child_guard::ChildGuard;
 use super::class_data::Archive;
 use super::shared::{Service, note_start};
 use super::site::Site;
@@ -27,7 +27,7 @@ pub struct HBase {
     dir: PathBuf,
     master_port: u16,
     pub zookeeper_port: u16,
-    running: Option<Leash>,
+    running: Option<ChildGuard>,
 }
 
 impl HBase {
@@ -83,7 +83,7 @@ impl HBase {
         java.args([master, "-conf", &site_file(&dir), "start"]);
         java.arg(format!("--localRegionServers={REGION_SERVERS}"));
         let started = Instant::now();
-        let running = Leash::hold(&dir, &java);
+        let running = ChildGuard::spawn(&dir, &java);
         let pid = running.pid();
         let hbase = Self { dir, master_port, zookeeper_port, running: Some(running) };
         await_servers(&hbase.servers(), &hbase.dir.join("log"))?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hbase_client::{Client, Config};
 use tempfile::TempDir;
 
-use super::child_guard::Leash;
+use super::child_guard::ChildGuard;
 use super::hbase::{archive, await_servers, configure, java, java_with_conf, site_file};
 use super::shared::note_start;
 use super::site::Site;
@@ -26,11 +26,11 @@ pub struct Processes {
     dir: PathBuf,
     master_port: u16,
     ports: Vec<u16>,
-    master: Option<Leash>,
-    servers: Vec<Option<Leash>>,
-    _files: Leash,
+    master: Option<ChildGuard>,
+    servers: Vec<Option<ChildGuard>>,
+    _files: ChildGuard,
     /// Ended last, as it removes the folder.
-    _zookeeper: Leash,
+    _zookeeper: ChildGuard,
 }
 
 impl Processes {
@@ -56,7 +56,7 @@ impl Processes {
         let started = Instant::now();
         let mut zookeeper = java_with_conf(&dir, "-Xmx128m");
         zookeeper.arg(format!("{PACKAGE}.zookeeper.HQuorumPeer"));
-        let zookeeper = Leash::hold(&dir, &zookeeper);
+        let zookeeper = ChildGuard::spawn(&dir, &zookeeper);
         let files = start_files(&dir, files_port);
         let ports = (0..REGION_SERVERS).map(|_| free_port()).collect();
         let mut processes = Self {
@@ -81,7 +81,7 @@ impl Processes {
         let mut command = java(&self.dir, "-Xmx384m", &archive().option_of_others());
         command.arg(format!("{PACKAGE}.master.HMaster"));
         command.args(["-conf", &site_file(&self.dir), "start"]);
-        self.master = Some(Leash::hold(&self.part("master"), &command));
+        self.master = Some(ChildGuard::spawn(&self.part("master"), &command));
     }
 
     pub fn start_server(&mut self, server: usize) {
@@ -90,7 +90,7 @@ impl Processes {
         command.args(["-conf", &site_file(&self.dir)]);
         command.args(["-D", &format!("hbase.regionserver.port={}", self.ports[server]), "start"]);
         let name = format!("server-{server}");
-        self.servers[server] = Some(Leash::hold(&self.part(&name), &command));
+        self.servers[server] = Some(ChildGuard::spawn(&self.part(&name), &command));
     }
 
     /// As the kernel does when memory is short, or a power cut.
@@ -154,7 +154,7 @@ impl Processes {
 }
 
 /// An HDFS of one node.
-fn start_files(dir: &Path, port: u16) -> Leash {
+fn start_files(dir: &Path, port: u16) -> ChildGuard {
     let part = dir.join("files");
     fs::create_dir_all(&part).expect("a folder");
     let started = part.join("started");
@@ -162,7 +162,7 @@ fn start_files(dir: &Path, port: u16) -> Leash {
     files.arg(format!("-Dtest.build.data={}", part.join("data").display()));
     files.args(["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]);
     files.args(["-nnport", &port.to_string(), "-writeDetails"]).arg(&started);
-    let files = Leash::hold(&part, &files);
+    let files = ChildGuard::spawn(&part, &files);
     eventually("hdfs serves", || async {
         // The file is written once all is up.
         if started.exists() {

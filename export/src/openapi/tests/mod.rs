@@ -29,7 +29,9 @@ use crate::format::column::Column;
 use crate::http::problem::{Problem, RETRY_AFTER_SECONDS};
 use crate::http::refusal::Refusal;
 use crate::http::router::{OPEN_ROUTES, ROUTES};
-use crate::query::{DIALECTS, PAGE_LIMIT, PAGE_LIMIT_MAX, PRESETS, TYPES};
+use crate::query::filter::TYPES;
+use crate::query::raw_params::{PAGE_LIMIT, PAGE_LIMIT_MAX};
+use crate::query::{DIALECTS, PRESETS};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(TEXT).unwrap());
 
@@ -177,7 +179,7 @@ fn problems() -> Vec<Problem> {
     ];
     let refusals = [
         Refusal::NoToken,
-        Refusal::ExpiryFloor(Timestamp::UNIX_EPOCH),
+        Refusal::Expired(Timestamp::UNIX_EPOCH),
         Refusal::Downloads { downloads_max: 1 },
     ];
     let others = [Problem::bad_query(), Problem::http_version(), Problem::path_not_found("/")];
