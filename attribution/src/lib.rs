@@ -11,5 +11,6 @@
 pub mod explain;
 pub mod facts;
 pub mod ledger;
+mod named;
 pub mod rules;
 pub mod worker;

@@ -2,29 +2,19 @@
 
 use super::case::Case;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    Given,
-    Reversed,
-    /// As given, then everything again.
-    GivenTwice,
-    /// Reversed, then everything again as given.
-    ReversedThenGiven,
+attribution::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Order {
+        Given = "given",
+        Reversed = "reversed",
+        /// As given, then everything again.
+        GivenTwice = "given-twice",
+        /// Reversed, then everything again as given.
+        ReversedThenGiven = "reversed-then-given",
+    }
 }
 
 impl Order {
-    pub const ALL: [Self; 4] =
-        [Self::Given, Self::Reversed, Self::GivenTwice, Self::ReversedThenGiven];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Given => "given",
-            Self::Reversed => "reversed",
-            Self::GivenTwice => "given-twice",
-            Self::ReversedThenGiven => "reversed-then-given",
-        }
-    }
-
     /// The events in order of arrival, one a line.
     pub fn lines(self, case: &Case) -> String {
         let given = || case.events.iter();

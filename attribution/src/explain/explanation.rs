@@ -102,19 +102,21 @@ pub enum Verdict {
     NoCandidate(Because),
 }
 
-/// Why a touch is no candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Because {
-    /// It was not before the activation.
-    NotBefore,
-    /// Its window had passed.
-    TooOld,
-    /// A reinstall considers only retargeting.
-    NotRetargeting,
-    /// Both carry an id of one kind, with different values.
-    OtherDevice,
-    /// Its keys only seemed equal, or it has none that counts.
-    NoMatch,
+crate::named! {
+    /// Why a touch is no candidate.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Because {
+        /// It was not before the activation.
+        NotBefore = "not_before",
+        /// Its window had passed.
+        TooOld = "too_old",
+        /// A reinstall considers only retargeting.
+        NotRetargeting = "not_retargeting",
+        /// Both carry an id of one kind, with different values.
+        OtherDevice = "other_device",
+        /// Its keys only seemed equal, or it has none that counts.
+        NoMatch = "no_match",
+    }
 }
 
 /// Says of each touch what became of it. Left out are clicks that may be one too many, because not

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use md5::{Digest, Md5};
 
 use super::device_ids;
-use super::event::{Activation, Effect, Fact, Pairs, Purpose, Touch, TouchKind};
+use super::event::{Activation, Effect, Fact, Pairs, Touch};
 
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
@@ -98,16 +98,10 @@ struct Fields<'a> {
 
 fn touch_fields(touch: &Touch) -> Fields<'_> {
     Fields {
-        kind: match touch.kind {
-            TouchKind::Click => "click",
-            TouchKind::Impression => "impression",
-        },
+        kind: touch.kind.name(),
         name: "",
         spreadid: touch.spreadid.0.to_string(),
-        purpose: match touch.purpose {
-            Purpose::Ua => "ua",
-            Purpose::Retargeting => "retargeting",
-        },
+        purpose: touch.purpose.name(),
         lookback_ms: touch.lookback_ms.map(|ms| ms.to_string()).unwrap_or_default(),
         install_begin_time: String::new(),
         click_id: &touch.click_id,

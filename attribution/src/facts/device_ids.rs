@@ -9,63 +9,29 @@ use md5::{Digest, Md5};
 
 use super::event::Pairs;
 
-/// The kinds of device id, in the order of their rank as a matching key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum IdKind {
-    Oaid,
-    Gaid,
-    Idfa,
-    Caid,
-    Idfv,
-    Imei,
-    AndroidId,
-    Mac,
+crate::named! {
+    /// The kinds of device id, in the order of their rank as a matching key.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum IdKind {
+        Oaid = "oaid",
+        Gaid = "gaid",
+        Idfa = "idfa",
+        Caid = "caid",
+        Idfv = "idfv",
+        Imei = "imei",
+        AndroidId = "android_id",
+        Mac = "mac",
+    }
 }
 
 impl IdKind {
-    pub const ALL: [Self; 8] = [
-        Self::Oaid,
-        Self::Gaid,
-        Self::Idfa,
-        Self::Caid,
-        Self::Idfv,
-        Self::Imei,
-        Self::AndroidId,
-        Self::Mac,
-    ];
-
-    #[inline]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Oaid => "oaid",
-            Self::Gaid => "gaid",
-            Self::Idfa => "idfa",
-            Self::Caid => "caid",
-            Self::Idfv => "idfv",
-            Self::Imei => "imei",
-            Self::AndroidId => "android_id",
-            Self::Mac => "mac",
-        }
-    }
-
     /// The kind named, in raw form or, with `_md5`, in MD5 form.
     fn parse(name: &str) -> Option<(Self, Form)> {
         let (name, form) = match name.strip_suffix("_md5") {
             Some(name) => (name, Form::Md5),
             None => (name, Form::Raw),
         };
-        let kind = match name {
-            "oaid" => Self::Oaid,
-            "gaid" => Self::Gaid,
-            "idfa" => Self::Idfa,
-            "caid" => Self::Caid,
-            "idfv" => Self::Idfv,
-            "imei" => Self::Imei,
-            "android_id" => Self::AndroidId,
-            "mac" => Self::Mac,
-            _ => return None,
-        };
-        Some((kind, form))
+        Some((Self::from_name(name)?, form))
     }
 }
 

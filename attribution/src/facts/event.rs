@@ -12,16 +12,14 @@ pub enum Fact {
     Effect(Box<Effect>),
 }
 
-/// The families within which an id names one fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    Touch,
-    Activation,
-    Effect,
-}
-
-impl Family {
-    pub const ALL: [Self; 3] = [Self::Touch, Self::Activation, Self::Effect];
+crate::named! {
+    /// The families within which an id names one fact.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Family {
+        Touch = "touch",
+        Activation = "activation",
+        Effect = "effect",
+    }
 }
 
 /// The numeric id of an app.
@@ -68,17 +66,21 @@ impl EventTime {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TouchKind {
-    Impression,
-    Click,
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum TouchKind {
+        Impression = "impression",
+        Click = "click",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Purpose {
-    /// User acquisition.
-    Ua,
-    Retargeting,
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Purpose {
+        /// User acquisition.
+        Ua = "ua",
+        Retargeting = "retargeting",
+    }
 }
 
 /// Keyed texts, sorted by key, each key once.

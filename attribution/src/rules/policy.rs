@@ -62,16 +62,18 @@ pub struct Windows {
     pub origins: [Origin; 4],
 }
 
-/// The level of the settings that gave a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Origin {
-    #[default]
-    Default,
-    /// `[attribution]`.
-    AllApps,
-    App,
-    Channel,
-    Campaign,
+crate::named! {
+    /// The level of the settings that gave a window.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub enum Origin {
+        #[default]
+        Default = "default",
+        /// `[attribution]`.
+        AllApps = "settings",
+        App = "app",
+        Channel = "channel",
+        Campaign = "campaign",
+    }
 }
 
 /// What the effects of an uncredited reinstall carry.

@@ -40,27 +40,33 @@ pub struct Row {
 
 pub const CONTRIBUTORS_MAX: usize = 3;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum EventType {
-    Activation,
-    Effect,
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum EventType {
+        Activation = "activation",
+        Effect = "effect",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Status {
-    Attributed,
-    Organic,
-    Unattributed,
-    Rejected,
-    Duplicate,
-    Orphan,
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Status {
+        Attributed = "attributed",
+        Organic = "organic",
+        Unattributed = "unattributed",
+        Rejected = "rejected",
+        Duplicate = "duplicate",
+        Orphan = "orphan",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InstallType {
-    Install,
-    Reinstall,
-    Duplicate,
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum InstallType {
+        Install = "install",
+        Reinstall = "reinstall",
+        Duplicate = "duplicate",
+    }
 }
 
 /// The key by which a touch met an activation; an MD5 match is named after its kind.
@@ -72,12 +78,23 @@ pub enum MatchType {
     IpUa,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RejectReason {
-    Blocked,
-    ClickInjection,
-    CtitTooShort,
-    TooManyClicks,
+crate::named! {
+    /// Append only: rows and decisions are stored by the place in it, and a reason that is not in
+    /// it is stored as none.
+    ///
+    /// A new rule is written down in `docs/contract.md` (section 4) and set in [`Fraud`], by
+    /// `config/src/sections/fraud.rs` and `config/example.toml`. It decides in `candidate.rs` and in the
+    /// slow reference of `store/tests/support`, is explained by `export/src/explain/view.rs` and
+    /// `docs/explain.md`, and has its cases in `conformance/4-rejects`.
+    ///
+    /// [`Fraud`]: super::policy::Fraud
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum RejectReason {
+        Blocked = "blocked",
+        ClickInjection = "click_injection",
+        CtitTooShort = "ctit_too_short",
+        TooManyClicks = "too_many_clicks",
+    }
 }
 
 /// The touch that an activation is credited to.
@@ -140,56 +157,10 @@ pub fn seq(event_type: EventType, event_id: &str) -> u64 {
 }
 
 impl EventType {
-    pub const ALL: [Self; 2] = [Self::Activation, Self::Effect];
-
     pub fn family(self) -> Family {
         match self {
             Self::Activation => Family::Activation,
             Self::Effect => Family::Effect,
-        }
-    }
-
-    #[inline]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Activation => "activation",
-            Self::Effect => "effect",
-        }
-    }
-}
-
-impl Status {
-    pub const ALL: [Self; 6] = [
-        Self::Attributed,
-        Self::Organic,
-        Self::Unattributed,
-        Self::Rejected,
-        Self::Duplicate,
-        Self::Orphan,
-    ];
-
-    #[inline]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Attributed => "attributed",
-            Self::Organic => "organic",
-            Self::Unattributed => "unattributed",
-            Self::Rejected => "rejected",
-            Self::Duplicate => "duplicate",
-            Self::Orphan => "orphan",
-        }
-    }
-}
-
-impl InstallType {
-    pub const ALL: [Self; 3] = [Self::Install, Self::Reinstall, Self::Duplicate];
-
-    #[inline]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Install => "install",
-            Self::Reinstall => "reinstall",
-            Self::Duplicate => "duplicate",
         }
     }
 }
@@ -240,37 +211,10 @@ impl MatchType {
     }
 }
 
-impl RejectReason {
-    /// Append only: rows and decisions are stored by the place in it, and a reason that is not in
-    /// it is stored as none.
-    ///
-    /// A new rule is written down in `docs/contract.md` (section 4) and set in [`Fraud`], by
-    /// `config/src/sections/fraud.rs` and `config/example.toml`. It decides in `candidate.rs` and in the
-    /// slow reference of `store/tests/support`, is told by `export/src/explain/text.rs` and
-    /// `docs/explain.md`, and has its cases in `conformance/4-rejects`.
-    ///
-    /// [`Fraud`]: super::policy::Fraud
-    pub const ALL: [Self; 4] =
-        [Self::Blocked, Self::ClickInjection, Self::CtitTooShort, Self::TooManyClicks];
-
-    #[inline]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::ClickInjection => "click_injection",
-            Self::CtitTooShort => "ctit_too_short",
-            Self::TooManyClicks => "too_many_clicks",
-        }
-    }
-}
-
 /// The name of a touch's kind in rows and messages.
 #[inline]
 pub fn touch_kind_name(kind: TouchKind) -> &'static str {
-    match kind {
-        TouchKind::Click => "click",
-        TouchKind::Impression => "impression",
-    }
+    kind.name()
 }
 
 #[cfg(test)]

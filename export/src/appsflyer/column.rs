@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use attribution::facts::event::Purpose;
 use attribution::rules::policy::{DAY_MS, HOUR_MS, Policy};
 use attribution::rules::row::{EventType, InstallType, Status};
-use store::layout::codec::row::{RowView, TextCell, purpose_name};
+use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
 use crate::format::channel::channel_name;
@@ -244,8 +244,8 @@ impl Cell {
             }),
             Self::CampaignType => match (row.status, is_retargeting(row)) {
                 (Status::Organic, _) => Value::Name(ORGANIC),
-                (Status::Attributed, true) => Value::Name(purpose_name(Purpose::Retargeting)),
-                (Status::Attributed, false) => Value::Name(purpose_name(Purpose::Ua)),
+                (Status::Attributed, true) => Value::Name(Purpose::Retargeting.name()),
+                (Status::Attributed, false) => Value::Name(Purpose::Ua.name()),
                 _ => Value::Empty,
             },
         }

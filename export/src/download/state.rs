@@ -2,24 +2,15 @@
 
 use serde::Serialize;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    Running,
-    Complete,
-    /// The client went away.
-    Aborted,
-    /// The rows could not be read to their end; the log says why.
-    Failed,
-}
-
-impl State {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Complete => "complete",
-            Self::Aborted => "aborted",
-            Self::Failed => "failed",
-        }
+attribution::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub(crate) enum State {
+        Running = "running",
+        Complete = "complete",
+        /// The client went away.
+        Aborted = "aborted",
+        /// The rows could not be read to their end; the log says why.
+        Failed = "failed",
     }
 }

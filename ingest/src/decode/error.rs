@@ -11,56 +11,24 @@ pub struct DecodeError {
     pub message: String,
 }
 
-/// The kinds of bad record, as metrics and dead letters name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ErrorCode {
-    NotJson,
-    NotAnObject,
-    MissingField,
-    WrongType,
-    BadValue,
-    UnknownApp,
-    BadTime,
-    TooLate,
-    TooLarge,
-    /// Truncated, followed by more, or no Avro of its schema at all.
-    NotAvro,
-    /// The registry has no schema by the name that the record gives.
-    UnknownSchema,
-    /// What the registry has by that name can not be read.
-    BadSchema,
-}
-
-impl ErrorCode {
-    pub const ALL: [Self; 12] = [
-        Self::NotJson,
-        Self::NotAnObject,
-        Self::MissingField,
-        Self::WrongType,
-        Self::BadValue,
-        Self::UnknownApp,
-        Self::BadTime,
-        Self::TooLate,
-        Self::TooLarge,
-        Self::NotAvro,
-        Self::UnknownSchema,
-        Self::BadSchema,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NotJson => "not_json",
-            Self::NotAnObject => "not_an_object",
-            Self::MissingField => "missing_field",
-            Self::WrongType => "wrong_type",
-            Self::BadValue => "bad_value",
-            Self::UnknownApp => "unknown_app",
-            Self::BadTime => "bad_time",
-            Self::TooLate => "too_late",
-            Self::TooLarge => "too_large",
-            Self::NotAvro => "not_avro",
-            Self::UnknownSchema => "unknown_schema",
-            Self::BadSchema => "bad_schema",
-        }
+attribution::named! {
+    /// The kinds of bad record, as metrics and dead letters name them.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum ErrorCode {
+        NotJson = "not_json",
+        NotAnObject = "not_an_object",
+        MissingField = "missing_field",
+        WrongType = "wrong_type",
+        BadValue = "bad_value",
+        UnknownApp = "unknown_app",
+        BadTime = "bad_time",
+        TooLate = "too_late",
+        TooLarge = "too_large",
+        /// Truncated, followed by more, or no Avro of its schema at all.
+        NotAvro = "not_avro",
+        /// The registry has no schema by the name that the record gives.
+        UnknownSchema = "unknown_schema",
+        /// The registry's schema of that name cannot be parsed.
+        BadSchema = "bad_schema",
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use attribution::facts::event::{Device, EventTime, Fact, Pairs, Purpose, TouchKind};
+use attribution::facts::event::{Device, EventTime, Fact, Pairs};
 use attribution::rules::policy::Policy;
 use jiff::SignedDuration;
 use jiff::civil::{Date, Time};
@@ -75,14 +75,11 @@ impl<'a> Event<'a> {
             Fact::Touch(touch) => Self {
                 click_id: &touch.click_id,
                 spreadid: Some(touch.spreadid.0),
-                purpose: match touch.purpose {
-                    Purpose::Ua => "ua",
-                    Purpose::Retargeting => "retargeting",
-                },
+                purpose: touch.purpose.name(),
                 lookback_ms: touch.lookback_ms,
                 site: &touch.site,
                 params: map(&touch.params),
-                ..common(kind_of(touch.kind), &touch.device, &touch.ids)
+                ..common(touch.kind.name(), &touch.device, &touch.ids)
             },
             Fact::Activation(activation) => Self {
                 event_id: &activation.id,
@@ -102,13 +99,6 @@ impl<'a> Event<'a> {
                 ..common("effect", &effect.device, &effect.ids)
             },
         }
-    }
-}
-
-fn kind_of(kind: TouchKind) -> &'static str {
-    match kind {
-        TouchKind::Click => "click",
-        TouchKind::Impression => "impression",
     }
 }
 

@@ -51,13 +51,13 @@ fn short(row: &RowView<'_>) -> String {
     text += &format!(" {}", row.status.name());
     if let (Some(kind), Some(match_type)) = (row.touch_kind, row.match_type) {
         let click_id = row.text(TextCell::ClickId);
-        text += &format!(" {click_id} ({} by {})", kind_name(kind), match_type.name());
+        text += &format!(" {click_id} ({} by {})", kind.name(), match_type.name());
     }
     if !of.is_empty() && of != id {
         text += &format!(" of {of}");
     }
     for Contributor { spreadid, kind, match_type, .. } in contributors(row) {
-        text += &format!(" + {} ({} by {})", spreadid.0, kind_name(*kind), match_type.name());
+        text += &format!(" + {} ({} by {})", spreadid.0, kind.name(), match_type.name());
     }
     if let Some(reason) = row.reject_reason {
         text += &format!(" because {}", reason.name());
@@ -71,7 +71,7 @@ fn decision(key: &RowKey, row: &RowView<'_>) -> String {
     };
     let contributors: Vec<_> = contributors(row)
         .map(|Contributor { spreadid, kind, time, match_type }| {
-            let (kind, by) = (kind_name(*kind), match_type.name());
+            let (kind, by) = (kind.name(), match_type.name());
             format!("{} {kind} @{} {by}", spreadid.0, time.millis())
         })
         .collect();
@@ -84,7 +84,7 @@ fn decision(key: &RowKey, row: &RowView<'_>) -> String {
         row.status.name(),
         row.install_type.map_or("-", |install_type| install_type.name()),
         key.spreadid.0,
-        row.touch_kind.map_or("-", kind_name),
+        row.touch_kind.map_or("-", TouchKind::name),
         row.text(TextCell::ClickId),
         time(row.touch_time),
         row.match_type.map_or("-", |match_type| match_type.name()),
@@ -97,8 +97,4 @@ fn decision(key: &RowKey, row: &RowView<'_>) -> String {
 
 fn contributors<'a>(row: &'a RowView<'_>) -> impl Iterator<Item = &'a Contributor> {
     (0..).map_while(|index| row.contributor(index))
-}
-
-fn kind_name(kind: TouchKind) -> &'static str {
-    attribution::rules::row::touch_kind_name(kind)
 }

@@ -11,17 +11,19 @@ use crate::format::time_zone::TimeWriter;
 use crate::query::nearest::nearest;
 use crate::query::parameter::{BY, bad};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dimension {
-    /// The date of the event's time in the zone.
-    Day,
-    EventType,
-    EventName,
-    Status,
-    InstallType,
-    SpreadId,
-    Campaign,
-    Channel,
+attribution::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Dimension {
+        /// The date of the event's time in the zone.
+        Day = "day",
+        EventType = "event_type",
+        EventName = "event_name",
+        Status = "status",
+        InstallType = "install_type",
+        SpreadId = "spreadid",
+        Campaign = "campaign",
+        Channel = "channel",
+    }
 }
 
 /// What a group has of a dimension; within one all are of one kind.
@@ -35,31 +37,15 @@ pub(crate) enum Value {
     Text(Box<str>),
 }
 
-const NAMES: [(&str, Dimension); 8] = [
-    ("day", Dimension::Day),
-    ("event_type", Dimension::EventType),
-    ("event_name", Dimension::EventName),
-    ("status", Dimension::Status),
-    ("install_type", Dimension::InstallType),
-    ("spreadid", Dimension::SpreadId),
-    ("campaign", Dimension::Campaign),
-    ("channel", Dimension::Channel),
-];
-
 impl Dimension {
     pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|(name, _)| *name)
-    }
-
-    pub fn name(self) -> &'static str {
-        NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        Self::ALL.into_iter().map(Self::name)
     }
 
     /// # Errors
     /// The nearest name, where none is this one.
     pub fn parse(name: &str) -> Result<Self, ExportError> {
-        let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, dimension)| *dimension).ok_or_else(|| {
+        Self::from_name(name).ok_or_else(|| {
             let nearest = nearest(name, Self::names()).unwrap_or_default();
             let problem = format!("nothing is told apart by this, the nearest is {nearest:?}");
             bad(BY, problem, name, Self::names().collect())

@@ -7,7 +7,7 @@ use attribution::rules::row::{
 };
 
 use super::{
-    Input, PURPOSES, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint, utf8,
+    Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint, utf8,
 };
 use crate::StoreError;
 
@@ -240,8 +240,7 @@ impl<'a> RowView<'a> {
 
     /// The purpose of the credited touch; `None` without one.
     pub fn touch_purpose(&self) -> Option<Purpose> {
-        let name = self.text(TextCell::TouchPurpose);
-        PURPOSES.into_iter().find(|purpose| purpose_name(*purpose) == name)
+        Purpose::from_name(self.text(TextCell::TouchPurpose))
     }
 
     /// The contributor at an index, newest first.
@@ -336,7 +335,7 @@ fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TE
         &row.revenue,
         &row.currency,
         props,
-        touch_details.map_or("", |of| purpose_name(of.purpose)),
+        touch_details.map_or("", |of| of.purpose.name()),
         &details.lookback,
         touch_details.map_or("", |of| &of.site),
         sub1,
@@ -348,14 +347,6 @@ fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TE
         of_activation(|of| &of.store),
         of_activation(|of| &of.credit_of),
     ]
-}
-
-/// The name of a purpose, in rows as in events.
-pub fn purpose_name(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Ua => "ua",
-        Purpose::Retargeting => "retargeting",
-    }
 }
 
 /// Compact JSON, or empty without props. The keys are already sorted.

@@ -2,58 +2,62 @@
 
 use std::collections::BTreeMap;
 
-/// A kind of check, in the order in which they are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Check {
-    Files,
-    Meta,
-    Facts,
-    Index,
-    Decisions,
-    Rows,
-    Counts,
+attribution::named! {
+    /// A kind of check, in the order in which they are made.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Check {
+        Files = "files",
+        Meta = "meta",
+        Facts = "facts",
+        Index = "index",
+        Decisions = "decisions",
+        Rows = "rows",
+        Counts = "counts",
+    }
 }
 
-/// What can be wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Problem {
-    FileMissing,
-    FileCut,
-    FileDamaged,
-    LogDamaged,
-    AppUnreadable,
-    AppAhead,
-    ConsumedUntilWrong,
-    PositionUnreadable,
-    FactUnreadable,
-    FactMisplaced,
-    FactAltered,
-    TouchMissing,
-    EntryUnreadable,
-    EntryToNowhere,
-    EntryOfAnother,
-    EntryMissing,
-    MarkMissing,
-    Undecided,
-    DecisionAltered,
-    DecisionDiffers,
-    DecisionLost,
-    RowMissing,
-    RowDiffers,
-    RowKeyUnreadable,
-    RowUnreadable,
-    RowMisplaced,
-    RowWithoutFact,
-    SecondRow,
-    CellUnreadable,
-    CellDiffers,
-    RegionsBroken,
-    RegionDiffers,
-    TotalsDiffer,
-    CountUnreadable,
-    CountDiffers,
-    BroughtUnreadable,
-    BroughtDiffers,
+attribution::named! {
+    /// What can be wrong.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Problem {
+        FileMissing = "file_missing",
+        FileCut = "file_cut",
+        FileDamaged = "file_damaged",
+        LogDamaged = "log_damaged",
+        AppUnreadable = "app_unreadable",
+        AppAhead = "app_ahead",
+        ConsumedUntilWrong = "consumed_until_wrong",
+        PositionUnreadable = "position_unreadable",
+        FactUnreadable = "fact_unreadable",
+        FactMisplaced = "fact_misplaced",
+        FactAltered = "fact_altered",
+        TouchMissing = "touch_missing",
+        EntryUnreadable = "entry_unreadable",
+        EntryToNowhere = "entry_to_nowhere",
+        EntryOfAnother = "entry_of_another",
+        EntryMissing = "entry_missing",
+        MarkMissing = "mark_missing",
+        Undecided = "undecided",
+        DecisionAltered = "decision_altered",
+        DecisionDiffers = "decision_differs",
+        DecisionLost = "decision_lost",
+        RowMissing = "row_missing",
+        RowDiffers = "row_differs",
+        RowKeyUnreadable = "row_key_unreadable",
+        RowUnreadable = "row_unreadable",
+        RowMisplaced = "row_misplaced",
+        RowWithoutFact = "row_without_fact",
+        SecondRow = "second_row",
+        CellUnreadable = "cell_unreadable",
+        CellDiffers = "cell_differs",
+        RegionsBroken = "regions_broken",
+        RegionDiffers = "region_differs",
+        TotalsDiffer = "totals_differ",
+        CountUnreadable = "count_unreadable",
+        CountDiffers = "count_differs",
+        BroughtUnreadable = "brought_unreadable",
+        BroughtDiffers = "brought_differ",
+    }
 }
 
 /// What can be done about a problem.
@@ -63,30 +67,6 @@ pub enum Remedy {
     Repair,
     /// Nothing here tells what it was.
     Restore,
-}
-
-impl Check {
-    pub const ALL: [Self; 7] = [
-        Self::Files,
-        Self::Meta,
-        Self::Facts,
-        Self::Index,
-        Self::Decisions,
-        Self::Rows,
-        Self::Counts,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Files => "files",
-            Self::Meta => "meta",
-            Self::Facts => "facts",
-            Self::Index => "index",
-            Self::Decisions => "decisions",
-            Self::Rows => "rows",
-            Self::Counts => "counts",
-        }
-    }
 }
 
 impl Problem {
@@ -127,49 +107,6 @@ impl Problem {
             | Self::CountDiffers
             | Self::BroughtUnreadable
             | Self::BroughtDiffers => Check::Counts,
-        }
-    }
-
-    /// For scripts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FileMissing => "file_missing",
-            Self::FileCut => "file_cut",
-            Self::FileDamaged => "file_damaged",
-            Self::LogDamaged => "log_damaged",
-            Self::AppUnreadable => "app_unreadable",
-            Self::AppAhead => "app_ahead",
-            Self::ConsumedUntilWrong => "consumed_until_wrong",
-            Self::PositionUnreadable => "position_unreadable",
-            Self::FactUnreadable => "fact_unreadable",
-            Self::FactMisplaced => "fact_misplaced",
-            Self::FactAltered => "fact_altered",
-            Self::TouchMissing => "touch_missing",
-            Self::EntryUnreadable => "entry_unreadable",
-            Self::EntryToNowhere => "entry_to_nowhere",
-            Self::EntryOfAnother => "entry_of_another",
-            Self::EntryMissing => "entry_missing",
-            Self::MarkMissing => "mark_missing",
-            Self::Undecided => "undecided",
-            Self::DecisionAltered => "decision_altered",
-            Self::DecisionDiffers => "decision_differs",
-            Self::DecisionLost => "decision_lost",
-            Self::RowMissing => "row_missing",
-            Self::RowDiffers => "row_differs",
-            Self::RowKeyUnreadable => "row_key_unreadable",
-            Self::RowUnreadable => "row_unreadable",
-            Self::RowMisplaced => "row_misplaced",
-            Self::RowWithoutFact => "row_without_fact",
-            Self::SecondRow => "second_row",
-            Self::CellUnreadable => "cell_unreadable",
-            Self::CellDiffers => "cell_differs",
-            Self::RegionsBroken => "regions_broken",
-            Self::RegionDiffers => "region_differs",
-            Self::TotalsDiffer => "totals_differ",
-            Self::CountUnreadable => "count_unreadable",
-            Self::CountDiffers => "count_differs",
-            Self::BroughtUnreadable => "brought_unreadable",
-            Self::BroughtDiffers => "brought_differ",
         }
     }
 
