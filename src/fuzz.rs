@@ -4,8 +4,8 @@
 #[path = "../fuzz/kept.rs"]
 mod kept;
 
-use attribution::facts::event::{Fact, Pid};
-use attribution::ledger::record::{ActivationRecord, Causes, EffectRecord, FactRecord};
+use attribution::facts::event::Pid;
+use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::{AppPolicy, Policy};
 use ingest::decode;
 use store::layout::codec::fact_record;
@@ -30,20 +30,7 @@ fn stored(input: &[u8]) {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let Ok(fact) = decode::decode(input, None, &policy) else { return };
     let (family, pid) = (fact.family(), fact.pid());
-    let kept = match fact {
-        Fact::Touch(touch) => FactRecord::Touch(touch),
-        Fact::Activation(fact) => FactRecord::Activation(Box::new(ActivationRecord {
-            fact: *fact,
-            chains: Default::default(),
-            current_row: None,
-            decision: None,
-            previous: None,
-            changed_by: Causes::default(),
-        })),
-        Fact::Effect(fact) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, current_row: None }))
-        }
-    };
+    let kept = FactRecord::from(fact);
     let mut written = Vec::new();
     fact_record::encode(&kept, &mut written);
     assert_eq!(fact_record::decode(family, pid, &written).ok(), Some(kept));

@@ -16,10 +16,8 @@ use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::maintenance::verify::stored_row::row;
-use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{DecisionWrite, Ledger, Progress};
-use attribution::rules::row::EventType;
 use attribution::worker::{self, Worker};
 use config::Config;
 use ingest::{Health, IngestError, Shutdown};
@@ -138,11 +136,7 @@ impl Bed {
         for (key, value) in rows {
             let view = RowView::decode(&value).expect("a row that can be read");
             let row = row(&key, &view).expect("props that can be read");
-            let family = match row.event_type {
-                EventType::Activation => Family::Activation,
-                EventType::Effect => Family::Effect,
-            };
-            let key = fact_key(family, row.pid, &row.event_id);
+            let key = fact_key(row.event_type.family(), row.pid, &row.event_id);
             let record = model.record(&key).expect("a row has a home");
             writes.push(DecisionWrite { key, record, row, replaced: None });
         }

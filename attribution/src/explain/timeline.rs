@@ -66,11 +66,7 @@ pub fn timeline<F: Facts>(
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
     let (until, held) = (facts.consumed_until(), facts.held(app.pid));
     let has_expired = |record: &FactRecord| {
-        let (family, lookback_ms) = match record {
-            FactRecord::Touch(touch) => (Family::Touch, touch.lookback_ms),
-            FactRecord::Activation(_) => (Family::Activation, None),
-            FactRecord::Effect(_) => (Family::Effect, None),
-        };
+        let (family, lookback_ms) = (record.family(), record.lookback_ms());
         let oldest = needed.zip(until).map(|(of, until)| of.oldest(family, lookback_ms, until));
         record.time() < oldest.unwrap_or_default().max(held.oldest(family, lookback_ms))
     };
@@ -96,12 +92,7 @@ pub fn timeline<F: Facts>(
 }
 
 fn has_any(record: &FactRecord, ids: &DeviceIds) -> bool {
-    let own = match record {
-        FactRecord::Touch(touch) => &touch.ids,
-        FactRecord::Activation(record) => &record.fact.ids,
-        FactRecord::Effect(record) => &record.fact.ids,
-    };
-    DeviceIds::new(own).iter().any(|id| ids.contains(id))
+    DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id))
 }
 
 /// Where facts stand: newest first, then in an order that is always the same.

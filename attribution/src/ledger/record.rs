@@ -1,6 +1,6 @@
 //! What a ledger keeps of a fact: the fact, what was decided, and the row that shows it.
 
-use crate::facts::event::{Activation, Effect, EventTime, Fact, SpreadId, Touch};
+use crate::facts::event::{Activation, Effect, EventTime, Fact, Family, Pairs, SpreadId, Touch};
 use crate::facts::keys::FactKey;
 use crate::rules::classify::InstallChains;
 use crate::rules::row::{InstallType, Status};
@@ -93,6 +93,31 @@ pub struct RowRef {
 }
 
 impl FactRecord {
+    pub fn family(&self) -> Family {
+        match self {
+            Self::Touch(_) => Family::Touch,
+            Self::Activation(_) => Family::Activation,
+            Self::Effect(_) => Family::Effect,
+        }
+    }
+
+    /// The window that a touch brings along; `None` without one.
+    pub fn lookback_ms(&self) -> Option<u64> {
+        match self {
+            Self::Touch(touch) => touch.lookback_ms,
+            Self::Activation(_) | Self::Effect(_) => None,
+        }
+    }
+
+    /// As received.
+    pub fn ids(&self) -> &Pairs {
+        match self {
+            Self::Touch(touch) => &touch.ids,
+            Self::Activation(record) => &record.fact.ids,
+            Self::Effect(record) => &record.fact.ids,
+        }
+    }
+
     pub fn current_row_mut(&mut self) -> Option<&mut CurrentRow> {
         match self {
             Self::Touch(_) => None,

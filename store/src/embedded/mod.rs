@@ -220,10 +220,7 @@ impl Ledger for Embedded {
             for (found_by, time) in &write.stale {
                 self.pending.delete(family, key::index(*found_by, &write.key, *time));
             }
-            let lookback_ms = match &write.record {
-                FactRecord::Touch(touch) => touch.lookback_ms,
-                _ => None,
-            };
+            let lookback_ms = write.record.lookback_ms();
             for found_by in &write.index {
                 let key = key::index(*found_by, &write.key, write.record.time());
                 self.pending.put_index(family, key, write.key.id.0, lookback_ms);

@@ -129,7 +129,7 @@ impl Expiry {
     }
 
     pub fn has_expired(&self, pid: Pid, record: &FactRecord) -> bool {
-        let (family, lookback_ms) = kind(record);
+        let (family, lookback_ms) = (record.family(), record.lookback_ms());
         record.time() < self.oldest(pid, family, lookback_ms)
     }
 
@@ -139,16 +139,8 @@ impl Expiry {
         if !self.has_expired(pid, &record) {
             return Lookup::Found(record);
         }
-        let (family, lookback_ms) = kind(&record);
+        let (family, lookback_ms) = (record.family(), record.lookback_ms());
         let is_removed = record.time() < self.oldest_record(pid, family, lookback_ms);
         if is_removed { Lookup::Missing } else { Lookup::Tombstone }
-    }
-}
-
-fn kind(record: &FactRecord) -> (Family, Option<u64>) {
-    match record {
-        FactRecord::Touch(touch) => (Family::Touch, touch.lookback_ms),
-        FactRecord::Activation(_) => (Family::Activation, None),
-        FactRecord::Effect(_) => (Family::Effect, None),
     }
 }

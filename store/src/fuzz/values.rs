@@ -2,7 +2,6 @@
 //! is written and read again as it was.
 
 use attribution::facts::event::{Family, Pid};
-use attribution::ledger::record::FactRecord;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::codec::row::{RowView, TextCell};
@@ -35,9 +34,8 @@ pub fn record(input: &[u8]) {
     let Some((family, value)) = input.split_first() else { return };
     let (family, pid) = (Family::ALL[usize::from(*family) % Family::ALL.len()], Pid(1));
     let Ok(found) = code::decode(family, pid, value) else { return };
-    let lookback_ms = if let FactRecord::Touch(touch) = &found { touch.lookback_ms } else { None };
     let times = fact::times(family, value).ok();
-    assert_eq!(times, Some((found.time(), lookback_ms)));
+    assert_eq!(times, Some((found.time(), found.lookback_ms())));
     let mut written = Vec::new();
     code::encode(&found, &mut written);
     assert_eq!(code::decode(family, pid, &written).ok(), Some(found));

@@ -3,7 +3,6 @@
 use attribution::facts::event::Family;
 use attribution::ledger::FactWrite;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::FactRecord;
 
 use super::cells::{Page, Put};
 use crate::StoreError;
@@ -23,10 +22,7 @@ pub(in crate::hbase) fn join(row: &[u8], column: &[u8]) -> Result<Key, StoreErro
 
 /// Those that the fact is found by.
 pub(super) fn own_entries(write: &FactWrite, ttl_ms: Option<u64>) -> impl Iterator<Item = Put> {
-    let lookback_ms = match &write.record {
-        FactRecord::Touch(touch) => touch.lookback_ms,
-        _ => None,
-    };
+    let lookback_ms = write.record.lookback_ms();
     let time = write.record.time();
     write.index.iter().map(move |found_by| {
         let key = key::index(*found_by, &write.key, time);

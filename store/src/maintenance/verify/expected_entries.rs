@@ -21,11 +21,7 @@ pub struct Entries {
 }
 
 pub fn entries(fact: &FactKey, record: &FactRecord) -> Entries {
-    let (ids, lookback_ms) = match record {
-        FactRecord::Touch(touch) => (DeviceIds::new(&touch.ids), touch.lookback_ms),
-        FactRecord::Activation(record) => (DeviceIds::new(&record.fact.ids), None),
-        FactRecord::Effect(record) => (DeviceIds::new(&record.fact.ids), None),
-    };
+    let ids = DeviceIds::new(record.ids());
     let key = |by: &MatchKey| key::index(*by, fact, record.time());
     let [by_id, all] = [false, true].map(|probabilistic| keys(record, &ids, probabilistic));
     let marks = match record {
@@ -34,7 +30,7 @@ pub fn entries(fact: &FactKey, record: &FactRecord) -> Entries {
         FactRecord::Effect(_) => Vec::new(),
     };
     let mut value = Vec::with_capacity(9);
-    codec::put_index_value(&mut value, fact.id.0, lookback_ms);
+    codec::put_index_value(&mut value, fact.id.0, record.lookback_ms());
     Entries {
         by_place: all.iter().filter(|by| !by_id.contains(by)).map(key).collect(),
         by_id: by_id.iter().map(key).collect(),

@@ -6,7 +6,7 @@ use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys;
 use attribution::ledger::record::{CurrentRow, FactRecord};
-use attribution::rules::row::{EventType, seq};
+use attribution::rules::row::seq;
 
 use super::table_scan::{Entry, Found};
 use super::{Check, Checker, Problem, at};
@@ -76,10 +76,7 @@ impl Checker<'_> {
                 self.find_row(Problem::RowUnreadable, bytes);
                 continue;
             };
-            let family = match view.event_type {
-                EventType::Activation => Family::Activation,
-                EventType::Effect => Family::Effect,
-            };
+            let family = view.event_type.family();
             let event_id = view.text(TextCell::EventId);
             if seq(view.event_type, event_id) != key.seq {
                 self.find_row(Problem::RowDiffers, bytes);
@@ -144,10 +141,7 @@ impl Checker<'_> {
     }
 
     fn row_name(&self, row: &Row<'_>) -> String {
-        let of = match row.fact.family {
-            Family::Effect => "effect",
-            _ => "activation",
-        };
+        let of = row.fact.family.name();
         let id = attribution::facts::printable::printable(row.event_id);
         format!("{} {of} {id}, {}", self.app_name(row.key.pid), at(EVENTS, row.bytes))
     }

@@ -49,12 +49,7 @@ fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<Fou
         .zip(records)
         .filter_map(|(fact, record)| {
             let record = record?;
-            let own = match &record {
-                attribution::ledger::record::FactRecord::Touch(touch) => &touch.ids,
-                attribution::ledger::record::FactRecord::Activation(record) => &record.fact.ids,
-                attribution::ledger::record::FactRecord::Effect(record) => &record.fact.ids,
-            };
-            let has = DeviceIds::new(own).iter().any(|id| ids.contains(id));
+            let has = DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id));
             has.then(|| Found { place: IndexEntry { time: record.time(), fact }, record })
         })
         .collect();

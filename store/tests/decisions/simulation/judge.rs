@@ -11,7 +11,7 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
-use attribution::ledger::record::{CurrentRow, FactRecord, Lookup};
+use attribution::ledger::record::{CurrentRow, Lookup};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status, seq};
 use attribution::worker::Report;
@@ -114,11 +114,7 @@ fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
         Lookup::Missing => return Err("there is no such fact".into()),
     };
     let app = plan.policy.app(fact.pid()).expect("a known app");
-    let standing = match record.clone() {
-        FactRecord::Touch(touch) => Fact::Touch(touch),
-        FactRecord::Activation(record) => Fact::Activation(Box::new(record.fact)),
-        FactRecord::Effect(record) => Fact::Effect(Box::new(record.fact)),
-    };
+    let standing = Fact::from(record.clone());
     // What can not change any more is not replaced.
     if plan.kind != Kind::Expiring
         && canonical::compare(&standing, fact, &app.key) == Ordering::Greater
