@@ -2,14 +2,6 @@
 //!
 //! [`run`] is the service, for production and tests; the other commands are in [`commands`].
 
-/// A point at which a test can abort the process; empty without the feature.
-macro_rules! crash_point {
-    ($name:literal) => {
-        #[cfg(feature = "crash-points")]
-        fail::fail_point!($name, |_| std::process::abort());
-    };
-}
-
 pub mod cli;
 pub mod commands;
 mod conformance;

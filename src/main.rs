@@ -12,7 +12,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     #[cfg(feature = "crash-points")]
-    let _points = fail::FailScenario::setup();
+    let _points = config::fail::FailScenario::setup();
     let cli = Cli::parse();
     telemetry::abort_on_panic();
     telemetry::handle_file_limits();

@@ -9,44 +9,28 @@ use crate::commands::WrongUse;
 const DIVISOR: &str = "ADTRAIL_TEST_TIME_DIVISOR";
 const DIVISOR_MAX: u32 = 1_000;
 
-/// Patience and polling intervals, as a value: tests run with a fraction of the defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
-    pub ingest: ingest::Timing,
-    pub store: store::Timing,
-    /// How often to check whether HBase answers, and to exchange with other processes how far all is read.
-    /// Readiness and the completeness shown by exports are at most that old.
-    pub hbase_check_interval: Duration,
-    /// How often to read the region metrics of HBase.
-    pub region_check_interval: Duration,
-    /// How long a shutdown waits for writes to HBase in progress. Then they are no longer retried; what is not
-    /// committed is read again after the next start.
-    pub hbase_last_write_patience: Duration,
-    /// How long a shutdown waits for downloads after it has cut them off. Then the process ends without them.
-    pub cut_off_download_patience: Duration,
-    /// How long a process may run beyond `run.shutdown_deadline`. Then it is ended with status 1.
-    pub forced_exit_grace: Duration,
-    /// How long `adtrail backup` retries while the store is in use by a process that does not listen on the control
-    /// socket, as a service that starts or stops does not. Then it fails.
-    pub backup_store_patience: Duration,
-    /// Interval between these attempts.
-    pub backup_retry_interval: Duration,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            ingest: ingest::Timing::default(),
-            store: store::Timing::default(),
-            hbase_check_interval: Duration::from_secs(2),
-            // Every server is asked.
-            region_check_interval: Duration::from_secs(30),
-            hbase_last_write_patience: Duration::from_secs(5),
-            cut_off_download_patience: Duration::from_secs(1),
-            forced_exit_grace: Duration::from_secs(5),
-            backup_store_patience: Duration::from_secs(10),
-            backup_retry_interval: Duration::from_millis(100),
-        }
+config::timing! {
+    /// Patience and polling intervals, as a value: tests run with a fraction of the defaults.
+    pub struct Timing {
+        pub ingest: ingest::Timing = ingest::Timing::default(),
+        pub store: store::Timing = store::Timing::default(),
+        /// How often to check whether HBase answers, and to exchange with other processes how far all is read.
+        /// Readiness and the completeness shown by exports are at most that old.
+        pub hbase_check_interval: Duration = Duration::from_secs(2),
+        /// How often to read the region metrics of HBase, from every server.
+        pub region_check_interval: Duration = Duration::from_secs(30),
+        /// How long a shutdown waits for writes to HBase in progress. Then they are no longer retried; what is not
+        /// committed is read again after the next start.
+        pub hbase_last_write_patience: Duration = Duration::from_secs(5),
+        /// How long a shutdown waits for downloads after it has cut them off. Then the process ends without them.
+        pub cut_off_download_patience: Duration = Duration::from_secs(1),
+        /// How long a process may run beyond `run.shutdown_deadline`. Then it is ended with status 1.
+        pub forced_exit_grace: Duration = Duration::from_secs(5),
+        /// How long `adtrail backup` retries while the store is in use by a process that does not listen on the control
+        /// socket, as a service that starts or stops does not. Then it fails.
+        pub backup_store_patience: Duration = Duration::from_secs(10),
+        /// Interval between these attempts.
+        pub backup_retry_interval: Duration = Duration::from_millis(100),
     }
 }
 
@@ -65,25 +49,7 @@ impl Timing {
                  only; unset it in production"
             );
         }
-        Ok(Self::default().divided_by(divisor))
-    }
-
-    /// Every duration divided by the same number.
-    ///
-    /// # Panics
-    /// If the divisor is 0.
-    pub fn divided_by(self, divisor: u32) -> Self {
-        Self {
-            ingest: self.ingest.divided_by(divisor),
-            store: self.store.divided_by(divisor),
-            hbase_check_interval: self.hbase_check_interval / divisor,
-            region_check_interval: self.region_check_interval / divisor,
-            hbase_last_write_patience: self.hbase_last_write_patience / divisor,
-            cut_off_download_patience: self.cut_off_download_patience / divisor,
-            forced_exit_grace: self.forced_exit_grace / divisor,
-            backup_store_patience: self.backup_store_patience / divisor,
-            backup_retry_interval: self.backup_retry_interval / divisor,
-        }
+        Ok(Self::default() / divisor)
     }
 }
 
@@ -100,11 +66,10 @@ mod tests {
 
     #[test]
     fn every_duration_is_divided() {
-        assert_eq!(Timing::default().divided_by(1), Timing::default());
-        let tenth = Timing::default().divided_by(10);
+        let tenth = Timing::default() / 10;
         assert_eq!(tenth.region_check_interval, Duration::from_secs(3));
-        assert_eq!(tenth.ingest, ingest::Timing::default().divided_by(10));
-        assert_eq!(tenth.store, store::Timing::default().divided_by(10));
+        assert_eq!(tenth.ingest.partition_check_interval, Duration::from_secs(1));
+        assert_eq!(tenth.store.engine_recovery_patience, Duration::from_secs(3));
     }
 
     #[track_caller]

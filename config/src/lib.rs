@@ -9,10 +9,16 @@
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod macros;
+pub mod nearest;
 mod settings;
 
 use std::path::Path;
 
+/// For [`crash_point`].
+#[cfg(feature = "crash-points")]
+#[doc(hidden)]
+pub use fail;
 pub use parse::error::{ConfigError, ConfigErrors, Location};
 pub use parse::layers::PREFIX;
 use parse::report::Diagnostics;
@@ -21,11 +27,12 @@ use parse::section::Section;
 use parse::tree::{self, Table};
 use parse::{error, layers};
 pub use sections::formats::{Format, Formats};
-pub use sections::hbase::{HBase, HBaseTls};
+pub use sections::hbase::HBase;
 pub use sections::kafka::{Kafka, Topics};
 pub use sections::librdkafka::ClientSetting;
-pub use sections::registry::{Identity, Login, Registry};
+pub use sections::registry::{Login, Registry};
 pub use sections::store::{AppStore, Store};
+pub use sections::tls::{Identity, Tls};
 pub use sections::tokens::{
     SECRET_CHARS, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id, token_id,
 };

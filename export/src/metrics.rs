@@ -6,18 +6,7 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-/// Names with their help, which is the doc comment.
-macro_rules! describe {
-    ($($(#[doc = $help:literal])+ $kind:ident $visibility:vis $constant:ident = $name:literal;)+) => {
-        $($(#[doc = $help])+ $visibility const $constant: &str = $name;)+
-
-        fn describe() {
-            $(metrics::$kind!($name, concat!($($help),+).trim_start());)+
-        }
-    };
-}
-
-describe! {
+config::describe_metrics! {
     /// Answers on the users' listener, by status.
     describe_counter REQUESTS = "adtrail_export_requests_total";
     /// Rows written into downloads, counted when their scan ends; of one that fails, none.

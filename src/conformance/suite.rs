@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use config::nearest::nearest;
 use include_dir::{Dir, include_dir};
 
 use super::case::Case;
@@ -65,9 +66,8 @@ impl Suite {
     pub fn chosen(self, names: &[String]) -> Result<Vec<Case>, String> {
         for name in names {
             if !self.0.iter().any(|case| is_meant(name, case)) {
-                let nearest =
-                    self.0.iter().min_by_key(|case| strsim::damerau_levenshtein(&case.name, name));
-                let nearest = nearest.map_or("", |case| &case.name);
+                let known = self.0.iter().map(|case| &*case.name);
+                let nearest = nearest(name, known).unwrap_or_default();
                 return Err(format!("no such case: {name}, the nearest is {nearest}"));
             }
         }

@@ -64,13 +64,13 @@ fn work<L: Ledger<Error = StoreError> + Counting>(
 ) -> anyhow::Result<()> {
     metrics.store(worker.ledger());
     for ingest::Batch { facts, progress, intake } in batches {
-        crash_point!("batch-taken");
+        config::crash_point!("batch-taken");
         let start = Instant::now();
         let kept = progress.clone();
         let report = worker
             .process(worker::Batch { facts, progress })
             .context("a batch could not be committed; its events will be read again")?;
-        crash_point!("batch-committed");
+        config::crash_point!("batch-committed");
         metrics.count((&intake, kept.consumed_until), &report, start, worker.ledger());
         // Without a receiver only the lag that Kafka shows is wrong.
         let _ = committed.send(kept.positions);

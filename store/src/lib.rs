@@ -7,14 +7,6 @@
 //!
 //! This crate makes no attribution decision. Start with [`layout::key`] and [`embedded`].
 
-/// A point at which a test can abort the process, as a kill would. Expands to nothing in a release build.
-macro_rules! crash_point {
-    ($name:literal) => {
-        #[cfg(feature = "crash-points")]
-        fail::fail_point!($name, |_| std::process::abort());
-    };
-}
-
 pub mod apps;
 mod clock;
 pub mod embedded;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{ConfigError, Location};
+use crate::nearest::nearest;
 
 /// What reading has found out.
 #[derive(Debug, Default)]
@@ -46,9 +47,9 @@ impl Diagnostics {
             return format!("{other}.{name}");
         }
         let known = self.known.get(table).into_iter().flatten();
-        match known.min_by_key(|key| strsim::damerau_levenshtein(key, name)) {
+        match nearest(name, known.copied()) {
             Some(key) if table.is_empty() && self.lists.contains(key) => format!("[[{key}]]"),
-            key => key.copied().unwrap_or_default().into(),
+            key => key.unwrap_or_default().into(),
         }
     }
 }

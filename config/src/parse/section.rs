@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use super::error::{ConfigError, Location, Problem, is_private};
 use super::report::{Diagnostics, Unknown, without_indexes};
@@ -87,6 +88,14 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         let node = self.take(key)?;
         self.parse_text(self.dotted(key), &node, parse)
+    }
+
+    /// A path, relative to the working directory.
+    pub fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        self.text(key, |text| match text {
+            "" => Err("expected a path".into()),
+            _ => Ok(text.into()),
+        })
     }
 
     /// A secret: a text, or a table that names the file which has it.
@@ -188,6 +197,15 @@ impl<'a> Section<'a> {
         if !self.is_given(key) {
             let (place, key) = (self.place.clone(), self.dotted(key).into());
             self.report.errors.push(ConfigError::Missing { place, key, expected });
+        }
+    }
+
+    /// Reports each of two keys that was given without the other.
+    pub fn require_both(&mut self, [one, other]: [&'static str; 2]) {
+        for [given, missing] in [[one, other], [other, one]] {
+            if self.is_given(given) && !self.is_given(missing) {
+                self.contradict(given, format!("expected {} beside it", self.dotted(missing)));
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! The HBase that a shared store is in.
 
-use std::path::PathBuf;
-
+use super::tls::{self, Tls};
 use crate::parse::error::Problem;
 use crate::parse::section::Section;
 
@@ -14,16 +13,8 @@ pub struct HBase {
     pub prefix: Box<str>,
     /// As whom everything is done.
     pub user: Box<str>,
-    pub tls: Option<HBaseTls>,
-}
-
-/// Connections by TLS.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HBaseTls {
-    /// PEM file of authorities that are trusted beside the system's.
-    pub ca: Option<PathBuf>,
-    /// PEM files of a certificate and its key, where the servers want one.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    /// `None`: connections without TLS.
+    pub tls: Option<Tls>,
 }
 
 pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
@@ -38,14 +29,8 @@ pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
     let prefix = hbase.text("prefix", parse_prefix);
     let user = hbase.text("user", parse_user);
     let is_tls = hbase.boolean("tls").unwrap_or(false);
-    let ca = hbase.text("ca", parse_path);
-    let certificate = hbase.text("certificate", parse_path);
-    let key = hbase.text("key", parse_path);
-    for [one, other] in [["certificate", "key"], ["key", "certificate"]] {
-        if hbase.is_given(one) && !hbase.is_given(other) {
-            hbase.contradict(one, format!("expected store.hbase.{other} beside it"));
-        }
-    }
+    let tls = tls::read(hbase);
+    hbase.require_both(["certificate", "key"]);
     for one in ["ca", "certificate", "key"] {
         if hbase.is_given(one) && !is_tls {
             hbase.contradict(one, "expected store.hbase.tls = true beside it".into());
@@ -55,7 +40,7 @@ pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
         servers: servers.unwrap_or_else(|| vec!["127.0.0.1:16000".into()]),
         prefix: prefix.unwrap_or("adtrail".into()),
         user: user.unwrap_or("adtrail".into()),
-        tls: is_tls.then(|| HBaseTls { ca, identity: certificate.zip(key) }),
+        tls: is_tls.then_some(tls),
     }
 }
 
@@ -90,8 +75,4 @@ fn parse_prefix(text: &str) -> Result<Box<str>, Problem> {
 fn parse_user(text: &str) -> Result<Box<str>, Problem> {
     let is_user = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
     if is_user { Ok(text.into()) } else { Err("expected a name of 1 to 200 bytes".into()) }
-}
-
-fn parse_path(text: &str) -> Result<PathBuf, Problem> {
-    if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
 }

@@ -6,6 +6,7 @@ use attribution::facts::event::Pid;
 use attribution::rules::policy::Windows;
 
 use super::attribution_rules;
+use crate::nearest;
 use crate::parse::error::Problem;
 
 /// The channels by id, with the windows that each gives.
@@ -27,15 +28,8 @@ impl Channels {
         if self.windows.contains_key(id) || !self.complete {
             return Ok(id.into());
         }
-        let nearest =
-            self.windows.keys().min_by_key(|known| strsim::damerau_levenshtein(known, id));
-        Err(match nearest {
-            Some(nearest) => {
-                format!("expected the id of one of the [[channels]], the nearest is {nearest:?}")
-            }
-            None => "expected the id of one of the [[channels]], of which there are none".into(),
-        }
-        .into())
+        let known = self.windows.keys().map(|known| &**known);
+        Err(nearest::expected("the id of one of the [[channels]]", id, known))
     }
 }
 

@@ -12,4 +12,5 @@ pub(crate) mod known_ids;
 pub(crate) mod librdkafka;
 pub(crate) mod registry;
 pub(crate) mod store;
+pub(crate) mod tls;
 pub(crate) mod tokens;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::tls::{self, Tls};
 use crate::parse::duration;
 use crate::parse::error::Problem;
 use crate::parse::secret::Secret;
@@ -16,9 +17,7 @@ pub struct Registry {
     /// Of one registry, tried in turn; at least one, without credentials, query and fragment.
     pub urls: Vec<Url>,
     pub login: Option<Login>,
-    /// PEM file of the authorities to trust in place of the system's.
-    pub ca: Option<PathBuf>,
-    pub identity: Option<Identity>,
+    pub tls: Tls,
     /// Folder of the schemas that were found, for a start while the registry is down.
     pub cache: PathBuf,
     /// Of one request, from its beginning to the last byte of the answer.
@@ -34,23 +33,14 @@ pub enum Login {
     Bearer(Secret),
 }
 
-/// PEM files of what TLS shows of us.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
-
 /// `None`: without URLs there is no registry.
 pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry> {
     let urls = registry.texts("urls", parse_url).unwrap_or_default();
     let user = registry.text("user", parse_filled);
     let password = registry.secret("password");
     let token = registry.secret("token");
-    let ca = registry.text("ca", parse_path);
-    let certificate = registry.text("certificate", parse_path);
-    let key = registry.text("key", parse_path);
-    let cache = registry.text("cache", parse_path);
+    let tls = tls::read(registry);
+    let cache = registry.path("cache");
     let timeout_ms = registry.text("timeout", |text| parse_ms_from(text, 1, "1ms"));
     let again_ms = registry.text("unknown_schema_retry", |text| parse_ms_from(text, 1_000, "1s"));
     if urls.is_empty() {
@@ -64,8 +54,7 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
     Some(Registry {
         urls,
         login,
-        ca,
-        identity: certificate.zip(key).map(|(certificate, key)| Identity { certificate, key }),
+        tls,
         cache: cache.unwrap_or_else(|| default_cache(store)),
         timeout: Duration::from_millis(timeout_ms.unwrap_or(10_000)),
         unknown_schema_retry: Duration::from_millis(again_ms.unwrap_or(60_000)),
@@ -74,13 +63,8 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
 
 /// Each is told at the key that lacks the other one, or at the later of two that exclude another.
 fn refuse_contradictions(registry: &mut Section<'_>, token: Option<&Secret>) {
-    for [one, other] in
-        [["user", "password"], ["password", "user"], ["certificate", "key"], ["key", "certificate"]]
-    {
-        if registry.is_given(one) && !registry.is_given(other) {
-            registry.contradict(one, format!("expected registry.{other} beside it"));
-        }
-    }
+    registry.require_both(["user", "password"]);
+    registry.require_both(["certificate", "key"]);
     // As the rules of HTTP have it; anything else would fail with each request.
     let is_sendable = |token: &Secret| token.expose().bytes().all(|byte| byte.is_ascii_graphic());
     if !token.is_none_or(is_sendable) {
@@ -127,10 +111,6 @@ fn parse_url(text: &str) -> Result<Url, Problem> {
 
 fn parse_filled(text: &str) -> Result<Box<str>, Problem> {
     if text.is_empty() { Err("expected a text that is not empty".into()) } else { Ok(text.into()) }
-}
-
-fn parse_path(text: &str) -> Result<PathBuf, Problem> {
-    if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
 }
 
 fn parse_ms_from(text: &str, min_ms: u64, min: &str) -> Result<u64, Problem> {

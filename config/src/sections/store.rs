@@ -67,7 +67,7 @@ pub(crate) fn read(store: &mut Section<'_>) -> Store {
     let fanout_above = store.integer("fanout_above", 0..=1_000_000).filter(|rate| *rate > 0);
     Store {
         hbase: is_shared.then_some(hbase),
-        path: store.text("path", parse_path).unwrap_or("adtrail-data".into()),
+        path: store.path("path").unwrap_or("adtrail-data".into()),
         partitions: store.integer("partitions", 1..=65_535).unwrap_or(64),
         retention_ms: retention_ms.unwrap_or(Some(400 * DAY_MS)),
         region_bytes_max: store.integer("region_bytes_max", 1 << 16..=1 << 40).unwrap_or(1 << 30),
@@ -112,8 +112,4 @@ fn parse_kind(text: &str) -> Result<bool, Problem> {
         "hbase" => Ok(true),
         _ => Err(r#"expected "embedded" or "hbase""#.into()),
     }
-}
-
-fn parse_path(text: &str) -> Result<PathBuf, Problem> {
-    if text.is_empty() { Err("expected the path of a directory".into()) } else { Ok(text.into()) }
 }

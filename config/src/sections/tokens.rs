@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use attribution::facts::device_ids::hex;
 use attribution::facts::event::Pid;
 use attribution::rules::policy::Policy;
 use jiff::civil::Date;
@@ -11,6 +12,7 @@ use jiff::{Timestamp, ToSpan};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::nearest;
 use crate::parse::error::Problem;
 use crate::parse::secret::TOKEN_PREFIX;
 use crate::parse::section::Section;
@@ -66,7 +68,7 @@ impl TokenDigest {
 
     /// As `sha256` of the settings has it.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     fn parse(text: &str) -> Result<Self, Problem> {
@@ -213,15 +215,8 @@ impl KnownApps<'_> {
         if !self.complete {
             return Ok(Given::Unsure);
         }
-        let keys = self.policy.apps().map(|app| &*app.key);
-        let nearest = keys.min_by_key(|known| (strsim::damerau_levenshtein(known, key), *known));
-        Err(match nearest {
-            Some(nearest) => {
-                format!("expected the key of one of the [[apps]], the nearest is {nearest:?}")
-            }
-            None => "expected the key of one of the [[apps]], of which there are none".into(),
-        }
-        .into())
+        let known: BTreeSet<&str> = self.policy.apps().map(|app| &*app.key).collect();
+        Err(nearest::expected("the key of one of the [[apps]]", key, known))
     }
 }
 

@@ -96,7 +96,7 @@ fn wrong_service_settings() {
     check_wrong("[ingest]\nbatch_bytes_max = \"8MiB\"", r#"2: ingest.batch_bytes_max: expected an integer from 1 to 1073741824: "8MiB""#);
     check_wrong("[ingest]\nbatch_age_max = 200", r#"2: ingest.batch_age_max: no unit, expected one of ms, s, m, h, d, w as in "7d": 200"#);
     check_wrong("[store]\nkind = \"rocksdb\"", r#"2: store.kind: expected "embedded" or "hbase": "rocksdb""#);
-    check_wrong("[store]\npath = \"\"", r#"2: store.path: expected the path of a directory: """#);
+    check_wrong("[store]\npath = \"\"", r#"2: store.path: expected a path: """#);
     check_wrong("[store]\npartitions = 0", "2: store.partitions: expected an integer from 1 to 65535: 0");
     check_wrong("[store]\nregion_bytes_max = 1", "2: store.region_bytes_max: expected an integer from 65536 to 1099511627776: 1");
     check_wrong("[store]\nfanout_above = -1", "2: store.fanout_above: expected an integer from 0 to 1000000: -1");

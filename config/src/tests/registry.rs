@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::mistakes::{check_variable, check_wrong};
 use super::pair;
-use crate::{Identity, Login, Registry, Sources, load, parse};
+use crate::{Identity, Login, Registry, Sources, Tls, load, parse};
 
 const URLS: &str = "[registry]\nurls = [\"http://a\"]\n";
 
@@ -36,8 +36,7 @@ fn the_rest_has_defaults() {
     let expected = Registry {
         urls: vec!["http://a/".parse().unwrap()],
         login: None,
-        ca: None,
-        identity: None,
+        tls: Tls::default(),
         cache: "adtrail-data-schemas".into(),
         timeout: Duration::from_secs(10),
         unknown_schema_retry: Duration::from_secs(60),
@@ -61,8 +60,10 @@ fn all_of_it_can_be_set() {
             user: "u".into(),
             password: crate::Secret::parse("p").unwrap(),
         }),
-        ca: Some("ca.pem".into()),
-        identity: Some(Identity { certificate: "c.pem".into(), key: "k.pem".into() }),
+        tls: Tls {
+            ca: Some("ca.pem".into()),
+            identity: Some(Identity { certificate: "c.pem".into(), key: "k.pem".into() }),
+        },
         cache: "/c".into(),
         timeout: Duration::from_millis(1),
         unknown_schema_retry: Duration::from_secs(1),

@@ -1,8 +1,7 @@
 //! The columns of the native CSV, and those that an app's own props are.
 
+use config::nearest::nearest;
 use store::layout::codec::row::TextCell;
-
-use crate::query::nearest::nearest;
 
 /// One column: where its cells come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

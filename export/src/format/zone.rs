@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
-use crate::query::nearest::nearest;
+use config::nearest::nearest;
 
 /// A time zone of those that the program carries.
 #[derive(Debug, Clone, PartialEq, Eq)]

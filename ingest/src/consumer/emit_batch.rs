@@ -42,7 +42,7 @@ impl Reader {
         if self.sorter.batch().is_empty() {
             return Ok(());
         }
-        crash_point!("batch-read");
+        config::crash_point!("batch-read");
         if self.sorter.batch().has_records() {
             self.health.saw_message();
         }
@@ -101,7 +101,7 @@ impl Reader {
         if is_sent {
             self.commits.expect();
         }
-        crash_point!("batch-handed-on");
+        config::crash_point!("batch-handed-on");
         if has_unassigned && !self.consumer.context().has_changed() {
             self.assign()
         } else {

@@ -126,7 +126,7 @@ impl Commits {
             return false;
         }
         self.told_at = Some(Instant::now());
-        crash_point!("offsets-untold");
+        config::crash_point!("offsets-untold");
         let untold = std::mem::take(&mut self.untold);
         self.told.put_all(&untold);
         let told = assignment::positions(&self.names, &untold)
@@ -134,7 +134,7 @@ impl Commits {
         if let Err(error) = told {
             consumer.context().commit_failed(&error);
         }
-        crash_point!("offsets-told");
+        config::crash_point!("offsets-told");
         true
     }
 }

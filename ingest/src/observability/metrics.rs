@@ -12,18 +12,7 @@ use crate::consumer::batch::Intake;
 use crate::decode::ErrorCode;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 
-/// Names with their help, which is the doc comment.
-macro_rules! describe {
-    ($($(#[doc = $help:literal])+ $kind:ident $constant:ident = $name:literal;)+) => {
-        $($(#[doc = $help])+ const $constant: &str = $name;)+
-
-        fn describe() {
-            $(metrics::$kind!($name, concat!($($help),+).trim_start());)+
-        }
-    };
-}
-
-describe! {
+config::describe_metrics! {
     /// Records read from Kafka.
     describe_counter READ = "adtrail_ingest_read_total";
     /// Bytes of the values of records read from Kafka.

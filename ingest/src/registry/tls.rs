@@ -8,7 +8,7 @@ use crate::kafka::error::IngestError;
 
 pub fn apply(
     mut builder: ClientBuilder,
-    settings: &config::Registry,
+    settings: &config::Tls,
 ) -> Result<ClientBuilder, IngestError> {
     if let Some(path) = &settings.ca {
         let certificates = Certificate::from_pem_bundle(&read("ca", path)?);

@@ -4,18 +4,7 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 use super::stats::{Engine, Figures, TableFigures};
 
-/// Defines metric names. The doc comment is the help text.
-macro_rules! describe {
-    ($($(#[doc = $help:literal])+ $kind:ident $constant:ident = $name:literal;)+) => {
-        $($(#[doc = $help])+ const $constant: &str = $name;)+
-
-        fn describe() {
-            $(metrics::$kind!($name, concat!($($help),+).trim_start());)+
-        }
-    };
-}
-
-describe! {
+config::describe_metrics! {
     /// Store blocks found in the block cache.
     describe_counter CACHE_HITS = "adtrail_store_cache_hits_total";
     /// Store blocks read from files because they were not in the block cache.

@@ -2,13 +2,13 @@
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Policy;
+use config::nearest::nearest;
 use store::layout::summary_counts::{QUARTER_MS, SummaryKey, quarter_start};
 
 use crate::ExportError;
 use crate::Zone;
 use crate::format::channel::channel_name;
 use crate::format::time_zone::TimeWriter;
-use crate::query::nearest::nearest;
 use crate::query::parameter::{BY, bad};
 
 attribution::named! {

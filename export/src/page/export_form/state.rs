@@ -2,6 +2,7 @@
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
+use config::nearest::nearest;
 use jiff::ToSpan;
 use jiff::civil::Date;
 
@@ -12,7 +13,6 @@ use crate::Zone;
 use crate::format::column::Column;
 use crate::format::field::PROPS;
 use crate::page::format;
-use crate::query::nearest::nearest;
 use crate::query::parameter::{
     DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts, quoted,
 };

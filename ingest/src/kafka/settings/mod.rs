@@ -4,6 +4,7 @@ mod names;
 
 use std::fmt;
 
+use config::nearest::nearest;
 use config::{ClientSetting, Kafka};
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -60,7 +61,7 @@ fn refusal(key: &str, setting: &ClientSetting) -> Option<String> {
         _ => (None, "expected a text without a zero byte".to_owned()),
     };
     if outcome == Some(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN) {
-        let nearest = names::nearest(key);
+        let nearest = nearest(key, names::NAMES).unwrap_or_default();
         return Some(format!(
             "kafka.librdkafka.{key}: unknown key, the nearest known one is: {nearest}"
         ));

@@ -1,14 +1,8 @@
 //! The names of librdkafka's settings that a user may set, for whoever misspells one. Those that
 //! adtrail sets itself are left out, and what only a program can set.
 
-/// The name written most alike.
-pub fn nearest(name: &str) -> &'static str {
-    let distance = |known: &&str| strsim::damerau_levenshtein(known, name);
-    NAMES.into_iter().min_by_key(distance).unwrap_or_default()
-}
-
 #[rustfmt::skip]
-const NAMES: [&str; 146] = [
+pub const NAMES: [&str; 146] = [
     "allow.auto.create.topics", "api.version.fallback.ms", "api.version.request",
     "api.version.request.timeout.ms", "auto.commit.interval.ms", "batch.num.messages", "batch.size",
     "broker.address.family", "broker.address.ttl", "broker.version.fallback", "check.crcs",
@@ -77,12 +71,5 @@ mod tests {
             );
             assert!(!is_unknown, "{name}");
         }
-    }
-
-    #[test]
-    fn the_nearest_is_written_alike() {
-        assert_eq!(nearest("sasl.pasword"), "sasl.password");
-        assert_eq!(nearest("SSL.CA.LOCATION".to_lowercase().as_str()), "ssl.ca.location");
-        assert_eq!(nearest("compresion.type"), "compression.type");
     }
 }
