@@ -1,28 +1,24 @@
-//! How long to wait before the next try. Pure: randomness is an argument.
+//! How long to wait before the next try.
 
 use std::time::Duration;
 
-/// Twice as long after each try, up to a bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Backoff {
-    pub first: Duration,
-    pub most: Duration,
-}
+use backon::{BackoffBuilder, ExponentialBuilder};
 
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { first: Duration::from_millis(20), most: Duration::from_secs(2) }
-    }
-}
+/// Between two looks at what is in progress.
+pub const POLLING: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(20))
+    .with_max_delay(Duration::from_secs(2))
+    .without_max_times();
 
-impl Backoff {
-    /// After so many tries that failed, of which the first is 0; `random` is of 0..1. Half of it is
-    /// jitter, so that those who failed together do not come back together.
-    pub fn delay(&self, failed_before: u32, random: f64) -> Duration {
-        let factor = 2_u32.saturating_pow(failed_before.min(30));
-        let full = self.first.saturating_mul(factor).min(self.most);
-        full / 2 + (full / 2).mul_f64(random.clamp(0.0, 1.0))
-    }
+/// After a failure. Up to the same again is jitter, so that calls which failed together do not come back together.
+const RETRYING: ExponentialBuilder = POLLING
+    .with_min_delay(Duration::from_millis(10))
+    .with_max_delay(Duration::from_secs(1))
+    .with_jitter();
+
+/// The delay before a retry, by the number of failures before the last one.
+pub fn delay(failed_before: u32) -> Duration {
+    RETRYING.build().nth(failed_before as usize).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -30,18 +26,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delay_doubles_up_to_its_bound() {
-        let backoff = Backoff::default();
-        let delays: Vec<_> = (0..10).map(|failed| backoff.delay(failed, 1.0).as_millis()).collect();
-        assert_eq!(delays, [20, 40, 80, 160, 320, 640, 1280, 2000, 2000, 2000]);
-        assert_eq!(backoff.delay(u32::MAX, 1.0).as_millis(), 2000);
-    }
-
-    #[test]
-    fn half_of_the_delay_is_jitter() {
-        let backoff = Backoff::default();
-        assert_eq!(backoff.delay(1, 0.0).as_millis(), 20);
-        assert_eq!(backoff.delay(1, 0.5).as_millis(), 30);
-        assert!(backoff.delay(3, 7.0) <= backoff.delay(3, 1.0));
+    fn delay_doubles_up_to_its_bound_with_half_of_it_jitter() {
+        let bounds = [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000];
+        for (failed, least) in (0..).zip(bounds) {
+            let delay = delay(failed).as_millis();
+            assert!((least - 1..=2 * least).contains(&delay), "{failed}: {delay} ms");
+        }
     }
 }

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::names::Server;
-use crate::wire::compress::Compression;
 
 /// All that a client has to be told: the servers; the rest has defaults.
 #[derive(Debug, Clone)]
@@ -17,15 +15,12 @@ pub struct Config {
     /// does not speak.
     pub user: String,
     pub tls: Option<Tls>,
-    /// Of cells on their way; most networks are faster than gzip.
-    pub compression: Compression,
     /// Until a connection is made, and until a server has told what it knows of the cluster.
     pub connect_timeout: Duration,
     /// Of one call to one server; then another way is tried.
     pub call_timeout: Duration,
     /// Of a whole operation with all its tries; of a scan, without any progress.
     pub operation_timeout: Duration,
-    pub backoff: Backoff,
     /// Sent to one server and not answered yet, whether or not anybody still waits for it.
     pub in_flight_bytes_max: usize,
     /// Of one call; servers may refuse more than 5,000.
@@ -50,11 +45,9 @@ impl Config {
             servers,
             user: std::env::var("USER").unwrap_or_else(|_| "hbase-client".to_owned()),
             tls: None,
-            compression: Compression::None,
             connect_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
             operation_timeout: Duration::from_secs(60),
-            backoff: Backoff::default(),
             in_flight_bytes_max: 16 << 20,
             call_actions_max: 1_000,
             call_bytes_max: 2 << 20,

@@ -43,7 +43,6 @@ pub mod wire;
 
 pub use action::{CheckAndMutate, Delete, Get, Mutation, Put, Selection};
 pub use admin::{Admin, Family, Load, RegionStatus, TableSpec};
-pub use backoff::Backoff;
 pub use client::{Client, Table};
 pub use config::{Config, Identity, Tls};
 pub use error::{Error, RetryAdvice};
@@ -52,7 +51,6 @@ pub use remote_exception::{RemoteException, RetryAction};
 pub use rows::Row;
 pub use scan::{Rows, Scan};
 pub use wire::cell::{Cell, Kind};
-pub use wire::compress::Compression;
 
 /// The example in `README.md` compiles.
 #[cfg(doctest)]

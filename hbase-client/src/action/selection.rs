@@ -6,16 +6,13 @@ use bytes::Bytes;
 
 use prost::Message;
 
-use crate::proto::common::TimeRange;
 use crate::proto::data::{Column, ColumnRangeFilter, Filter};
 
-/// All cells, or those of some families and columns, of a time, of some versions.
+/// All cells, or those of some families and columns, of some versions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     pub(crate) columns: Vec<Column>,
-    pub(crate) time_range: Option<Range<u64>>,
     pub(crate) versions: u32,
-    pub(crate) cache_blocks: bool,
     pub(crate) columns_between: Option<Range<Bytes>>,
     pub(crate) columns_max: Option<u32>,
 }
@@ -31,14 +28,7 @@ impl Default for Selection {
 impl Selection {
     /// The latest version of each column.
     pub fn all() -> Self {
-        Self {
-            columns: Vec::new(),
-            time_range: None,
-            versions: 1,
-            cache_blocks: true,
-            columns_between: None,
-            columns_max: None,
-        }
+        Self { columns: Vec::new(), versions: 1, columns_between: None, columns_max: None }
     }
 
     /// Only this family, and others that are named.
@@ -60,12 +50,6 @@ impl Selection {
         self
     }
 
-    /// Only cells with a timestamp from `range.start` on and before `range.end`.
-    pub fn time_range(mut self, range: Range<u64>) -> Self {
-        self.time_range = Some(range);
-        self
-    }
-
     /// Only columns from `range.start` on and before `range.end`, by the order of their bytes.
     pub fn columns_between(mut self, range: Range<impl Into<Bytes>>) -> Self {
         self.columns_between = Some(range.start.into()..range.end.into());
@@ -82,17 +66,6 @@ impl Selection {
     pub fn versions(mut self, versions: u32) -> Self {
         self.versions = versions.max(1);
         self
-    }
-
-    /// Does not push others' blocks out of the servers' caches: for what is read once.
-    pub fn read_once(mut self) -> Self {
-        self.cache_blocks = false;
-        self
-    }
-
-    pub(crate) fn times(&self) -> Option<TimeRange> {
-        let range = self.time_range.as_ref()?;
-        Some(TimeRange { from: Some(range.start), to: Some(range.end) })
     }
 
     pub(crate) fn filter(&self) -> Option<Filter> {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use backon::BackoffBuilder;
 use bytes::Bytes;
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
+use crate::backoff::{self, POLLING};
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
 use crate::error::Error;
@@ -171,7 +173,7 @@ impl Admin {
     ) -> Result<(), Error> {
         let Some(proc_id) = begun.proc_id else { return Ok(()) };
         let request = GetProcedureResultRequest { proc_id };
-        for tries in 0.. {
+        for delay in POLLING.build() {
             // With a small letter, unlike all others.
             let (server, state) = self
                 .ask_server::<_, GetProcedureResultResponse>(
@@ -191,7 +193,6 @@ impl Admin {
                     return Err(Error::Connection { server, reason });
                 }
             }
-            let delay = self.cluster.config.backoff.delay(tries, 1.0);
             if Instant::now() + delay >= deadline {
                 let limit = self.cluster.config.operation_timeout;
                 return Err(Error::Deadline { what: method, limit, last: None });
@@ -236,7 +237,7 @@ impl Admin {
         error: Error,
         deadline: Instant,
     ) -> Result<(), Error> {
-        let delay = self.cluster.config.backoff.delay(failed, fastrand::f64());
+        let delay = backoff::delay(failed);
         if Instant::now() + delay >= deadline {
             let limit = self.cluster.config.operation_timeout;
             return Err(Error::Deadline { what, limit, last: Some(Arc::new(error)) });

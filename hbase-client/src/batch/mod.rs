@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::action::{Action, Outcome};
+use crate::backoff;
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
 use crate::error::Error;
@@ -188,9 +189,7 @@ impl Batch {
         if ids.is_empty() {
             return;
         }
-        let backoff = self.cluster.config.backoff;
-        let delay = failed_before
-            .map_or(Duration::ZERO, |failed_before| backoff.delay(failed_before, fastrand::f64()));
+        let delay = failed_before.map_or(Duration::ZERO, backoff::delay);
         let batch = self.clone();
         steps.spawn(async move {
             sleep(delay).await;

@@ -1,15 +1,15 @@
 //! Finding regions: from what is known, else from `hbase:meta`, once for all who look for the same.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use dashmap::DashMap;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use super::Cluster;
 use super::meta::{self, MetaRow};
-use super::{Cluster, lock};
 use crate::connection::{Call, Service};
 use crate::error::Error;
 use crate::location::Region;
@@ -19,7 +19,7 @@ use crate::proto::scan::{Scan, ScanRequest, ScanResponse};
 use crate::rows::{self, Row};
 
 /// Look-ups under way, by table and the stretch that is not known; each done once for all.
-pub type Flights = Mutex<HashMap<(TableName, Bytes), Flight>>;
+pub type Flights = DashMap<(TableName, Bytes), Flight>;
 type Flight = Arc<OnceCell<Result<Arc<Region>, Error>>>;
 
 /// Of the servers' calls: what reads `hbase:meta` goes before what waits for it.
@@ -44,7 +44,7 @@ impl Found {
 
 impl Cluster {
     pub fn known(&self, table: &TableName, row: &[u8]) -> Option<Arc<Region>> {
-        lock(&self.tables).get(table)?.find(row).cloned()
+        self.tables.get(table)?.find(row).cloned()
     }
 
     /// Where a row is, now or as it was known last.
@@ -61,15 +61,11 @@ impl Cluster {
             if let Some(region) = self.known(table, row) {
                 return Ok(region);
             }
-            let gap = lock(&self.tables).get(table).map_or_else(Bytes::new, |known| known.gap(row));
+            let gap = self.tables.get(table).map_or_else(Bytes::new, |known| known.gap(row));
             let key = (table.clone(), gap);
-            let flight = lock(&self.flights).entry(key.clone()).or_default().clone();
+            let flight = self.flights.entry(key.clone()).or_default().clone();
             let found = flight.get_or_init(|| self.look_up(table, row, deadline)).await.clone();
-            let mut flights = lock(&self.flights);
-            if flights.get(&key).is_some_and(|known| Arc::ptr_eq(known, &flight)) {
-                flights.remove(&key);
-            }
-            drop(flights);
+            self.flights.remove_if(&key, |_, known| Arc::ptr_eq(known, &flight));
             let region = found?;
             // Another one may have looked for another row of the same stretch.
             if region.contains(row) {
@@ -152,7 +148,7 @@ impl Cluster {
     }
 
     fn remember(&self, table: &TableName, region: Arc<Region>) {
-        lock(&self.tables).entry(table.clone()).or_default().insert(region);
+        self.tables.entry(table.clone()).or_default().insert(region);
     }
 
     /// Why a row has no region: there is no such table, it is disabled, or the region is on its way.

@@ -1,10 +1,11 @@
 //! The servers of a cluster as this client knows them: connections, the registry, and where the
 //! regions are.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use dashmap::DashMap;
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -30,16 +31,11 @@ type Slot = Arc<OnceCell<Result<Arc<Connection>, Error>>>;
 pub(crate) struct Cluster {
     pub config: Config,
     transport: Box<dyn Transport>,
-    connections: Mutex<HashMap<(Server, Service), Slot>>,
-    tables: Mutex<HashMap<TableName, Locations>>,
+    connections: DashMap<(Server, Service), Slot>,
+    tables: DashMap<TableName, Locations>,
     flights: Flights,
     /// Servers that the registry can be asked at, besides those configured.
     nodes: Mutex<Vec<Server>>,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is locked is changed in one step: there is no half of it after a panic elsewhere.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cluster {
@@ -49,9 +45,9 @@ impl Cluster {
         let cluster = Self {
             config,
             transport,
-            connections: Mutex::default(),
-            tables: Mutex::default(),
-            flights: Flights::default(),
+            connections: DashMap::new(),
+            tables: DashMap::new(),
+            flights: Flights::new(),
             nodes: Mutex::default(),
         };
         cluster.bootstrap().await?;
@@ -90,26 +86,18 @@ impl Cluster {
         });
         let opened = opened.await.clone();
         if opened.is_err() {
-            self.discard(&key, &slot);
+            self.connections.remove_if(&key, |_, known| Arc::ptr_eq(known, &slot));
         }
         opened
     }
 
     /// The connection there is, or the room for one.
     fn slot(&self, key: &(Server, Service)) -> Slot {
-        let mut connections = lock(&self.connections);
-        let slot = connections.entry(key.clone()).or_default();
+        let mut slot = self.connections.entry(key.clone()).or_default();
         if matches!(slot.get(), Some(Ok(connection)) if connection.is_closed()) {
             *slot = Slot::default();
         }
         slot.clone()
-    }
-
-    fn discard(&self, key: &(Server, Service), slot: &Slot) {
-        let mut connections = lock(&self.connections);
-        if connections.get(key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
-            connections.remove(key);
-        }
     }
 
     /// Takes from an error what it tells about where things are.
@@ -129,8 +117,7 @@ impl Cluster {
             Error::Refused { fault, .. } => fault.moved_to.clone(),
             _ => None,
         };
-        let mut tables = lock(&self.tables);
-        let Some(locations) = tables.get_mut(table) else { return };
+        let Some(mut locations) = self.tables.get_mut(table) else { return };
         match moved_to.filter(|server| *server != region.server) {
             Some(server) => locations.moved(region, server),
             None => locations.forget(region),
@@ -139,15 +126,13 @@ impl Cluster {
 
     /// It was made, removed, or changed.
     pub fn forget_table(&self, table: &TableName) {
-        lock(&self.tables).remove(table);
+        self.tables.remove(table);
     }
 
     /// A server is gone: nothing is where it was.
     fn drop_server(&self, server: &Server, error: &Error) {
         tracing::debug!(%server, %error, "the server is left");
-        for locations in lock(&self.tables).values_mut() {
-            locations.forget_server(server);
-        }
+        self.tables.iter_mut().for_each(|mut locations| locations.forget_server(server));
         // A connection that ended is not used any more. One on which the server says that it ends is
         // closed for all; there may be a new one by now to a server that came back.
         if matches!(error, Error::Refused { .. } | Error::Protocol { .. }) {
@@ -157,7 +142,7 @@ impl Cluster {
 
     fn close_all(&self, server: &Server, error: &Error) {
         let mut dropped = Vec::new();
-        lock(&self.connections).retain(|(of, _), slot| {
+        self.connections.retain(|(of, _), slot| {
             let stays = of != server || slot.get().is_none();
             if !stays {
                 dropped.push(slot.clone());

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
-use super::{Cluster, lock};
+use super::Cluster;
+use crate::backoff;
 use crate::connection::{Call, Service};
 use crate::error::Error;
 use crate::location::Region;
@@ -42,7 +43,7 @@ impl Cluster {
         // None in a region server's first seconds.
         if !nodes.is_empty() {
             fastrand::shuffle(&mut nodes);
-            *lock(&self.nodes) = nodes;
+            *self.nodes.lock() = nodes;
         }
     }
 
@@ -97,7 +98,7 @@ impl Cluster {
                     Err(error) => errors.push(error),
                 }
             }
-            let delay = self.config.backoff.delay(failed, fastrand::f64());
+            let delay = backoff::delay(failed);
             let waits = errors.iter().any(|error| error.retry_action() == RetryAction::BackOff);
             if !waits || Instant::now() + delay >= deadline {
                 let tried: Vec<_> = errors.iter().map(Error::to_string).collect();
@@ -135,7 +136,7 @@ impl Cluster {
 
     /// Whom to ask: those that the cluster named, then those of the configuration.
     fn candidates(&self) -> Vec<Server> {
-        let mut named = lock(&self.nodes).clone();
+        let mut named = self.nodes.lock().clone();
         let mut configured = self.config.servers.clone();
         fastrand::shuffle(&mut configured);
         configured.retain(|server| !named.contains(server));

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::names::Server;
 use crate::proto::rpc::{ConnectionHeader, UserInformation};
 use crate::transport::Transport;
-use crate::wire::compress::Compression;
 use crate::wire::frame::{self, Answer, LENGTH_BYTES, Payload};
 
 mod pending;
@@ -85,7 +84,6 @@ impl<'a, M> Call<'a, M> {
 #[derive(Debug)]
 pub struct Connection {
     server: Server,
-    compression: Compression,
     pending: Arc<Pending>,
     next_id: AtomicU32,
     frames: mpsc::Sender<(u32, Bytes)>,
@@ -115,12 +113,10 @@ impl Connection {
             }
         };
         let has_cells = service.has_cells();
-        let compression = if has_cells { config.compression } else { Compression::None };
         let header = ConnectionHeader {
             user_info: Some(UserInformation { effective_user: config.user.clone() }),
             service_name: Some(service.name().to_owned()),
             cell_block_codec_class: has_cells.then(|| CODEC.to_owned()),
-            cell_block_compressor_class: compression.class().map(str::to_owned),
         };
         let pending = Arc::new(Pending::new(server.clone(), service.name()));
         let (frames, queue) = mpsc::channel(FRAMES_MAX);
@@ -130,7 +126,6 @@ impl Connection {
         let budget_bytes = config.in_flight_bytes_max.clamp(1, Semaphore::MAX_PERMITS >> 1);
         Ok(Self {
             server: server.clone(),
-            compression,
             pending,
             next_id: AtomicU32::new(0),
             frames,
@@ -170,8 +165,7 @@ impl Connection {
         let payload = outcome?;
         let unreadable = |source| Error::Protocol { server: self.server.clone(), source };
         let answer = payload.decode().map_err(unreadable)?;
-        let cells = self.compression.unpack(payload.cells).map_err(unreadable)?;
-        Ok((answer, cells))
+        Ok((answer, payload.cells))
     }
 
     /// Waits until so many bytes may be sent.
@@ -199,10 +193,9 @@ impl Connection {
     }
 
     async fn exchange<M: Message>(&self, call: Call<'_, M>) -> Result<Payload, Error> {
-        let cells = self.compression.pack(call.cells);
         let room = match call.room {
             Some(room) => room,
-            None => self.room(call.param.encoded_len() + cells.len()).await?,
+            None => self.room(call.param.encoded_len() + call.cells.len()).await?,
         };
         // Nothing waits between what is expected and what is handed over: one is not without the other.
         let place = self.frames.reserve().await;
@@ -214,7 +207,7 @@ impl Connection {
             timeout_ms: u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX).max(1),
             priority: call.priority,
             param: call.param,
-            cells: &cells,
+            cells: &call.cells,
         };
         let answer = self.pending.expect(call_id, call.method, room)?;
         // There is no place once the connection has ended, which the answer then tells.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::SendPermit;
@@ -45,17 +45,12 @@ impl Pending {
         Self { server, service, calls: Mutex::default(), heard: AtomicU64::new(0) }
     }
 
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        // Nothing in here panics half-way.
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed)
     }
 
     pub fn is_closed(&self) -> bool {
-        self.calls().closed.is_some()
+        self.calls.lock().closed.is_some()
     }
 
     /// What the answer to a call will be, which is handed over to be written at once. Who no longer waits for
@@ -66,7 +61,7 @@ impl Pending {
         method: &'static str,
         room: SendPermit,
     ) -> Result<impl Future<Output = Outcome> + use<'_>, Error> {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         if let Some(error) = &calls.closed {
             return Err(self.not_sent(error));
         }
@@ -85,7 +80,7 @@ impl Pending {
 
     /// Whether a call is to be written: not once nobody waits for it.
     pub fn is_wanted(&self, call_id: u32) -> bool {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         let is_wanted = calls.unanswered.get(&call_id).is_some_and(|call| call.waiting.is_some());
         if !is_wanted {
             calls.unanswered.remove(&call_id);
@@ -96,7 +91,7 @@ impl Pending {
     /// Of calls for whose answers nobody waits any more, and which may never come: servers drop calls whose
     /// time is over.
     pub fn abandoned_bytes(&self) -> usize {
-        let calls = self.calls();
+        let calls = self.calls.lock();
         let abandoned = calls.unanswered.values().filter(|call| call.waiting.is_none());
         abandoned.map(|call| call.room.num_permits()).sum()
     }
@@ -111,7 +106,7 @@ impl Pending {
 
     pub fn answered(&self, answer: Answer) {
         self.heard.fetch_add(1, Ordering::Relaxed);
-        let known = self.calls().unanswered.remove(&answer.call_id);
+        let known = self.calls.lock().unanswered.remove(&answer.call_id);
         let outcome = answer.outcome.map_err(|exception| {
             let fault = RemoteException::from_exception(&exception);
             Error::Refused { server: self.server.clone(), fault }
@@ -137,7 +132,7 @@ impl Pending {
     /// The connection ended.
     pub fn break_off(&self, reason: &str) {
         let server = self.server.clone();
-        let first_method = self.calls().first_method;
+        let first_method = self.calls.lock().first_method;
         self.close(if self.heard() == 0 && !first_method.is_empty() {
             Error::Unanswered { server, service: self.service, method: first_method }
         } else {
@@ -147,7 +142,7 @@ impl Pending {
 
     /// Tells it to all who wait, and to all who come; the first error stays.
     pub fn close(&self, error: Error) {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         let error = calls.closed.get_or_insert(error).clone();
         for (_, InFlight { waiting, .. }) in calls.unanswered.drain() {
             waiting.into_iter().for_each(|waiting| drop(waiting.send(Err(error.clone()))));
@@ -162,7 +157,7 @@ struct Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if let Some(call) = self.pending.calls().unanswered.get_mut(&self.call_id) {
+        if let Some(call) = self.pending.calls.lock().unanswered.get_mut(&self.call_id) {
             call.waiting = None;
         }
     }

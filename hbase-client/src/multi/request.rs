@@ -128,8 +128,7 @@ fn condition(out: &mut Vec<u8>, check: &CheckAndMutate) {
 }
 
 fn get(out: &mut Vec<u8>, get: &Get) {
-    let Selection { columns, time_range, versions, cache_blocks, columns_between, columns_max } =
-        &get.selection;
+    let Selection { columns, versions, columns_between, columns_max } = &get.selection;
     bytes(out, 1, &get.row);
     for column in columns {
         nested(out, 2, |out| {
@@ -148,14 +147,7 @@ fn get(out: &mut Vec<u8>, get: &Get) {
             });
         });
     }
-    if let Some(range) = time_range {
-        nested(out, 5, |out| {
-            number(out, 1, range.start);
-            number(out, 2, range.end);
-        });
-    }
     number(out, 6, *versions);
-    number(out, 7, *cache_blocks);
     if let Some(columns) = columns_max {
         number(out, 8, *columns);
     }

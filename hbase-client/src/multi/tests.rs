@@ -3,7 +3,7 @@ use prost::Message;
 
 use super::*;
 use crate::action::{CheckAndMutate, Delete, Get, Mutation, NewCell, Put, Selection};
-use crate::proto::common::{NameBytesPair, RegionSpecifier, TimeRange};
+use crate::proto::common::{NameBytesPair, RegionSpecifier};
 use crate::proto::data::{
     self, BinaryComparator, Column, ColumnRangeFilter, MultiRequest, ResultOrException,
 };
@@ -155,24 +155,17 @@ fn checked_changes_have_their_cells() {
 #[test]
 fn gets_say_what_is_selected() {
     let got = |selection| only(Action::Get(Get::new("r").select(selection))).action.remove(0).get;
-    let all = data::Get {
-        row: "r".into(),
-        max_versions: Some(1),
-        cache_blocks: Some(true),
-        ..data::Get::default()
-    };
+    let all = data::Get { row: "r".into(), max_versions: Some(1), ..data::Get::default() };
     assert_eq!(got(Selection::all()), Some(all.clone()));
     let selection = Selection::all().column("f", "a").column("f", "b").family("g");
-    let selection = selection.time_range(5..9).versions(3).read_once();
+    let selection = selection.versions(3);
     let column = |family: &str, qualifiers: &[&str]| Column {
         family: family.to_owned().into(),
         qualifier: qualifiers.iter().map(|q| q.to_string().into()).collect(),
     };
     let wanted = data::Get {
         column: vec![column("f", &["a", "b"]), column("g", &[])],
-        time_range: Some(TimeRange { from: Some(5), to: Some(9) }),
         max_versions: Some(3),
-        cache_blocks: Some(false),
         ..all.clone()
     };
     assert_eq!(got(selection), Some(wanted));

@@ -95,15 +95,6 @@ pub struct BytesBytesPair {
     pub second: Bytes,
 }
 
-/// Milliseconds: from, to and without the end.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct TimeRange {
-    #[prost(uint64, optional, tag = "1")]
-    pub from: Option<u64>,
-    #[prost(uint64, optional, tag = "2")]
-    pub to: Option<u64>,
-}
-
 #[derive(Clone, PartialEq, Message)]
 pub struct TableSchema {
     #[prost(message, optional, tag = "1")]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::common::{NameBytesPair, RegionSpecifier, TimeRange};
+use super::common::{NameBytesPair, RegionSpecifier};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Column {
@@ -22,12 +22,8 @@ pub struct Get {
     pub column: Vec<Column>,
     #[prost(message, optional, tag = "4")]
     pub filter: Option<Filter>,
-    #[prost(message, optional, tag = "5")]
-    pub time_range: Option<TimeRange>,
     #[prost(uint32, optional, tag = "6")]
     pub max_versions: Option<u32>,
-    #[prost(bool, optional, tag = "7")]
-    pub cache_blocks: Option<bool>,
     #[prost(uint32, optional, tag = "8")]
     pub store_limit: Option<u32>,
 }

@@ -1,9 +1,7 @@
 //! Reading a range of rows, over as many regions as it has, ahead of who consumes it.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -116,7 +114,13 @@ impl Rows {
 
     /// The next row; nothing at the end.
     pub async fn next(&mut self) -> Option<Result<Row, Error>> {
-        std::future::poll_fn(|context| self.poll_row(context)).await
+        while self.read.is_empty() {
+            match self.next_batch().await? {
+                Ok(rows) => self.read = rows.into(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.read.pop_front().map(Ok)
     }
 
     /// All rows that are there, at the least one; nothing at the end. Cheaper than one by one.
@@ -124,48 +128,22 @@ impl Rows {
         if !self.read.is_empty() {
             return Some(Ok(std::mem::take(&mut self.read).into()));
         }
-        std::future::poll_fn(|context| self.poll_answer(context)).await
+        if let Some(answer) = self.answers.recv().await {
+            return Some(answer.map(|Answer { rows, scanner }| {
+                self.scanner = scanner;
+                rows
+            }));
+        }
+        // An end that is none, as of a task that panicked, must not look like one.
+        let ended = self.reader.as_mut()?.await;
+        self.reader = None;
+        ended.err().map(|_| Err(Error::Closed))
     }
 
     /// Which scanner the last row, or the last batch, came from: 1 for the first. Rows of one scanner are
     /// of one moment; the next one, of the region that follows or after a fault, is of a later moment.
     pub fn scanner(&self) -> u64 {
         self.scanner
-    }
-
-    fn poll_row(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Row, Error>>> {
-        loop {
-            if let Some(row) = self.read.pop_front() {
-                return Poll::Ready(Some(Ok(row)));
-            }
-            match ready!(self.poll_answer(context)) {
-                Some(Ok(rows)) => self.read = rows.into(),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
-            }
-        }
-    }
-
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Vec<Row>, Error>>> {
-        if let Some(answer) = ready!(self.answers.poll_recv(context)) {
-            return Poll::Ready(Some(answer.map(|Answer { rows, scanner }| {
-                self.scanner = scanner;
-                rows
-            })));
-        }
-        // An end that is none, as of a task that panicked, must not look like one.
-        let Some(reader) = &mut self.reader else { return Poll::Ready(None) };
-        let ended = ready!(Pin::new(reader).poll(context));
-        self.reader = None;
-        Poll::Ready(ended.err().map(|_| Err(Error::Closed)))
-    }
-}
-
-impl futures_core::Stream for Rows {
-    type Item = Result<Row, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_row(context)
     }
 }
 

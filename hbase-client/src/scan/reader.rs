@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::cursor::Cursor;
 use super::{Answer, Scan};
+use crate::backoff;
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
 use crate::error::Error;
@@ -35,7 +36,6 @@ pub(super) struct Reader {
     stuck_since: Option<Instant>,
     /// Losses at this place.
     failed: u32,
-    last: Option<Arc<Error>>,
     /// Scanners that were opened.
     scanner: u64,
 }
@@ -62,7 +62,6 @@ impl Reader {
             progress: Instant::now(),
             stuck_since: None,
             failed: 0,
-            last: None,
             scanner: 0,
         }
     }
@@ -135,9 +134,7 @@ impl Reader {
             store_limit: selection.columns_max,
             start_row: Some(start.clone()),
             stop_row: (!stop.is_empty()).then(|| stop.clone()),
-            time_range: selection.times(),
             max_versions: Some(selection.versions),
-            cache_blocks: Some(selection.cache_blocks),
             max_result_size: Some(self.scan.call_bytes_max),
             caching: Some(self.scan.call_rows_max),
             include_start_row: Some(includes_start),
@@ -208,7 +205,7 @@ impl Reader {
             self.close_later(open);
         }
         let limit = self.cluster.config.operation_timeout;
-        let delay = self.cluster.config.backoff.delay(self.failed, fastrand::f64());
+        let delay = backoff::delay(self.failed);
         let since = *self.stuck_since.get_or_insert(self.progress);
         let is_late = since.elapsed() + delay >= limit;
         if error.retry_action() == RetryAction::Fail || is_late {
@@ -221,10 +218,8 @@ impl Reader {
             return Err(Gone);
         }
         tracing::debug!(table = %self.table, %error, "a scan is taken up again");
-        self.last = Some(Arc::new(error));
         // The first scanner that is gone was most often just too old.
-        let is_first_loss = self.failed == 0
-            && self.last.as_ref().is_some_and(|last| last.retry_action() == RetryAction::Reopen);
+        let is_first_loss = self.failed == 0 && error.retry_action() == RetryAction::Reopen;
         self.failed += 1;
         if is_first_loss {
             return Ok(());

@@ -38,7 +38,6 @@ pub struct Request<'a, M> {
     pub timeout_ms: u32,
     pub priority: Option<u32>,
     pub param: &'a M,
-    /// As they go out: compressed, where the connection says so.
     pub cells: &'a [u8],
 }
 
@@ -93,7 +92,6 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Payload {
     pub message: Bytes,
-    /// As they came: compressed, where the connection says so.
     pub cells: Bytes,
 }
 

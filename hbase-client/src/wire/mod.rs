@@ -2,7 +2,6 @@
 //! takes bytes and gives bytes, and knows no socket.
 
 pub mod cell;
-pub mod compress;
 pub mod frame;
 
 /// What another program sent can not be read: it does not speak as HBase does, or bytes were lost.

@@ -1,6 +1,6 @@
 //! Writing, reading by key, deleting.
 
-use hbase_client::{Compression, Delete, Get, Mutation, Put, Scan, Selection};
+use hbase_client::{Delete, Get, Mutation, Put, Scan, Selection};
 
 use crate::support::hbase::HBase;
 use crate::support::rows::{check_exact, key, read, write};
@@ -47,8 +47,6 @@ async fn cells_are_selected_by_column_time_and_version() {
     assert_eq!(shown(Selection::all()).await, "da30 db30 ec30");
     assert_eq!(shown(Selection::all().family("e")).await, "ec30");
     assert_eq!(shown(Selection::all().column("d", "a").versions(2)).await, "da30 da20");
-    assert_eq!(shown(Selection::all().family("d").time_range(10..21)).await, "da20 db20");
-    assert_eq!(shown(Selection::all().time_range(31..40)).await, "");
     assert_eq!(shown(Selection::all().columns_between("b".."c")).await, "db30");
     assert_eq!(shown(Selection::all().columns_between("b".."d")).await, "db30 ec30");
     assert_eq!(shown(Selection::all().columns_max(1)).await, "da30 ec30");
@@ -112,19 +110,6 @@ async fn each_row_of_a_batch_has_its_own_outcome() {
     );
     let found = read(&table, Scan::all()).await.unwrap();
     assert_eq!(found.iter().map(|row| row.key()).collect::<Vec<_>>(), [b"1", b"7"]);
-}
-
-#[tokio::test]
-async fn compressed_cells_are_the_same() {
-    let (_, table) = HBase::shared().table("compressed", &["00005000"]).await;
-    let mut config = HBase::shared().config();
-    config.compression = Compression::Gzip;
-    let client = hbase_client::Client::connect(config).await.unwrap();
-    let compressed = client.table("compressed").unwrap();
-    write(&compressed, 0..10_000).await;
-    for table in [&table, &compressed] {
-        check_exact(&read(table, Scan::all()).await.unwrap(), 0..10_000);
-    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ mod response;
 use bytes::Bytes;
 use prost::Message;
 
-use super::common::{RegionSpecifier, TimeRange};
+use super::common::RegionSpecifier;
 use super::data::{Column, Filter};
 pub use response::ScanResponse;
 
@@ -18,12 +18,8 @@ pub struct Scan {
     pub stop_row: Option<Bytes>,
     #[prost(message, optional, tag = "5")]
     pub filter: Option<Filter>,
-    #[prost(message, optional, tag = "6")]
-    pub time_range: Option<TimeRange>,
     #[prost(uint32, optional, tag = "7")]
     pub max_versions: Option<u32>,
-    #[prost(bool, optional, tag = "8")]
-    pub cache_blocks: Option<bool>,
     #[prost(uint64, optional, tag = "10")]
     pub max_result_size: Option<u64>,
     #[prost(uint32, optional, tag = "11")]
