@@ -10,14 +10,6 @@
 //! schemas that records name, [`mod@kafka`] wraps librdkafka, [`files`] reads events from files, [`dead_letters`] writes
 //! and replays dead letters, and [`mod@peek`] shows what a topic holds.
 
-/// Where a test can make the process end, as a kill would; nothing in the program that people run.
-macro_rules! crash_point {
-    ($name:literal) => {
-        #[cfg(feature = "crash-points")]
-        fail::fail_point!($name, |_| std::process::abort());
-    };
-}
-
 mod consumer;
 pub mod dead_letters;
 pub mod decode;
@@ -36,7 +28,7 @@ mod timing;
 
 pub use consumer::batch::{Batch, Intake, TopicIntake};
 pub use consumer::shutdown::Shutdown;
-pub use consumer::{join, join_with_timing, start, start_with_timing};
+pub use consumer::{join, start};
 pub use dead_letters::producer::SUFFIX as DEAD_LETTER_SUFFIX;
 pub use decode::decoder::check as check_formats;
 pub use kafka::error::IngestError;

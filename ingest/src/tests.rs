@@ -106,7 +106,7 @@ impl Running {
 
     /// With short waiting times, for tests that wait until one is over.
     fn start_quick(config: &Config, positions: &[Position]) -> Self {
-        Self::start_with(config, positions, Timing::default().divided_by(20))
+        Self::start_with(config, positions, Timing::default() / 20)
     }
 
     fn start_with(config: &Config, positions: &[Position], timing: Timing) -> Self {
@@ -116,7 +116,7 @@ impl Running {
         let (committed, positions_committed) = mpsc::channel();
         let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
         let progress = Progress { positions: positions.to_vec(), consumed_until: None };
-        let thread = start_with_timing(
+        let thread = start(
             config,
             &progress,
             batch_sender,

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use attribution::rules::policy::AppPolicy;
+use config::nearest::distance;
 use config::{Config, Sources};
 use tempfile::NamedTempFile;
 
@@ -109,7 +110,7 @@ fn known_app<'c>(
 /// Lists all known apps, or those with the most similar keys.
 fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
     const SHOWN_MAX: usize = 5;
-    known.sort_by_cached_key(|known| (strsim::damerau_levenshtein(known, key), *known));
+    known.sort_by_cached_key(|known| (distance(known, key), *known));
     let (total, are) = match known.len() {
         total @ ..=SHOWN_MAX => (total, "known: ".to_owned()),
         total => (total, format!("the nearest of {total}: ")),

@@ -46,7 +46,7 @@ pub fn run(
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
-    let intake = ingest::start_with_timing(
+    let intake = ingest::start(
         config,
         &progress,
         batches,

@@ -94,7 +94,7 @@ fn attribute(
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(health));
-    let intake = ingest::join_with_timing(config, batches, committed_in, stop, state, timing)?;
+    let intake = ingest::join(config, batches, committed_in, stop, state, timing)?;
     let attribution =
         attribution_thread::start(worker, batches_in, committed, Arc::clone(&metrics))?;
     Ok((metrics, Threads { intake, attribution, others: Vec::new() }))

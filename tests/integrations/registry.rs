@@ -19,8 +19,8 @@ const DEADLINE: Duration = testbed::DEADLINE;
 fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
     let text = format!("[registry]\nurls = [{url:?}]\ncache = {:?}\n", folder.path());
     let settings = config::parse(&text).unwrap().registry.unwrap();
-    Registry::start(&settings, |text| serde_json::from_str(text).map_err(|error| error.to_string()))
-        .unwrap()
+    let compile = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());
+    Registry::start(&settings, compile, ingest::Timing::default()).unwrap()
 }
 
 #[track_caller]

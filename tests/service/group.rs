@@ -106,8 +106,8 @@ impl Bed {
         let (batches, batches_in) = sync_channel(2);
         let (committed, committed_in) = channel();
         let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
-        let reading =
-            ingest::join(&self.config, batches, committed_in, shutdown.clone(), health.clone());
+        let (stop, state, timing) = (shutdown.clone(), health.clone(), ingest::Timing::default());
+        let reading = ingest::join(&self.config, batches, committed_in, stop, state, timing);
         let visitor = Visitor::new(&self.store, between);
         let mut worker = Worker::new(ledger(visitor), Arc::clone(&self.config.policy));
         let working = thread::spawn(move || {

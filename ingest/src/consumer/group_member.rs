@@ -13,7 +13,7 @@ use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Partitions;
 use crate::kafka::rebalance::Rebalance;
-use crate::kafka::retry::{Backoff, Throttle};
+use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
 
 impl Reader {
@@ -62,15 +62,18 @@ impl Reader {
 
     /// The group's positions; `None` if asked to stop, or if the group changes, before they are known.
     fn find_positions(&self, partitions: &Partitions) -> Result<Option<Offsets>, IngestError> {
-        let (mut backoff, unanswered) = (Backoff::new(self.timing), Throttle::default());
-        while !self.shutdown.is_requested() && !self.consumer.context().has_changed() {
+        let unanswered = Throttle::default();
+        for delay in delays(self.timing) {
+            if self.shutdown.is_requested() || self.consumer.context().has_changed() {
+                break;
+            }
             match assignment::find_committed(&self.consumer, &self.names, partitions) {
                 Ok(offsets) => return Ok(Some(offsets)),
                 Err(error) => unanswered.warn(|| {
                     tracing::warn!(%error, "the group's positions are not known yet, asking again");
                 }),
             }
-            self.shutdown.sleep(backoff.next());
+            self.shutdown.sleep(delay);
         }
         Ok(None)
     }

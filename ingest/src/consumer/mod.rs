@@ -75,22 +75,6 @@ pub fn start(
     committed: Receiver<Vec<Position>>,
     shutdown: Shutdown,
     health: Arc<Health>,
-) -> Result<Reading, IngestError> {
-    let timing = Timing::default();
-    start_with_timing(config, progress, batches, committed, shutdown, health, timing)
-}
-
-/// As [`start`], with the given timing instead of the default.
-///
-/// # Errors
-/// As of [`start`].
-pub fn start_with_timing(
-    config: &Config,
-    progress: &Progress,
-    batches: SyncSender<Batch>,
-    committed: Receiver<Vec<Position>>,
-    shutdown: Shutdown,
-    health: Arc<Health>,
     timing: Timing,
 ) -> Result<Reading, IngestError> {
     let consumer = clients::consumer(&config.kafka, timing)?;
@@ -105,20 +89,6 @@ pub fn start_with_timing(
 /// # Errors
 /// As of [`start`].
 pub fn join(
-    config: &Config,
-    batches: SyncSender<Batch>,
-    committed: Receiver<Vec<Position>>,
-    shutdown: Shutdown,
-    health: Arc<Health>,
-) -> Result<Reading, IngestError> {
-    join_with_timing(config, batches, committed, shutdown, health, Timing::default())
-}
-
-/// As [`join`], with the given timing instead of the default.
-///
-/// # Errors
-/// As of [`start`].
-pub fn join_with_timing(
     config: &Config,
     batches: SyncSender<Batch>,
     committed: Receiver<Vec<Position>>,

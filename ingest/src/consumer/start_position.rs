@@ -12,7 +12,7 @@ use crate::kafka::assignment::{self, Lost, Unfound};
 use crate::kafka::clients;
 use crate::kafka::error::{IngestError, UNREACHABLE_HELP};
 use crate::kafka::partitions::{PartitionWatermarks, Partitions};
-use crate::kafka::retry::{Backoff, Throttle};
+use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
 
 impl Reader {
@@ -43,10 +43,12 @@ impl Reader {
 
     /// Asks until the brokers answer; `None` if asked to stop first.
     pub fn find_topics(&self) -> Result<Option<Partitions>, IngestError> {
-        let mut backoff = Backoff::new(self.timing);
         let unreachable = Throttle::default();
         let mut missing_since = None;
-        while !self.shutdown.is_requested() {
+        for delay in delays(self.timing) {
+            if self.shutdown.is_requested() {
+                break;
+            }
             match assignment::find_partitions(&self.consumer, &self.names) {
                 Ok(partitions) => return Ok(Some(partitions)),
                 Err(Unfound::NoTopic(topic)) => {
@@ -72,8 +74,7 @@ impl Reader {
                 }
             }
             clients::serve(&self.consumer);
-            let delay_max = self.timing.metadata_retry_delay_max;
-            self.shutdown.sleep(backoff.next().min(delay_max));
+            self.shutdown.sleep(delay.min(self.timing.metadata_retry_delay_max));
         }
         Ok(None)
     }

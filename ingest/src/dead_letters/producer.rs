@@ -22,7 +22,7 @@ use crate::decode::DecodeError;
 use crate::kafka::assignment;
 use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
-use crate::kafka::retry::{Backoff, Throttle};
+use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::timing::Timing;
 
@@ -153,18 +153,18 @@ impl DeadLetters {
         self.deliveries.set(delivery);
         let mut unsent: VecDeque<usize> = (0..letters.len()).collect();
         let mut in_flight = 0_usize;
-        let mut backoff = Backoff::new(self.timing);
+        let mut delays = delays(self.timing);
         let mut retry_at = Instant::now();
         while in_flight > 0 || !unsent.is_empty() {
             if !meanwhile()? {
                 return Ok(false);
             }
             let mut failure = None;
-            crash_point!("letters-to-send");
+            config::crash_point!("letters-to-send");
             if Instant::now() >= retry_at {
                 (in_flight, failure) = self.send(letters, &mut unsent, in_flight)?;
             }
-            crash_point!("letters-sent");
+            config::crash_point!("letters-sent");
             self.producer.poll(Duration::ZERO);
             let mut is_idle = true;
             for report in self.reports.try_iter() {
@@ -186,7 +186,7 @@ impl DeadLetters {
                     tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits{why}");
                 });
                 self.look_for_leaders(letters);
-                retry_at = Instant::now() + backoff.next();
+                retry_at = Instant::now() + delays.next().unwrap_or_default();
             }
             if is_idle {
                 // As of `clients::poll`.
@@ -194,7 +194,7 @@ impl DeadLetters {
             }
         }
         if !letters.is_empty() {
-            crash_point!("letters-acknowledged");
+            config::crash_point!("letters-acknowledged");
         }
         Ok(true)
     }

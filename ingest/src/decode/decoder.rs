@@ -69,7 +69,7 @@ impl Decoder {
         let registry = config
             .registry
             .as_ref()
-            .map(|settings| Registry::start_with_timing(settings, Writing::parse, timing));
+            .map(|settings| Registry::start(settings, Writing::parse, timing));
         Ok(Self {
             policy: config.policy.clone(),
             patience,

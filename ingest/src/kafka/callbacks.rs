@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
@@ -56,16 +56,16 @@ enum Assigned {
 impl Callbacks {
     /// The newest statistics, once.
     pub fn take_statistics(&self) -> Option<Statistics> {
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.statistics.lock().take()
     }
 
     /// Why a broker was reached and would not talk, in librdkafka's words, until one does.
     pub fn refusal(&self) -> Option<String> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refusal.lock().clone()
     }
 
     fn set_refusal(&self, refusal: Option<String>) {
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        *self.refusal.lock() = refusal;
     }
 
     /// Commits that the broker answered.
@@ -85,17 +85,13 @@ impl Callbacks {
 
     /// The next change of the group, once. It waits until that is done: until then nobody reads.
     pub fn take_rebalance(&self, names: &TopicNames) -> Option<Rebalance> {
-        let mut changes = self.changes();
+        let mut changes = self.changes.lock();
         let change = changes.pop_front();
         self.has_changed.store(!changes.is_empty(), Ordering::Relaxed);
         Some(match change? {
             Assigned::Given(list) => Rebalance::Assigned(Partitions::of_list(names, &list)),
             Assigned::Taken { is_lost } => Rebalance::Revoked { is_lost },
         })
-    }
-
-    fn changes(&self) -> MutexGuard<'_, VecDeque<Assigned>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on partitions that are taken away are let go of at once: nobody asks any more.
@@ -125,7 +121,7 @@ impl ClientContext for Callbacks {
                 if parsed.is_connected() {
                     self.set_refusal(None);
                 }
-                let mut newest = self.statistics.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut newest = self.statistics.lock();
                 *newest = Some(parsed);
             }
             Err(error) => tracing::debug!(%error, "statistics of librdkafka cannot be read"),
@@ -161,7 +157,7 @@ impl ConsumerContext for Callbacks {
             }
             return;
         }
-        self.changes().push_back(match what {
+        self.changes.lock().push_back(match what {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Assigned::Given(list.clone()),
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
                 Assigned::Taken { is_lost: consumer.assignment_lost() }

@@ -17,7 +17,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::assignment;
 use super::clients::{self, Consumer};
 use super::error::IngestError;
-use super::retry::Backoff;
+use super::retry::delays;
 use crate::timing::Timing;
 
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -176,7 +176,7 @@ fn find<T>(
     ask: impl Fn(i32) -> KafkaResult<T>,
 ) -> Result<T, IngestError> {
     let started = Instant::now();
-    let mut backoff = Backoff::new(timing);
+    let mut delays = delays(timing);
     loop {
         let count = assignment::partition_count(consumer, topic);
         let answer = count.and_then(|count| {
@@ -198,7 +198,8 @@ fn find<T>(
         if let Some(reason) = consumer.context().refusal() {
             return Err(IngestError::Refused { reason });
         }
-        std::thread::sleep(backoff.next().min(timing.metadata_retry_delay_max));
+        let delay = delays.next().unwrap_or_default();
+        std::thread::sleep(delay.min(timing.metadata_retry_delay_max));
     }
 }
 

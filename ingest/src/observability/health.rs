@@ -1,11 +1,12 @@
 //! What the service shows of its intake while it runs: whether it reads, and how far behind.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use attribution::facts::event::EventTime;
+use dashmap::DashMap;
+use parking_lot::Mutex;
 use rdkafka::error::KafkaResult;
 
 use super::partition_progress::Partition;
@@ -31,7 +32,7 @@ pub struct Health {
     last_message_ms: AtomicU64,
     /// When the reading thread last told how far all is, by a clock that nobody sets.
     told: Mutex<Option<Instant>>,
-    partitions: Mutex<HashMap<(TopicKind, i32), Partition>>,
+    partitions: DashMap<(TopicKind, i32), Partition>,
     /// How many the topics have, of which a member of a group reads some; 0: not known yet.
     counts: PerTopic<AtomicUsize>,
 }
@@ -44,7 +45,7 @@ impl Health {
 
     /// Why it is not connected, where a broker was reached and would not talk.
     pub fn refusal(&self) -> Option<String> {
-        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusal = self.refusal.lock();
         refusal.clone().filter(|_| !self.is_connected())
     }
 
@@ -60,7 +61,7 @@ impl Health {
 
     /// Whether the reading thread has said nothing for a minute.
     pub fn is_silent(&self) -> bool {
-        self.told().is_some_and(|told| told.elapsed() > SILENT_AFTER)
+        self.told.lock().is_some_and(|told| told.elapsed() > SILENT_AFTER)
     }
 
     /// Whether all is read that there is to read.
@@ -70,7 +71,7 @@ impl Health {
             && !self.is_registry_down()
             && !self.is_silent()
             && !self.are_letters_waiting()
-            && self.denied_topics().is_empty()
+            && self.denied.lock().is_empty()
     }
 
     /// Whether reading waits for dead letters that are not acknowledged.
@@ -80,7 +81,7 @@ impl Health {
 
     /// Topics that Kafka does not let us read.
     pub fn denied(&self) -> Option<String> {
-        let denied = self.denied_topics();
+        let denied = self.denied.lock();
         let names: Vec<&str> = denied.values().map(String::as_str).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
@@ -92,36 +93,36 @@ impl Health {
 
     /// Records of the topic that are not committed yet.
     pub fn lag_messages(&self, topic: TopicKind) -> u64 {
-        let partitions = self.partitions();
-        let of_topic = partitions.iter().filter(|((of, _), _)| *of == topic);
-        let known = of_topic.map(|(_, partition)| partition.lag_messages()).sum();
+        let of_topic = self.partitions.iter().filter(|partition| partition.key().0 == topic);
+        let known = of_topic.map(|partition| partition.lag_messages()).sum();
         // What comes to a topic that may not be read is not known: it is not nothing.
-        if self.denied_topics().contains_key(&topic) { u64::max(known, 1) } else { known }
+        if self.denied.lock().contains_key(&topic) { u64::max(known, 1) } else { known }
     }
 
     /// How long ago the broker had the next record of the topic's partition that is furthest
     /// behind, at most; 0 while nothing is left.
     pub fn lag_ms(&self, topic: TopicKind, now_ms: u64) -> u64 {
-        let is_denied = self.denied_topics().contains_key(&topic);
-        let mut partitions = self.partitions();
-        let of_topic = partitions.iter_mut().filter(|((of, _), _)| *of == topic);
-        of_topic.map(|(_, partition)| partition.lag_ms(now_ms, is_denied)).max().unwrap_or(0)
+        let is_denied = self.denied.lock().contains_key(&topic);
+        let of_topic = self.partitions.iter_mut().filter(|partition| partition.key().0 == topic);
+        of_topic.map(|mut partition| partition.lag_ms(now_ms, is_denied)).max().unwrap_or(0)
     }
 
     /// All that Kafka received before this is committed: the least over all partitions. `None`
     /// while that is not known of one of them.
     pub fn complete_until(&self) -> Option<EventTime> {
-        let partitions = self.partitions();
-        let least_ms = partitions.values().map(|partition| partition.complete_ms).min()?;
+        let least_ms = self.partitions.iter().map(|partition| partition.complete_ms).min()?;
         (least_ms > 0).then(|| EventTime::default().plus(least_ms))
     }
 
     /// The same of each partition that this process reads, as far as it is known.
     pub fn complete(&self) -> Vec<(TopicKind, i32, EventTime)> {
-        let partitions = self.partitions();
-        let known = partitions.iter().filter(|(_, partition)| partition.complete_ms > 0);
-        let time = |partition: &Partition| EventTime::default().plus(partition.complete_ms);
-        known.map(|((topic, place), partition)| (*topic, *place, time(partition))).collect()
+        let known = self.partitions.iter().filter(|partition| partition.complete_ms > 0);
+        known
+            .map(|partition| {
+                let (topic, place) = *partition.key();
+                (topic, place, EventTime::default().plus(partition.complete_ms))
+            })
+            .collect()
     }
 
     /// The partitions that a topic has, whoever reads them; `None` while that is not known.
@@ -138,7 +139,7 @@ impl Health {
     }
 
     pub(crate) fn set_refusal(&self, refusal: Option<String>) {
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        *self.refusal.lock() = refusal;
     }
 
     pub(crate) fn set_registry_down(&self, is_down: bool) {
@@ -150,21 +151,17 @@ impl Health {
     }
 
     pub(crate) fn is_denied(&self, topic: TopicKind) -> bool {
-        self.denied_topics().contains_key(&topic)
+        self.denied.lock().contains_key(&topic)
     }
 
     /// Whether a topic may be read; `true` if it was otherwise before.
     pub(crate) fn set_denied(&self, topic: TopicKind, name: &str, is_denied: bool) -> bool {
-        let mut denied = self.denied_topics();
+        let mut denied = self.denied.lock();
         if is_denied {
             denied.insert(topic, name.to_owned()).is_none()
         } else {
             denied.remove(&topic).is_some()
         }
-    }
-
-    fn denied_topics(&self) -> MutexGuard<'_, BTreeMap<TopicKind, String>> {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_assigned(&self, assigned: bool) {
@@ -176,7 +173,7 @@ impl Health {
     }
 
     pub(crate) fn has_reported(&self) {
-        *self.told() = Some(Instant::now());
+        *self.told.lock() = Some(Instant::now());
     }
 
     /// Up to which broker time partitions are read.
@@ -184,9 +181,8 @@ impl Health {
         &self,
         until: impl Iterator<Item = ((TopicKind, i32), EventTime)>,
     ) {
-        let mut partitions = self.partitions();
         for (partition, until) in until {
-            let partition = partitions.entry(partition).or_default();
+            let mut partition = self.partitions.entry(partition).or_default();
             partition.until_ms = partition.until_ms.max(until.millis());
         }
     }
@@ -198,13 +194,12 @@ impl Health {
         next_offset: i64,
         until_ms: u64,
     ) {
-        let mut partitions = self.partitions();
-        let partition = partitions.entry((topic, partition)).or_default();
+        let mut partition = self.partitions.entry((topic, partition)).or_default();
         partition.await_commit(next_offset, until_ms);
     }
 
     pub(crate) fn set_watermarks(&self, topic: TopicKind, partition: i32, extent: Watermarks) {
-        self.partitions().entry((topic, partition)).or_default().extent = Some(extent);
+        self.partitions.entry((topic, partition)).or_default().extent = Some(extent);
     }
 
     /// What the brokers say of every partition, or nothing if they do not: then fetching finds out.
@@ -230,9 +225,8 @@ impl Health {
     }
 
     pub(crate) fn set_committed(&self, offsets: &Offsets) {
-        let mut partitions = self.partitions();
         for (topic, partition, next_offset) in offsets.iter() {
-            let partition = partitions.entry((topic, partition)).or_default();
+            let mut partition = self.partitions.entry((topic, partition)).or_default();
             partition.committed = Some(next_offset);
             partition.complete();
         }
@@ -240,16 +234,7 @@ impl Health {
 
     /// Others read them now.
     pub(crate) fn forget_partitions(&self) {
-        self.partitions().clear();
-    }
-
-    fn told(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
-    fn partitions(&self) -> MutexGuard<'_, HashMap<(TopicKind, i32), Partition>> {
-        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.partitions.clear();
     }
 }
 
@@ -325,7 +310,7 @@ mod tests {
         assert!(health.is_ready());
         health.has_reported();
         assert!(health.is_ready());
-        *health.told() = Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
+        *health.told.lock() = Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
         assert!(!health.is_ready() && health.is_silent());
     }
 

@@ -2,10 +2,10 @@
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::Login;
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Response, Url};
@@ -47,7 +47,7 @@ impl Client {
             .redirect(Policy::custom(redirect))
             // Requests go where the settings say, and passwords nowhere else.
             .no_proxy();
-        let http = tls::apply(http, settings)?.build().map_err(IngestError::RegistryClient)?;
+        let http = tls::apply(http, &settings.tls)?.build().map_err(IngestError::RegistryClient)?;
         Ok(Self {
             http,
             places: settings.urls.iter().cloned().map(Place::new).collect(),
@@ -194,12 +194,12 @@ impl Place {
     }
 
     fn is_silent(&self, silent_for: Duration) -> bool {
-        let since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = self.silent_since.lock();
         since.is_some_and(|since| since.elapsed() < silent_for)
     }
 
     fn set_silent(&self, is_silent: bool) {
-        let mut since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.silent_since.lock();
         *since = is_silent.then(Instant::now);
     }
 }

@@ -1,46 +1,40 @@
 //! How the registry is doing, for probes and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Counter, Gauge, counter, gauge};
+use parking_lot::Mutex;
 
 use super::response::{Failure, Schema};
 
-const REQUESTS: &str = "adtrail_registry_requests_total";
-const WAITING: &str = "adtrail_registry_waiting_schemas";
-const UP: &str = "adtrail_registry_up";
+config::describe_metrics! {
+    /// Requests to the schema registry, by outcome.
+    describe_counter REQUESTS = "adtrail_registry_requests_total";
+    /// Schemas that were asked for and are not settled: records wait.
+    describe_gauge WAITING = "adtrail_registry_waiting_schemas";
+    /// 1 if any URL of the schema registry answered the last request.
+    describe_gauge UP = "adtrail_registry_up";
+}
 
-/// What came of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegistryOutcome {
-    /// A schema.
-    Found,
-    /// There is no such schema.
-    Unknown,
-    /// A schema of another type than Avro, or too long.
-    Unusable,
-    /// A setting is wrong: login, path, redirect.
-    Refused,
-    /// No answer, or not one of a registry in good health.
-    Failed,
+attribution::named! {
+    /// What came of a request.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RegistryOutcome {
+        /// A schema.
+        Found = "found",
+        /// There is no such schema.
+        Unknown = "unknown",
+        /// A schema of another type than Avro, or too long.
+        Unusable = "unusable",
+        /// A setting is wrong: login, path, redirect.
+        Refused = "refused",
+        /// No answer, or not one of a registry in good health.
+        Failed = "failed",
+    }
 }
 
 impl RegistryOutcome {
-    pub const ALL: [Self; 5] =
-        [Self::Found, Self::Unknown, Self::Unusable, Self::Refused, Self::Failed];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::Unknown => "unknown",
-            Self::Unusable => "unusable",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
-    }
-
     pub(super) fn of(outcome: &Result<Schema, Failure>) -> Self {
         match outcome {
             Ok(_) => Self::Found,
@@ -105,12 +99,7 @@ impl Last {
 impl Monitor {
     /// Registers everything with the recorder that is installed.
     pub fn new(just: Duration) -> Self {
-        describe_counter!(REQUESTS, "Requests to the schema registry, by outcome.");
-        describe_gauge!(WAITING, "Schemas that were asked for and are not settled: records wait.");
-        describe_gauge!(
-            UP,
-            "Whether the schema registry answered the last time, by any of its URLs."
-        );
+        describe();
         let counters =
             RegistryOutcome::ALL.map(|outcome| counter!(REQUESTS, "outcome" => outcome.name()));
         counters.iter().for_each(|counter| counter.increment(0));
@@ -134,7 +123,7 @@ impl Monitor {
 
     /// Takes what all URLs together came to: one that answers is enough.
     pub fn take(&self, failure: Option<&Failure>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let now = Some(Instant::now());
         match failure.filter(|failure| failure.may_pass()) {
             None => last.answer = now,
@@ -155,7 +144,7 @@ impl Monitor {
     }
 
     fn last(&self) -> Last {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.lock()
     }
 
     pub fn set_waiting(&self, waiting: usize) {

@@ -10,10 +10,11 @@
 //!
 //! Start with [`Registry`]; `worker` is what its thread does, `answer` what answers mean.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::kafka::error::IngestError;
@@ -104,17 +105,6 @@ impl<T: Send + Sync + 'static> Registry<T> {
     pub fn start(
         settings: &config::Registry,
         compile: fn(&str) -> Result<T, String>,
-    ) -> Result<Self, IngestError> {
-        Self::start_with_timing(settings, compile, Timing::default())
-    }
-
-    /// As [`Registry::start`], with the given timing instead of the default.
-    ///
-    /// # Errors
-    /// As of [`Registry::start`].
-    pub fn start_with_timing(
-        settings: &config::Registry,
-        compile: fn(&str) -> Result<T, String>,
         timing: Timing,
     ) -> Result<Self, IngestError> {
         let limits = Limits {
@@ -145,27 +135,26 @@ impl<T: Send + Sync + 'static> Registry<T> {
 
     /// Never blocks; what is not there is asked for in the background.
     pub fn look_up(&self, key: SchemaKey) -> Lookup<T> {
-        self.look_up_locked(&mut self.shared.cache(), key)
+        self.look_up_locked(&mut self.shared.cache.lock(), key)
     }
 
     /// As [`Registry::look_up`], but waits until the key is settled or the time is over.
     pub fn wait(&self, key: SchemaKey, patience: Duration) -> Lookup<T> {
         let started = Instant::now();
-        let mut cache = self.shared.cache();
+        let mut cache = self.shared.cache.lock();
         loop {
             let found = self.look_up_locked(&mut cache, key);
             let left = patience.saturating_sub(started.elapsed());
             if left.is_zero() || !matches!(found, Lookup::Waiting) {
                 return found;
             }
-            let woken = self.shared.settled.wait_timeout(cache, left);
-            cache = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.shared.settled.wait_for(&mut cache, left);
         }
     }
 
     /// For readiness and metrics.
     pub fn health(&self) -> RegistryHealth {
-        let waiting = self.shared.cache().waiting();
+        let waiting = self.shared.cache.lock().waiting();
         self.shared.monitor.at_present(waiting)
     }
 
@@ -187,7 +176,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
 impl<T> Shared<T> {
     /// `None`: nothing is known, and nobody is on it any more.
     fn settle(&self, key: SchemaKey, outcome: Option<Result<Arc<T>, Unusable>>, now: Instant) {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         match outcome {
             Some(outcome) => cache.settle(key, outcome, now),
             None => cache.forget(key),
@@ -195,11 +184,6 @@ impl<T> Shared<T> {
         self.monitor.set_waiting(cache.waiting());
         drop(cache);
         self.settled.notify_all();
-    }
-
-    /// Every update leaves the cache whole, so a panic elsewhere does not spoil it.
-    fn cache(&self) -> MutexGuard<'_, Cache<T>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use backon::{ExponentialBuilder, Retryable};
+use backon::Retryable;
 use tokio::sync::mpsc::Receiver;
 
 use super::client::Client;
@@ -14,7 +14,7 @@ use super::rate_limit::Gate;
 use super::response::Failure;
 use super::schema_key::SchemaKey;
 use super::{Shared, Unusable, UnusableKind};
-use crate::kafka::retry::Throttle;
+use crate::kafka::retry::{Throttle, backoff};
 use crate::timing::Timing;
 
 /// What a dead letter says of a schema that is none may be a parser's whole story.
@@ -42,10 +42,9 @@ impl<T: Send + Sync + 'static> Worker<T> {
 
     /// A schema that no answer comes for is asked for again for ever: its records are held back.
     async fn settle(self: Arc<Self>, key: SchemaKey) {
-        let patience = ExponentialBuilder::new()
+        let patience = backoff(self.timing)
             .with_min_delay(self.timing.schema_retry_delay_min)
             .with_max_delay(self.timing.schema_retry_delay_max)
-            .without_max_times()
             .with_jitter();
         let has_failed = AtomicBool::new(false);
         let outcome = (|| self.attempt(key, has_failed.load(Ordering::Relaxed)))

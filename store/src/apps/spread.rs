@@ -1,10 +1,11 @@
 //! The location of each app's rows: their first partition, the fanout, and the cutoff of retention.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use attribution::facts::event::{EventTime, Pid};
 use attribution::rules::policy::DAY_MS;
+use parking_lot::RwLock;
 
 use crate::layout::codec::Input;
 use crate::layout::key;
@@ -96,15 +97,15 @@ pub struct Apps(Arc<RwLock<BTreeMap<Pid, App>>>);
 
 impl Apps {
     pub fn of(&self, pid: Pid) -> Option<App> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
+        self.0.read().get(&pid).copied()
     }
 
     pub fn all(&self) -> BTreeMap<Pid, App> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     pub fn put(&self, pid: Pid, app: App) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(pid, app);
+        self.0.write().insert(pid, app);
     }
 }
 

@@ -256,14 +256,14 @@ impl Ledger for Embedded {
         if let Some(until) = until {
             meta::put_consumed_until(&mut batch, &self.tables, until);
         }
-        crash_point!("commit-decided");
+        config::crash_point!("commit-decided");
         self.tables.write(batch, &write_options())?;
-        crash_point!("commit-written");
+        config::crash_point!("commit-written");
         if let Some(until) = until {
             self.expiry.until().advance(until);
         }
         self.rows.after_commit(&self.tables)?;
-        crash_point!("commit-ended");
+        config::crash_point!("commit-ended");
         Ok(Vec::new())
     }
 }

@@ -67,18 +67,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Where none of the servers answers as HBase does, or a file of TLS can not be read.
-    pub fn connect(settings: &config::HBase) -> Result<Self, StoreError> {
-        Self::connect_with_timing(settings, Timing::default())
-    }
-
-    /// As [`Cluster::connect`], with the given timing instead of the default.
-    ///
-    /// # Errors
-    /// As of [`Cluster::connect`].
-    pub fn connect_with_timing(
-        settings: &config::HBase,
-        timing: Timing,
-    ) -> Result<Self, StoreError> {
+    pub fn connect(settings: &config::HBase, timing: Timing) -> Result<Self, StoreError> {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(2).thread_name("hbase");
         Self::connect_on(threads, Arc::new(settings.clone()), timing)
@@ -249,11 +238,11 @@ fn client_config(settings: &config::HBase) -> Result<Config, StoreError> {
     Ok(config)
 }
 
-fn tls(settings: &config::HBaseTls) -> Result<Tls, StoreError> {
+fn tls(settings: &config::Tls) -> Result<Tls, StoreError> {
     let read = |path: &PathBuf| fs::read(path).map_err(StoreError::file("read", path));
     let authorities_pem = settings.ca.as_ref().map(read).transpose()?.unwrap_or_default();
     let identity = match &settings.identity {
-        Some((certificate, key)) => {
+        Some(config::Identity { certificate, key }) => {
             Some(Identity { certificates_pem: read(certificate)?, key_pem: read(key)? })
         }
         None => None,

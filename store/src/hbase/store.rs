@@ -66,7 +66,7 @@ impl Shared {
         hbase: &config::HBase,
         timing: Timing,
     ) -> Result<Self, StoreError> {
-        let cluster = Cluster::connect_with_timing(hbase, timing)?;
+        let cluster = Cluster::connect(hbase, timing)?;
         require_table(&cluster, tables::meta(cluster.prefix()))?;
         require(&cluster, settings.partitions)?;
         tables::names(cluster.prefix())

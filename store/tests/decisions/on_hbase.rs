@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use adtrail_store::Timing;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::ledger::cells::{Cells as _, Columns, Gone, Put, Table, VALUE};
@@ -140,7 +141,7 @@ fn what_stands_beside_homes_moves_with_them() {
     target.fill(&source, |_| {}).expect("it is moved");
     target.finish(&[], &policy).expect("it is moved");
     let rows = |hbase: &config::HBase| {
-        let mut cluster = Cluster::connect(hbase).expect("hbase answers");
+        let mut cluster = Cluster::connect(hbase, Timing::default()).expect("hbase answers");
         let keys: Vec<_> = keys.iter().map(key::record).collect();
         cluster.get_rows(Table::Facts(Family::Activation), &keys).expect("hbase works")
     };

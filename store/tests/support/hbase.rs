@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use adtrail_store::Timing;
 use adtrail_store::apps::spread::App;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
@@ -39,7 +40,7 @@ fn patient(cluster: &Cluster) -> Client {
 
 /// The tables of one store, which are made, with a region for each of so many partitions.
 pub fn tables_of(prefix: &str, partitions: u16) -> Cluster {
-    let cluster = Cluster::connect(&settings(prefix)).expect("hbase answers");
+    let cluster = Cluster::connect(&settings(prefix), Timing::default()).expect("hbase answers");
     let admin = patient(&cluster).admin();
     for layout in tables::layouts(prefix, &tables::Kept::default(), partitions) {
         let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();

@@ -1,7 +1,6 @@
 //! What Kafka has not taken, kept for who sent it.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
@@ -18,16 +17,16 @@ pub struct Reports {
 impl Reports {
     /// Why the first that was not taken was not: those after it fail because of it.
     pub fn refused(&self) -> Option<KafkaError> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refused.lock().clone()
     }
 
     /// As [`Reports::refused`]; the next one is the first then.
     pub fn take_refused(&self) -> Option<KafkaError> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.refused.lock().take()
     }
 
     pub fn refuse(&self, error: &KafkaError) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         refused.get_or_insert_with(|| error.clone());
     }
 }

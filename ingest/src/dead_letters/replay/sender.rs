@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use backon::BlockingRetryable as _;
 use config::Kafka;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::OwnedHeaders;
@@ -13,7 +14,7 @@ use super::delivery_reports::Reports;
 use super::journal;
 use super::letter::{Letter, Source};
 use crate::kafka::error::IngestError;
-use crate::kafka::retry::Backoff;
+use crate::kafka::retry::{backoff, delays};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::kafka::{clients, topic_admin};
 use crate::timing::Timing;
@@ -88,8 +89,7 @@ impl Sender {
 
     /// Sends all of them, or none.
     fn send_at_once(&self, letters: &[Letter]) -> Result<(), IngestError> {
-        let mut backoff = Backoff::new(self.timing);
-        for try_number in 1.. {
+        for (try_number, delay) in (1..).zip(delays(self.timing)) {
             self.producer.context().take_refused();
             let Err(error) = self.transact(letters) else { break };
             if is_taken_over(&error) || self.has_been_taken_over() {
@@ -107,7 +107,7 @@ impl Sender {
                 // It will not be taken the next time either.
                 Some(error) if is_for_good(&error) => return Err(of_transaction(error)),
                 _ if try_number >= TRIES => return Err(of_transaction(error)),
-                _ => thread::sleep(backoff.next()),
+                _ => thread::sleep(delay),
             }
         }
         Ok(())
@@ -205,20 +205,16 @@ fn entry(letter: &Letter) -> String {
 }
 
 /// Asks once more what may be asked once more, as a commit whose answer did not come in time.
-fn again(timing: Timing, mut ask: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
-    let mut backoff = Backoff::new(timing);
-    for _ in 1..TRIES {
-        match ask() {
-            Err(KafkaError::Transaction(error))
-                if error.is_retriable() && !error.txn_requires_abort() && !error.is_fatal() =>
-            {
-                tracing::debug!(%error, "kafka's transactions are asked again");
-                thread::sleep(backoff.next());
-            }
-            outcome => return outcome,
-        }
-    }
-    ask()
+fn again(timing: Timing, ask: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
+    let may_pass = |error: &KafkaError| {
+        matches!(error, KafkaError::Transaction(error)
+            if error.is_retriable() && !error.txn_requires_abort() && !error.is_fatal())
+    };
+    ask.retry(backoff(timing).with_max_times(TRIES - 1))
+        .sleep(thread::sleep)
+        .when(may_pass)
+        .notify(|error, _| tracing::debug!(%error, "kafka's transactions are asked again"))
+        .call()
 }
 
 fn of_transaction(error: KafkaError) -> IngestError {

@@ -29,7 +29,7 @@ fn ten_thousand_unknown_ids() {
 #[test]
 fn a_registry_that_is_down_is_left_alone() {
     let server = Server::start(|_| Reply::Status(500, String::new()));
-    let timing = Timing::default().divided_by(10);
+    let timing = Timing::default() / 10;
     let registry = Bed::of(&[&server]).start_with("", timing);
     let started = Instant::now();
     for number in 0..2_000 {

@@ -54,7 +54,7 @@ impl Bed {
     /// With short retry intervals. How long the last result of a registry stands for its state is not
     /// shortened: a slow machine would exceed it.
     fn start(&self, lines: &str) -> Texts {
-        let quick = Timing::default().divided_by(20);
+        let quick = Timing::default() / 20;
         let timing = Timing {
             schema_retry_delay_min: quick.schema_retry_delay_min,
             schema_retry_delay_max: quick.schema_retry_delay_max,
@@ -65,7 +65,7 @@ impl Bed {
     }
 
     fn start_with(&self, lines: &str, timing: Timing) -> Texts {
-        Texts::start_with_timing(&self.settings(lines), compile, timing).unwrap()
+        Texts::start(&self.settings(lines), compile, timing).unwrap()
     }
 }
 

@@ -118,7 +118,8 @@ fn files_that_are_of_no_use_are_named() {
     fs::write(folder.path().join("empty.pem"), "").unwrap();
     let bed = Bed::at(&["https://127.0.0.1:1".into()]);
     let check = |lines: &str, setting: &str, problem: &str, name: &str| {
-        let error = Texts::start(&bed.settings(lines), compile).err().unwrap().to_string();
+        let started = Texts::start(&bed.settings(lines), compile, Timing::default());
+        let error = started.err().unwrap().to_string();
         let expected = format!("registry.{setting}: {problem}");
         assert!(error.starts_with(&expected), "{error}");
         assert!(error.ends_with(&format!("{name}\"")), "{error}");

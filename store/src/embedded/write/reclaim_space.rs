@@ -6,11 +6,12 @@
 //! Files that contain only such rows are compacted too, not dropped. A dropped file may hold the tombstones of older
 //! rows, which a longer retention would then show again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use attribution::facts::event::{EventTime, Pid};
+use parking_lot::Mutex;
 use rocksdb::{CompactOptions, WriteBatch};
 
 use crate::StoreError;
@@ -51,7 +52,7 @@ impl SpaceReclaimer {
 
     /// Adds the bytes of rows that retention passes with a batch; negative if a longer retention shows rows again.
     pub fn sweep(&self, bytes: i64, batch: &mut WriteBatch, tables: &Tables) {
-        let _update = self.swept.update.lock().unwrap_or_else(PoisonError::into_inner);
+        let _update = self.swept.update.lock();
         let swept = self.swept.bytes.load(Ordering::Relaxed).saturating_add_signed(bytes);
         self.swept.bytes.store(swept, Ordering::Relaxed);
         meta::put_swept(batch, tables, swept);
@@ -110,7 +111,7 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
             tables.db.compact_range_cf_opt(tables.events(), first, last, &options);
         }
     }
-    let _update = swept.update.lock().unwrap_or_else(PoisonError::into_inner);
+    let _update = swept.update.lock();
     let left = swept.bytes.load(Ordering::Relaxed).saturating_sub(before);
     swept.bytes.store(left, Ordering::Relaxed);
     let mut batch = WriteBatch::default();

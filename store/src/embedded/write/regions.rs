@@ -1,8 +1,9 @@
 //! The regions of an open store, which the writer and readers share, and their storage in `meta`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use attribution::facts::event::EventTime;
+use parking_lot::{Mutex, MutexGuard};
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;
@@ -24,7 +25,7 @@ impl SharedRegions {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Regions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub fn count_reads(&self, key: &Key, rows: u64) {

@@ -8,6 +8,7 @@ use hbase_client::{Error, RetryAdvice, TableSpec};
 use super::meta::{self, require};
 use super::tables::{self, Kept, Layout};
 use crate::StoreError;
+use crate::Timing;
 use crate::hbase::cluster::{Cluster, FAMILY, State};
 
 /// What has become of a table.
@@ -118,7 +119,7 @@ pub fn init(
     hbase: &config::HBase,
     policy: &Policy,
 ) -> Result<Vec<TableStatus>, StoreError> {
-    let cluster = Cluster::connect(hbase)?;
+    let cluster = Cluster::connect(hbase, Timing::default())?;
     let (plan, store) = compare(&cluster, settings, policy)?;
     let is_missing = |name: &str| plan.iter().any(|made| made.is_of_new(name));
     for layout in layouts(&cluster, settings, policy) {
@@ -144,7 +145,7 @@ pub fn check(
     hbase: &config::HBase,
     policy: &Policy,
 ) -> Result<Vec<TableStatus>, StoreError> {
-    Ok(compare(&Cluster::connect(hbase)?, settings, policy)?.0)
+    Ok(compare(&Cluster::connect(hbase, Timing::default())?, settings, policy)?.0)
 }
 
 /// That no table is without what the settings need before they do not need it any more.

@@ -283,10 +283,5 @@ fn id(record: &FactRecord) -> String {
 
 /// A table and a key.
 fn at(table: &str, key: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = format!("{table} ");
-    for byte in key {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("{table} {}", attribution::facts::device_ids::hex(key))
 }
