@@ -9,7 +9,7 @@ use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 use store::layout::summary_counts::SummaryKey;
 
-use super::nearest::nearest;
+use config::nearest::nearest;
 use super::parameter::{
     CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, expected, number,
     one_of,

@@ -3,7 +3,6 @@
 pub(crate) mod cursor;
 pub(crate) mod cursor_text;
 pub(crate) mod filter;
-pub(crate) mod nearest;
 pub(crate) mod parameter;
 pub(crate) mod raw_params;
 #[cfg(test)]
