@@ -46,15 +46,8 @@ pub fn run(
     let (batches, batches_in) = sync_channel(BATCHES_WAITING);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
-    let intake = ingest::start(
-        config,
-        &progress,
-        batches,
-        committed_in,
-        stop,
-        state,
-        timing.ingest,
-    )?;
+    let intake =
+        ingest::start(config, &progress, batches, committed_in, stop, state, timing.ingest)?;
     let attribution = attribution_thread::start(worker, batches_in, committed, metrics.clone())?;
     let control = control_socket::start(&config.store.path, checkpoints, shutdown)?;
 

@@ -211,12 +211,6 @@ impl MatchType {
     }
 }
 
-/// The name of a touch's kind in rows and messages.
-#[inline]
-pub fn touch_kind_name(kind: TouchKind) -> &'static str {
-    kind.name()
-}
-
 #[cfg(test)]
 mod tests {
     use xxhash_rust::xxh3::xxh3_64;

@@ -8,7 +8,9 @@ mod text;
 pub(crate) mod view;
 mod words;
 
-use attribution::explain::explanation::{Because, Evaluated, Explanation, Found, Verdict};
+#[cfg(test)]
+use attribution::explain::explanation::Because;
+use attribution::explain::explanation::{Evaluated, Explanation, Found, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::candidate::Tier;
 use attribution::rules::policy::{Campaign, Origin, Policy};

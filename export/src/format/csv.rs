@@ -1,9 +1,9 @@
 //! Rows as CSV: UTF-8 without a byte order mark, lines that end with LF, quotes only where a
 //! reader needs them.
 
-use attribution::facts::event::Pid;
+use attribution::facts::event::{Pid, TouchKind};
 use attribution::rules::policy::Policy;
-use attribution::rules::row::{Contributor, touch_kind_name};
+use attribution::rules::row::Contributor;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
@@ -126,7 +126,7 @@ impl<'a> CsvWriter<'a> {
             Column::Campaign => self.campaigns.of(key.pid, key.spreadid).name.write(out),
             Column::Channel => self.campaigns.of(key.pid, key.spreadid).channel.write(out),
             Column::MatchType => write_name(row.match_type.map_or("", |kind| kind.name()), out),
-            Column::TouchType => write_name(row.touch_kind.map_or("", touch_kind_name), out),
+            Column::TouchType => write_name(row.touch_kind.map_or("", TouchKind::name), out),
             Column::TouchTime => {
                 row.touch_time.into_iter().for_each(|time| self.times.write(time, out));
             }
@@ -158,7 +158,7 @@ impl<'a> CsvWriter<'a> {
         match part {
             ContributorPart::SpreadId => campaign.spreadid.write(out),
             ContributorPart::Channel => campaign.channel.write(out),
-            ContributorPart::TouchType => write_name(touch_kind_name(contributor.kind), out),
+            ContributorPart::TouchType => write_name(contributor.kind.name(), out),
             ContributorPart::TouchTime => self.times.write(contributor.time, out),
             ContributorPart::MatchType => write_name(contributor.match_type.name(), out),
         }
@@ -195,7 +195,7 @@ fn write_texts(row: &RowView<'_>, first: TextCell, last: TextCell, out: &mut Vec
 
 #[cfg(test)]
 mod tests {
-    use attribution::facts::event::{Device, EventTime, SpreadId, TouchKind};
+    use attribution::facts::event::{Device, EventTime, SpreadId};
     use attribution::rules::policy::{AppPolicy, Campaign, Windows};
     use attribution::rules::row::{EventType, MatchType, RejectReason, Row, Status};
     use proptest::prelude::*;

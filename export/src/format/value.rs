@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use attribution::facts::event::EventTime;
+use attribution::facts::event::TouchKind;
 use attribution::rules::policy::Policy;
-use attribution::rules::row::touch_kind_name;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
@@ -41,7 +41,7 @@ impl<'a> Value<'a> {
             Column::Campaign => Self::text(campaign().map_or("", |found| &found.name).into()),
             Column::Channel => Self::text(channel_name(policy, key.pid, key.spreadid).into()),
             Column::MatchType => Self::name(row.match_type.map(|kind| kind.name())),
-            Column::TouchType => Self::name(row.touch_kind.map(touch_kind_name)),
+            Column::TouchType => Self::name(row.touch_kind.map(TouchKind::name)),
             Column::TouchTime => Self::time(row.touch_time),
             Column::ActivationTime => Self::time(row.activation_time),
             Column::InstallBeginTime => Self::time(row.install_begin_time()),
@@ -54,7 +54,7 @@ impl<'a> Value<'a> {
                     ContributorPart::Channel => {
                         Self::text(channel_name(policy, key.pid, spreadid).into())
                     }
-                    ContributorPart::TouchType => Self::Name(touch_kind_name(contributor.kind)),
+                    ContributorPart::TouchType => Self::Name(contributor.kind.name()),
                     ContributorPart::TouchTime => Self::Time(contributor.time),
                     ContributorPart::MatchType => Self::Name(contributor.match_type.name()),
                 }

@@ -9,9 +9,7 @@ use attribution::explain::explanation::LISTED_MAX;
 use attribution::facts::device_ids::IdKind;
 use attribution::facts::event::TouchKind;
 use attribution::ledger::record::CAUSES_MAX;
-use attribution::rules::row::{
-    EventType, InstallType, MatchType, RejectReason, Status, touch_kind_name,
-};
+use attribution::rules::row::{EventType, InstallType, MatchType, RejectReason, Status};
 use axum::response::IntoResponse;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -115,7 +113,7 @@ fn listed_values_and_limits_are_those_of_the_code() {
         named.iter().map(|(name, _)| *name).collect()
     }
     let states = [State::Running, State::Complete, State::Aborted, State::Failed];
-    let touch_types = [TouchKind::Click, TouchKind::Impression].map(touch_kind_name);
+    let touch_types = [TouchKind::Click, TouchKind::Impression].map(TouchKind::name);
     let ids = IdKind::ALL.map(IdKind::name);
     let id_kinds = ids.iter().flat_map(|id| [(*id).to_owned(), format!("{id}_md5")]);
     for (place, expected) in [
