@@ -1,13 +1,14 @@
 //! Logs to standard error, and the recorder behind `/metrics`.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use attribution::facts::printable::printable;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle, WeakProgressBar};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
 use signal_hook::consts::SIGXFSZ;
 use tracing_subscriber::EnvFilter;
 
@@ -43,7 +44,7 @@ pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
         .with_finish(ProgressFinish::AndClear);
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
+    *BAR.lock() = Some(bar.downgrade());
     bar
 }
 
@@ -54,7 +55,7 @@ pub fn set_progress(bar: &ProgressBar, done: u64, total: u64) {
 
 /// Clears the current bar for good.
 pub fn clear_bar() {
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let bar = BAR.lock().take();
     bar.and_then(|bar| bar.upgrade()).into_iter().for_each(|bar| bar.finish_and_clear());
 }
 
@@ -72,7 +73,7 @@ struct AboveBar;
 
 impl Write for AboveBar {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bar = BAR.lock().clone();
         match bar.and_then(|bar| bar.upgrade()) {
             Some(bar) => bar.suspend(|| io::stderr().write_all(line)).unwrap_or_default(),
             None => io::stderr().write_all(line).unwrap_or_default(),

@@ -43,7 +43,7 @@ fn refuse_source(kafka: &Kafka, topic: &str) -> Result<(), WrongUse> {
 }
 
 fn code(name: &str) -> Result<ErrorCode, WrongUse> {
-    ErrorCode::ALL.into_iter().find(|code| code.name() == name).ok_or_else(|| {
+    ErrorCode::from_name(name).ok_or_else(|| {
         let known = ErrorCode::ALL.map(ErrorCode::name).join(", ");
         WrongUse(format!("--filter: expected one of {known}: {name:?}"))
     })

@@ -1,8 +1,8 @@
 //! The attribution worker's thread: batches in, committed positions out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -13,7 +13,8 @@ use attribution::rules::row::Status;
 use attribution::worker::{self, Report, Worker};
 use ingest::{Health, TopicKind, TopicNames};
 use jiff::Timestamp;
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{counter, gauge, histogram};
+use parking_lot::Mutex;
 use store::StoreError;
 use store::embedded::{Embedded, StatusCounts};
 use store::hbase::cluster::Cluster;
@@ -87,34 +88,31 @@ pub struct PipelineMetrics {
     whole: Mutex<()>,
 }
 
-const ACCEPTED: &str = "adtrail_attribution_accepted_total";
-const REDELIVERED: &str = "adtrail_attribution_redelivered_total";
-const CONFLICTING: &str = "adtrail_attribution_conflicting_total";
-const CORRECTIONS: &str = "adtrail_attribution_corrections_total";
-const BATCH_SECONDS: &str = "adtrail_attribution_batch_seconds";
-const ROWS: &str = "adtrail_store_rows";
+config::describe_metrics! {
+    /// Facts that were not known before, by topic.
+    describe_counter ACCEPTED = "adtrail_attribution_accepted_total";
+    /// Messages that repeat a fact or take its place, by topic.
+    describe_counter REDELIVERED = "adtrail_attribution_redelivered_total";
+    /// Messages with an id that stood for something else already, by topic: part of the redelivered.
+    describe_counter CONFLICTING = "adtrail_attribution_conflicting_total";
+    /// Rows replaced by a corrected one, by the status left and the one entered.
+    describe_counter CORRECTIONS = "adtrail_attribution_corrections_total";
+    /// Time from a batch's arrival to its commit.
+    describe_histogram BATCH_SECONDS = "adtrail_attribution_batch_seconds";
+    /// Rows in the store, by event type and present status.
+    describe_gauge ROWS = "adtrail_store_rows";
+}
 
 impl PipelineMetrics {
     /// Registers all metrics with the installed recorder.
     pub fn new(config: &config::Config) -> Self {
-        describe_counter!(ACCEPTED, "Facts that were not known before, by topic.");
-        describe_counter!(REDELIVERED, "Messages that repeat a fact or take its place, by topic.");
-        describe_counter!(
-            CONFLICTING,
-            "Messages with an id that stood for something else already, by topic: part of the redelivered."
-        );
-        describe_counter!(
-            CORRECTIONS,
-            "Rows replaced by a corrected one, by the status left and the one entered."
-        );
-        describe_histogram!(BATCH_SECONDS, "Time from a batch's arrival to its commit.");
+        describe();
         region_metrics::describe();
-        describe_gauge!(ROWS, "Rows in the store, by event type and present status.");
         let topics = TopicNames::new(&config.kafka.topics);
         for topic in TopicKind::ALL {
-            counter!(ACCEPTED, "topic" => topics.of(topic).to_owned()).increment(0);
-            counter!(REDELIVERED, "topic" => topics.of(topic).to_owned()).increment(0);
-            counter!(CONFLICTING, "topic" => topics.of(topic).to_owned()).increment(0);
+            for name in [ACCEPTED, REDELIVERED, CONFLICTING] {
+                counter!(name, "topic" => topics.of(topic).to_owned()).increment(0);
+            }
         }
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
@@ -129,7 +127,7 @@ impl PipelineMetrics {
         regions: Option<&Regions>,
         render: impl FnOnce() -> String,
     ) -> String {
-        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let _whole = self.whole.lock();
         self.ingest.observe(health, Timestamp::now());
         regions.into_iter().for_each(region_metrics::observe);
         render()
@@ -142,7 +140,7 @@ impl PipelineMetrics {
         start: Instant,
         store: &impl Counting,
     ) {
-        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let _whole = self.whole.lock();
         self.ingest.committed(intake, consumed_until, Timestamp::now());
         self.batch(report, start, store);
     }

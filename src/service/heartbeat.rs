@@ -1,13 +1,14 @@
 //! A thread that checks periodically whether HBase answers, and exchanges progress with other processes: how far each
 //! has read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::Context;
 use attribution::facts::event::EventTime;
 use ingest::{Health, Shutdown, TopicKind, TopicNames};
+use parking_lot::Mutex;
 use store::StoreError;
 use store::hbase::{Complete, Shared};
 
@@ -73,17 +74,17 @@ impl LastSeen {
     /// # Errors
     /// The failure of the last check.
     pub fn answers(&self) -> Result<(), String> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         state.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Everything that Kafka received before this was read by some process, as of the last check.
     pub fn complete_until(&self) -> Option<EventTime> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).complete_until
+        self.0.lock().complete_until
     }
 
     fn update(&self, checked: Result<Option<EventTime>, StoreError>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         match checked {
             Ok(complete_until) => *state = State { failure: None, complete_until },
             Err(error) => state.failure = Some(error.to_string()),
