@@ -172,7 +172,7 @@ fn new_tokens_are_checked_against_the_settings() {
     let output = new_token(dir, &["--app", "app-x"]);
     made(&output);
     assert!(
-        said(&output).contains("no app of this key, nor any other: app-x"),
+        said(&output).contains("no app with this key, nor any other: app-x"),
         "{}",
         said(&output)
     );

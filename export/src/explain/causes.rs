@@ -4,7 +4,6 @@
 use attribution::explain::explanation::{ChangeCause, Explanation};
 use attribution::facts::event::Family;
 use attribution::facts::printable::printable;
-use attribution::rules::row::touch_kind_name;
 use serde_json::{Value, json};
 
 use super::time;
@@ -44,7 +43,7 @@ fn fact(cause: &ChangeCause, is_itself: bool) -> String {
 
 fn name(ChangeCause { kind, family, .. }: &ChangeCause) -> &'static str {
     match (family, kind) {
-        (Family::Touch, Some(kind)) => touch_kind_name(*kind),
+        (Family::Touch, Some(kind)) => kind.name(),
         (Family::Touch, None) => "touch",
         (Family::Activation, _) => "activation",
         (Family::Effect, _) => "effect",

@@ -14,7 +14,7 @@ use attribution::explain::explanation::{Evaluated, Explanation, Found, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::candidate::Tier;
 use attribution::rules::policy::{Campaign, Origin, Policy};
-use attribution::rules::row::{RejectReason, touch_kind_name};
+use attribution::rules::row::RejectReason;
 use attribution::rules::winner::Decision;
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ impl<'a> Catalogue<'a> {
             "campaign": self.campaign(credit.spreadid).map_or("", |campaign| &campaign.name),
             "channel": self.channel(credit.spreadid),
             "match_type": touch.map(|touch| touch.match_type.name()),
-            "touch_type": touch.map(|touch| touch_kind_name(touch.kind)),
+            "touch_type": touch.map(|touch| touch.kind.name()),
             "touch_time": touch.map(|touch| time(touch.time)),
             "click_id": touch.map(|touch| &*touch.click_id),
             "reject_reason": credit.reject_reason.map(RejectReason::name),
@@ -92,7 +92,7 @@ impl<'a> Catalogue<'a> {
         json!({
             "verdict": verdict_name(*verdict),
             "reason": reason_name(*verdict),
-            "touch_type": touch_kind_name(touch.kind),
+            "touch_type": touch.kind.name(),
             "click_id": &*touch.id,
             "touch_time": time(touch.time),
             "age_ms": i128::from(at.millis()) - i128::from(touch.time.millis()),
@@ -168,13 +168,7 @@ fn verdict_name(verdict: Verdict) -> &'static str {
 fn reason_name(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Rejected(reason) => Some(reason.name()),
-        Verdict::NoCandidate(because) => Some(match because {
-            Because::NotBefore => "not_before",
-            Because::TooOld => "too_old",
-            Because::NotRetargeting => "not_retargeting",
-            Because::OtherDevice => "other_device",
-            Because::NoMatch => "no_match",
-        }),
+        Verdict::NoCandidate(because) => Some(because.name()),
         Verdict::Won | Verdict::Contributor | Verdict::Accepted => None,
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use attribution::explain::explanation::{self, Evaluated, Explanation, Verdict};
 use attribution::facts::printable::printable;
 use attribution::rules::policy::AppPolicy;
-use attribution::rules::row::{InstallType, RejectReason, Status, touch_kind_name};
+use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::Decision;
 
 use super::words::{age, because_text, span, tier};
@@ -34,7 +34,7 @@ impl Renderer<'_> {
                 " to campaign {}{name} of channel {}, by {} {} of {}, matched by {}",
                 credit.spreadid.0,
                 printable(self.catalogue.channel(credit.spreadid)),
-                touch_kind_name(touch.kind),
+                touch.kind.name(),
                 printable(&touch.click_id),
                 time(touch.time),
                 touch.match_type.name(),
@@ -191,7 +191,7 @@ impl Renderer<'_> {
             "of the same tier, time and key, its click id is the greater".into()
         };
         let of = if of.is_empty() { String::new() } else { format!(", the best other {of}") };
-        let (kind, id) = (touch_kind_name(other.touch.kind), printable(&other.touch.id));
+        let (kind, id) = (other.touch.kind.name(), printable(&other.touch.id));
         format!("It beats {kind} {id}{of}: {by}. (section 5)")
     }
 }

@@ -3,7 +3,7 @@
 use attribution::explain::explanation::{Explanation, Found};
 use attribution::facts::printable::printable;
 use attribution::rules::policy::Policy;
-use attribution::rules::row::{Status, touch_kind_name};
+use attribution::rules::row::Status;
 use serde::Serialize;
 
 use super::causes::came_in;
@@ -104,7 +104,7 @@ fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
         let campaign = catalogue.campaign(touch.spreadid).map_or("", |campaign| &campaign.name);
         TouchView {
             verdict: verdict_name(one.verdict).replace('_', " "),
-            kind: touch_kind_name(touch.kind),
+            kind: touch.kind.name(),
             id: printable(&touch.id).into(),
             time: time(touch.time),
             age: renderer.age_of(one),

@@ -3,7 +3,7 @@
 use attribution::explain::explanation::{Because, Evaluated};
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Origin;
-use attribution::rules::row::{InstallType, touch_kind_name};
+use attribution::rules::row::InstallType;
 
 use super::{origin_name, tier_number};
 
@@ -30,7 +30,7 @@ pub fn class_name(install_type: InstallType) -> &'static str {
 pub fn tier(one: &Evaluated) -> String {
     let Some(found) = one.found else { return "no tier".into() };
     let how = if found.match_type.is_probabilistic() { "probabilistic" } else { "by id" };
-    format!("tier {} ({} {how})", tier_number(found), touch_kind_name(one.touch.kind))
+    format!("tier {} ({} {how})", tier_number(found), one.touch.kind.name())
 }
 
 pub fn origin(origin: Option<Origin>) -> String {

@@ -9,7 +9,6 @@ use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 use store::layout::summary_counts::SummaryKey;
 
-use config::nearest::nearest;
 use super::parameter::{
     CHANNEL, EVENT_NAME, INSTALL_TYPE, SPREADID, STATUS, TYPE, all_listed, bad, expected, number,
     one_of,
@@ -17,6 +16,7 @@ use super::parameter::{
 use super::raw_params::RawParams;
 use crate::ExportError;
 use crate::format::channel::{UNKNOWN_CHANNEL, channel_name};
+use config::nearest::nearest;
 
 pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
     ("all", None),
@@ -129,7 +129,7 @@ pub(crate) fn check_channels(
     let Some(channel) = wanted.iter().flatten().find(|channel| !known.contains(&***channel)) else {
         return Ok(());
     };
-    let nearest = nearest(channel, known.into_iter()).unwrap_or_default();
+    let nearest = nearest(channel, known).unwrap_or_default();
     let problem = format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
     Err(bad(parameter, problem, channel, vec![allowed]))
 }

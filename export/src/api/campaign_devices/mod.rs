@@ -1,7 +1,7 @@
 //! The activations that a campaign brought, newest first.
 
 use attribution::facts::device_ids::IdKind;
-use attribution::facts::event::{Pid, SpreadId};
+use attribution::facts::event::{Pid, SpreadId, TouchKind};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status};
 use axum::extract::{Request, State};
@@ -113,7 +113,7 @@ impl Writer<'_> {
             "install_type": row.install_type.map(|kind| kind.name()),
             "ids": ids,
             "match_type": row.match_type.map(|kind| kind.name()),
-            "touch_type": row.touch_kind.map(attribution::rules::row::touch_kind_name),
+            "touch_type": row.touch_kind.map(TouchKind::name),
             "touch_time": row.touch_time.map(|time| self.times.text(time)),
             "click_id": (!click_id.is_empty()).then_some(click_id),
         }))

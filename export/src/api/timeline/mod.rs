@@ -9,11 +9,10 @@ use attribution::facts::device_ids::{DeviceIds, IdKind};
 use attribution::facts::event::{EventTime, Family, SpreadId};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::{AppPolicy, Policy};
-use attribution::rules::row::{Status, touch_kind_name};
+use attribution::rules::row::Status;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
-use store::layout::codec::row::purpose_name;
 use store::reader::Reader;
 
 use crate::ExportError;
@@ -165,10 +164,10 @@ impl Writer<'_> {
     fn event(&mut self, record: &FactRecord) -> Value {
         match record {
             FactRecord::Touch(touch) => json!({
-                "type": touch_kind_name(touch.kind),
+                "type": touch.kind.name(),
                 "time": self.times.text(touch.time),
                 "click_id": text(&touch.click_id),
-                "purpose": purpose_name(touch.purpose),
+                "purpose": touch.purpose.name(),
                 "spreadid": touch.spreadid.0,
                 "campaign": self.campaign(touch.spreadid),
                 "channel": self.channel(touch.spreadid),
