@@ -1,11 +1,12 @@
 //! The exports that were asked for over HTTP: what became of each.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
 use super::audit::{self, ExportOutcome, ExportRequest};
@@ -123,7 +124,7 @@ impl Exports {
             bytes: 0,
             sha256: None,
         };
-        if !self.kept().begin(export.clone()) {
+        if !self.kept.lock().begin(export.clone()) {
             const ALLOWED: &str = "an id that no export has";
             return Err(bad(EXPORT_ID, "another export has this id", &id_text(id), vec![ALLOWED]));
         }
@@ -134,12 +135,12 @@ impl Exports {
 
     /// The one with this id, as it was told to the client.
     pub fn find(&self, id: &str) -> Option<Export> {
-        self.kept().by_id.get(&parse_id(id)?).cloned()
+        self.kept.lock().by_id.get(&parse_id(id)?).cloned()
     }
 
     /// Those that are wanted, the last that was started before the others.
     pub fn latest(&self, max: usize, is_wanted: impl Fn(&Export) -> bool) -> Vec<Export> {
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let exports = kept.ids.iter().rev().filter_map(|id| kept.by_id.get(id));
         exports.filter(|export| is_wanted(export)).take(max).cloned().collect()
     }
@@ -150,11 +151,6 @@ impl Exports {
         let next = |last: u64| Some(now_us.max(last + 1));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         last.map_or(now_us, |last| now_us.max(last + 1))
-    }
-
-    /// Every update leaves the map whole, so a panic elsewhere does not spoil it.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,7 +187,7 @@ impl Running {
         if let Some(active) = &self.active {
             active.sent(chunk.bytes.len());
         }
-        if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
+        if let Some(kept) = self.exports.kept.lock().by_id.get_mut(&self.export.id) {
             (kept.rows, kept.bytes) = (self.export.rows, self.export.bytes);
         }
     }
@@ -218,7 +214,7 @@ impl Drop for Running {
         let Export { rows, bytes, state, .. } = self.export;
         let (asked, duration) = (&self.asked, self.since.elapsed());
         audit::write(&ExportOutcome { asked, rows, bytes, state, duration });
-        if let Some(kept) = self.exports.kept().by_id.get_mut(&self.export.id) {
+        if let Some(kept) = self.exports.kept.lock().by_id.get_mut(&self.export.id) {
             kept.clone_from(&self.export);
         }
     }

@@ -1,10 +1,11 @@
 //! The devices that were looked up lately, each by a handle: the address of what was found has the
 //! handle, and the id of the device is in no address. So one can go back to it, and reload it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
 
 use crate::http::access::Caller;
 
@@ -22,7 +23,7 @@ pub(super) struct Lookup {
 
 /// By the id of the token: nobody else's handles lead anywhere.
 #[derive(Debug, Default)]
-pub(crate) struct Lookups(Mutex<HashMap<Box<str>, VecDeque<Kept>>>);
+pub(crate) struct Lookups(DashMap<Box<str>, VecDeque<Kept>>);
 
 #[derive(Debug)]
 struct Kept {
@@ -36,8 +37,7 @@ impl Lookups {
     pub(super) fn keep(&self, caller: &Caller, lookup: Lookup, now: Instant) -> String {
         // Of a random key: a service that was started anew has others.
         let handle = format!("{:016x}", RandomState::new().hash_one(now));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = kept.entry(caller.name().into()).or_default();
+        let mut own = self.0.entry(caller.name().into()).or_default();
         own.retain(|kept| kept.is_fresh(now));
         own.truncate(KEPT_MAX - 1);
         own.push_front(Kept { handle: handle.clone(), since: now, lookup });
@@ -46,8 +46,7 @@ impl Lookups {
 
     /// What the handle is of, for an hour.
     pub(super) fn find(&self, caller: &Caller, handle: &str, now: Instant) -> Option<Lookup> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = kept.get(caller.name())?;
+        let own = self.0.get(caller.name())?;
         let found = own.iter().find(|kept| kept.handle == handle && kept.is_fresh(now));
         found.map(|kept| kept.lookup.clone())
     }
