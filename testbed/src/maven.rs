@@ -1,9 +1,10 @@
 //! Java programs, downloaded with Maven.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use super::{cache_dir, run_ok};
@@ -17,15 +18,19 @@ pub fn resolve(name: &str, pom: &str, goal: &[&str]) -> PathBuf {
         return dir;
     }
     fs::create_dir_all(cache_dir()).expect("the cache directory is created");
+    // One process at a time, because tests that start together all find the directory missing.
+    let lock =
+        File::create(cache_dir().join(format!("{name}.lock"))).expect("the lock file is created");
+    flock(&lock, FlockOperation::LockExclusive).expect("the lock is acquired");
+    if is_current() {
+        return dir;
+    }
     // Built in a temporary directory and renamed, so that an interrupted run leaves no partial result.
     let prefix = format!("{name}-");
     let temporary = TempDir::with_prefix_in(prefix, cache_dir()).expect("a directory in the cache");
     fs::write(temporary.path().join("pom.xml"), pom).expect("the file is written");
     run_ok(Command::new("mvn").current_dir(temporary.path()).args(["-B", "-q"]).args(goal), b"");
-    // Another process may have created it meanwhile.
-    if fs::rename(temporary.path(), &dir).is_err() && !is_current() {
-        let _ = fs::remove_dir_all(&dir);
-        fs::rename(temporary.path(), &dir).expect("the directory is renamed");
-    }
+    let _ = fs::remove_dir_all(&dir);
+    fs::rename(temporary.path(), &dir).expect("the directory is renamed");
     dir
 }
