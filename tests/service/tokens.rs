@@ -179,7 +179,7 @@ fn new_tokens_are_checked_against_the_settings() {
     fs::write(dir.join("adtrail.toml"), APPS).unwrap();
     let output = new_token(dir, &["--app", "app-z", "--app", "app-y"]);
     made(&output);
-    let warning = "no app of this key, but app-x, app-y: app-z";
+    let warning = "no app with this key, but app-x, app-y: app-z";
     assert!(
         said(&output).contains(warning) && !said(&output).contains(": app-y"),
         "{}",
