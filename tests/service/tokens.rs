@@ -192,7 +192,10 @@ fn new_tokens_are_checked_against_the_settings() {
         |options: &[&str], parts: &[&str]| check_refused(&new_token(dir, options), 2, parts);
     check(&["--all-apps", "--id", "mine"], &["--id", "another id", "\"mine\""]);
     check(&["--all-apps", "--id", "My-Id"], &["--id", "a-z, 0-9", "\"My-Id\""]);
-    check(&["--all-apps", "--expires", "2020-01-01"], &["--expires", "to come", "2020-01-01"]);
+    check(
+        &["--all-apps", "--expires", "2020-01-01"],
+        &["--expires", "in the future", "2020-01-01"],
+    );
     check(&["--all-apps", "--expires", "soon"], &["--expires", "RFC 3339", "soon"]);
     check(&["--all-apps", "--app", "app-x"], &["--all-apps", "--app"]);
     check(&[], &["--app"]);

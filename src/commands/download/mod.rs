@@ -1,7 +1,7 @@
 //! `adtrail download`: the API's export, read from the store beside the service or without it.
 //!
 //! One thread scans, another writes. A file is written beside its target and stays when the command is interrupted:
-//! [`partial_file`] says how `--resume` continues it.
+//! `partial_file` says how `--resume` continues it.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;

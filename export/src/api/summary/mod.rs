@@ -128,7 +128,7 @@ pub(crate) struct DayCount {
 /// The rows of an export, whatever its limit, by day and channel.
 ///
 /// # Errors
-/// As [`summarise`].
+/// The store cannot be read.
 pub(crate) fn count_days(
     reader: &Reader,
     app: &AppPolicy,
@@ -142,7 +142,7 @@ pub(crate) fn count_days(
 /// The rows of an export, whatever its limit.
 ///
 /// # Errors
-/// As [`summarise`].
+/// The store cannot be read.
 pub(crate) fn count_rows(
     reader: &Reader,
     app: &AppPolicy,
@@ -157,7 +157,7 @@ pub(crate) fn count_rows(
 /// share.
 ///
 /// # Errors
-/// As [`summarise`].
+/// The store cannot be read.
 pub fn expected_rows(
     reader: &Reader,
     app: &AppPolicy,
