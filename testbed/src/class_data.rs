@@ -14,10 +14,14 @@ impl Archive {
         Self(program.join(format!("{name}.jsa")))
     }
 
+    pub fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
     /// The JVM option that uses the archive, or else enables [`Archive::make`]. A JVM of another version ignores
     /// the archive.
     pub fn option(&self) -> String {
-        match self.0.exists() {
+        match self.exists() {
             true => format!("-XX:SharedArchiveFile={}", self.0.display()),
             false => "-XX:+RecordDynamicDumpInfo".to_owned(),
         }
@@ -25,7 +29,7 @@ impl Archive {
 
     /// The option for a JVM that must not pause for as long as [`Archive::make`] takes.
     pub fn option_of_others(&self) -> String {
-        match self.0.exists() {
+        match self.exists() {
             true => self.option(),
             false => "-Xshare:auto".to_owned(),
         }
@@ -34,7 +38,7 @@ impl Archive {
     /// Creates the archive from a running JVM if there is none. A failure only means that the next start is slow,
     /// too.
     pub fn make(&self, pid: u32) {
-        if self.0.exists() {
+        if self.exists() {
             return;
         }
         let own = self.0.with_extension(format!("{pid}.tmp"));
