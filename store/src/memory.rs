@@ -86,8 +86,8 @@ impl Facts for Memory {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.expiry.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.expiry.floor(pid)
     }
 }
 
@@ -101,7 +101,7 @@ impl Ledger for Memory {
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        for FactWrite { key, record, index, marks, stale, .. } in facts {
+        for FactWrite { key, record, index, bucket_markers, stale, .. } in facts {
             for (found_by, time) in stale {
                 let stale = IndexEntry { time, fact: key };
                 if let Some(entries) = self.index.get_mut(&(key.family, found_by, key.pid)) {
@@ -109,7 +109,7 @@ impl Ledger for Memory {
                 }
             }
             let entry = IndexEntry { time: record.time(), fact: key };
-            let entries = index.into_iter().map(|found_by| (found_by, entry)).chain(marks);
+            let entries = index.into_iter().map(|found_by| (found_by, entry)).chain(bucket_markers);
             for (found_by, entry) in entries {
                 self.index
                     .entry((key.family, found_by, key.pid))

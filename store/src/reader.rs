@@ -225,10 +225,10 @@ impl Facts for Reader {
         }
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         match self {
-            Self::Embedded(reader) => reader.held(pid),
-            Self::Shared(reader) => reader.held(pid),
+            Self::Embedded(reader) => reader.expiry_floor(pid),
+            Self::Shared(reader) => reader.expiry_floor(pid),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::explanation::{self, ChangeCause, Evaluated, Explanation, Verdict, consider};
 use crate::facts::event::{Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
+use crate::facts::match_keys::{self, BUCKET_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::Scan;
 use crate::ledger::record::{Cause, Causes, FactRecord};
@@ -50,16 +50,16 @@ pub fn explain<L: Facts>(
     let before = context.chain_before_activation(key)?;
     let is_class_repeatable =
         InstallChain::step(before.as_ref(), app, ActivationKey::of(&record.fact)).1 == class;
-    let (until, held) = (context.ledger().consumed_until(), context.ledger().held(pid));
-    let expired_before = expiry::expired_before(policy, app, record.fact.time, until, &held);
+    let (until, floor) = (context.ledger().consumed_until(), context.ledger().expiry_floor(pid));
+    let expired_before = expiry::expired_before(policy, app, record.fact.time, until, &floor);
     let Some(pending) = context.pending_decision(key, class.clone(), false) else {
         return Ok(None);
     };
-    let Grounds { anew, is_second_unread, considered: grounds } =
+    let Grounds { recomputed, is_second_unread, considered: grounds } =
         context.grounds(pending, &decision)?;
-    let is_repeatable = anew.is_none();
+    let is_repeatable = recomputed.is_none();
     // Without all touches it would be another one anyway.
-    let anew = anew.filter(|_| expired_before.is_none());
+    let recomputed = recomputed.filter(|_| expired_before.is_none());
     let Some(pending) = context.pending_decision(key, class, false) else { return Ok(None) };
     let Seen { considered: seen, mut unlisted, has_more } =
         context.see(pending, &decision, &grounds)?;
@@ -68,7 +68,7 @@ pub fn explain<L: Facts>(
     Ok(Some(Explanation {
         activation: record.fact,
         decision,
-        anew,
+        recomputed,
         is_repeatable,
         is_class_repeatable,
         previous: record.previous,
@@ -87,7 +87,7 @@ pub fn explain<L: Facts>(
 /// What the decision rests on.
 struct Grounds {
     /// Where it would be another one now.
-    anew: Option<Decision>,
+    recomputed: Option<Decision>,
     is_second_unread: bool,
     /// The accepted touches that are the strongest, and the newest; all that can be contributors.
     considered: Vec<Evaluated>,
@@ -128,7 +128,7 @@ impl<L: Facts> BatchContext<'_, L> {
             }
             self.prune(&mut pending);
         }
-        let anew = self.decision(&pending).filter(|anew| !anew.is_same(decision));
+        let recomputed = self.decision(&pending).filter(|recomputed| !recomputed.is_same(decision));
         let is_second_unread = !self.has_second(&pending, decision);
         // With other settings it may be none of those that were kept.
         if let Some(winner) = &decision.credit.touch {
@@ -139,7 +139,7 @@ impl<L: Facts> BatchContext<'_, L> {
         let mut considered = self.considered(&pending, decision);
         let is_open = !self.is_decided_without_touches(&pending);
         considered.retain(|one| is_open && matches!(one.verdict, Verdict::Won | Verdict::Accepted));
-        Ok(Grounds { anew, is_second_unread, considered })
+        Ok(Grounds { recomputed, is_second_unread, considered })
     }
 
     /// Reads what is nearest, whether it could be credited or not.
@@ -194,14 +194,14 @@ impl<L: Facts> BatchContext<'_, L> {
     /// What came in when the decision changed, with the names that it has now.
     fn came_in(&mut self, causes: &Causes) -> Result<Vec<ChangeCause>, L::Error> {
         self.load(causes.facts.iter().map(|cause| cause.fact))?;
-        let came_in = |Cause { fact, time, again }: &Cause| {
+        let came_in = |Cause { fact, time, is_update }: &Cause| {
             let record = self.record(fact);
             let kind = match record {
                 Some(FactRecord::Touch(touch)) if touch.time == *time => Some(touch.kind),
                 _ => None,
             };
             let id = record.map(|record| record.id().into());
-            ChangeCause { id, kind, family: fact.family, time: *time, again: *again }
+            ChangeCause { id, kind, family: fact.family, time: *time, is_update: *is_update }
         };
         Ok(causes.facts.iter().map(came_in).collect())
     }
@@ -224,18 +224,18 @@ impl<L: Facts> BatchContext<'_, L> {
         for class in TouchClass::all() {
             keys.extend(pending.ids.iter().map(|id| match_keys::touch_by_id(class, id)));
         }
-        let mark_times = (time.minus(7 * DAY_MS + MARK_MS), time.plus(AFTER_MS));
-        let mut marks: Vec<(MatchKey, Scan)> = Vec::new();
+        let marker_times = (time.minus(7 * DAY_MS + BUCKET_MS), time.plus(AFTER_MS));
+        let mut markers: Vec<(MatchKey, Scan)> = Vec::new();
         for place in places {
             for has_lookback in [false, true] {
-                let key = match_keys::marks(place, has_lookback);
-                marks.push((place, scan(pid, Family::Touch, key, mark_times)));
+                let key = match_keys::bucket_markers(place, has_lookback);
+                markers.push((place, scan(pid, Family::Touch, key, marker_times)));
             }
         }
-        let mark_scans: Vec<Scan> = marks.iter().map(|(_, scan)| *scan).collect();
+        let marker_scans: Vec<Scan> = markers.iter().map(|(_, scan)| *scan).collect();
         let mut marked: BTreeSet<(MatchKey, PlacedClass)> = BTreeSet::new();
-        self.scan_all(&mark_scans, |number, entry| {
-            let place = marks.get(number).map(|(place, _)| *place);
+        self.scan_all(&marker_scans, |number, entry| {
+            let place = markers.get(number).map(|(place, _)| *place);
             marked.extend(place.map(|place| (place, PlacedClass::of_mark(&entry))));
         })?;
         keys.extend(marked.iter().map(|(place, class)| match_keys::touch_by_place(*class, *place)));

@@ -25,7 +25,7 @@ pub struct Explanation {
     pub decision: Decision,
     /// As these settings would have it, where that is another one for the class that it has: it was
     /// decided with others.
-    pub anew: Option<Decision>,
+    pub recomputed: Option<Decision>,
     /// Whether these settings, and the touches that are kept, lead to the decision.
     pub is_repeatable: bool,
     /// Whether these settings, and the activations that are kept, lead to its class.
@@ -63,7 +63,7 @@ pub struct ChangeCause {
     /// That it came with.
     pub time: EventTime,
     /// Whether it was known before, and came with an earlier time or other content.
-    pub again: bool,
+    pub is_update: bool,
 }
 
 /// A touch that was looked at.
@@ -71,7 +71,7 @@ pub struct ChangeCause {
 pub struct Evaluated {
     pub touch: Touch,
     pub verdict: Verdict,
-    pub found: Option<Found>,
+    pub found: Option<Match>,
 }
 
 impl Evaluated {
@@ -84,7 +84,7 @@ impl Evaluated {
 
 /// How a touch and the activation match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct Match {
     pub match_type: MatchType,
     pub tier: Tier,
     pub window: Window,
@@ -99,13 +99,13 @@ pub enum Verdict {
     /// Accepted, and neither.
     Accepted,
     Rejected(RejectReason),
-    NoCandidate(Because),
+    Ineligible(Ineligible),
 }
 
 crate::named! {
     /// Why a touch is no candidate.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Because {
+    pub enum Ineligible {
         /// It was not before the activation.
         NotBefore = "not_before",
         /// Its window had passed.
@@ -194,7 +194,7 @@ pub fn cut(considered: &mut Vec<Evaluated>) -> usize {
         let rank = match one.verdict {
             Verdict::Won | Verdict::Contributor => Rank::Must,
             _ if second == Some(place) => Rank::Must,
-            Verdict::Rejected(_) | Verdict::NoCandidate(_) if *newer < OF_REASON => Rank::Sample,
+            Verdict::Rejected(_) | Verdict::Ineligible(_) if *newer < OF_REASON => Rank::Sample,
             _ => Rank::Other,
         };
         *newer += 1;
@@ -234,37 +234,42 @@ fn verdict(
             Some(reason) => Verdict::Rejected(reason),
             None => Verdict::Accepted,
         },
-        None => Verdict::NoCandidate(because(subject, decision, touch, ids)),
+        None => Verdict::Ineligible(why_ineligible(subject, decision, touch, ids)),
     }
 }
 
-fn because(subject: &Subject<'_>, decision: &Decision, touch: &Touch, ids: &DeviceIds) -> Because {
+fn why_ineligible(
+    subject: &Subject<'_>,
+    decision: &Decision,
+    touch: &Touch,
+    ids: &DeviceIds,
+) -> Ineligible {
     if touch.time >= subject.activation.time {
-        return Because::NotBefore;
+        return Ineligible::NotBefore;
     }
     if subject.matches(touch, ids) == Matches::default() {
         let contradicts = ids.contradicts(subject.ids);
-        return if contradicts { Because::OtherDevice } else { Because::NoMatch };
+        return if contradicts { Ineligible::OtherDevice } else { Ineligible::NoMatch };
     }
     let is_reinstall = decision.install_type == InstallType::Reinstall;
     if is_reinstall && touch.purpose != Purpose::Retargeting {
-        return Because::NotRetargeting;
+        return Ineligible::NotRetargeting;
     }
-    Because::TooOld
+    Ineligible::TooOld
 }
 
 /// By the match that makes the touch a candidate, or else by its best one.
-fn found(subject: &Subject<'_>, touch: &Touch, ids: &DeviceIds) -> Option<Found> {
+fn found(subject: &Subject<'_>, touch: &Touch, ids: &DeviceIds) -> Option<Match> {
     let Matches { by_id, probabilistic } = subject.matches(touch, ids);
     let age_ms = subject.activation.time.since(touch.time).unwrap_or(0);
     let found = |match_type: Option<MatchType>, is_probabilistic| {
-        Some(Found {
+        Some(Match {
             match_type: match_type?,
             tier: Tier::of(touch.kind, is_probabilistic),
             window: candidate::window(subject.policy, subject.app, touch, is_probabilistic),
         })
     };
     let (by_id, probabilistic) = (found(by_id, false), found(probabilistic, true));
-    let is_within = |found: &Found| age_ms <= found.window.ms;
+    let is_within = |found: &Match| age_ms <= found.window.ms;
     by_id.filter(is_within).or(probabilistic.filter(is_within)).or(by_id).or(probabilistic)
 }

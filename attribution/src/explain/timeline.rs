@@ -18,7 +18,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 
 /// A fact of a timeline, and where it stands in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct TimelineEntry {
     pub place: IndexEntry,
     pub record: FactRecord,
 }
@@ -27,7 +27,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
     /// Newest first.
-    pub found: Vec<Found>,
+    pub found: Vec<TimelineEntry>,
     pub has_more: bool,
 }
 
@@ -36,18 +36,18 @@ pub struct Timeline {
 pub type CompleteSince = [EventTime; Family::ALL.len()];
 
 /// How far back timelines of an app reach. `rows_from` is where its rows begin: without a horizon
-/// facts are kept as long. `held` is what expired by settings of before.
+/// facts are kept as long. `floor` is what expired by settings of before.
 pub fn complete_since(
     policy: &Policy,
     app: &AppPolicy,
-    (consumed_until, held): (Option<EventTime>, &ExpiryFloor),
+    (consumed_until, floor): (Option<EventTime>, &ExpiryFloor),
     rows_from: EventTime,
 ) -> CompleteSince {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
     let until = consumed_until.unwrap_or_default();
     Family::ALL.map(|family| {
         let own = needed.map_or(rows_from, |needed| needed.oldest(family, None, until));
-        own.max(held.oldest(family, None))
+        own.max(floor.oldest(family, None))
     })
 }
 
@@ -64,14 +64,14 @@ pub fn timeline<F: Facts>(
     limit: usize,
 ) -> Result<Timeline, F::Error> {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
-    let (until, held) = (facts.consumed_until(), facts.held(app.pid));
+    let (until, floor) = (facts.consumed_until(), facts.expiry_floor(app.pid));
     let has_expired = |record: &FactRecord| {
         let (family, lookback_ms) = (record.family(), record.lookback_ms());
         let oldest = needed.zip(until).map(|(of, until)| of.oldest(family, lookback_ms, until));
-        record.time() < oldest.unwrap_or_default().max(held.oldest(family, lookback_ms))
+        record.time() < oldest.unwrap_or_default().max(floor.oldest(family, lookback_ms))
     };
     let mut places = Places::new(app.pid, ids, after, limit + 1);
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<TimelineEntry> = Vec::new();
     while found.len() <= limit {
         let page = places.next(facts, limit + 1 - found.len())?;
         if page.is_empty() {
@@ -83,7 +83,7 @@ pub fn timeline<F: Facts>(
             let is_its = |record: &FactRecord| {
                 record.time() == place.time && !has_expired(record) && has_any(record, ids)
             };
-            found.extend(record.filter(is_its).map(|record| Found { place, record }));
+            found.extend(record.filter(is_its).map(|record| TimelineEntry { place, record }));
         }
     }
     let has_more = found.len() > limit;
@@ -178,8 +178,8 @@ mod tests {
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(1_000 * DAY_MS);
         let from = now.minus(300 * DAY_MS);
-        let days_with = |app: &AppPolicy, until, held: &ExpiryFloor| {
-            let since = complete_since(&policy, app, (until, held), from);
+        let days_with = |app: &AppPolicy, until, floor: &ExpiryFloor| {
+            let since = complete_since(&policy, app, (until, floor), from);
             since.map(|time| time.millis().div_ceil(DAY_MS))
         };
         let days = |app: &AppPolicy, until| days_with(app, until, &ExpiryFloor::default());
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(days(&app, None), [0, 0, 0]);
         app.correction_horizon_ms = None;
         assert_eq!(days(&app, Some(now)), [700, 700, 700]);
-        let held = Needed::from_ms([7, 490, 0, 7].map(|days| days * DAY_MS)).expired(now, None);
-        assert_eq!(days_with(&app, Some(now), &held), [986, 700, 993], "it stays gone");
+        let floor = Needed::from_ms([7, 490, 0, 7].map(|days| days * DAY_MS)).expired(now, None);
+        assert_eq!(days_with(&app, Some(now), &floor), [986, 700, 993], "it stays gone");
     }
 }

@@ -72,7 +72,7 @@ impl PlacedClass {
 }
 
 /// Marks have the time of the start of a day.
-pub const MARK_MS: u64 = DAY_MS;
+pub const BUCKET_MS: u64 = DAY_MS;
 
 /// The best key by id and the best probabilistic one by which a touch and an activation match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,21 +99,23 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 }
 
 /// What says of the touch's places that touches of its class were there about its time.
-pub fn touch_marks(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
+pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
     let class = PlacedClass { class: TouchClass::of(touch), kinds: ids.kinds() };
-    let mark = mark(Family::Touch, touch.pid, touch.time, class.bits());
+    let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
     let has_lookback = touch.lookback_ms.is_some();
-    probabilistic_keys(&touch.device).map(|place| (marks(place, has_lookback), mark)).collect()
+    probabilistic_keys(&touch.device)
+        .map(|place| (bucket_markers(place, has_lookback), marker))
+        .collect()
 }
 
-fn mark(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEntry {
-    let time = time.minus(time.millis() % MARK_MS);
+fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEntry {
+    let time = time.minus(time.millis() % BUCKET_MS);
     IndexEntry { time, fact: FactKey { family, id: MatchKey(0), pid, tag } }
 }
 
 /// The key of a place's marks; those of touches with a lookback of their own have another.
-pub fn marks(place: MatchKey, has_lookback: bool) -> MatchKey {
-    hash(KeySpace::Marks, u8::from(has_lookback), &place.0.to_be_bytes())
+pub fn bucket_markers(place: MatchKey, has_lookback: bool) -> MatchKey {
+    hash(KeySpace::BucketMarkers, u8::from(has_lookback), &place.0.to_be_bytes())
 }
 
 /// Keys under which an activation is found by touches, other activations and effects.
@@ -132,10 +134,15 @@ pub fn activation_index(
 }
 
 /// What says of the activation's places that activations with ids of its kinds were there.
-pub fn activation_marks(activation: &Activation, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
+pub fn activation_bucket_markers(
+    activation: &Activation,
+    ids: &DeviceIds,
+) -> Vec<(MatchKey, IndexEntry)> {
     let kinds = u64::from(ids.kinds().0);
-    let mark = mark(Family::Activation, activation.pid, activation.time, kinds);
-    probabilistic_keys(&activation.device).map(|place| (marks(place, false), mark)).collect()
+    let marker = bucket_marker(Family::Activation, activation.pid, activation.time, kinds);
+    probabilistic_keys(&activation.device)
+        .map(|place| (bucket_markers(place, false), marker))
+        .collect()
 }
 
 /// The kinds of ids that an activation's mark tells of.
@@ -263,7 +270,7 @@ enum KeySpace {
     IpUa = 5,
     Class = 6,
     Place = 7,
-    Marks = 8,
+    BucketMarkers = 8,
 }
 
 fn hash(space: KeySpace, kind: u8, value: &[u8]) -> MatchKey {
@@ -397,14 +404,14 @@ mod tests {
             probabilistic_keys(&touch.device).collect(),
             oaid().iter().map(by_id).collect(),
             touch_index(&touch, &oaid(), true),
-            touch_marks(&touch, &oaid()).into_iter().map(|(key, _)| key).collect(),
+            touch_bucket_markers(&touch, &oaid()).into_iter().map(|(key, _)| key).collect(),
         ];
         assert_eq!(found.concat(), expected.map(MatchKey));
     }
 
     #[test]
     fn marks_are_of_a_day_and_a_class() {
-        for (_, mark) in touch_marks(&touch(), &oaid()) {
+        for (_, mark) in touch_bucket_markers(&touch(), &oaid()) {
             assert_eq!(mark.time.millis(), 5 * DAY_MS);
             let placed = PlacedClass { class: TouchClass::of(&touch()), kinds: oaid().kinds() };
             assert_eq!(PlacedClass::of_mark(&mark), placed);

@@ -35,7 +35,7 @@ pub trait Facts {
 
     /// What of an app has expired by settings that it no longer has: gone as well, whatever the settings
     /// are now.
-    fn held(&self, pid: Pid) -> ExpiryFloor;
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor;
 }
 
 /// A store of facts, decisions, rows and Kafka positions.
@@ -106,7 +106,7 @@ pub struct FactWrite {
     /// Keys under which the fact is found at its own time.
     pub index: Vec<MatchKey>,
     /// Entries that lead to no fact. They stay when the fact goes.
-    pub marks: Vec<(MatchKey, IndexEntry)>,
+    pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
     /// Entries of the fact that this one replaces.
     pub stale: Vec<(MatchKey, EventTime)>,
     /// On a shared store, the fact that this one replaces. It is stored first, kept at least until the batch is
@@ -128,7 +128,7 @@ pub struct DecisionWrite {
 
 impl DecisionWrite {
     /// Whether the decision stands, and its row alone is put once more.
-    pub fn is_again(&self) -> bool {
+    pub fn is_rewrite(&self) -> bool {
         self.replaced.is_some_and(|replaced| replaced.revision == self.row.revision)
     }
 }

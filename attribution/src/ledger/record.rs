@@ -58,7 +58,7 @@ pub struct Cause {
     pub fact: FactKey,
     pub time: EventTime,
     /// Whether it was known, and came once more with an earlier time or other content.
-    pub again: bool,
+    pub is_update: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -144,34 +144,34 @@ impl ExpiryFloor {
 }
 
 /// The time before which touches have expired that an activation of this time could have been
-/// credited with; `None` while all are kept. `held` is what expired by settings of before.
+/// credited with; `None` while all are kept. `floor` is what expired by settings of before.
 pub fn expired_before(
     policy: &Policy,
     app: &AppPolicy,
     activation_time: EventTime,
     consumed_until: Option<EventTime>,
-    held: &ExpiryFloor,
+    floor: &ExpiryFloor,
 ) -> Option<EventTime> {
     let needed = Needed::new(policy, app, app.correction_horizon_ms.unwrap_or(0));
     let until = consumed_until.filter(|_| app.correction_horizon_ms.is_some());
     let own = until.map(|until| needed.oldest(Family::Touch, None, until));
-    let oldest = own.unwrap_or_default().max(held.touches);
+    let oldest = own.unwrap_or_default().max(floor.touches);
     Some(oldest).filter(|oldest| *oldest > activation_time.minus(needed.touch_ms))
 }
 
 /// The time of the oldest activation that a fact to come can change; what is decided about older
-/// ones stands, and with it what these were decided from may be gone. `held` is what expired by settings
+/// ones stands, and with it what these were decided from may be gone. `floor` is what expired by settings
 /// of before.
 pub fn changeable_from(
     app: &AppPolicy,
     consumed_until: Option<EventTime>,
-    held: &ExpiryFloor,
+    floor: &ExpiryFloor,
 ) -> EventTime {
     let own = match (app.correction_horizon_ms, consumed_until) {
         (Some(horizon_ms), Some(until)) => until.minus(horizon_ms.saturating_add(DISORDER_MS)),
         _ => EventTime::default(),
     };
-    own.max(held.late)
+    own.max(floor.late)
 }
 
 #[cfg(test)]
@@ -216,16 +216,16 @@ mod tests {
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(NOW);
         let nothing = ExpiryFloor::default();
-        let before = |app: &AppPolicy, until: Option<EventTime>, held: &ExpiryFloor| {
-            expired_before(&policy, app, now.minus(age_ms), until, held)
+        let before = |app: &AppPolicy, until: Option<EventTime>, floor: &ExpiryFloor| {
+            expired_before(&policy, app, now.minus(age_ms), until, floor)
         };
         let found = before(&app, Some(now), &nothing);
         assert_eq!(found, expected_age_ms.map(|ms| now.minus(ms + DISORDER_MS)));
         assert_eq!(before(&app, None, &nothing), None);
         // What has expired stays so without a horizon too.
-        let held = Needed::new(&policy, &app, 7 * DAY_MS).expired(now, None);
+        let floor = Needed::new(&policy, &app, 7 * DAY_MS).expired(now, None);
         let app = AppPolicy { correction_horizon_ms: None, ..app.clone() };
-        assert_eq!(before(&app, Some(now), &held), found);
+        assert_eq!(before(&app, Some(now), &floor), found);
         assert_eq!(before(&app, Some(now), &nothing), None);
     }
 
@@ -245,10 +245,10 @@ mod tests {
         assert_eq!(changeable_from(&app, Some(until), &nothing).millis(), expected);
         assert_eq!(changeable_from(&app, None, &nothing), EventTime::default());
         let policy = Policy::new(vec![app.clone()], vec![]);
-        let held = Needed::new(&policy, &app, 7 * DAY_MS).expired(until, None);
+        let floor = Needed::new(&policy, &app, 7 * DAY_MS).expired(until, None);
         app.correction_horizon_ms = None;
         assert_eq!(changeable_from(&app, Some(until), &nothing), EventTime::default());
-        assert_eq!(changeable_from(&app, Some(until), &held).millis(), expected, "it stays so");
+        assert_eq!(changeable_from(&app, Some(until), &floor).millis(), expected, "it stays so");
     }
 
     /// Days that touches, activations, effects and rows are kept, and that facts may be late.

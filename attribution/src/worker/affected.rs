@@ -83,8 +83,9 @@ impl<L: Ledger> BatchContext<'_, L> {
         by_place.sort_unstable_by_key(|at| (at.window.group(), at.window.touch_time));
         let mut windows = Vec::new();
         for by_place in by_place.chunks(TOGETHER) {
-            let marks: Vec<MatchWindow> = by_place.iter().map(ProbabilisticWindow::marks).collect();
-            let (scans, groups) = scans(&marks);
+            let markers: Vec<MatchWindow> =
+                by_place.iter().map(ProbabilisticWindow::bucket_markers).collect();
+            let (scans, groups) = scans(&markers);
             let mut found: BTreeSet<(usize, IdKindSet)> = BTreeSet::new();
             self.scan_all(&scans, |scan, entry| {
                 found.insert((scan, match_keys::marked_forms(&entry)));

@@ -85,8 +85,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
     /// Whether a fact of this time can still be changed, or what is decided about it.
     pub fn is_changeable(&self, key: &FactKey, time: EventTime) -> bool {
         self.app(key).is_some_and(|app| {
-            let (until, held) = (self.ledger.consumed_until(), self.ledger.held(key.pid));
-            time >= expiry::changeable_from(app, until, &held)
+            let (until, floor) = (self.ledger.consumed_until(), self.ledger.expiry_floor(key.pid));
+            time >= expiry::changeable_from(app, until, &floor)
         })
     }
 

@@ -24,8 +24,8 @@ pub struct BatchState {
 
 impl BatchState {
     /// Notes what came in, and says at which place: that which it has already, where it is settled again.
-    pub fn arrive(&mut self, fact: FactKey, time: EventTime, again: bool) -> u32 {
-        let cause = Cause { fact, time, again };
+    pub fn arrive(&mut self, fact: FactKey, time: EventTime, is_update: bool) -> u32 {
+        let cause = Cause { fact, time, is_update };
         let is_next = self.arrived.last().is_none_or(|last| last.fact < fact);
         let known = if is_next { None } else { self.place_of(&fact) };
         let place = known.unwrap_or(self.arrived.len());

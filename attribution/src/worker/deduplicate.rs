@@ -111,7 +111,7 @@ impl<L: Ledger> BatchContext<'_, L> {
             self.note_for_decision(key, &record, state);
             return Some(FactWrite {
                 key,
-                marks: marks(&record, app),
+                bucket_markers: bucket_markers(&record, app),
                 record,
                 index,
                 stale: Vec::new(),
@@ -144,7 +144,14 @@ impl<L: Ledger> BatchContext<'_, L> {
         state.replace(key, standing);
         let record = replace(known, fact);
         self.note_for_decision(key, &record, state);
-        Some(FactWrite { key, marks: marks(&record, app), record, index: after, stale, outgoing })
+        Some(FactWrite {
+            key,
+            bucket_markers: bucket_markers(&record, app),
+            record,
+            index: after,
+            stale,
+            outgoing,
+        })
     }
 
     /// Notes an activation or effect that is to be decided on.
@@ -196,13 +203,13 @@ fn index(
 }
 
 /// What the fact leaves at its places.
-fn marks(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
+fn bucket_markers(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     match record {
         FactRecord::Touch(touch) if app.probabilistic => {
-            match_keys::touch_marks(touch, &DeviceIds::new(&touch.ids))
+            match_keys::touch_bucket_markers(touch, &DeviceIds::new(&touch.ids))
         }
         FactRecord::Activation(record) if app.probabilistic => {
-            match_keys::activation_marks(&record.fact, &DeviceIds::new(&record.fact.ids))
+            match_keys::activation_bucket_markers(&record.fact, &DeviceIds::new(&record.fact.ids))
         }
         _ => Vec::new(),
     }

@@ -3,7 +3,7 @@
 use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{EventTime, Pid, Touch};
 use crate::facts::keys::MatchKey;
-use crate::facts::match_keys::{self, MARK_MS};
+use crate::facts::match_keys::{self, BUCKET_MS};
 use crate::rules::candidate::{self, Tier};
 use crate::rules::policy::{AppPolicy, Policy};
 
@@ -53,9 +53,9 @@ impl MatchWindow {
 
 impl ProbabilisticWindow {
     /// Where the marks of the place are.
-    pub fn marks(&self) -> MatchWindow {
-        let key = match_keys::marks(self.window.key, false);
-        MatchWindow { key, touch_time: self.window.touch_time.minus(MARK_MS), ..self.window }
+    pub fn bucket_markers(&self) -> MatchWindow {
+        let key = match_keys::bucket_markers(self.window.key, false);
+        MatchWindow { key, touch_time: self.window.touch_time.minus(BUCKET_MS), ..self.window }
     }
 }
 

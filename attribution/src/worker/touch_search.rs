@@ -9,7 +9,7 @@ use super::batch_context::{PAGE, scan};
 use crate::facts::device_ids::{self, DeviceIds};
 use crate::facts::event::{Activation, EventTime, Family, Purpose, TouchKind};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::facts::match_keys::{self, MARK_MS, PlacedClass, TouchClass};
+use crate::facts::match_keys::{self, BUCKET_MS, PlacedClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
@@ -163,7 +163,7 @@ impl<L: Facts> BatchContext<'_, L> {
             if winner::without_touches(&subject, &pending.class).is_some() {
                 continue;
             }
-            for (place, scan) in mark_scans(&subject) {
+            for (place, scan) in marker_scans(&subject) {
                 scans.push(scan);
                 places.push((number, place, pending.ids.kinds()));
             }
@@ -388,7 +388,7 @@ fn window_ms(subject: &Subject<'_>, touches: TouchClass, is_probabilistic: bool)
 }
 
 /// The places of an activation, each with a scan that tells what was seen there.
-fn mark_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
+fn marker_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
     let Subject { activation, app, .. } = subject;
     if !app.probabilistic {
         return Vec::new();
@@ -397,9 +397,9 @@ fn mark_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
     for has_lookback in [false, true] {
         let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
         let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
-        let oldest = activation.time.minus(window_ms.unwrap_or(0) + MARK_MS);
+        let oldest = activation.time.minus(window_ms.unwrap_or(0) + BUCKET_MS);
         for place in match_keys::probabilistic_keys(&activation.device) {
-            let key = match_keys::marks(place, has_lookback);
+            let key = match_keys::bucket_markers(place, has_lookback);
             let times = (oldest, activation.time);
             scans.push((place, scan(activation.pid, Family::Touch, key, times)));
         }

@@ -32,7 +32,7 @@ fn fact(cause: &ChangeCause, is_itself: bool) -> String {
         _ => {}
     }
     text += &format!(" of {}", time(cause.time));
-    if cause.again {
+    if cause.is_update {
         text += ", known before and now with an earlier time or other content";
     }
     if cause.id.is_none() {
@@ -51,6 +51,6 @@ fn name(ChangeCause { kind, family, .. }: &ChangeCause) -> &'static str {
 }
 
 pub fn json(cause: &ChangeCause) -> Value {
-    let ChangeCause { id, time: at, again, .. } = cause;
-    json!({ "type": name(cause), "id": id.as_deref(), "time": time(*at), "again": again })
+    let ChangeCause { id, time: at, is_update, .. } = cause;
+    json!({ "type": name(cause), "id": id.as_deref(), "time": time(*at), "again": is_update })
 }

@@ -9,8 +9,8 @@ pub(crate) mod view;
 mod words;
 
 #[cfg(test)]
-use attribution::explain::explanation::Because;
-use attribution::explain::explanation::{Evaluated, Explanation, Found, Verdict};
+use attribution::explain::explanation::Ineligible;
+use attribution::explain::explanation::{Evaluated, Explanation, Match, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::candidate::Tier;
 use attribution::rules::policy::{Campaign, Origin, Policy};
@@ -34,7 +34,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "event_id": &*activation.id,
         "event_time": time(activation.time),
         "decision": catalogue.decision(decision),
-        "decision_with_these_settings": explanation.anew.as_ref().map(|new| catalogue.decision(new)),
+        "decision_with_these_settings": explanation.recomputed.as_ref().map(|new| catalogue.decision(new)),
         "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
         "changed_by": explanation.changed_by.iter().map(causes::json).collect::<Vec<_>>(),
         "changed_by_more": explanation.changed_by_more,
@@ -112,12 +112,12 @@ fn version(policy: &Policy) -> String {
 
 /// The reasons beside those of [`RejectReason`].
 #[cfg(test)]
-const BECAUSES: [Because; 5] = [
-    Because::NotBefore,
-    Because::TooOld,
-    Because::NotRetargeting,
-    Because::OtherDevice,
-    Because::NoMatch,
+const INELIGIBLE: [Ineligible; 5] = [
+    Ineligible::NotBefore,
+    Ineligible::TooOld,
+    Ineligible::NotRetargeting,
+    Ineligible::OtherDevice,
+    Ineligible::NoMatch,
 ];
 
 /// The names of all verdicts.
@@ -128,7 +128,7 @@ pub(crate) fn verdict_names() -> [&'static str; 5] {
         Verdict::Contributor,
         Verdict::Accepted,
         Verdict::Rejected(RejectReason::Blocked),
-        Verdict::NoCandidate(Because::NoMatch),
+        Verdict::Ineligible(Ineligible::NoMatch),
     ]
     .map(verdict_name)
 }
@@ -137,7 +137,7 @@ pub(crate) fn verdict_names() -> [&'static str; 5] {
 #[cfg(test)]
 pub(crate) fn reason_names() -> Vec<&'static str> {
     let rejected = RejectReason::ALL.map(Verdict::Rejected);
-    let none = BECAUSES.map(Verdict::NoCandidate);
+    let none = INELIGIBLE.map(Verdict::Ineligible);
     rejected.into_iter().chain(none).filter_map(reason_name).collect()
 }
 
@@ -161,20 +161,20 @@ fn verdict_name(verdict: Verdict) -> &'static str {
         Verdict::Contributor => "contributor",
         Verdict::Accepted => "accepted",
         Verdict::Rejected(_) => "rejected",
-        Verdict::NoCandidate(_) => "no_candidate",
+        Verdict::Ineligible(_) => "no_candidate",
     }
 }
 
 fn reason_name(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Rejected(reason) => Some(reason.name()),
-        Verdict::NoCandidate(because) => Some(because.name()),
+        Verdict::Ineligible(reason) => Some(reason.name()),
         Verdict::Won | Verdict::Contributor | Verdict::Accepted => None,
     }
 }
 
 /// As the contract numbers them.
-fn tier_number(found: Found) -> u8 {
+fn tier_number(found: Match) -> u8 {
     match found.tier {
         Tier::ImpressionProbabilistic => 1,
         Tier::ImpressionById => 2,

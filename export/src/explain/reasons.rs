@@ -9,7 +9,7 @@ use attribution::rules::policy::AppPolicy;
 use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::Decision;
 
-use super::words::{age, because_text, span, tier};
+use super::words::{age, ineligible_text, span, tier};
 use super::{Catalogue, time};
 
 pub struct Renderer<'a> {
@@ -65,7 +65,7 @@ impl Renderer<'_> {
                  (section 4)",
                 fraud.clicks_per_device_max
             ),
-            Verdict::NoCandidate(because) => because_text(because).into(),
+            Verdict::Ineligible(reason) => ineligible_text(reason).into(),
             Verdict::Won | Verdict::Contributor | Verdict::Accepted => return None,
         })
     }
@@ -110,10 +110,12 @@ impl Renderer<'_> {
     }
 
     pub fn status(&self) -> String {
-        let Explanation { decision, considered, anew, .. } = self.explanation;
+        let Explanation { decision, considered, recomputed, .. } = self.explanation;
         match decision.credit.status {
             Status::Duplicate => "A duplicate is credited to nobody. (section 2)".into(),
-            _ if anew.is_some() => "So it was with the settings that it was decided with.".into(),
+            _ if recomputed.is_some() => {
+                "So it was with the settings that it was decided with.".into()
+            }
             _ if !self.explanation.is_repeatable => {
                 "So it was with the touches that it was decided with, not all of which are kept, \
                  or with other settings. (section 7)"

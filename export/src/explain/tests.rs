@@ -96,11 +96,12 @@ fn what_came_in_is_told_also_when_it_is_gone() {
         let text = text(&told, &policy);
         assert!(text.contains(&format!("  What came in then{expected}. (section 7)\n")), "{text}");
     };
-    let gone = |family| ChangeCause { id: None, kind: None, family, time: at(DAY), again: false };
+    let gone =
+        |family| ChangeCause { id: None, kind: None, family, time: at(DAY), is_update: false };
     let time = "of 2026-03-10T00:00:00.000Z";
     check(vec![], false, " is not known");
     check(vec![gone(Family::Touch)], false, &format!(": touch {time}, which is no longer kept"));
-    let known = ChangeCause { id: Some("b".into()), again: true, ..gone(Family::Activation) };
+    let known = ChangeCause { id: Some("b".into()), is_update: true, ..gone(Family::Activation) };
     let expected = format!(
         ", together: touch {time}, which is no longer kept; activation b {time}, known before and now \
          with an earlier time or other content; and more"

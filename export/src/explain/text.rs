@@ -20,7 +20,7 @@ pub fn text(explanation: &Explanation, policy: &Policy) -> String {
 fn write_view(view: &View, out: &mut String) -> fmt::Result {
     writeln!(out, "Activation {} of {}, {}", view.event_id, view.app, view.event_time)?;
     writeln!(out, "\n  {}", view.outcome)?;
-    if let Some(outcome) = &view.outcome_anew {
+    if let Some(outcome) = &view.outcome_recomputed {
         writeln!(out, "\nDecided with other settings than these, with which it would be")?;
         writeln!(out, "  {outcome}")?;
         writeln!(out, "Windows and reasons below are those of these settings.")?;

@@ -1,6 +1,6 @@
 //! An explanation in words that a marketer understands, part by part, for texts and pages.
 
-use attribution::explain::explanation::{Explanation, Found};
+use attribution::explain::explanation::{Explanation, Match};
 use attribution::facts::printable::printable;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Status;
@@ -19,7 +19,7 @@ pub(crate) struct View {
     pub status: &'static str,
     pub outcome: String,
     /// With the present settings, if they would decide otherwise.
-    pub outcome_anew: Option<String>,
+    pub outcome_recomputed: Option<String>,
     /// The first [`WHY`] are about the class and the credit.
     pub answers: Vec<Answer>,
     pub touches: Vec<TouchView>,
@@ -49,7 +49,7 @@ pub(crate) struct TouchView {
 }
 
 pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
-    let Explanation { activation, decision, anew, .. } = explanation;
+    let Explanation { activation, decision, recomputed, .. } = explanation;
     let catalogue = Catalogue { policy, pid: activation.pid };
     let app = policy.app(activation.pid)?;
     let renderer = Renderer { catalogue, app, explanation };
@@ -59,7 +59,7 @@ pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
         event_time: time(activation.time),
         status: decision.credit.status.name(),
         outcome: renderer.outcome(decision),
-        outcome_anew: anew.as_ref().map(|anew| renderer.outcome(anew)),
+        outcome_recomputed: recomputed.as_ref().map(|recomputed| renderer.outcome(recomputed)),
         answers: answers(&renderer),
         touches: touches(&renderer),
         unlisted: explanation.unlisted,
@@ -92,7 +92,7 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
         };
         let before = format!("Before: {}{of}.", renderer.outcome(previous));
         let why = format!("{} (section 7)", came_in(renderer.explanation));
-        answers.push(("Decided anew".into(), vec![before, why]));
+        answers.push(("Recomputed".into(), vec![before, why]));
     }
     answers
 }
@@ -111,7 +111,7 @@ fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
             spreadid: touch.spreadid.0,
             campaign: printable(campaign).into(),
             channel: printable(catalogue.channel(touch.spreadid)).into(),
-            how: one.found.map(|Found { match_type, window, .. }| {
+            how: one.found.map(|Match { match_type, window, .. }| {
                 let (key, window, of) = (match_type.name(), span(window.ms), origin(window.origin));
                 format!("{}, key {key}; window {window}, {of}", tier(one))
             }),

@@ -1,21 +1,21 @@
 //! The words of an explanation that depend on nothing else.
 
-use attribution::explain::explanation::{Because, Evaluated};
+use attribution::explain::explanation::{Evaluated, Ineligible};
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Origin;
 use attribution::rules::row::InstallType;
 
 use super::{origin_name, tier_number};
 
-pub fn because_text(because: Because) -> &'static str {
-    match because {
-        Because::NotBefore => "not before the activation (section 3)",
-        Because::TooOld => "older than its window (section 3)",
-        Because::NotRetargeting => "a reinstall considers only purpose retargeting (section 3)",
-        Because::OtherDevice => {
+pub fn ineligible_text(reason: Ineligible) -> &'static str {
+    match reason {
+        Ineligible::NotBefore => "not before the activation (section 3)",
+        Ineligible::TooOld => "older than its window (section 3)",
+        Ineligible::NotRetargeting => "a reinstall considers only purpose retargeting (section 3)",
+        Ineligible::OtherDevice => {
             "of another device: both carry an id of one kind, with different values (section 3)"
         }
-        Because::NoMatch => "no id, click id or place of it equals the activation's (section 3)",
+        Ineligible::NoMatch => "no id, click id or place of it equals the activation's (section 3)",
     }
 }
 

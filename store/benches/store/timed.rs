@@ -117,8 +117,8 @@ impl Facts for Timed {
         self.store.consumed_until()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.store.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.store.expiry_floor(pid)
     }
 }
 

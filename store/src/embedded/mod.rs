@@ -194,8 +194,8 @@ impl Facts for Embedded {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.expiry.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.expiry.floor(pid)
     }
 }
 
@@ -225,7 +225,7 @@ impl Ledger for Embedded {
                 let key = key::index(*found_by, &write.key, write.record.time());
                 self.pending.put_index(family, key, write.key.id.0, lookback_ms);
             }
-            for (found_by, IndexEntry { time, fact }) in &write.marks {
+            for (found_by, IndexEntry { time, fact }) in &write.bucket_markers {
                 self.pending.put_index(family, key::index(*found_by, fact, *time), fact.id.0, None);
             }
         }

@@ -75,7 +75,7 @@ impl Expiry {
     }
 
     /// The floor of an app that remains from earlier settings.
-    pub fn held(&self, pid: Pid) -> ExpiryFloor {
+    pub fn floor(&self, pid: Pid) -> ExpiryFloor {
         self.held.get().and_then(|held| held.get(&pid)).copied().unwrap_or_default()
     }
 
@@ -125,7 +125,7 @@ impl Expiry {
     fn floors(&self, pid: Pid) -> [ExpiryFloor; 2] {
         let current = self.until.get().zip(self.apps.get(&pid));
         let current = current.map(|(until, app)| app.expired(until)).unwrap_or_default();
-        [current, self.held(pid)]
+        [current, self.floor(pid)]
     }
 
     pub fn has_expired(&self, pid: Pid, record: &FactRecord) -> bool {

@@ -266,7 +266,7 @@ fn what_has_expired_stays_so_for_all_workers() {
     assert_eq!(short.ledger().held_back(&late_by(Some(7))), []);
     // Many start at once, and note the same.
     let held = std::thread::scope(|scope| {
-        let start = || started(&store, &late_by(None)).ledger().held(X);
+        let start = || started(&store, &late_by(None)).ledger().expiry_floor(X);
         let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
         starts.into_iter().map(|start| start.join().expect("a start")).collect::<Vec<_>>()
     });

@@ -37,7 +37,7 @@ proptest! {
         for fact in facts.iter().filter(|fact| fact.family() == Family::Activation) {
             let told = collect::explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
             let told = told.expect("memory does not fail").expect("the activation is there");
-            prop_assert_eq!(&told.anew, &None);
+            prop_assert_eq!(&told.recomputed, &None);
             let credit = &told.decision.credit;
             let ids = |wanted: Verdict| {
                 let found = told.considered.iter().filter(|one| one.verdict == wanted);

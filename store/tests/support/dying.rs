@@ -30,8 +30,8 @@ impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
         self.ledger.consumed_until()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.ledger.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.ledger.expiry_floor(pid)
     }
 }
 

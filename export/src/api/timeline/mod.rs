@@ -127,7 +127,7 @@ pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportErr
 
 fn since(reader: &Reader, policy: &Policy, app: &AppPolicy) -> CompleteSince {
     use attribution::ledger::Facts;
-    let expired = (reader.consumed_until(), &reader.held(app.pid));
+    let expired = (reader.consumed_until(), &reader.expiry_floor(app.pid));
     complete_since(policy, app, expired, reader.view().oldest(app.pid))
 }
 

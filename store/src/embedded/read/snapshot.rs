@@ -291,8 +291,8 @@ impl Facts for Reader {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.expiry.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.expiry.floor(pid)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Decides which entries of the tables of facts a compaction removes.
 
 use attribution::facts::event::{EventTime, Family};
-use attribution::facts::match_keys::{MARK_MS, PlacedClass};
+use attribution::facts::match_keys::{BUCKET_MS, PlacedClass};
 use attribution::rules::policy::LOOKBACK_MAX_MS;
 
 use crate::expiry::Expiry;
@@ -34,5 +34,5 @@ fn is_marker_expired(
     oldest: impl Fn(Option<u64>) -> EventTime,
 ) -> bool {
     let has_lookback = family == Family::Touch && PlacedClass::of_tag(tag).class.has_lookback;
-    time.plus(MARK_MS) < oldest(has_lookback.then_some(LOOKBACK_MAX_MS))
+    time.plus(BUCKET_MS) < oldest(has_lookback.then_some(LOOKBACK_MAX_MS))
 }

@@ -85,7 +85,7 @@ impl<C: Cells> SharedLedger<C> {
             plan.lost.push(write.key);
             return Ok(());
         };
-        if let (true, Some(current_row)) = (write.is_again(), write.replaced) {
+        if let (true, Some(current_row)) = (write.is_rewrite(), write.replaced) {
             let key = self.row_key(&write.row, current_row.place.fanout_bits);
             plan.after.extend(noted.into_iter().filter(|gone| gone.row != key));
             plan.rows.push(put_row(&key, &write.row));

@@ -135,7 +135,7 @@ impl<C: Cells> SharedLedger<C> {
                     kept.push(Put { row, column, value, time: None, ttl_ms });
                 }
                 entries.extend(own_entries(write, ttl_ms));
-                for (found_by, IndexEntry { time, fact }) in &write.marks {
+                for (found_by, IndexEntry { time, fact }) in &write.bucket_markers {
                     entries.push(entry(key::index(*found_by, fact, *time), fact.id.0, None));
                 }
             }
@@ -241,8 +241,8 @@ impl<C: Cells> Facts for SharedLedger<C> {
         None
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.expiry.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.expiry.floor(pid)
     }
 }
 

@@ -174,7 +174,7 @@ impl Facts for Reader {
         Some(now().minus(LAG_MS))
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         // Where HBase does not answer, what is read next tells of it.
         meta::noted_of(&self.cluster, pid).unwrap_or_default().held
     }

@@ -217,9 +217,9 @@ fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
 fn put_causes(out: &mut Vec<u8>, Causes { facts, has_more }: &Causes) {
     out.push(u8::from(*has_more));
     put_varint(out, facts.len() as u64);
-    for Cause { fact, time, again } in facts {
+    for Cause { fact, time, is_update } in facts {
         out.push(code(&Family::ALL, Some(&fact.family)));
-        out.push(u8::from(*again));
+        out.push(u8::from(*is_update));
         out.extend_from_slice(&fact.id.0.to_be_bytes());
         put_varint(out, fact.tag);
         put_time(out, Some(*time));
@@ -230,9 +230,9 @@ fn causes(input: &mut Input<'_>, pid: Pid) -> Result<Causes, StoreError> {
     let mut causes = Causes { has_more: input.byte()? != 0, facts: Vec::new() };
     for _ in 0..input.varint()? {
         let family = chosen(&Family::ALL, input)?;
-        let again = input.byte()? != 0;
+        let is_update = input.byte()? != 0;
         let fact = FactKey { family, pid, id: MatchKey(input.u64()?), tag: input.varint()? };
-        causes.facts.push(Cause { fact, time: input.some_time()?, again });
+        causes.facts.push(Cause { fact, time: input.some_time()?, is_update });
     }
     Ok(causes)
 }

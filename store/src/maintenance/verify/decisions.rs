@@ -209,7 +209,7 @@ impl Checker<'_> {
         }
         let value = match found {
             // It had gone by its age before retention became longer.
-            Found::Nothing if key.event_time < self.expiry.held(key.pid).rows => return None,
+            Found::Nothing if key.event_time < self.expiry.floor(key.pid).rows => return None,
             Found::Nothing => return Some(Problem::RowMissing),
             Found::Unreadable => {
                 self.report.unchecked += 1;

@@ -15,8 +15,8 @@ pub struct Entries {
     /// By its places; only if it came while its app matched by them.
     pub by_place: Vec<Key>,
     /// Of its places; the same.
-    pub marks: Vec<Key>,
-    /// Of all but the marks.
+    pub markers: Vec<Key>,
+    /// Of all but the markers.
     pub value: Vec<u8>,
 }
 
@@ -24,9 +24,9 @@ pub fn entries(fact: &FactKey, record: &FactRecord) -> Entries {
     let ids = DeviceIds::new(record.ids());
     let key = |by: &MatchKey| key::index(*by, fact, record.time());
     let [by_id, all] = [false, true].map(|probabilistic| keys(record, &ids, probabilistic));
-    let marks = match record {
-        FactRecord::Touch(touch) => match_keys::touch_marks(touch, &ids),
-        FactRecord::Activation(record) => match_keys::activation_marks(&record.fact, &ids),
+    let markers = match record {
+        FactRecord::Touch(touch) => match_keys::touch_bucket_markers(touch, &ids),
+        FactRecord::Activation(record) => match_keys::activation_bucket_markers(&record.fact, &ids),
         FactRecord::Effect(_) => Vec::new(),
     };
     let mut value = Vec::with_capacity(9);
@@ -34,7 +34,7 @@ pub fn entries(fact: &FactKey, record: &FactRecord) -> Entries {
     Entries {
         by_place: all.iter().filter(|by| !by_id.contains(by)).map(key).collect(),
         by_id: by_id.iter().map(key).collect(),
-        marks: marks.iter().map(|(by, mark)| key::index(*by, &mark.fact, mark.time)).collect(),
+        markers: markers.iter().map(|(by, mark)| key::index(*by, &mark.fact, mark.time)).collect(),
         value,
     }
 }

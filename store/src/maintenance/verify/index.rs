@@ -2,7 +2,7 @@
 
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::FactKey;
-use attribution::facts::match_keys::{self, MARK_MS};
+use attribution::facts::match_keys::{self, BUCKET_MS};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::DAY_MS;
 
@@ -58,7 +58,7 @@ impl Checker<'_> {
             }
         }
         let wanted = expected.iter().flat_map(|(_, _, entries)| {
-            entries.by_id.iter().chain(&entries.by_place).chain(&entries.marks).copied()
+            entries.by_id.iter().chain(&entries.by_place).chain(&entries.markers).copied()
         });
         let found = self.look_up(table, wanted.collect())?;
         for (fact, record, entries) in expected {
@@ -89,9 +89,9 @@ impl Checker<'_> {
         if is_placed {
             let by_place = entries.by_place.iter().filter(|key| !is(key, &entries.value));
             missing.extend(by_place.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
-            let marks = entries.marks.iter().filter(|key| !is(key, &mark));
-            missing.extend(marks.map(|key| (Problem::MarkMissing, *key, &*mark)));
-            self.report.looked(Check::Index, entries.by_place.len() + entries.marks.len());
+            let markers = entries.markers.iter().filter(|key| !is(key, &mark));
+            missing.extend(markers.map(|key| (Problem::MarkerMissing, *key, &*mark)));
+            self.report.looked(Check::Index, entries.by_place.len() + entries.markers.len());
         } else if !entries.by_place.is_empty() {
             let app = self.policy.app(fact.pid);
             self.report.without_place += u64::from(app.is_some_and(|app| app.probabilistic));
@@ -160,7 +160,7 @@ impl Checker<'_> {
         };
         let Some(entry) = key::decode_index(family, &key, id) else { return Read::Damaged };
         if id == 0 {
-            let is_day = entry.time.millis() % MARK_MS == 0;
+            let is_day = entry.time.millis() % BUCKET_MS == 0;
             return if is_day { Read::RecordFingerprint } else { Read::Damaged };
         }
         // The lookback is rounded up to days: the fact itself may have gone up to a day earlier.

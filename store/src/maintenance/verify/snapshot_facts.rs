@@ -40,7 +40,7 @@ impl Facts for CurrentRow {
         self.expiry.until().get()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.expiry.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.expiry.floor(pid)
     }
 }

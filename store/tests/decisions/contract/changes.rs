@@ -16,12 +16,12 @@ fn what_came_in_is_told_with_its_time_and_whether_it_was_known() {
         identified([click("c1", a_and(-2 * DAY)), click("c2", a_and(-3 * DAY))]),
     ];
     let told = told_after(&rules(), &rules(), batches.into());
-    let came_in = |id: &str, age_ms: i64, again| ChangeCause {
+    let came_in = |id: &str, age_ms: i64, is_update| ChangeCause {
         id: Some(id.into()),
         kind: Some(TouchKind::Click),
         family: Family::Touch,
         time: a_and(-age_ms),
-        again,
+        is_update,
     };
     let expected = [came_in("c1", 2 * DAY, true), came_in("c2", 3 * DAY, false)];
     assert_eq!((&told.changed_by[..], told.changed_by_more), (&expected[..], false));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
 use attribution::explain::collect;
-use attribution::explain::explanation::{self, Because, Explanation, Verdict};
+use attribution::explain::explanation::{self, Explanation, Ineligible, Verdict};
 use attribution::facts::event::Fact;
 use attribution::rules::candidate::Tier;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -44,7 +44,7 @@ fn settings_that_would_decide_otherwise_are_told_of() {
     let narrow = rules_with(|app| app.windows.click_ms = DAY as u64);
     let told = told_with(&narrow, facts());
     assert_eq!(told.decision.credit.status, Status::Attributed);
-    assert_eq!(told.anew.map(|anew| anew.credit.status), Some(Status::Organic));
+    assert_eq!(told.recomputed.map(|recomputed| recomputed.credit.status), Some(Status::Organic));
     assert_eq!(told_with(&rules_with(|app| app.windows.click_ms -= 1), facts()).anew, None);
 }
 
@@ -52,7 +52,7 @@ fn settings_that_would_decide_otherwise_are_told_of() {
 fn told_of_the_named_click(policy: &Arc<Policy>, age_ms: i64) -> (Status, Vec<Verdict>) {
     let facts = [click("c1", a_and(-age_ms)).anyone(), activation("a", A).anyone().names("c1")];
     let told = told_under(policy, facts);
-    assert_eq!(told.anew, None);
+    assert_eq!(told.recomputed, None);
     let verdicts = told.considered.iter().map(|one| one.verdict).collect();
     (told.decision.credit.status, verdicts)
 }
@@ -62,7 +62,7 @@ fn a_click_that_is_only_named_is_told_of() {
     for policy in [rules(), rules_with(|app| app.probabilistic = false)] {
         let told = |age_ms| told_of_the_named_click(&policy, age_ms);
         assert_eq!(told(HOUR), (Status::Attributed, vec![Verdict::Won]));
-        let too_old = Verdict::NoCandidate(Because::TooOld);
+        let too_old = Verdict::Ineligible(Ineligible::TooOld);
         assert_eq!(told(8 * DAY), (Status::Organic, vec![too_old]));
         let too_short = Verdict::Rejected(RejectReason::CtitTooShort);
         assert_eq!(told(SECOND), (Status::Organic, vec![too_short]));
@@ -89,7 +89,7 @@ fn guesses_are_told_of_that_are_almost_7_d_too_old() {
         there(activation("a", A)),
     ];
     let told = told(facts).considered.into_iter().map(|one| (one.touch.id, one.verdict));
-    let too_old = Verdict::NoCandidate(Because::TooOld);
+    let too_old = Verdict::Ineligible(Ineligible::TooOld);
     assert_eq!(told.collect::<Vec<_>>(), [("i2".into(), too_old), ("c1".into(), too_old)]);
 }
 
@@ -102,8 +102,9 @@ fn touches_of_the_device_are_told_of_that_are_half_a_year_old() {
         activation("a", A),
     ];
     let told = told(facts).considered.into_iter().map(|one| (one.touch.id, one.verdict));
-    let of = Verdict::NoCandidate;
-    let expected = [("c3".into(), of(Because::NotBefore)), ("c1".into(), of(Because::TooOld))];
+    let of = Verdict::Ineligible;
+    let expected =
+        [("c3".into(), of(Ineligible::NotBefore)), ("c1".into(), of(Ineligible::TooOld))];
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
@@ -175,8 +176,8 @@ fn those_that_were_rejected_are_listed_however_many_were_accepted() {
         (Verdict::Contributor, 3),
         (Verdict::Accepted, 50 - 4 - 5 - 3 - 5),
         (Verdict::Rejected(RejectReason::TooManyClicks), 5),
-        (Verdict::NoCandidate(Because::NotBefore), 3),
-        (Verdict::NoCandidate(Because::TooOld), 5),
+        (Verdict::Ineligible(Ineligible::NotBefore), 3),
+        (Verdict::Ineligible(Ineligible::TooOld), 5),
     ];
     assert_eq!(listed(&told), expected.into());
     // The newest of each, in their order.
@@ -194,7 +195,7 @@ fn those_just_before_it_are_listed_however_many_are_after_it() {
     let told = told(after.chain(short).chain([activation("a", A)]));
     let expected = [
         (Verdict::Rejected(RejectReason::CtitTooShort), 8),
-        (Verdict::NoCandidate(Because::NotBefore), 8),
+        (Verdict::Ineligible(Ineligible::NotBefore), 8),
     ];
     assert_eq!(listed(&told), expected.into());
     assert_eq!(told.considered.len() + told.unlisted, 40);

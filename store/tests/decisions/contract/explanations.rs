@@ -52,7 +52,7 @@ fn check(told: &Explanation, row: &Row) -> Result<(), TestCaseError> {
     let mut composed = build_row::activation_row(&told.activation, &told.decision);
     composed.revision = row.revision;
     prop_assert_eq!(&composed, row);
-    prop_assert_eq!(&told.anew, &None);
+    prop_assert_eq!(&told.recomputed, &None);
     prop_assert_eq!(told.revision, row.revision);
     let won = told.considered.iter().filter(|one| one.verdict == Verdict::Won);
     let won: Vec<_> = won.map(|one| &one.touch.id).collect();

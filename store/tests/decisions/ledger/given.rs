@@ -23,7 +23,7 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
         key: fact_key(fact.family(), fact.pid(), fact.id()),
         record: fact.into(),
         index: keys.iter().copied().map(MatchKey).collect(),
-        marks: Vec::new(),
+        bucket_markers: Vec::new(),
         stale: Vec::new(),
         outgoing: None,
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use adtrail_store::memory::Memory;
-use attribution::explain::timeline::{Found, timeline};
+use attribution::explain::timeline::{TimelineEntry, timeline};
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::Fact;
 use attribution::facts::keys::FactKey;
@@ -23,10 +23,10 @@ fn ids(name: &str, value: &str) -> DeviceIds {
 }
 
 /// Page after page.
-fn read(ledger: &mut impl Shelf, ids: &DeviceIds, page: usize) -> Vec<Found> {
+fn read(ledger: &mut impl Shelf, ids: &DeviceIds, page: usize) -> Vec<TimelineEntry> {
     let policy = rules();
     let app = policy.app(X).expect("the app");
-    let mut all: Vec<Found> = Vec::new();
+    let mut all: Vec<TimelineEntry> = Vec::new();
     loop {
         let after = all.last().map(|found| found.place);
         let part = timeline(ledger, (&policy, app), ids, after, page).expect("a timeline");
@@ -39,18 +39,18 @@ fn read(ledger: &mut impl Shelf, ids: &DeviceIds, page: usize) -> Vec<Found> {
 }
 
 /// All facts of app X with one of the ids that the ledger has, as a timeline has them.
-fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<Found> {
+fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<TimelineEntry> {
     let of_x = given.iter().filter(|fact| fact.pid() == X);
     let keys: BTreeSet<FactKey> = of_x.map(|fact| fact_key(fact.family(), X, fact.id())).collect();
     let keys: Vec<FactKey> = keys.into_iter().collect();
     let records = ledger.records(&keys).expect("homes");
-    let mut all: Vec<Found> = keys
+    let mut all: Vec<TimelineEntry> = keys
         .into_iter()
         .zip(records)
         .filter_map(|(fact, record)| {
             let record = record?;
             let has = DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id));
-            has.then(|| Found { place: IndexEntry { time: record.time(), fact }, record })
+            has.then(|| TimelineEntry { place: IndexEntry { time: record.time(), fact }, record })
         })
         .collect();
     all.sort_by_key(|found| {

@@ -56,8 +56,8 @@ impl Facts for Mortal<'_> {
         self.memory.consumed_until()
     }
 
-    fn held(&self, pid: Pid) -> ExpiryFloor {
-        self.memory.held(pid)
+    fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+        self.memory.expiry_floor(pid)
     }
 }
 
