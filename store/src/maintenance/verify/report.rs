@@ -36,7 +36,7 @@ attribution::named! {
         EntryToNowhere = "entry_to_nowhere",
         EntryOfAnother = "entry_of_another",
         EntryMissing = "entry_missing",
-        MarkMissing = "mark_missing",
+        MarkerMissing = "mark_missing",
         Undecided = "undecided",
         DecisionAltered = "decision_altered",
         DecisionDiffers = "decision_differs",
@@ -86,7 +86,7 @@ impl Problem {
             | Self::EntryToNowhere
             | Self::EntryOfAnother
             | Self::EntryMissing
-            | Self::MarkMissing => Check::Index,
+            | Self::MarkerMissing => Check::Index,
             Self::Undecided
             | Self::DecisionAltered
             | Self::DecisionDiffers
@@ -128,7 +128,7 @@ impl Problem {
             Self::EntryToNowhere => "an index entry leads to no fact",
             Self::EntryOfAnother => "an index entry is not of the fact that it leads to",
             Self::EntryMissing => "a fact lacks an index entry",
-            Self::MarkMissing => "a fact lacks a mark of its place",
+            Self::MarkerMissing => "a fact lacks a bucket marker",
             Self::Undecided => "an event was never decided on",
             Self::DecisionAltered => "a decision is not the one that was made",
             Self::DecisionDiffers => "a decision differs from a fresh one",

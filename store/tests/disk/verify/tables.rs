@@ -218,10 +218,10 @@ const LOST: &[Damage] = &[
     ("an index entry of an effect is deleted", &[Problem::EntryMissing], |raw| {
         delete_entry(raw, "effects");
     }),
-    ("a mark of a touch is deleted", &[Problem::MarkMissing], |raw| {
+    ("a mark of a touch is deleted", &[Problem::MarkerMissing], |raw| {
         delete_mark(raw, "touches");
     }),
-    ("a mark of an activation is deleted", &[Problem::MarkMissing], |raw| {
+    ("a mark of an activation is deleted", &[Problem::MarkerMissing], |raw| {
         delete_mark(raw, "activations");
     }),
     ("an index entry leads elsewhere", &[Problem::EntryToNowhere, Problem::EntryMissing], |raw| {
