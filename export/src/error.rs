@@ -1,10 +1,10 @@
-//! Why there is no export, or not all of one.
+//! Why an export failed or is incomplete.
 
 use std::borrow::Cow;
 
 use store::StoreError;
 
-/// Each message names the parameter and what it may be, where one is to blame.
+/// Errors of requests. A message names the parameter and its allowed values, if a parameter is at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("{parameter} is missing, expected {}", .allowed.join(", or "))]
@@ -21,10 +21,10 @@ pub enum ExportError {
     #[error("{parameter} is given more than once")]
     RepeatedParameter { parameter: &'static str },
 
-    #[error("unknown parameter, known are {}: {parameter:?}", list(known))]
+    #[error("unknown parameter (allowed: {}): {parameter:?}", list(known))]
     UnknownParameter { parameter: Box<str>, known: &'static [&'static str] },
 
-    #[error("no report has this name, known are {known}: {report:?}")]
+    #[error("no report has this name (allowed: {known}): {report:?}")]
     UnknownReport { report: Box<str>, known: String },
 
     #[error("no app has this key: {0:?}")]
@@ -33,12 +33,12 @@ pub enum ExportError {
     #[error("no activation of the app has this id: {0:?}")]
     UnknownActivation(Box<str>),
 
-    /// Only the last ones are kept, until the service ends.
-    #[error("no export has this id, or not any more: {0:?}")]
+    /// Only the latest exports are kept, and only until the service ends.
+    #[error("no export with this id, or it is no longer kept: {0:?}")]
     UnknownExport(Box<str>),
 
     /// Try again later.
-    #[error("too many downloads are under way, the most are {scans_max}")]
+    #[error("too many downloads are in progress, the limit is {scans_max}")]
     Busy { scans_max: usize },
 
     /// The rows could not be read; part of them may have been sent.
@@ -46,11 +46,11 @@ pub enum ExportError {
     Store(#[from] StoreError),
 
     /// Try again later.
-    #[error("no thread can be started to read the rows: {0}")]
+    #[error("cannot start a thread to read the rows: {0}")]
     NoThread(std::io::Error),
 
-    /// The scan ended without saying so, or nobody took its rows for too long.
-    #[error("the download broke off")]
+    /// The scan ended without a result, or the client took no rows for too long.
+    #[error("the download was interrupted")]
     BrokenOff,
 }
 

@@ -7,8 +7,8 @@
 //! This crate makes no attribution decision and writes nothing to the store. Requests are authenticated in
 //! `http::gate` before any route runs.
 //!
-//! Start with `http::router`. `query` parses requests, `format` writes rows, `download` streams them, `page` is the HTML
-//! interface, and [`http::admin`] serves operators.
+//! Start with `http::router`. `query` parses requests, `format` writes rows, `download` streams them, `page` is the
+//! HTML interface, and [`http::admin`] serves operators.
 
 mod appsflyer;
 mod differences;
@@ -50,11 +50,11 @@ use http::server;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
 pub use query::{Dialect, ExportQuery, Format, Preset};
 
-/// Serves users until `shutdown`, then until the downloads that are under way have ended: how
-/// long that may take is the caller's to say.
+/// Serves users until `shutdown`, then until the downloads in progress have ended. The caller limits how long that
+/// may take.
 ///
 /// # Errors
-/// What the listener says.
+/// Errors of the listener.
 pub async fn serve(
     listener: TcpListener,
     state: ExportState,

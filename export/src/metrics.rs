@@ -1,4 +1,4 @@
-//! The metrics of this crate. Nothing is counted per row.
+//! The metrics of this crate. None is updated per row.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,20 +7,20 @@ use axum::http::StatusCode;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 config::describe_metrics! {
-    /// Answers on the users' listener, by status.
+    /// Responses of the users' listener, by status.
     describe_counter REQUESTS = "adtrail_export_requests_total";
-    /// Rows written into downloads, counted when their scan ends; of one that fails, none.
+    /// Rows written into downloads, counted when a scan succeeds; a failed scan counts none.
     describe_counter ROWS = "adtrail_export_rows_total";
-    /// Requests that were not let in, by reason: `no_token`, `bad_token` (unknown, or none that can
-    /// be), `expired`, `app` (of others than the token's) and `downloads` (too many at a time).
+    /// Rejected requests, by reason: `no_token`, `bad_token` (malformed or unknown), `expired`, `app` (not readable
+    /// with this token) and `downloads` (too many at a time).
     describe_counter REFUSED = "adtrail_export_refused_total";
-    /// Bytes of CSV handed to clients' connections.
+    /// Bytes of CSV or NDJSON passed to clients' connections.
     describe_counter BYTES = "adtrail_export_bytes_total";
     /// Downloads that ended before they were complete.
     describe_counter ABORTED = "adtrail_export_aborted_total";
     /// Time from a download's start to its end, complete or not.
     describe_histogram pub DURATION = "adtrail_export_duration_seconds";
-    /// Downloads that are under way.
+    /// Downloads in progress.
     describe_gauge ACTIVE = "adtrail_export_active";
 }
 
@@ -28,7 +28,7 @@ config::describe_metrics! {
 pub const DURATION_BUCKETS_SECONDS: [f64; 10] =
     [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0];
 
-/// Those that are answered with.
+/// Statuses of which every series exists from the start.
 const STATUSES: [StatusCode; 9] = [
     StatusCode::OK,
     StatusCode::BAD_REQUEST,
@@ -41,7 +41,7 @@ const STATUSES: [StatusCode; 9] = [
     StatusCode::HTTP_VERSION_NOT_SUPPORTED,
 ];
 
-/// Why requests are not let in.
+/// Values of the label `reason` of [`REFUSED`].
 const REASONS: [&str; 5] = ["no_token", "bad_token", "expired", "app", "downloads"];
 
 /// All metrics of the crate.
@@ -53,7 +53,7 @@ pub struct Metrics {
     active: Gauge,
 }
 
-/// A download that is under way; one that is dropped has been aborted.
+/// A download in progress. If it is dropped before [`Active::complete`], it counts as aborted.
 pub(crate) struct Active {
     metrics: Arc<Metrics>,
     started: Instant,
@@ -61,8 +61,8 @@ pub(crate) struct Active {
 }
 
 impl Metrics {
-    /// Registers everything with the recorder that is installed, at 0.
-    #[expect(clippy::new_without_default, reason = "it registers: that should be seen")]
+    /// Registers all series with the installed recorder, at 0.
+    #[expect(clippy::new_without_default, reason = "it has the side effect of registering metrics")]
     pub fn new() -> Self {
         describe();
         let metrics = Self {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_series_is_there_from_the_start() {
+    fn every_series_exists_from_the_start() {
         let scrape = recorded(|_| {});
         for status in STATUSES {
             check(&scrape, &format!("{REQUESTS}{{status=\"{}\"}} 0", status.as_u16()));
@@ -162,7 +162,7 @@ mod tests {
         }
         check(&scrape, &format!("{DURATION}_count 0"));
         check(&scrape, &format!("{DURATION}_bucket{{le=\"1800\"}} 0"));
-        check(&scrape, &format!("# HELP {ACTIVE} Downloads that are under way."));
+        check(&scrape, &format!("# HELP {ACTIVE} Downloads in progress."));
     }
 
     #[test]

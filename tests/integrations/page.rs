@@ -187,7 +187,7 @@ fn every_task_is_done_in_a_browser() {
     drive(&tasks, &facts);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
-    for said in [oaid(yesterday, 2), "could not be made".into()] {
+    for said in [oaid(yesterday, 2), "rendering a page failed".into()] {
         assert!(!log.contains(&said), "{said:?} is in the log: {log}");
     }
 }

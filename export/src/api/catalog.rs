@@ -1,4 +1,4 @@
-//! What the settings have of an app.
+//! The campaigns of an app, from the settings.
 
 use attribution::rules::policy::Campaign;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 
-/// A campaign as listed.
+/// An entry of the list of campaigns.
 #[derive(Serialize)]
 struct CampaignEntry<'a> {
     spreadid: u32,
@@ -19,7 +19,7 @@ struct CampaignEntry<'a> {
     channel: &'a str,
 }
 
-/// The campaigns of an app, by their number.
+/// Lists the campaigns of an app, by their number.
 pub(crate) async fn campaigns(
     State(state): State<ExportState>,
     Segments(key): Segments<String>,

@@ -1,4 +1,4 @@
-//! Explanations over HTTP: the same JSON as the command's.
+//! Explanations over HTTP: the same JSON as the command `adtrail explain`.
 
 use attribution::explain::collect;
 use attribution::explain::explanation::Explanation;
@@ -26,20 +26,21 @@ pub(crate) async fn activation(
     Ok(respond::json(&document))
 }
 
-/// What is told of an activation of the app; `None` if there is none with this id.
+/// Explains an activation of the app and renders it on the reading thread. Returns `None` if no activation has this
+/// id.
 ///
 /// # Errors
-/// Too many are looking; what the reading says.
+/// Too many scans are running, or the read failed.
 pub(crate) async fn explained<T: Send + 'static>(
     state: &ExportState,
     app: &AppPolicy,
     id: &str,
-    tell: impl FnOnce(&Explanation, &Policy) -> T + Send + 'static,
+    render: impl FnOnce(&Explanation, &Policy) -> T + Send + 'static,
 ) -> Result<Option<T>, ExportError> {
     let (pid, id) = (app.pid, id.to_owned());
     respond::read(state, app, move |reader, policy| {
         let explanation = collect::explain(&mut reader.clone(), policy, pid, &id)?;
-        Ok(explanation.map(|explanation| tell(&explanation, policy)))
+        Ok(explanation.map(|explanation| render(&explanation, policy)))
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! Short JSON answers: summaries, timelines, explanations, the catalog.
+//! JSON endpoints: summaries, timelines, explanations, campaigns and their devices.
 
 pub(crate) mod campaign_devices;
 pub(crate) mod catalog;

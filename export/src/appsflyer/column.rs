@@ -1,4 +1,4 @@
-//! The columns, in the order that clients read them by.
+//! AppsFlyer's columns, in the order on which clients rely.
 
 use std::borrow::Cow;
 
@@ -12,26 +12,26 @@ use crate::format::channel::channel_name;
 use crate::format::column::{Column, ContributorPart};
 use crate::format::value::Value;
 
-/// A column by its heading.
+/// A column with its heading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadedColumn {
     pub heading: Cow<'static, str>,
     pub cell: Cell,
 }
 
-/// What a cell holds.
+/// The source of a cell's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
-    /// What adtrail does not know.
+    /// No value: adtrail does not know it.
     Unknown,
-    /// As the native column has it.
+    /// The value of a native column.
     Native(Column),
     EventName,
     EventValue,
     RevenueUsd,
     MediaSource,
     CampaignId,
-    /// Of the contributor at this place.
+    /// Campaign of the contributor at this index.
     ContributorCampaign(usize),
     Platform,
     AppName,
@@ -47,18 +47,18 @@ const fn text(cell: TextCell) -> Cell {
     Cell::Native(Column::Text(cell))
 }
 
-const fn contributor(place: usize, part: ContributorPart) -> Cell {
-    Cell::Native(Column::Contributor(place, part))
+const fn contributor(index: usize, part: ContributorPart) -> Cell {
+    Cell::Native(Column::Contributor(index, part))
 }
 
-const fn match_type(place: usize) -> Cell {
-    contributor(place, ContributorPart::MatchType)
+const fn match_type(index: usize) -> Cell {
+    contributor(index, ContributorPart::MatchType)
 }
 
 /// The headings of every file, in order.
 const HEADINGS: &str = include_str!("headings.txt");
 
-/// The columns of [`HEADINGS`] that adtrail knows.
+/// The columns of [`HEADINGS`] for which adtrail has values.
 const KNOWN: [(&str, Cell); 48] = [
     ("Attributed Touch Type", Cell::Native(Column::TouchType)),
     ("Attributed Touch Time", Cell::Native(Column::TouchTime)),
@@ -110,7 +110,7 @@ const KNOWN: [(&str, Cell); 48] = [
     ("User Agent", text(TextCell::Ua)),
 ];
 
-/// The columns that every file has.
+/// Returns the columns of every file.
 pub(super) fn columns() -> impl Iterator<Item = (&'static str, Cell)> {
     HEADINGS.trim_end().split(',').map(|heading| {
         let known = KNOWN.iter().find(|(known, _)| *known == heading);
@@ -118,7 +118,7 @@ pub(super) fn columns() -> impl Iterator<Item = (&'static str, Cell)> {
     })
 }
 
-/// Those that may be asked for: names, headings, cells.
+/// Additional columns: parameter value, heading, cell.
 pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
     ("device_model", "Device Model", text(TextCell::DeviceModel)),
     ("keyword_id", "Keyword ID", Cell::Unknown),
@@ -144,19 +144,19 @@ pub(super) const ADDITIONAL: [(&str, &str, Cell); 22] = [
     ("blocked_reason", "Blocked Reason", Cell::Native(Column::RejectReason)),
 ];
 
-/// Those that have a heading of their own; of others the name is the heading.
+/// Names of additional columns with a heading of their own; for others, the name is the heading.
 #[cfg(test)]
 pub fn additional_names() -> [&'static str; ADDITIONAL.len()] {
     ADDITIONAL.map(|(name, _, _)| name)
 }
 
-/// Whether it is of AppsFlyer's columns, and no name that somebody has made up.
+/// Checks whether a text is a heading of AppsFlyer, not an arbitrary additional name.
 pub fn is_heading(text: &str) -> bool {
     columns().any(|(heading, _)| heading == text)
         || ADDITIONAL.iter().any(|(_, heading, _)| *heading == text)
 }
 
-/// What marketers call the source of a row.
+/// Returns the media source of a row, as marketers call it.
 pub fn media_source<'p>(key: &RowKey, row: &RowView<'_>, policy: &'p Policy) -> &'p str {
     match row.status {
         Status::Organic => ORGANIC,
@@ -164,10 +164,10 @@ pub fn media_source<'p>(key: &RowKey, row: &RowView<'_>, policy: &'p Policy) -> 
     }
 }
 
-/// The media source of whatever no ad has brought.
+/// The media source of organic rows.
 pub const ORGANIC: &str = "organic";
 
-/// The name of an event: of an activation its class.
+/// Returns the name of an effect, or the class of an activation.
 pub fn event_name<'a>(row: &RowView<'a>) -> &'a str {
     match row.event_type {
         EventType::Effect => row.text(TextCell::EventName),
@@ -175,19 +175,20 @@ pub fn event_name<'a>(row: &RowView<'a>) -> &'a str {
     }
 }
 
-/// Whether the touch was for retargeting.
+/// Checks whether the touch was for retargeting.
 fn is_retargeting(row: &RowView<'_>) -> bool {
     row.touch_purpose() == Some(Purpose::Retargeting)
 }
 
-/// Whether the row is of a reinstall that retargeting has brought.
+/// Checks whether the row is a reinstall credited to retargeting, or an effect of it.
 pub fn is_reinstall(row: &RowView<'_>) -> bool {
     row.install_type == Some(InstallType::Reinstall)
         && row.text(TextCell::CreditOf).is_empty()
         && is_retargeting(row)
 }
 
-/// `7d`, `24h`: of a whole number of days from two on, or else hours, or what else is whole.
+/// Formats a lookback like `7d` or `24h`: in days if it is a whole number of two or more, else in the largest unit of
+/// which it is a multiple.
 fn lookback(ms: u64) -> String {
     match ms {
         _ if ms.is_multiple_of(DAY_MS) && ms > DAY_MS => format!("{}d", ms / DAY_MS),
@@ -199,7 +200,7 @@ fn lookback(ms: u64) -> String {
 }
 
 impl Cell {
-    /// What a row has in it.
+    /// Returns the value of the cell in a row.
     pub(crate) fn value<'a>(
         self,
         key: &RowKey,
@@ -223,8 +224,8 @@ impl Cell {
             Self::MediaSource => Value::text(media_source(key, row, policy).into()),
             Self::CampaignId if key.spreadid.0 == 0 => Value::Empty,
             Self::CampaignId => Value::Number(key.spreadid.0),
-            Self::ContributorCampaign(place) => {
-                let spreadid = row.contributor(place).map(|contributor| contributor.spreadid);
+            Self::ContributorCampaign(index) => {
+                let spreadid = row.contributor(index).map(|contributor| contributor.spreadid);
                 let campaign = spreadid.and_then(|spreadid| policy.campaign(key.pid, spreadid));
                 Value::text(campaign.map_or("", |campaign| &campaign.name).into())
             }

@@ -1,4 +1,4 @@
-//! What the Pull API's clients are told of what went wrong: JSON with `error` and `message`.
+//! Error responses of the Pull API: JSON with `error` and `message`.
 
 use axum::Json;
 use axum::extract::Request;
@@ -11,21 +11,21 @@ use serde_json::json;
 use crate::http::problem::Problem;
 use crate::page;
 
-/// What addresses of AppsFlyer begin with, and none of ours.
-const BEGINNING: &str = "/api/";
+/// Prefix of the paths of the Pull API.
+const PATH_PREFIX: &str = "/api/";
 
-/// Has problems at addresses of AppsFlyer told as its clients read them. Those who read pages, whom the
-/// page's history leads there, get pages.
-pub async fn in_its_form(request: Request, next: Next) -> Response {
-    let is_its =
-        request.uri().path().starts_with(BEGINNING) && !page::reads_pages(request.headers());
+/// Rewrites problems of the Pull API into the form that its clients parse. Browsers, which get there by the page's
+/// list of exports, get pages.
+pub async fn rewrite_problems(request: Request, next: Next) -> Response {
+    let is_pull_api =
+        request.uri().path().starts_with(PATH_PREFIX) && !page::reads_pages(request.headers());
     let mut response = next.run(request).await;
-    if !is_its {
+    if !is_pull_api {
         return response;
     }
     let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
     let status = match response.status() {
-        // They know of too many requests, and when to come again.
+        // Clients handle 429 with `Retry-After`, but not 503.
         StatusCode::SERVICE_UNAVAILABLE => StatusCode::TOO_MANY_REQUESTS,
         status => status,
     };

@@ -1,11 +1,11 @@
-//! The columns of one report.
+//! The columns of a report.
 
 use std::borrow::Cow;
 
 use super::column::{ADDITIONAL, Cell, HeadedColumn, columns};
 use crate::format::field::Field;
 
-/// All columns, then those asked for, whatever their names, in the order asked.
+/// Returns all fixed columns, then the requested additional ones in their order, also unknown ones.
 pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {
     let field = |heading, cell| Field::AppsFlyer(HeadedColumn { heading, cell });
     let fixed = columns().map(|(heading, cell)| field(heading.into(), cell));

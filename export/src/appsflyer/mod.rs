@@ -1,7 +1,7 @@
-//! AppsFlyer's raw data: its columns, which marketers' pipelines read already, and its Pull API,
-//! newest rows first, for connectors that only have their host changed.
+//! AppsFlyer's raw data: its columns, which existing pipelines read, and its Pull API, newest rows first, for
+//! connectors of which only the host is changed.
 //!
-//! What a column holds is told in `docs/appsflyer.md`. A cell that adtrail knows nothing of is empty.
+//! `docs/appsflyer.md` describes the columns. A cell for which adtrail has no value is empty.
 
 pub mod column;
 mod error;
@@ -11,5 +11,5 @@ pub mod report;
 #[cfg(test)]
 mod tests;
 
-pub use error::in_its_form;
+pub use error::rewrite_problems;
 pub use pull_api::raw_data;

@@ -1,4 +1,4 @@
-//! The Pull API: what a request asks for, as a query of ours.
+//! Requests of the Pull API, parsed into an [`ExportQuery`].
 
 use attribution::facts::event::EventTime;
 use axum::Extension;
@@ -23,7 +23,7 @@ use crate::query::raw_params::{RawParams, TimeRange, parse_moment};
 use crate::query::time_param::Moment;
 use crate::query::{Dialect, ExportQuery, Format, Preset};
 
-/// With the id of a download, which is taken out before.
+/// All parameters. The id of a download is removed before parsing.
 const PARAMETERS: &[&str] = &[
     FROM,
     TO,
@@ -36,7 +36,7 @@ const PARAMETERS: &[&str] = &[
     EXPORT_ID,
 ];
 
-/// Amounts are those that were sent, whichever is asked for.
+/// Allowed currencies. Amounts are always written as they were sent.
 pub const CURRENCIES: [(&str, ()); 2] = [("preferred", ()), ("USD", ())];
 
 pub async fn raw_data(
@@ -49,20 +49,20 @@ pub async fn raw_data(
     handler::export(state, caller, key, request, |parameters| parse(kind, parameters)).await
 }
 
-/// Names with their values, decoded.
+/// Parses decoded names and values.
 pub(crate) fn parse<'a>(
     kind: Kind,
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<ExportQuery, ExportError> {
-    let given = RawParams::new(PARAMETERS, parameters)?;
-    // A client that has no names to give may give empty ones.
+    let params = RawParams::new(PARAMETERS, parameters)?;
+    // Clients may send empty values if they have no names.
     let list = |parameter| -> Vec<&str> {
-        let values = given.all(parameter).iter().copied();
+        let values = params.all(parameter).iter().copied();
         values.filter(|value| !value.is_empty()).collect()
     };
-    let zone = given.zone()?;
-    let TimeRange { from, to, from_text, to_text } = given.range(&zone, parse_moment, last)?;
-    given.one(CURRENCY).map_or(Ok(()), |name| one_of(CURRENCY, name, &CURRENCIES))?;
+    let zone = params.zone()?;
+    let TimeRange { from, to, from_text, to_text } = params.range(&zone, parse_moment, last)?;
+    params.one(CURRENCY).map_or(Ok(()), |name| one_of(CURRENCY, name, &CURRENCIES))?;
     let additional = list(ADDITIONAL_FIELDS);
     let additional = all_listed(ADDITIONAL_FIELDS, &additional)?;
     Ok(ExportQuery {
@@ -79,16 +79,16 @@ pub(crate) fn parse<'a>(
         preset: Preset::AppsFlyer,
         format: Format::Csv,
         dialect: Dialect::Data,
-        limit: given.rows_max(MAXIMUM_ROWS)?,
+        limit: params.rows_max(MAXIMUM_ROWS)?,
         after: None,
         from_text: from_text.into(),
         to_text: to_text.into(),
     })
 }
 
-/// Where the range ends: what is named is in it, whether it is a day, a minute or a second.
+/// Returns the exclusive end of the range, which includes the named day, minute, second or millisecond.
 fn last(to: Moment, text: &str, zone: &Zone) -> Option<EventTime> {
-    /// Of `2026-03-10T08:00`.
+    /// Length of `2026-03-10T08:00`.
     const TO_THE_MINUTE: usize = 16;
     let rest = text.as_bytes().get(TO_THE_MINUTE..).unwrap_or_default();
     let unit_ms = match (to, rest) {
@@ -98,6 +98,6 @@ fn last(to: Moment, text: &str, zone: &Zone) -> Option<EventTime> {
         _ => 60_000,
     };
     let millis = to.start(zone)?.millis().checked_add(unit_ms)?;
-    // The last second of the year 9999 ends with it.
+    // `plus` saturates, for the last second of the year 9999.
     Some(EventTime::default().plus(millis))
 }

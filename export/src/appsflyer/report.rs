@@ -1,4 +1,4 @@
-//! Which rows a report of the Pull API has.
+//! Which rows belong to a report of the Pull API.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::format::channel::UNKNOWN_CHANNEL;
 use crate::query::filter::check_channels;
 use crate::query::parameter::{EVENT_NAME, MEDIA_SOURCE};
 
-/// A report, by its name in addresses.
+/// The kind of a report, by its name in URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Installs,
@@ -39,8 +39,10 @@ const NAMES: [(&str, Kind); 8] = [
 ];
 
 impl Kind {
+    /// Parses the name of a report.
+    ///
     /// # Errors
-    /// There is no such report.
+    /// No report has this name.
     pub fn parse(name: &str) -> Result<Self, ExportError> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, kind)| *kind).ok_or_else(|| ExportError::UnknownReport {
@@ -73,7 +75,7 @@ impl Kind {
     }
 }
 
-/// A report, narrowed.
+/// A report with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub kind: Kind,
@@ -91,18 +93,20 @@ impl Report {
             && event_names.as_ref().is_none_or(|wanted| wanted.contains(event_name(row)))
     }
 
-    /// The parameters that narrow.
+    /// Returns the report's name and the names of its filters.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let narrows = [
+        let is_set = [
             (self.kind.name(), true),
             (MEDIA_SOURCE, self.media_sources.is_some()),
             (EVENT_NAME, self.event_names.is_some()),
         ];
-        narrows.into_iter().filter_map(|(name, narrows)| narrows.then_some(name))
+        is_set.into_iter().filter_map(|(name, is_set)| is_set.then_some(name))
     }
 
+    /// Checks the media sources.
+    ///
     /// # Errors
-    /// As [`check_channels`].
+    /// See [`check_channels`].
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown, or organic";
         let others = [UNKNOWN_CHANNEL, ORGANIC];

@@ -1,4 +1,4 @@
-//! Reports as their clients get them, byte for byte.
+//! Reports, byte for byte as clients get them.
 
 use attribution::facts::event::{Fact, Purpose, Touch, TouchKind};
 use serde_json::Value;
@@ -53,9 +53,8 @@ fn touch(fact: Fact, change: impl FnOnce(&mut Touch)) -> Fact {
     Fact::Touch(touch)
 }
 
-/// A device that installs by an ad, buys, comes back by retargeting and buys again; one that comes
-/// by itself, and again; one that is brought, and comes back by itself; one that is blocked; an
-/// effect of nobody.
+/// These devices: one installs by an ad, buys, is reattributed by retargeting and buys again; one installs and
+/// reinstalls organically; one installs by an ad and reinstalls organically; one is blocked. One effect is an orphan.
 fn facts() -> Vec<Fact> {
     let pair = |key: &str, value: &str| (Box::from(key), Box::from(value));
     let mut install = activation("a-1", "d1", DAY + MINUTE);
@@ -76,14 +75,14 @@ fn facts() -> Vec<Fact> {
     (bare.revenue, bare.currency, bare.props) = ("".into(), "".into(), vec![]);
     let mut blocked = activation("a-9", "d9", DAY + 4 * MINUTE);
     blocked.device.ip = "203.0.113.66".into();
-    let told = |touch: &mut Touch| {
+    let with_params = |touch: &mut Touch| {
         touch.site = "site, 1".into();
         touch.params = ["sub1", "sub2", "sub5", "sub6"].map(|name| pair(name, &name[3..])).into();
     };
     vec![
         touch(click(9, "c-0", "d1", DAY - 3 * MINUTE), |touch| touch.kind = TouchKind::Impression),
         click(8, "c-8", "d1", DAY - 2 * MINUTE),
-        touch(click(7, "c-1", "d1", DAY - MINUTE), told),
+        touch(click(7, "c-1", "d1", DAY - MINUTE), with_params),
         Fact::Activation(install),
         Fact::Effect(buys),
         Fact::Effect(bare),
@@ -124,7 +123,7 @@ fn pull(bed: &Bed, report: &str, more: &str) -> Answer {
     bed.get(&format!("/api/raw-data/export/app/app-x/{report}/v5?{more}"))
 }
 
-/// The cells of a file under their headings.
+/// Returns the cells of a file with their headings.
 fn records(text: &str) -> Vec<Vec<(String, String)>> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headings = reader.headers().unwrap().clone();
@@ -135,7 +134,7 @@ fn records(text: &str) -> Vec<Vec<(String, String)>> {
     reader.records().map(|line| record(line.unwrap())).collect()
 }
 
-/// The cells of one heading.
+/// Returns the cells of one column.
 fn cells(answer: &Answer, heading: &str) -> Vec<String> {
     assert_eq!((answer.status, answer.is_ended), (200, true), "{}", answer.text());
     let of = |record: Vec<(String, String)>| {
@@ -148,9 +147,9 @@ fn additional() -> String {
     additional_names().join(",")
 }
 
-/// `golden.csv` is all reports of the month in Shanghai, every additional field asked for.
+/// `golden.csv` has all reports of the month in Shanghai time, with every additional field.
 #[test]
-fn every_report_is_what_it_was() {
+fn every_report_equals_its_golden_file() {
     let bed = bed();
     let mut all = String::new();
     for report in Kind::names() {
@@ -167,7 +166,7 @@ fn every_report_is_what_it_was() {
 }
 
 #[test]
-fn the_columns_are_those_that_clients_read_by_their_place() {
+fn columns_have_the_order_on_which_clients_rely() {
     let facts = include_str!("headings.txt").trim_end();
     let bed = bed();
     let answer = pull(&bed, "reinstalls", "from=2020-01-01&to=2020-01-01");
@@ -182,19 +181,19 @@ fn the_columns_are_those_that_clients_read_by_their_place() {
 }
 
 #[test]
-fn each_row_is_in_the_report_that_it_belongs_to() {
+fn each_row_is_in_exactly_one_report() {
     let bed = bed();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut check = |report: &str, expected: &[&str]| {
         let answer = pull(&bed, report, &format!("{MONTH}&additional_fields=event_id"));
         let ids = cells(&answer, "AppsFlyer ID").into_iter();
         let ids: Vec<_> = ids.zip(cells(&answer, "Event Time")).collect();
         let ids: Vec<_> = ids.iter().map(|(id, time)| format!("{id} {}", &time[8..16])).collect();
         assert_eq!(ids, expected, "{report}");
-        told.extend(ids);
+        reported.extend(ids);
     };
     check("installs_report", &["a-3 10 00:07", "a-1 10 00:01"]);
-    // The last is of a reinstall that carries the credit of its install.
+    // The first is an effect of a reinstall that carries the credit of its install.
     check("in_app_events_report", &["a-4 30 01:00", "a-1 10 00:03", "a-1 10 00:02"]);
     check("organic_installs_report", &["o-1 10 00:05"]);
     check("organic_in_app_events_report", &["o-1 10 00:06"]);
@@ -202,16 +201,16 @@ fn each_row_is_in_the_report_that_it_belongs_to() {
     check("in-app-events-retarget", &["a-2 19 02:00"]);
     check("reinstalls", &["a-4 30 00:00", "o-2 18 00:00"]);
     check("blocked_installs_report", &["a-9 10 00:04"]);
-    told.sort();
-    told.dedup();
-    assert_eq!(told.len(), 12, "none is in two");
+    reported.sort();
+    reported.dedup();
+    assert_eq!(reported.len(), 12, "no row is in two reports");
 }
 
-/// The cells that a row of a report has under these headings.
+/// Checks cells of a row of a report.
 #[track_caller]
-fn check_cells(bed: &Bed, (report, place): (&str, usize), expected: &[(&str, &str)]) {
+fn check_cells(bed: &Bed, (report, index): (&str, usize), expected: &[(&str, &str)]) {
     let answer = pull(bed, report, &format!("{MONTH}&additional_fields={}", additional()));
-    let record = &records(answer.text())[place];
+    let record = &records(answer.text())[index];
     for (heading, cell) in expected {
         let found = record.iter().find(|(name, _)| name == heading).expect("a column");
         assert_eq!(found.1, *cell, "{report}: {heading}");
@@ -219,7 +218,7 @@ fn check_cells(bed: &Bed, (report, place): (&str, usize), expected: &[(&str, &st
 }
 
 #[test]
-fn cells_say_what_is_known_of_the_touch() {
+fn cells_have_the_values_of_the_touch() {
     let bed = bed();
     let of_touch = [
         ("Attributed Touch Type", "click"),
@@ -256,7 +255,7 @@ fn cells_say_what_is_known_of_the_touch() {
 }
 
 #[test]
-fn cells_say_what_is_known_of_the_event_and_its_class() {
+fn cells_have_the_values_of_the_event_and_its_class() {
     let bed = bed();
     let install = [
         ("Event Name", "install"),
@@ -293,7 +292,7 @@ fn cells_say_what_is_known_of_the_event_and_its_class() {
     ];
     check_cells(&bed, ("installs-retarget", 0), &back);
     check_cells(&bed, ("in-app-events-retarget", 0), &back);
-    // Of an install that retargeting has brought, by an effect of its reinstall.
+    // The install is credited to retargeting; the effect is of its reinstall.
     let of_install = [("Is Retargeting", "true"), ("Retargeting Conversion Type", "")];
     check_cells(&bed, ("in_app_events_report", 0), &of_install);
     let organic = [
@@ -312,7 +311,7 @@ fn cells_say_what_is_known_of_the_event_and_its_class() {
 }
 
 #[test]
-fn rows_are_narrowed_and_limited_newest_first() {
+fn rows_are_filtered_and_limited_newest_first() {
     let bed = bed();
     let check = |report: &str, more: &str, expected: &[&str]| {
         let answer = pull(&bed, report, &format!("{MONTH}&{more}"));
@@ -330,14 +329,14 @@ fn rows_are_narrowed_and_limited_newest_first() {
     check("installs-retarget", "media_source=kuai,unknown", &["a-2"]);
     check("organic_installs_report", "media_source=organic", &["o-1"]);
     check("reinstalls", "media_source=organic", &[]);
-    // What a client says that has nothing to narrow by.
+    // Clients without filters send empty values.
     let nothing = "media_source=&event_name=&additional_fields=&currency=preferred";
     check("installs_report", nothing, &["a-3", "a-1"]);
     check("installs_report", "currency=USD", &["a-3", "a-1"]);
 }
 
 #[test]
-fn a_range_has_what_it_names() {
+fn a_range_includes_the_named_end() {
     let bed = bed();
     let check = |range: &str, expected: &[&str]| {
         let answer = pull(&bed, "in_app_events_report", range);
@@ -356,9 +355,9 @@ fn a_range_has_what_it_names() {
     check("from=2026-03-09&to=2026-03-09%2019:02:30&timezone=America/New_York", &[]);
 }
 
-/// Many rows of one millisecond, over all partitions of the app: in the reverse of key order.
+/// Many rows of one millisecond, in all partitions of the app, come in reverse key order.
 #[test]
-fn rows_of_one_moment_stand_in_one_order() {
+fn rows_of_one_millisecond_have_a_fixed_order() {
     let facts = (0..300).map(|n| {
         let time = DAY + n / 100;
         Fact::Activation(activation(&format!("a-{n}"), &format!("device-{n}"), time))
@@ -375,20 +374,20 @@ fn rows_of_one_moment_stand_in_one_order() {
     }
 }
 
-/// Told as the connectors read it.
+/// Checks an error in the form that connectors parse.
 #[track_caller]
 fn check_refused(answer: &Answer, status: u16, part: &str) {
     assert_eq!(answer.status, status, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert!(!answer.text().contains('\n'), "one line, for who reads lines");
-    let told = answer.json();
-    assert!(told["error"].as_str().unwrap().contains(part), "{told}");
-    assert_eq!(told["error"], told["message"]);
-    assert_eq!(told["status"], status);
+    assert!(!answer.text().contains('\n'), "one line, for clients that read lines");
+    let error = answer.json();
+    assert!(error["error"].as_str().unwrap().contains(part), "{error}");
+    assert_eq!(error["error"], error["message"]);
+    assert_eq!(error["status"], status);
 }
 
 #[test]
-fn what_is_wrong_is_told_as_json() {
+fn errors_are_json() {
     let bed = bed();
     let check = |more: &str, part: &str| {
         check_refused(&pull(&bed, "installs_report", more), 400, part);
@@ -405,10 +404,10 @@ fn what_is_wrong_is_told_as_json() {
     check(&format!("{MONTH}&currency=CNY"), "currency: expected preferred, or USD");
     check(&format!("{MONTH}&media_source=kua"), "the nearest is \"kuai\"");
     check(&format!("{MONTH}&from=2026-03-02"), "from is given more than once");
-    check(&format!("{MONTH}&geo=CN"), "unknown parameter, known are from, to, timezone");
+    check(&format!("{MONTH}&geo=CN"), "unknown parameter (allowed: from, to, timezone)");
     check(&format!("{MONTH}&timezone=%ff"), "timezone");
     let report = pull(&bed, "uninstall_events_report", MONTH);
-    check_refused(&report, 404, "known are installs_report, in_app_events_report");
+    check_refused(&report, 404, "(allowed: installs_report, in_app_events_report");
     let api = "/api/raw-data/export/app";
     check_refused(&bed.get(&format!("{api}/app-z/installs_report/v5?{MONTH}")), 404, "app-z");
     check_refused(&bed.get(&format!("{api}/app-x/installs_report/v6?{MONTH}")), 404, "this path");
@@ -423,13 +422,13 @@ fn what_is_wrong_is_told_as_json() {
     check_refused(&busy, 429, "too many downloads");
     assert_eq!(busy.header("retry-after"), Some("10"));
     drop(all);
-    // Elsewhere it is what it was.
+    // Other paths keep their form.
     let other = bed.get("/v1/apps/app-z/events.csv");
     assert_eq!(other.header("content-type"), Some("application/problem+json"));
 }
 
 #[test]
-fn a_report_is_an_export_as_any_other() {
+fn a_report_is_an_ordinary_export() {
     let bed = bed();
     let target = format!("/api/raw-data/export/app/app-x/installs_report/v5?{MONTH}");
     let answer = bed.send_with(&format!("GET {target} HTTP/1.1"), &["TE: trailers"]);
@@ -459,7 +458,7 @@ fn the_preset_has_the_same_columns_in_key_order() {
     lines.reverse();
     assert_eq!(lines, reinstalls);
     assert_eq!(all.text().lines().next(), of_report.text().lines().next());
-    // One of them is of three lines.
+    // One row has three lines.
     assert_eq!((rows, records(all.text()).len()), (16, 14));
     let names = cells(&bed.get(&events), "Event Name");
     assert_eq!(names[..3], ["install", "purchase", "=level, \"up\"\r\n"]);
@@ -474,18 +473,18 @@ fn the_preset_has_the_same_columns_in_key_order() {
 }
 
 #[test]
-fn a_preset_goes_with_its_own_columns_alone() {
+fn a_preset_allows_only_its_own_columns() {
     let check = |format: Format, more: &[(&str, &str)], expected: &str| {
         let day = [("from", "2026-03-10"), ("to", "2026-03-10")];
-        let given = day.into_iter().chain(more.iter().copied());
-        assert_eq!(ExportQuery::parse(format, given).unwrap_err().to_string(), expected);
+        let params = day.into_iter().chain(more.iter().copied());
+        assert_eq!(ExportQuery::parse(format, params).unwrap_err().to_string(), expected);
     };
     let appsflyer = ("preset", "appsflyer");
     check(Format::Csv, &[("preset", "x")], "preset: expected native, or appsflyer: \"x\"");
     check(Format::Ndjson, &[appsflyer], "preset: expected native: \"appsflyer\"");
-    let fields = "fields: expected none with preset = appsflyer, but additional_fields: \"pid\"";
+    let fields = "fields: not allowed with preset = appsflyer, use additional_fields: \"pid\"";
     check(Format::Csv, &[appsflyer, ("fields", "pid")], fields);
-    let additional = "additional_fields: expected none with preset = native: \"oaid\"";
+    let additional = "additional_fields: not allowed with preset = native: \"oaid\"";
     check(Format::Csv, &[("additional_fields", "oaid")], additional);
     assert_eq!(field_list::fields(std::iter::empty()).len(), 81);
 }

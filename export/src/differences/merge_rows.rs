@@ -1,4 +1,4 @@
-//! The rows of one millisecond, of one store and of two.
+//! The rows of one millisecond of a store, and those of two stores in pairs.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use store::StoreError;
 use store::layout::key::RowKey;
 use store::reader::{Rows, View};
 
-/// Goes through an app's rows a millisecond at a time. Only the rows of that one are held.
+/// Reads an app's rows a millisecond at a time, and buffers only the rows of that millisecond.
 pub struct Walk<'r> {
-    /// `None`: this side has no such app.
+    /// `None` if this side does not have the app.
     rows: Option<Rows<'r>>,
     keys: Vec<(RowKey, Range<usize>)>,
-    /// One after the other.
+    /// The values, concatenated.
     values: Vec<u8>,
 }
 
 pub type StoredRow<'a> = (&'a RowKey, &'a [u8]);
 
-/// The rows of one event; at least one is there.
+/// The rows of one event; at least one exists.
 pub struct Pair<'a> {
     pub old: Option<StoredRow<'a>>,
     pub new: Option<StoredRow<'a>>,
@@ -33,13 +33,13 @@ impl<'r> Walk<'r> {
         Ok(Self { rows, keys: Vec::new(), values: Vec::new() })
     }
 
-    /// Of the next row.
+    /// Returns the event time of the next row.
     pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
         let Some(rows) = &mut self.rows else { return Ok(None) };
         Ok(rows.current()?.map(|(key, _)| key.event_time))
     }
 
-    /// Takes the rows of this time, in key order, in place of those taken before.
+    /// Buffers the rows of this time, in key order, and drops those buffered before.
     pub fn gather(&mut self, time: EventTime) -> Result<(), StoreError> {
         self.keys.clear();
         self.values.clear();
@@ -53,29 +53,29 @@ impl<'r> Walk<'r> {
         Ok(())
     }
 
-    fn row(&self, place: usize) -> Option<StoredRow<'_>> {
-        let (key, value) = self.keys.get(place)?;
+    fn row(&self, index: usize) -> Option<StoredRow<'_>> {
+        let (key, value) = self.keys.get(index)?;
         Some((key, self.values.get(value.clone())?))
     }
 }
 
-/// All events of the millisecond: those that the old side has, then those that only the new one
-/// has, each in key order.
+/// Returns all events of the millisecond: those of the old side, then those that only the new side has, each in key
+/// order.
 pub fn pairs<'a>(old: &'a Walk<'_>, new: &'a Walk<'_>) -> Vec<Pair<'a>> {
     let mut by_seq: Vec<_> =
-        new.keys.iter().enumerate().map(|(place, (key, _))| (key.seq, place)).collect();
+        new.keys.iter().enumerate().map(|(index, (key, _))| (key.seq, index)).collect();
     by_seq.sort_unstable();
     let mut is_paired = vec![false; new.keys.len()];
     let mut pairs = Vec::with_capacity(old.keys.len());
-    for (place, (key, _)) in old.keys.iter().enumerate() {
+    for (index, (key, _)) in old.keys.iter().enumerate() {
         let found = by_seq.binary_search_by_key(&key.seq, |(seq, _)| *seq);
-        let other = found.ok().and_then(|found| by_seq.get(found)).map(|(_, place)| *place);
+        let other = found.ok().and_then(|found| by_seq.get(found)).map(|(_, index)| *index);
         if let Some(paired) = other.and_then(|other| is_paired.get_mut(other)) {
             *paired = true;
         }
-        pairs.push(Pair { old: old.row(place), new: other.and_then(|other| new.row(other)) });
+        pairs.push(Pair { old: old.row(index), new: other.and_then(|other| new.row(other)) });
     }
     let alone = is_paired.iter().enumerate().filter(|(_, is_paired)| !**is_paired);
-    pairs.extend(alone.map(|(place, _)| Pair { old: None, new: new.row(place) }));
+    pairs.extend(alone.map(|(index, _)| Pair { old: None, new: new.row(index) }));
     pairs
 }

@@ -1,8 +1,7 @@
-//! What two stores show differently of the same events, side by side.
+//! Compares the rows of two stores, event by event.
 //!
-//! A row's key has the campaign in it, so the rows of one event may stand at different places;
-//! they share the millisecond and the seq. So both stores are walked in step, a millisecond at a
-//! time, and the rows of one are paired by seq.
+//! A row's key contains the campaign, so the rows of one event may have different positions; they share the
+//! millisecond and the seq. Both stores are read in step, a millisecond at a time, and rows are paired by seq.
 
 mod merge_rows;
 pub mod totals;
@@ -22,7 +21,7 @@ use crate::format::write_rows::{Chunk, Chunks};
 use merge_rows::Walk;
 use totals::{Side, Totals};
 
-/// What is the event's own, and therefore equal: before the decisions, and after them.
+/// Columns of the event itself, which are equal: those before the decisions, and those after them.
 const EVENT: [Column; 5] = [
     Column::App,
     Column::EventType,
@@ -31,7 +30,7 @@ const EVENT: [Column; 5] = [
     Column::Text(TextCell::EventId),
 ];
 const VALUE: [Column; 2] = [Column::Text(TextCell::Revenue), Column::Text(TextCell::Currency)];
-/// What is decided. A row is different if one of these is.
+/// Columns that are decided. Rows differ if one of these differs.
 const DECIDED: [Column; 10] = [
     Column::Status,
     Column::InstallType,
@@ -45,7 +44,7 @@ const DECIDED: [Column; 10] = [
     Column::RejectReason,
 ];
 
-/// One of the two: its rows, and the settings that they were decided by.
+/// One side of the comparison: its rows, and the settings by which they were decided.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
     pub reader: &'a Reader,
@@ -59,12 +58,11 @@ pub struct ComparedApp {
     pub new: Option<AppPolicy>,
 }
 
-/// Writes the line of names, then the rows that differ, app by app, in order of event time. An
-/// event that only one side has leaves the other side's cells empty. `sink` is as that of
-/// [`crate::write_rows`].
+/// Writes a header line, then the rows that differ, app by app, in order of event time. If only one side has an
+/// event, the cells of the other side are empty. `sink` is as in [`crate::write_rows`].
 ///
 /// # Errors
-/// The stores'; the chunks so far are then the beginning of a comparison, not one.
+/// Errors of the stores; the chunks so far are then only the beginning.
 pub fn write_differences(
     old: Compared<'_>,
     new: Compared<'_>,
@@ -73,8 +71,8 @@ pub fn write_differences(
 ) -> Result<Totals, ExportError> {
     let mut chunks = Chunks::new(sink);
     let mut lines = Lines {
-        old: CsvWriter::of_cells(old.policy),
-        new: CsvWriter::of_cells(new.policy),
+        old: CsvWriter::for_cells(old.policy),
+        new: CsvWriter::for_cells(new.policy),
         cell: Vec::new(),
     };
     header(&mut chunks.chunk);
@@ -100,8 +98,8 @@ pub fn write_differences(
             }
         }
     }
-    // Nobody is left to hear of a break.
-    let _ = chunks.hand_on();
+    // After the last chunk, a break of the sink has no effect.
+    let _ = chunks.flush();
     Ok(totals)
 }
 
@@ -124,16 +122,16 @@ fn header(out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Writes an event's line: names of campaigns and channels are those of each side's settings.
+/// Writes lines; names of campaigns and channels come from each side's settings.
 struct Lines<'a> {
     old: CsvWriter<'a>,
     new: CsvWriter<'a>,
-    /// Room for one cell.
+    /// Buffer for one cell.
     cell: Vec<u8>,
 }
 
 impl Lines<'_> {
-    /// Appends the line if the rows differ; says whether they do.
+    /// Appends the line if the rows differ; returns whether they do.
     fn write(
         &mut self,
         old: Option<&DecodedRow<'_>>,
@@ -165,7 +163,7 @@ impl Lines<'_> {
         true
     }
 
-    /// Cells that both sides have alike, from the one that there is.
+    /// Writes cells that are equal on both sides, from a side that has the event.
     fn event(
         &mut self,
         columns: &[Column],
@@ -173,8 +171,8 @@ impl Lines<'_> {
         new: Option<&DecodedRow<'_>>,
         out: &mut Vec<u8>,
     ) {
-        for (place, column) in columns.iter().enumerate() {
-            if place > 0 {
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
             match (old, new) {

@@ -1,4 +1,4 @@
-//! How many rows each campaign is credited with, on either side.
+//! How many rows are credited to each campaign, on either side.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,14 +16,14 @@ use crate::format::channel::channel_name;
 const HEADER: &str = "app,spreadid,campaign,channel,old_activations,new_activations,old_effects,\
                       new_effects\n";
 
-/// Of all rows, those that do not differ included.
+/// Totals of all rows, including those that do not differ.
 #[derive(Debug, Default)]
 pub struct Totals {
     /// Events of either side.
     pub events: u64,
-    /// Of these, those whose rows differ.
+    /// Events whose rows differ.
     pub differing: u64,
-    /// By the app's place in order and the campaign.
+    /// By the order of the app and by the campaign.
     lines: BTreeMap<(AppOrder, SpreadId), TotalsLine>,
 }
 
@@ -34,7 +34,7 @@ struct AppOrder {
     pid: Pid,
 }
 
-/// One campaign of one app; spreadid 0 is what no campaign is credited with.
+/// One campaign of one app. spreadid 0 stands for rows without a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TotalsLine {
     pub app: Box<str>,
@@ -82,12 +82,12 @@ impl Totals {
         self.differing += u64::from(differs);
     }
 
-    /// By app, then spreadid.
+    /// Returns the lines, by app, then spreadid.
     pub fn lines(&self) -> impl Iterator<Item = &TotalsLine> {
         self.lines.values()
     }
 
-    /// All lines as CSV, with their names.
+    /// Returns all lines as CSV, with a header.
     pub fn csv(&self, old: &Policy, new: &Policy) -> Vec<u8> {
         let mut out = HEADER.as_bytes().to_vec();
         for line in self.lines() {
@@ -98,7 +98,7 @@ impl Totals {
             out.push(b',');
             write_text(channel, &mut out);
             let (old, new) = (line.old, line.new);
-            // A vector takes all that is written.
+            // Writing to a vector cannot fail.
             let _ = writeln!(
                 out,
                 ",{},{},{},{}",
@@ -110,7 +110,7 @@ impl Totals {
 }
 
 impl TotalsLine {
-    /// Of the campaign and its channel: the old side's where it knows the campaign.
+    /// Returns the names of the campaign and its channel, from the old side if it knows the campaign.
     pub fn names<'p>(&self, old: &'p Policy, new: &'p Policy) -> (&'p str, &'p str) {
         let known = self.pids.into_iter().zip([old, new]).find_map(|(pid, policy)| {
             let campaign = policy.campaign(pid?, self.spreadid)?;
@@ -120,7 +120,7 @@ impl TotalsLine {
     }
 }
 
-/// The app's number: the old side's where it has the app.
+/// Returns the app's pid, from the old side if it has the app.
 fn key_pid([old, new]: [Option<Pid>; 2]) -> Pid {
     old.or(new).unwrap_or(Pid(0))
 }

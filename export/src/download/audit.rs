@@ -1,5 +1,5 @@
-//! One line in the log for each export, and each preview of one, at its end: who has read what. It has names of filters and
-//! not their values, which may be of a single person.
+//! The audit log: one line for each export and each preview at its end, which says who read what. It has names of
+//! filters but not their values, which could identify a person.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::download::state::State;
 use crate::format::time_zone::in_utc;
 use crate::query::{Dialect, ExportQuery, Format, Preset};
 
-/// What was asked for, and by whom.
+/// Who requested which export.
 #[derive(Debug, Clone)]
 pub(crate) struct ExportRequest {
     /// The id of the token, or `none`.
@@ -43,32 +43,33 @@ impl ExportRequest {
         }
     }
 
-    /// Of the first rows of the same, on the page.
+    /// The request of a preview: the first rows of an export, shown on the page.
     pub fn preview(token: &str, app_key: &str, query: &ExportQuery) -> Self {
         Self { format: "preview", ..Self::new(token, app_key, query) }
     }
 }
 
-/// An export that is over.
+/// An export that has ended.
 #[derive(Debug)]
 pub(crate) struct ExportOutcome<'a> {
-    pub asked: &'a ExportRequest,
-    /// That were handed to the connection; bytes before it compresses them.
+    pub request: &'a ExportRequest,
+    /// Rows passed to the connection.
     pub rows: u64,
+    /// Bytes passed to the connection, before compression.
     pub bytes: u64,
     pub state: State,
     pub duration: Duration,
 }
 
-pub(crate) fn write(ExportOutcome { asked, rows, bytes, state, duration }: &ExportOutcome<'_>) {
+pub(crate) fn write(ExportOutcome { request, rows, bytes, state, duration }: &ExportOutcome<'_>) {
     tracing::info!(
         target: "adtrail::audit",
-        token = &*asked.token,
-        app = &*asked.app,
-        from = in_utc(asked.from),
-        to = in_utc(asked.to),
-        format = asked.format,
-        filters = &*asked.filters,
+        token = &*request.token,
+        app = &*request.app,
+        from = in_utc(request.from),
+        to = in_utc(request.to),
+        format = request.format,
+        filters = &*request.filters,
         rows,
         bytes,
         outcome = state.name(),
@@ -79,8 +80,8 @@ pub(crate) fn write(ExportOutcome { asked, rows, bytes, state, duration }: &Expo
 
 #[cfg(test)]
 impl ExportRequest {
-    /// Of an export that nobody asked for.
-    pub fn of_a_test() -> Self {
+    /// A request for unit tests.
+    pub fn for_test() -> Self {
         Self::new("none", "app-x", &ExportQuery::all_time())
     }
 }
@@ -90,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_named_and_not_told() {
+    fn filters_are_logged_by_name_without_values() {
         let range = [("from", "2026-03-10"), ("to", "2026-03-10")];
         let check = |more: &[(&str, &str)], format: &str, filters: &str| {
             let parameters = range.into_iter().chain(more.iter().copied());
             let query = ExportQuery::parse(Format::Csv, parameters).unwrap();
-            let asked = ExportRequest::new("a", "app-x", &query);
-            assert_eq!((asked.format, &*asked.filters), (format, filters));
-            assert!(!format!("{asked:?}").contains("secret"));
+            let request = ExportRequest::new("a", "app-x", &query);
+            assert_eq!((request.format, &*request.filters), (format, filters));
+            assert!(!format!("{request:?}").contains("secret"));
         };
         check(&[("fields", "pid"), ("limit", "5")], "csv", "");
         check(

@@ -1,10 +1,10 @@
-//! The checksum that a file is told apart by from one that was cut or changed.
+//! The checksum by which a client detects a truncated or modified file.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of bytes that come one after the other.
+/// An incremental SHA-256.
 #[derive(Debug, Clone, Default)]
 pub struct Checksum(Sha256);
 
@@ -13,10 +13,10 @@ impl Checksum {
         self.0.update(bytes);
     }
 
-    /// In hexadecimal digits, as `sha256sum` prints it.
+    /// Returns the hexadecimal digits, as `sha256sum` prints them.
     pub fn text(self) -> String {
         self.0.finalize().iter().fold(String::new(), |mut text, byte| {
-            // Writing to memory can not fail.
+            // Writing to memory cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
         })

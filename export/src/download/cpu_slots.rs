@@ -1,5 +1,5 @@
-//! Whose turn it is to read: downloads take turns, chunk by chunk, so that many of them leave
-//! processors to ingest, and each gets on.
+//! CPU slots of downloads, shared chunk by chunk, so that many downloads leave processors to ingest and all of them
+//! progress.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Half of the processors read at a time.
+/// A slot for every second processor.
 #[derive(Debug, Clone)]
 pub(crate) struct CpuSlots(Arc<Semaphore>);
 
@@ -20,31 +20,31 @@ impl CpuSlots {
         Self(Arc::new(Semaphore::new((processors() / 2).max(1))))
     }
 
-    /// Whether there are processors enough for so many downloads to have two each.
-    pub fn have_room(downloads: usize) -> bool {
+    /// Checks whether there are enough processors for two per download.
+    pub fn suffice_for(downloads: usize) -> bool {
         2 * downloads <= processors()
     }
 
-    /// Waits for a turn, behind those who wait already. On a thread that may block, of a runtime.
+    /// Waits for a slot, in order of arrival. Must be called on a blocking thread of a runtime.
     pub fn wait(&self) -> CpuSlot {
         let permit = Handle::current().block_on(Arc::clone(&self.0).acquire_owned());
-        // Nobody closes it.
-        CpuSlot { turns: self.clone(), permit: permit.ok() }
+        // The semaphore is never closed.
+        CpuSlot { slots: self.clone(), permit: permit.ok() }
     }
 }
 
-/// Held while one reads.
+/// A slot that is occupied until it is dropped.
 pub(crate) struct CpuSlot {
-    turns: CpuSlots,
+    slots: CpuSlots,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl CpuSlot {
-    /// Lets others read while this one does something else, and waits for its turn again.
+    /// Gives the slot to others during `meanwhile`, then waits for a slot again.
     pub fn pause<T>(&mut self, meanwhile: impl FnOnce() -> T) -> T {
         self.permit = None;
         let done = meanwhile();
-        *self = self.turns.wait();
+        *self = self.slots.wait();
         done
     }
 }
@@ -55,27 +55,27 @@ mod tests {
 
     use super::*;
 
-    /// With one turn, whoever pauses goes on only after the one who waited has had it.
+    /// With one slot, a thread that pauses continues only after the waiting thread has had it.
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_pauses_lets_the_next_one_read() {
-        let turns = CpuSlots(Arc::new(Semaphore::new(1)));
-        let (said, says) = mpsc::channel();
+    async fn a_pause_gives_the_slot_to_the_next_thread() {
+        let slots = CpuSlots(Arc::new(Semaphore::new(1)));
+        let (sender, receiver) = mpsc::channel();
         let first = tokio::task::spawn_blocking({
-            let (turns, said) = (turns.clone(), said.clone());
+            let (slots, sender) = (slots.clone(), sender.clone());
             move || {
-                let mut turn = turns.wait();
+                let mut slot = slots.wait();
                 let other = tokio::task::spawn_blocking(move || {
-                    let _turn = turns.wait();
-                    said.send("second").unwrap();
+                    let _slot = slots.wait();
+                    sender.send("second").unwrap();
                 });
-                turn.pause(|| {});
-                while turn.turns.0.available_permits() == 0 && !other.is_finished() {
-                    turn.pause(std::thread::yield_now);
+                slot.pause(|| {});
+                while slot.slots.0.available_permits() == 0 && !other.is_finished() {
+                    slot.pause(std::thread::yield_now);
                 }
             }
         });
         first.await.unwrap();
-        drop(said);
-        assert_eq!(says.iter().collect::<Vec<_>>(), ["second"]);
+        drop(sender);
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["second"]);
     }
 }

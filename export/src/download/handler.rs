@@ -1,4 +1,4 @@
-//! Requests for rows: checked, then answered with a stream.
+//! Handlers of export requests: they check a request and respond with a stream.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
 
 const COMPLETE_UNTIL: HeaderName = HeaderName::from_static("adtrail-complete-until");
 
-/// As the end of the path says, CSV or JSON lines.
+/// Exports as CSV or NDJSON, by the extension of the path.
 pub(crate) async fn events(
     state: State<ExportState>,
     caller: Extension<Caller>,
@@ -35,10 +35,10 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let is_csv = request.uri().path().ends_with(Format::Csv.name());
     let format = if is_csv { Format::Csv } else { Format::Ndjson };
-    export(state, caller, key, request, |given| ExportQuery::parse(format, given)).await
+    export(state, caller, key, request, |params| ExportQuery::parse(format, params)).await
 }
 
-/// Answers with the rows of an app that the parameters ask for.
+/// Responds with the rows of an app that the parameters select.
 pub(crate) async fn export(
     State(state): State<ExportState>,
     Extension(caller): Extension<Caller>,
@@ -57,7 +57,7 @@ pub(crate) async fn export(
         return Err(Problem::http_version());
     }
     let mut headers = headers(app, &query, (state.complete_until)());
-    // Only where a page ends has to be read for headers, and by `HEAD` as dearly as by `GET`.
+    // `HEAD` needs to read rows only to find the end of a page, which takes as long as for `GET`.
     if is_head && (query.limit.is_none() || query.report.is_some()) {
         return Ok((headers, stream::unread()).into_response());
     }
@@ -66,7 +66,7 @@ pub(crate) async fn export(
         let (name, link) = next_page(&uri, &parameters, &cursor?.to_string())?;
         Some((name, HeaderValue::try_from(link).ok()?))
     };
-    let asked = ExportRequest::new(caller.name(), &app.key, &query);
+    let export_request = ExportRequest::new(caller.name(), &app.key, &query);
     let file_name = query.file_name(&app.key);
     let scan = Scan {
         permits,
@@ -75,7 +75,7 @@ pub(crate) async fn export(
         pid: app.pid,
         query,
         metrics: Arc::clone(&state.metrics),
-        turns: state.turns.clone(),
+        cpu_slots: state.cpu_slots.clone(),
     };
     if is_head {
         headers.extend(next(stream::page_end(scan).await?));
@@ -83,7 +83,7 @@ pub(crate) async fn export(
     }
     let running = state.exports.start(
         &state.metrics,
-        asked,
+        export_request,
         chosen,
         uri.path_and_query().map_or("", |address| address.as_str()),
         &file_name,
@@ -95,6 +95,7 @@ pub(crate) async fn export(
     Ok((headers, body).into_response())
 }
 
+/// Returns the state of an export.
 pub(crate) async fn exported(
     State(state): State<ExportState>,
     Extension(caller): Extension<Caller>,
@@ -102,9 +103,9 @@ pub(crate) async fn exported(
     uri: Uri,
 ) -> Result<Response, Problem> {
     no_parameters(&uri)?;
-    let is_seen =
+    let is_readable =
         |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.can_read(app.pid));
-    let export = state.exports.find(&id).filter(|export| is_seen(&export.app));
+    let export = state.exports.find(&id).filter(|export| is_readable(&export.app));
     let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(export)).into_response())
 }

@@ -1,6 +1,6 @@
 //! Streaming exports: from a checked request to the last byte.
 //!
-//! Start with `handler`; `stream` runs the scan, `registry` remembers what became of each export.
+//! Start with `handler`; `stream` runs the scan, `registry` keeps the state of each export.
 
 pub(crate) mod audit;
 pub(crate) mod checksum;

@@ -1,4 +1,4 @@
-//! The exports that were asked for over HTTP: what became of each.
+//! The exports requested over HTTP, and the state of each.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,62 +18,62 @@ use crate::format::write_rows::Chunk;
 use crate::metrics::{Active, Metrics};
 use crate::query::parameter::{EXPORT_ID, bad, expected};
 
-/// Ended ones are forgotten then, the oldest first.
+/// Above this number, the oldest ended exports are forgotten.
 const KEPT_MAX: usize = 10_000;
 
-/// The last exports of this process.
+/// The latest exports of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
     kept: Mutex<Kept>,
-    /// The greatest so far of those that are given here.
+    /// The greatest id assigned so far.
     last: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     by_id: HashMap<u64, Export>,
-    /// All of them, the first that was started before the others.
+    /// All ids, in the order in which the exports started.
     ids: VecDeque<u64>,
 }
 
-/// An id that a client has chosen, to ask for the export before it knows the answer's headers: far
-/// above those that are given here, which count microseconds.
+/// An export id chosen by the client, so that it can query the export before it has the response headers. It is far
+/// above the ids assigned here, which are microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChosenId(u64);
 
-/// What became of an export. Bytes and checksum are of the file before any compression.
+/// The state of an export. Bytes and checksum are of the file before compression.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Export {
     #[serde(serialize_with = "serialize_id")]
     pub id: u64,
-    /// Whose it is: the id of the token, or `none`.
+    /// Id of the token, or `none`.
     #[serde(skip)]
     pub token: Box<str>,
     pub app: Box<str>,
-    /// The address that it was asked for with.
+    /// The requested URL.
     pub request: Box<str>,
     pub file: Box<str>,
     pub started: String,
     pub ended: Option<String>,
     pub state: State,
-    /// Handed to the client so far.
+    /// Rows passed to the client so far.
     pub rows: u64,
     pub bytes: u64,
-    /// Of a complete one.
+    /// Set when the export is complete.
     pub sha256: Option<String>,
 }
 
-/// An export that is under way; one that is dropped has been aborted.
+/// An export in progress. If it is dropped, it counts as aborted.
 pub(crate) struct Running {
     exports: Arc<Exports>,
     active: Option<Active>,
-    asked: ExportRequest,
+    request: ExportRequest,
     since: Instant,
     export: Export,
     checksum: Checksum,
 }
 
-/// What a client checks a complete file by.
+/// The trailers by which a client checks a complete file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub rows: u64,
@@ -83,15 +83,15 @@ pub(crate) struct Sums {
 impl ChosenId {
     const ALLOWED: &str = "16 hexadecimal digits in lower case, the first of them not 0";
 
-    /// Takes it out of a request's parameters.
+    /// Removes the id from the parameters of a request.
     ///
     /// # Errors
-    /// It is of another form, or given twice.
+    /// It has another form, or is repeated.
     pub fn take(parameters: &mut Vec<(String, String)>) -> Result<Option<Self>, ExportError> {
         let is_id = |(name, _): &mut (String, String)| name == EXPORT_ID;
-        let mut given = parameters.extract_if(.., is_id);
-        let Some((_, text)) = given.next() else { return Ok(None) };
-        if given.next().is_some() {
+        let mut removed = parameters.extract_if(.., is_id);
+        let Some((_, text)) = removed.next() else { return Ok(None) };
+        if removed.next().is_some() {
             return Err(ExportError::RepeatedParameter { parameter: EXPORT_ID });
         }
         let id = parse_id(&text).filter(|_| text.len() == 16);
@@ -100,22 +100,24 @@ impl ChosenId {
 }
 
 impl Exports {
+    /// Registers an export that starts.
+    ///
     /// # Errors
-    /// Another export has the id that was chosen.
+    /// Another export has the chosen id.
     pub fn start(
         self: &Arc<Self>,
         metrics: &Arc<Metrics>,
-        asked: ExportRequest,
+        request: ExportRequest,
         chosen: Option<ChosenId>,
-        request: &str,
+        url: &str,
         file: &str,
     ) -> Result<Running, ExportError> {
         let id = chosen.map_or_else(|| self.next_id(), |chosen| chosen.0);
         let export = Export {
             id,
-            token: asked.token.clone(),
-            app: asked.app.clone(),
-            request: request.into(),
+            token: request.token.clone(),
+            app: request.app.clone(),
+            request: url.into(),
             file: file.into(),
             started: in_utc(now()),
             ended: None,
@@ -130,22 +132,22 @@ impl Exports {
         }
         let active = Some(metrics.download_started());
         let (exports, since) = (Arc::clone(self), Instant::now());
-        Ok(Running { exports, active, asked, since, export, checksum: Checksum::default() })
+        Ok(Running { exports, active, request, since, export, checksum: Checksum::default() })
     }
 
-    /// The one with this id, as it was told to the client.
+    /// Returns the export with this id, in the form that clients know.
     pub fn find(&self, id: &str) -> Option<Export> {
         self.kept.lock().by_id.get(&parse_id(id)?).cloned()
     }
 
-    /// Those that are wanted, the last that was started before the others.
+    /// Returns the wanted exports, the latest first.
     pub fn latest(&self, max: usize, is_wanted: impl Fn(&Export) -> bool) -> Vec<Export> {
         let kept = self.kept.lock();
         let exports = kept.ids.iter().rev().filter_map(|id| kept.by_id.get(id));
         exports.filter(|export| is_wanted(export)).take(max).cloned().collect()
     }
 
-    /// Ids ascend, also from one process to the next.
+    /// Returns the next id. Ids ascend, also from one process to the next.
     fn next_id(&self) -> u64 {
         let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
         let next = |last: u64| Some(now_us.max(last + 1));
@@ -155,7 +157,7 @@ impl Exports {
 }
 
 impl Kept {
-    /// Whether its id was free.
+    /// Adds the export; returns whether its id was free.
     fn begin(&mut self, export: Export) -> bool {
         let id = export.id;
         if self.by_id.contains_key(&id) {
@@ -167,7 +169,7 @@ impl Kept {
             let is_running =
                 |id| self.by_id.get(id).is_some_and(|kept| kept.state == State::Running);
             let ended = self.ids.iter().position(|id| !is_running(id));
-            let ended = ended.and_then(|place| self.ids.remove(place));
+            let ended = ended.and_then(|index| self.ids.remove(index));
             ended.map(|id| self.by_id.remove(&id));
         }
         true
@@ -179,7 +181,7 @@ impl Running {
         id_text(self.export.id)
     }
 
-    /// The client takes a chunk.
+    /// Counts a chunk that is passed to the client.
     pub fn sent(&mut self, chunk: &Chunk) {
         self.checksum.add(&chunk.bytes);
         self.export.rows += chunk.rows;
@@ -212,8 +214,8 @@ impl Drop for Running {
         }
         self.export.ended = Some(in_utc(now()));
         let Export { rows, bytes, state, .. } = self.export;
-        let (asked, duration) = (&self.asked, self.since.elapsed());
-        audit::write(&ExportOutcome { asked, rows, bytes, state, duration });
+        let (request, duration) = (&self.request, self.since.elapsed());
+        audit::write(&ExportOutcome { request, rows, bytes, state, duration });
         if let Some(kept) = self.exports.kept.lock().by_id.get_mut(&self.export.id) {
             kept.clone_from(&self.export);
         }

@@ -1,4 +1,4 @@
-//! What became of a download.
+//! The states of a download.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ attribution::named! {
     pub(crate) enum State {
         Running = "running",
         Complete = "complete",
-        /// The client went away.
+        /// The client disconnected or stopped reading, or the service stopped.
         Aborted = "aborted",
-        /// The rows could not be read to their end; the log says why.
+        /// The rows could not be read to the end; the log has the reason.
         Failed = "failed",
     }
 }

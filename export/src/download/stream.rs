@@ -1,8 +1,7 @@
-//! One export on its way to a client: a thread scans, a few chunks wait, the body takes them.
+//! Streams an export to a client: a blocking thread scans, a bounded channel buffers chunks, the body sends them.
 //!
-//! The body ends only after the scan has said that it is complete. Whatever else happens, an
-//! error, a panic, a client that stopped reading, makes the body fail, and the connection with
-//! it: half an export never looks like a whole one.
+//! The body ends only after the scan has reported success. Anything else (an error, a panic, a client that stopped
+//! reading) fails the body and closes the connection, so a partial export never looks complete.
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -24,55 +23,54 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::cpu_slots::CpuSlots;
 use super::registry::{Running, Sums};
 use crate::ExportError;
-use crate::format::write_rows::{Chunk, Wanted};
+use crate::format::write_rows::{Chunk, Selection};
 use crate::http::state::SCANS_MAX;
 use crate::metrics::Metrics;
 use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
 
-/// Chunks that wait for a client that reads slowly.
+/// Chunks buffered for a slow client.
 const CHUNKS_WAITING_MAX: usize = 4;
-/// A client that takes nothing for so long has gone, whatever its connection says: a scan keeps
-/// the store's old files from being removed.
+/// A client that takes nothing for this long is dropped, even if its connection is open: a scan prevents the store
+/// from deleting old files.
 const STALLED_MAX: Duration = Duration::from_secs(600);
 
-/// Trailers: what a client checks a complete file by.
+/// Trailers, by which a client checks a complete file.
 pub(crate) const ROWS: HeaderName = HeaderName::from_static("adtrail-rows");
 pub(crate) const SHA256: HeaderName = HeaderName::from_static("adtrail-sha256");
 
-/// What is to be read, and what it needs.
+/// A query with everything that is needed to read its rows.
 pub(crate) struct Scan {
     pub reader: Reader,
     pub policy: Arc<Policy>,
     pub pid: Pid,
     pub query: ExportQuery,
     pub metrics: Arc<Metrics>,
-    pub turns: CpuSlots,
-    /// The caller's and that of all, given back when the scan has ended.
+    pub cpu_slots: CpuSlots,
+    /// The caller's permit and the service's, released when the scan ends.
     pub permits: [OwnedSemaphorePermit; 2],
 }
 
 enum Piece {
-    /// The first one: where the page ends, if it is not the last.
+    /// Always the first: the cursor of the next page, if there is one.
     Begin(Option<Cursor>),
     Chunk(Chunk),
-    /// There are no more rows.
+    /// The scan is complete.
     End,
     Failed(ExportError),
 }
 
-/// A download that has begun.
+/// A download whose first chunk is available.
 pub(crate) struct Started {
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     pub next: Option<Cursor>,
     pub body: Body,
 }
 
-/// Starts the scan and waits for its first chunk, so that what fails at once is an answer of its
-/// own.
+/// Starts the scan and waits for its first chunk, so that an early error becomes an error response.
 ///
 /// # Errors
-/// The scan's, before its first chunk.
+/// The error of the scan, if it fails before its first chunk.
 pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, ExportError> {
     let (scanned, scans) = mpsc::channel(1);
     let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
@@ -83,7 +81,7 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
         piece => return Err(failure(piece, running)),
     };
     match pieces.recv().await {
-        // JSON lines without rows have no chunk.
+        // NDJSON without rows has no chunk.
         Some(first @ (Piece::Chunk(_) | Piece::End)) => {
             let download = Download { first: Some(first), pieces, running: Some(running) };
             Ok(Started { next, body: Body::new(download) })
@@ -92,15 +90,15 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
     }
 }
 
-/// Where the page ends, as [`start`] tells it, for an answer that is headers alone.
+/// Returns the cursor of the next page like [`start`], for a response that has only headers.
 ///
 /// # Errors
-/// The scan's.
+/// The error of the scan.
 pub(crate) async fn page_end(scan: Scan) -> Result<Option<Cursor>, ExportError> {
     let (end, ended) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         let found = scan.page_end(|| end.is_closed());
-        // Where the client has gone, nobody is left to tell.
+        // If the client has disconnected, the result is not needed.
         let _ = end.send(found);
     });
     ended.await.unwrap_or(Err(ExportError::BrokenOff))
@@ -114,7 +112,7 @@ fn failure(piece: Option<Piece>, running: Running) -> ExportError {
     }
 }
 
-/// A body of unknown length that nobody reads, for the headers' sake.
+/// A body of unknown length that is never read; it makes the headers those of a stream.
 pub(crate) fn unread() -> Body {
     Body::new(Download { first: None, pieces: mpsc::channel(1).1, running: None })
 }
@@ -122,20 +120,20 @@ pub(crate) fn unread() -> Body {
 impl Scan {
     fn run(self, pieces: &Sender<Piece>) {
         let Some(app) = self.policy.app(self.pid) else { return };
-        let mut turn = self.turns.wait();
+        let mut slot = self.cpu_slots.wait();
         let view = self.reader.view();
-        let wanted = self.wanted(&view, app);
+        let selection = self.selection(&view, app);
         let written =
-            wanted.page_end(|| turn.pause(|| flow(pieces.is_closed()))).and_then(|next| {
-                // Where the client has gone, the first chunk finds out.
+            selection.page_end(|| slot.pause(|| flow(pieces.is_closed()))).and_then(|next| {
+                // If the client has disconnected, sending the first chunk fails.
                 let _ = pieces.blocking_send(Piece::Begin(next));
-                wanted.write(|chunk: Chunk| {
+                selection.write(|chunk: Chunk| {
                     let is_empty = chunk.bytes.is_empty();
                     let send = || !is_empty && pieces.blocking_send(Piece::Chunk(chunk)).is_err();
-                    flow(turn.pause(send) || pieces.is_closed())
+                    flow(slot.pause(send) || pieces.is_closed())
                 })
             });
-        drop(turn);
+        drop(slot);
         let last = match written {
             Ok(rows) => {
                 self.metrics.rows_written(rows);
@@ -146,33 +144,33 @@ impl Scan {
                 Piece::Failed(error)
             }
         };
-        let room = Handle::current().block_on(pieces.reserve());
-        // Whoever has read the end may begin another.
+        let permit = Handle::current().block_on(pieces.reserve());
+        // Released before the end is sent: a client that has read the end may start the next download.
         drop(self.permits);
-        // Where the client has gone, nobody is left to tell.
-        if let Ok(room) = room {
-            room.send(last);
+        // If the client has disconnected, the result is not needed.
+        if let Ok(permit) = permit {
+            permit.send(last);
         }
     }
 
     fn page_end(&self, is_gone: impl Fn() -> bool) -> Result<Option<Cursor>, ExportError> {
         let Some(app) = self.policy.app(self.pid) else { return Ok(None) };
-        let mut turn = self.turns.wait();
+        let mut slot = self.cpu_slots.wait();
         let view = self.reader.view();
-        let wanted = self.wanted(&view, app);
-        let found = wanted.page_end(|| turn.pause(|| flow(is_gone())));
+        let selection = self.selection(&view, app);
+        let found = selection.page_end(|| slot.pause(|| flow(is_gone())));
         if let Err(error) = &found {
-            tracing::error!(app = &*app.key, %error, "the end of a page can not be read");
+            tracing::error!(app = &*app.key, %error, "finding the end of a page failed");
         }
         found
     }
 
-    fn wanted<'a>(&'a self, view: &'a View<'a>, app: &'a AppPolicy) -> Wanted<'a> {
-        let [_, of_all] = &self.permits;
-        // This download is one of them.
-        let downloads = SCANS_MAX - of_all.semaphore().available_permits();
-        let may_read_ahead = CpuSlots::have_room(downloads);
-        Wanted { view, app, query: &self.query, policy: &self.policy, may_read_ahead }
+    fn selection<'a>(&'a self, view: &'a View<'a>, app: &'a AppPolicy) -> Selection<'a> {
+        let [_, of_service] = &self.permits;
+        // This download is included.
+        let downloads = SCANS_MAX - of_service.semaphore().available_permits();
+        let may_read_ahead = CpuSlots::suffice_for(downloads);
+        Selection { view, app, query: &self.query, policy: &self.policy, may_read_ahead }
     }
 }
 
@@ -180,7 +178,7 @@ fn flow(is_gone: bool) -> ControlFlow<()> {
     if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Hands pieces on, until there are no more or nobody takes them.
+/// Forwards pieces until there are no more or the receiver is gone.
 async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
     loop {
         let piece = tokio::select! {
@@ -194,11 +192,11 @@ async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
     }
 }
 
-/// The body.
+/// The response body.
 struct Download {
     first: Option<Piece>,
     pieces: Receiver<Piece>,
-    /// `None` once its end has been said.
+    /// `None` once the download has ended.
     running: Option<Running>,
 }
 
@@ -225,7 +223,7 @@ impl http_body::Body for Download {
                 running.fail();
                 Some(Err(error))
             }
-            // The end has been said.
+            // The download has ended.
             (None, None) => None,
             _ => Some(Err(ExportError::BrokenOff)),
         })
@@ -248,14 +246,14 @@ mod tests {
     use crate::download::audit::ExportRequest;
     use crate::download::registry::Exports;
 
-    /// What a body of these pieces gives: chunks, then `end` or the error.
+    /// Reads a body of these pieces: its chunks, then `end` or the error.
     fn read(pieces: impl IntoIterator<Item = Piece>) -> Vec<String> {
         let (sender, receiver) = mpsc::channel(9);
         pieces.into_iter().for_each(|piece| assert!(sender.try_send(piece).is_ok()));
         drop(sender);
         let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
         let running =
-            exports.start(&metrics, ExportRequest::of_a_test(), None, "/x", "x.csv").unwrap();
+            exports.start(&metrics, ExportRequest::for_test(), None, "/x", "x.csv").unwrap();
         let id = running.id();
         let first = Some(Piece::Chunk(Chunk { bytes: b"first".to_vec(), rows: 2 }));
         let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });
@@ -279,7 +277,7 @@ mod tests {
                     read.push("end".into());
                     break;
                 }
-                Poll::Pending => panic!("all pieces are there"),
+                Poll::Pending => panic!("all pieces are available"),
             }
         }
         let export = exports.find(&id).unwrap();
@@ -294,8 +292,11 @@ mod tests {
     #[test]
     fn a_body_ends_only_with_the_scan() {
         assert_eq!(read([chunk("b"), Piece::End]), ["first", "b", "3 rows", "end", "Complete 3 6"]);
-        assert_eq!(read([chunk("b")]), ["first", "b", "the download broke off", "Aborted 3 6"]);
-        assert_eq!(read([]), ["first", "the download broke off", "Aborted 2 5"]);
+        assert_eq!(
+            read([chunk("b")]),
+            ["first", "b", "the download was interrupted", "Aborted 3 6"]
+        );
+        assert_eq!(read([]), ["first", "the download was interrupted", "Aborted 2 5"]);
         assert_eq!(
             read([chunk("b"), Piece::Failed(ExportError::UnknownApp("x".into()))]),
             ["first", "b", "no app has this key: \"x\"", "Failed 3 6"]
@@ -303,12 +304,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_is_let_go() {
+    async fn a_stalled_client_is_dropped() {
         let (sender, scanned) = mpsc::channel(1);
         let (forwarded, mut pieces) = mpsc::channel(1);
         let forwarding = tokio::spawn(forward(scanned, forwarded));
         let start = Instant::now();
-        // One waits to be taken, one to be handed on, one for its place: then no more.
+        // One is in each channel and one in between: then both are full.
         for _ in 0..3 {
             assert!(sender.send(chunk("x")).await.is_ok());
         }
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_away_ends_a_scan_that_finds_nothing() {
+    async fn a_scan_without_results_ends_when_the_client_disconnects() {
         let (sender, scanned) = mpsc::channel(1);
         let (forwarded, pieces) = mpsc::channel(1);
         let forwarding = tokio::spawn(forward(scanned, forwarded));

@@ -143,7 +143,7 @@ fn over_http_it_is_the_json_of_the_command() {
     }
     let other = path("b").replace("app-x", "app-q");
     check(&other, 404, "unknown-app", None, "no app has this key: \"app-q\"");
-    let unknown = "unknown parameter, known are none: \"json\"";
+    let unknown = "unknown parameter (allowed: none): \"json\"";
     check(&format!("{}?json=1", path("b")), 400, "unknown-parameter", Some("json"), unknown);
     assert_eq!(bed.send(&format!("POST {} HTTP/1.1", path("b"))).status, 405);
 }

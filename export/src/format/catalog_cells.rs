@@ -1,5 +1,4 @@
-//! The cells of apps and campaigns: names of the catalogue, looked up and quoted once for many
-//! rows.
+//! Cells of apps and campaigns: names of the catalog, looked up and quoted once for many rows.
 
 use attribution::facts::event::{Pid, SpreadId};
 use attribution::rules::policy::Policy;
@@ -7,13 +6,13 @@ use attribution::rules::policy::Policy;
 use super::cell::Cell;
 use crate::format::channel::channel_name;
 
-/// Campaigns whose cells are kept, each at the place of its number, modulo.
-const CAMPAIGNS_KEPT: usize = 256;
+/// Size of the cache of campaigns, indexed by spreadid modulo this.
+const CAMPAIGNS_CACHED: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct CampaignCells<'a> {
     policy: &'a Policy,
-    kept: Vec<(Option<(Pid, SpreadId)>, CampaignCell)>,
+    cached: Vec<(Option<(Pid, SpreadId)>, CampaignCell)>,
 }
 
 /// The cells of one campaign of an app.
@@ -26,12 +25,12 @@ pub(crate) struct CampaignCell {
 
 impl<'a> CampaignCells<'a> {
     pub fn new(policy: &'a Policy) -> Self {
-        Self { policy, kept: vec![Default::default(); CAMPAIGNS_KEPT] }
+        Self { policy, cached: vec![Default::default(); CAMPAIGNS_CACHED] }
     }
 
     #[inline]
     pub fn of(&mut self, pid: Pid, spreadid: SpreadId) -> &CampaignCell {
-        let (campaign, cells) = &mut self.kept[spreadid.0 as usize % CAMPAIGNS_KEPT];
+        let (campaign, cells) = &mut self.cached[spreadid.0 as usize % CAMPAIGNS_CACHED];
         if *campaign != Some((pid, spreadid)) {
             *campaign = Some((pid, spreadid));
             *cells = CampaignCell::new(self.policy, pid, spreadid);
@@ -56,7 +55,7 @@ impl CampaignCell {
 #[derive(Debug)]
 pub(crate) struct AppCells<'a> {
     policy: &'a Policy,
-    kept: (Option<Pid>, AppCell),
+    cached: (Option<Pid>, AppCell),
 }
 
 #[derive(Debug, Default)]
@@ -67,12 +66,12 @@ pub(crate) struct AppCell {
 
 impl<'a> AppCells<'a> {
     pub fn new(policy: &'a Policy) -> Self {
-        Self { policy, kept: Default::default() }
+        Self { policy, cached: Default::default() }
     }
 
     #[inline]
     pub fn of(&mut self, pid: Pid) -> &AppCell {
-        let (app, cells) = &mut self.kept;
+        let (app, cells) = &mut self.cached;
         if *app != Some(pid) {
             *app = Some(pid);
             *cells = AppCell::new(self.policy, pid);
@@ -106,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn campaigns_at_one_place_keep_apart() {
-        const OTHER: u32 = 7 + CAMPAIGNS_KEPT as u32;
+    fn campaigns_with_one_cache_index_do_not_mix() {
+        const OTHER: u32 = 7 + CAMPAIGNS_CACHED as u32;
         let campaigns = vec![campaign(7, "Spring"), campaign(OTHER, "\"")];
         let policy = Policy::new(vec![], campaigns);
         let mut cells = CampaignCells::new(&policy);
@@ -124,7 +123,7 @@ mod tests {
             check(1, 7, "Spring", "\"a,b\"");
             check(1, OTHER, "\"\"\"\"", "\"a,b\"");
             check(2, 7, "", "unknown");
-            check(1, OTHER + CAMPAIGNS_KEPT as u32, "", "unknown");
+            check(1, OTHER + CAMPAIGNS_CACHED as u32, "", "unknown");
         }
         check(1, 0, "", "");
     }

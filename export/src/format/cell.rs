@@ -1,13 +1,13 @@
-//! How cells are written.
+//! Writes CSV cells.
 
-/// Most cells are shorter.
+/// Most cells are at most this long.
 const SHORT: usize = 32;
 static COMMAS: [u8; SHORT] = [b','; SHORT];
 
-/// A cell that is written often, quoted where it has to be.
+/// A cell that is written often, already quoted if necessary.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cell {
-    /// The cell, and something behind it.
+    /// The cell, padded to at least [`SHORT`] bytes.
     padded: Vec<u8>,
     len: usize,
 }
@@ -27,8 +27,8 @@ impl Cell {
     }
 }
 
-/// Appends so many of the bytes from the first on. Most cells are a few bytes, and a copy of a
-/// fixed length costs less than a call for the right one.
+/// Appends the first `len` bytes. Most cells have few bytes, and copying a fixed length is cheaper than a call for
+/// the exact one.
 #[inline]
 pub(crate) fn write_bytes(bytes: &[u8], len: usize, out: &mut Vec<u8>) {
     match bytes.first_chunk::<SHORT>() {
@@ -41,10 +41,10 @@ pub(crate) fn write_bytes(bytes: &[u8], len: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// As many as [`write_commas`] writes.
+/// Maximum of [`write_commas`].
 pub(crate) const COMMAS_MAX: usize = SHORT;
 
-/// Ends so many cells, at most [`COMMAS_MAX`].
+/// Appends `count` commas, at most [`COMMAS_MAX`].
 #[inline]
 pub(crate) fn write_commas(count: usize, out: &mut Vec<u8>) {
     write_bytes(&COMMAS, count, out);
@@ -68,7 +68,7 @@ pub(crate) fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
             }
         }
     } else {
-        // Mostly a user agent, which has a comma.
+        // Usually a user agent, which contains a comma.
         out.extend_from_slice(text);
     }
     out.push(b'"');

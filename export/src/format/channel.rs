@@ -3,10 +3,10 @@
 use attribution::facts::event::{Pid, SpreadId};
 use attribution::rules::policy::Policy;
 
-/// The channel of a campaign that is not in the catalogue.
+/// The channel of a campaign that the settings do not have.
 pub(crate) const UNKNOWN_CHANNEL: &str = "unknown";
 
-/// The channel of a campaign, as every export shows it.
+/// Returns the channel of a campaign, as every export shows it.
 pub(crate) fn channel_name(policy: &Policy, pid: Pid, spreadid: SpreadId) -> &str {
     match policy.campaign(pid, spreadid) {
         Some(campaign) => &campaign.channel,

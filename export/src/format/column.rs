@@ -1,9 +1,9 @@
-//! The columns of the native CSV, and those that an app's own props are.
+//! The native columns.
 
 use config::nearest::nearest;
 use store::layout::codec::row::TextCell;
 
-/// One column: where its cells come from.
+/// A column, by the source of its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     /// A text of the stored row.
@@ -23,7 +23,7 @@ pub enum Column {
     ActivationTime,
     InstallBeginTime,
     RejectReason,
-    /// Of the contributor at this place, the newest being at 0.
+    /// A part of the contributor at this index; 0 is the newest.
     Contributor(usize, ContributorPart),
 }
 
@@ -37,12 +37,12 @@ pub enum ContributorPart {
 }
 
 impl ContributorPart {
-    /// All, in order.
+    /// All parts, in the order of columns.
     pub const ALL: [Self; 5] =
         [Self::SpreadId, Self::Channel, Self::TouchType, Self::TouchTime, Self::MatchType];
 }
 
-/// All columns by name, in the order in which a row has them.
+/// The default columns, in the order of a row.
 const NATIVE: [(&str, Column); 50] = [
     ("event_type", Column::EventType),
     ("event_name", Column::Text(TextCell::EventName)),
@@ -96,7 +96,7 @@ const NATIVE: [(&str, Column); 50] = [
     ("props", Column::Text(TextCell::Props)),
 ];
 
-/// Columns that a file has only where they are asked for.
+/// Columns that a file has only on request.
 const MORE: [(&str, Column); 11] = [
     ("touch_purpose", Column::Text(TextCell::TouchPurpose)),
     ("touch_lookback_ms", Column::Text(TextCell::TouchLookback)),
@@ -112,17 +112,17 @@ const MORE: [(&str, Column); 11] = [
 ];
 
 impl Column {
-    /// All that a file has without being asked, in order.
+    /// Returns the default columns, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         NATIVE.iter().map(|(_, column)| *column)
     }
 
-    /// The names of these, in order.
+    /// Returns the names of the default columns, in order.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NATIVE.iter().map(|(name, _)| *name)
     }
 
-    /// The names of all that may be asked for.
+    /// Returns the names of all columns.
     pub fn known() -> impl Iterator<Item = &'static str> {
         Self::table().map(|(name, _)| *name)
     }
@@ -135,8 +135,10 @@ impl Column {
         Self::table().find(|(_, column)| *column == self).map_or("", |(name, _)| name)
     }
 
+    /// Parses the name of a column.
+    ///
     /// # Errors
-    /// The nearest name, where no column has this one.
+    /// No column has this name; the error is the nearest name.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
         let found = Self::table().find(|(known, _)| *known == name);
         found
@@ -157,10 +159,10 @@ mod tests {
         device_model,os,os_version,app_version,revenue,currency,props";
 
     #[test]
-    fn the_order_is_what_others_rely_on() {
-        let contributor = |place: u8| {
+    fn clients_rely_on_the_order_of_columns() {
+        let contributor = |number: u8| {
             ["spreadid", "channel", "touch_type", "touch_time", "match_type"]
-                .map(|part| format!("contributor{place}_{part}"))
+                .map(|part| format!("contributor{number}_{part}"))
                 .join(",")
         };
         let contributors = [1, 2, 3].map(contributor).join(",");
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prop_has_any_name() {
+    fn a_prop_may_have_any_name() {
         for name in ["level", "a.b", "Größe", " ", "props.x"] {
             let field = Field::parse(&format!("props.{name}")).unwrap();
             assert_eq!(field, Field::Prop(name.into()));
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_gives_the_nearest() {
+    fn an_unknown_name_returns_the_nearest() {
         assert_eq!(Column::parse("contributer2_chanel"), Err("contributor2_channel"));
         assert_eq!(Column::parse("Event_Time"), Err("event_time"));
         assert_eq!(Column::parse(""), Err("ip"));

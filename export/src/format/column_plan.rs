@@ -1,4 +1,4 @@
-//! The cells of a line, by how they are written.
+//! Groups the columns of a query into steps that write several cells at once.
 
 use store::layout::codec::row::TextCell;
 
@@ -7,17 +7,17 @@ use super::column::{Column, ContributorPart};
 use crate::appsflyer::column::Cell;
 use crate::format::field::Field;
 
-/// One or more cells of a line that are written together: most of the cells of most rows are
-/// empty, and going from column to column to find that out would cost the most.
+/// One or more cells of a line that are written together. Most cells of most rows are empty, and testing each column
+/// for it would dominate the cost of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Column(Column),
     Prop(Box<str>),
-    /// From the first to the last, as they are stored.
+    /// All stored texts from the first to the last.
     Texts(TextCell, TextCell),
-    /// All that is told of the contributor at this place.
+    /// All columns of the contributor at this index.
     Contributor(usize),
-    /// So many that are always empty, no more than can be written together.
+    /// This many cells that are always empty, at most [`COMMAS_MAX`].
     Empty(usize),
     AppsFlyer(Cell),
 }
@@ -29,8 +29,8 @@ pub fn steps(fields: &[Field]) -> Vec<Step> {
         let (step, columns) = match field {
             Field::Prop(name) => (Step::Prop(name.clone()), 1),
             Field::Column(Column::Text(first)) => texts(*first, after),
-            Field::Column(Column::Contributor(place, _)) if is_contributor(*place, rest) => {
-                (Step::Contributor(*place), ContributorPart::ALL.len())
+            Field::Column(Column::Contributor(index, _)) if is_contributor(*index, rest) => {
+                (Step::Contributor(*index), ContributorPart::ALL.len())
             }
             Field::Column(column) => (Step::Column(*column), 1),
             Field::AppsFlyer(column) => of_appsflyer(column.cell, rest),
@@ -57,7 +57,7 @@ fn of_appsflyer(cell: Cell, rest: &[Field]) -> (Step, usize) {
     }
 }
 
-/// The step that begins with a text, and how many columns it is.
+/// Returns the step that begins with a text, and its number of columns.
 fn texts(first: TextCell, after: &[Field]) -> (Step, usize) {
     let stored = TextCell::ALL.into_iter().skip(first as usize + 1);
     let is_next =
@@ -67,8 +67,8 @@ fn texts(first: TextCell, after: &[Field]) -> (Step, usize) {
     (Step::Texts(first, last), count)
 }
 
-fn is_contributor(place: usize, fields: &[Field]) -> bool {
-    let parts = ContributorPart::ALL.map(|part| Field::Column(Column::Contributor(place, part)));
+fn is_contributor(index: usize, fields: &[Field]) -> bool {
+    let parts = ContributorPart::ALL.map(|part| Field::Column(Column::Contributor(index, part)));
     fields.starts_with(&parts)
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_as_it_is_stored_is_one_step() {
+    fn consecutive_stored_texts_are_one_step() {
         use TextCell::{Caid, Idfa, Idfv, Imei, Oaid, Props, Ua};
         assert_eq!(of("ua"), [Step::Texts(Ua, Ua)]);
         let expected = [
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contributor_is_one_step_where_all_of_it_is_there() {
+    fn a_complete_contributor_is_one_step() {
         let parts = ["spreadid", "channel", "touch_type", "touch_time", "match_type"];
         let all = parts.map(|part| format!("contributor2_{part}")).join(",");
         let [pid, second] = [Step::Column(Column::Pid), Step::Contributor(1)];

@@ -1,5 +1,4 @@
-//! Rows as CSV: UTF-8 without a byte order mark, lines that end with LF, quotes only where a
-//! reader needs them.
+//! Rows as CSV: UTF-8 without a byte order mark, LF line endings, quotes only where necessary.
 
 use attribution::facts::event::{Pid, TouchKind};
 use attribution::rules::policy::Policy;
@@ -18,7 +17,7 @@ use super::zone::Zone;
 use crate::format::field::Field;
 use crate::query::{ExportQuery, Preset};
 
-/// Writes the rows of any app of the policy; names of campaigns and channels are its present ones.
+/// Writes rows of any app of the policy, with its current names of campaigns and channels.
 #[derive(Debug)]
 pub struct CsvWriter<'a> {
     fields: &'a [Field],
@@ -38,8 +37,8 @@ impl<'a> CsvWriter<'a> {
         Self::of(&query.fields, TimeWriter::in_form(&query.zone, form), policy)
     }
 
-    /// For the cells alone, in UTC.
-    pub fn of_cells(policy: &'a Policy) -> Self {
+    /// Returns a writer of single cells, in UTC.
+    pub fn for_cells(policy: &'a Policy) -> Self {
         Self::of(&[], TimeWriter::new(&Zone::utc()), policy)
     }
 
@@ -54,10 +53,10 @@ impl<'a> CsvWriter<'a> {
         }
     }
 
-    /// Appends the line of names.
+    /// Appends the header line.
     pub fn header(&self, out: &mut Vec<u8>) {
-        for (place, field) in self.fields.iter().enumerate() {
-            if place > 0 {
+        for (index, field) in self.fields.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
             write_text(&field.name(), out);
@@ -68,22 +67,22 @@ impl<'a> CsvWriter<'a> {
     /// Appends the line of a row.
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        for place in 0..self.steps.len() {
-            self.step(place, key, row, out);
+        for index in 0..self.steps.len() {
+            self.step(index, key, row, out);
         }
-        // None is after the last.
+        // The last cell has no comma.
         out.pop();
-        // One empty cell alone: readers would skip an empty line.
+        // Readers skip empty lines, so a single empty cell is quoted.
         if out.len() == start {
             out.extend_from_slice(b"\"\"");
         }
         out.push(b'\n');
     }
 
-    /// Appends the cells of a step, a comma behind each.
+    /// Appends the cells of a step, each followed by a comma.
     #[inline]
-    fn step(&mut self, place: usize, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
-        match &self.steps[place] {
+    fn step(&mut self, index: usize, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
+        match &self.steps[index] {
             Step::Column(column) => self.cell(*column, key, row, out),
             Step::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
             Step::Texts(first, last) => return write_texts(row, *first, *last, out),
@@ -96,11 +95,11 @@ impl<'a> CsvWriter<'a> {
                 Value::Decimal(text) | Value::Json(text) => write_text(text, out),
                 Value::Text(text) => write_text(&text, out),
             },
-            Step::Contributor(place) => match row.contributor(*place) {
+            Step::Contributor(index) => match row.contributor(*index) {
                 None => return write_commas(ContributorPart::ALL.len(), out),
                 Some(contributor) => {
-                    for (place, part) in ContributorPart::ALL.into_iter().enumerate() {
-                        if place > 0 {
+                    for (index, part) in ContributorPart::ALL.into_iter().enumerate() {
+                        if index > 0 {
                             out.push(b',');
                         }
                         self.contributor(key.pid, contributor, part, out);
@@ -139,8 +138,8 @@ impl<'a> CsvWriter<'a> {
             Column::RejectReason => {
                 write_name(row.reject_reason.map_or("", |reason| reason.name()), out);
             }
-            Column::Contributor(place, part) => {
-                if let Some(contributor) = row.contributor(place) {
+            Column::Contributor(index, part) => {
+                if let Some(contributor) = row.contributor(index) {
                     self.contributor(key.pid, contributor, part, out);
                 }
             }
@@ -165,12 +164,12 @@ impl<'a> CsvWriter<'a> {
     }
 }
 
-/// A name of our own: none needs quotes.
+/// Appends a name defined by adtrail, which needs no quotes.
 fn write_name(name: &'static str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
 }
 
-/// A text that says whether it needs quotes.
+/// Appends a stored text; the row knows whether it needs quotes.
 #[inline]
 fn write_stored(row: &RowView<'_>, cell: TextCell, out: &mut Vec<u8>) {
     let (bytes, len) = row.bytes(cell);
@@ -181,7 +180,7 @@ fn write_stored(row: &RowView<'_>, cell: TextCell, out: &mut Vec<u8>) {
     }
 }
 
-/// Texts that stand in a line as they are stored, a comma behind each.
+/// Appends consecutive stored texts, each followed by a comma.
 #[inline]
 fn write_texts(row: &RowView<'_>, first: TextCell, last: TextCell, out: &mut Vec<u8>) {
     let mut ended = first as usize;
@@ -244,7 +243,7 @@ mod tests {
         Policy::new(vec![AppPolicy::new(Pid(1), "app, x")], vec![campaign])
     }
 
-    /// The header and the row of these fields.
+    /// Returns the header and the row of these fields.
     fn written(policy: &Policy, fields: &str, row: &Row) -> String {
         let parameters = [("from", "1970-01-01"), ("to", "1970-01-01"), ("fields", fields)];
         let query = ExportQuery::parse(Format::Csv, parameters).unwrap();
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_needs_quotes_has_them() {
+    fn only_necessary_quotes_are_written() {
         check_name("plain text; '=1+1' \t ü", "plain text; '=1+1' \t ü");
         check_name("a,b", "\"a,b\"");
         check_name("\"", "\"\"\"\"");
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_of_the_catalogue() {
+    fn names_come_from_the_catalog() {
         check("spreadid,campaign,channel", &row(7), "7,\"Spring, \"\"26\"\"\",toutiao");
         check("spreadid,campaign,channel", &row(8), "8,,unknown");
         check("spreadid,campaign,channel", &row(0), "0,,");
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn contributors_have_their_places() {
+    fn contributors_have_their_columns() {
         let contributor = |spreadid, kind| Contributor {
             spreadid: SpreadId(spreadid),
             kind,
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn one_empty_cell_is_no_empty_line() {
+    fn a_single_empty_cell_is_quoted() {
         check("campaign", &row(0), "\"\"");
         check("campaign,channel", &row(0), ",");
     }
@@ -360,7 +359,7 @@ mod tests {
             prop_assert_eq!(records.len(), 1);
             prop_assert_eq!(records[0].iter().collect::<Vec<_>>(), &cells[..columns]);
 
-            // What a careful writer writes too.
+            // Another writer writes the same.
             let mut writer = csv::WriterBuilder::new().from_writer(Vec::new());
             writer.write_record(&FIELDS[..columns]).unwrap();
             writer.write_record(&cells[..columns]).unwrap();

@@ -1,20 +1,20 @@
-//! What a file can have in a column.
+//! A field of an export: a native column, a prop, or an AppsFlyer column.
 
 use std::borrow::Cow;
 
 use super::column::Column;
 use crate::appsflyer::column::HeadedColumn;
 
-/// Before the name of a prop.
+/// Prefix of the name of a prop.
 pub const PROPS: &str = "props.";
 
-/// What an export can be asked for.
+/// A field of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
     Column(Column),
-    /// A member of the event's props, whatever its name.
+    /// A member of the event's props, of any name.
     Prop(Box<str>),
-    /// A column of AppsFlyer's.
+    /// An AppsFlyer column.
     AppsFlyer(HeadedColumn),
 }
 
@@ -27,8 +27,10 @@ impl Field {
         }
     }
 
+    /// Parses the name of a column or prop.
+    ///
     /// # Errors
-    /// The nearest name of a column, where there is none of this one.
+    /// The name is unknown; the error is the nearest name of a column.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
         match name.strip_prefix(PROPS) {
             Some(prop) if !prop.is_empty() => Ok(Self::Prop(prop.into())),

@@ -1,4 +1,4 @@
-//! What a row has in a field.
+//! The value of a field in a row.
 
 use attribution::rules::policy::Policy;
 use store::layout::codec::row::{RowView, TextCell};

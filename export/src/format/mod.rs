@@ -1,4 +1,4 @@
-//! Rows written as text.
+//! Row formats: columns, cells, CSV, Excel CSV and NDJSON. Start with `write_rows`.
 
 pub(crate) mod catalog_cells;
 pub(crate) mod cell;

@@ -1,6 +1,6 @@
-//! Rows as JSON lines: an object a row, its members the columns in the order asked for. Numbers of
-//! apps and campaigns are numbers, props are an object, what is empty is null, all else is text: amounts
-//! too, so that no reader rounds them.
+//! Rows as NDJSON: an object per row, its members in the order of the requested columns. pid and spreadid are
+//! numbers, props are an object, empty values are null, all else is a string; amounts too, so that no reader rounds
+//! them.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ use crate::query::ExportQuery;
 #[derive(Debug)]
 pub(crate) struct NdjsonWriter<'a> {
     fields: &'a [Field],
-    /// What stands before each value: a comma or what begins the object, the name, a colon.
+    /// The bytes before each value: `{` or a comma, the name, a colon.
     names: Vec<Vec<u8>>,
     times: TimeWriter,
     policy: &'a Policy,
@@ -24,8 +24,8 @@ pub(crate) struct NdjsonWriter<'a> {
 
 impl<'a> NdjsonWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
-        let names = query.fields.iter().enumerate().map(|(place, field)| {
-            let mut name = vec![if place == 0 { b'{' } else { b',' }];
+        let names = query.fields.iter().enumerate().map(|(index, field)| {
+            let mut name = vec![if index == 0 { b'{' } else { b',' }];
             write_text(&field.name(), &mut name);
             name.push(b':');
             name
@@ -41,7 +41,7 @@ impl<'a> NdjsonWriter<'a> {
                 Value::Empty => out.extend_from_slice(b"null"),
                 Value::Name(name) => write_text(name, out),
                 Value::Number(number) => {
-                    // Writing to memory can not fail.
+                    // Writing to memory cannot fail.
                     let _ = write!(out, "{number}");
                 }
                 Value::Time(time) => {
@@ -59,6 +59,6 @@ impl<'a> NdjsonWriter<'a> {
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    // Writing to memory can not fail.
+    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }

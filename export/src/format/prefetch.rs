@@ -1,5 +1,5 @@
-//! Rows read ahead: one thread reads the store while another writes what came before, so that an
-//! export of many rows takes half as long where a processor is free.
+//! Reads rows ahead: one thread reads the store while another writes the rows before, so that a large export takes
+//! half as long if a processor is free.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,25 +11,24 @@ use store::reader::Rows;
 
 use crate::ExportError;
 
-/// A batch is handed on once its values are as long as this.
+/// A batch is sent once its values have this size.
 const BATCH_BYTES: usize = 128 << 10;
-/// And after so many rows, asked for or not.
+/// A batch is sent after this many rows, wanted or not.
 const BATCH_ROWS_MAX: usize = 16_384;
-/// Batches that wait to be written.
+/// Batches that may wait to be written.
 const BATCHES_WAITING_MAX: usize = 4;
 
 /// Rows copied out of the store.
 struct Batch {
-    /// Each with where its value ends; `None`: the row is not asked for.
+    /// Each key with the end of its value in `values`; `None` if the row is not wanted.
     rows: Vec<(RowKey, Option<usize>)>,
     values: Vec<u8>,
 }
 
-/// Calls `visit` with the key of each row that follows and its value, or with `None` where
-/// `is_wanted` says so.
+/// Calls `visit` with the key of each following row and its value, or with `None` if `is_wanted` rejects the key.
 ///
 /// # Errors
-/// The store's, `visit`'s, and that there is no thread to be had.
+/// Errors of the store and of `visit`, or no thread can be started.
 pub(crate) fn each(
     rows: Rows<'_>,
     is_wanted: impl Fn(&RowKey) -> bool + Send,
@@ -48,7 +47,7 @@ pub(crate) fn each(
                 let value = end.map(|end| &values[begin..end]);
                 begin = end.unwrap_or(begin);
                 if visit(key, value)?.is_break() {
-                    // Whoever reads finds nobody who takes it.
+                    // The reading thread stops because the channel is closed.
                     return Ok(());
                 }
             }
@@ -71,7 +70,7 @@ fn read(
     }
 }
 
-/// The next rows; none at the end.
+/// Returns the next rows; an empty batch is the last.
 fn next(rows: &mut Rows<'_>, is_wanted: impl Fn(&RowKey) -> bool) -> Result<Batch, StoreError> {
     let mut batch = Batch { rows: Vec::new(), values: Vec::with_capacity(BATCH_BYTES + 4096) };
     while batch.values.len() < BATCH_BYTES && batch.rows.len() < BATCH_ROWS_MAX {

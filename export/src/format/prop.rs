@@ -1,28 +1,28 @@
-//! One member of a row's props.
+//! Looks up one member of a row's props.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// The value of a prop, empty where there is none; `props` is the JSON that rows hold.
+/// Returns the value of a prop, or an empty text. `props` is the stored JSON.
 pub fn prop<'a>(props: &'a str, name: &str) -> Cow<'a, str> {
     if props.is_empty() {
         return Cow::Borrowed("");
     }
     let mut json = serde_json::Deserializer::from_str(props);
-    // It was written by this program: what is no object of texts has no such prop.
-    Wanted(name).deserialize(&mut json).ok().flatten().unwrap_or_default()
+    // adtrail wrote the JSON. Anything but an object of strings has no such prop.
+    Member(name).deserialize(&mut json).ok().flatten().unwrap_or_default()
 }
 
-/// The member of this name.
-struct Wanted<'n>(&'n str);
+/// Deserializes the member of this name.
+struct Member<'n>(&'n str);
 
-/// A text, borrowed unless it has escapes.
+/// A string, borrowed unless it has escapes.
 #[derive(serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+impl<'de> DeserializeSeed<'de> for Member<'_> {
     type Value = Option<Cow<'de, str>>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
@@ -30,7 +30,7 @@ impl<'de> DeserializeSeed<'de> for Wanted<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Wanted<'_> {
+impl<'de> Visitor<'de> for Member<'_> {
     type Value = Option<Cow<'de, str>>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Rows in the form that is asked for.
+//! Writes rows in the requested format.
 
 use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
@@ -25,7 +25,7 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Appends what stands before the first row.
+    /// Appends what precedes the first row.
     pub fn header(&self, out: &mut Vec<u8>) {
         match self {
             Self::Csv(writer) => writer.header(out),

@@ -1,4 +1,4 @@
-//! Times written in a time zone.
+//! Writes times in a time zone.
 
 use std::io::Write;
 
@@ -10,15 +10,15 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use super::cell::write_bytes;
 use super::zone::Zone;
 
-/// Holds no time.
+/// Contains no time.
 const EMPTY: Interval = Interval { from_ms: 0, until_ms: 0, offset_minutes: 0 };
-const INTERVALS_KEPT: usize = 4;
-/// Of the days around one, in which the times of a row mostly are; a power of two.
-const DAYS_KEPT: usize = 16;
+const INTERVALS_CACHED: usize = 4;
+/// Dates in the cache; the times of a row are mostly within days of each other. A power of two.
+const DAYS_CACHED: usize = 16;
 const DAY_MS: i64 = 86_400_000;
 /// A time with its offset has 29 characters; 32 bytes are copied at once.
 const TEXT_LEN: usize = 32;
-/// The numbers below 100 in two digits.
+/// The numbers from 0 to 99 as two digits.
 static PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [*b"00"; 100];
     let mut number = 0;
@@ -29,38 +29,38 @@ static PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// How times are written.
+/// The format of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeForm {
     /// `2026-03-10T12:00:00.000Z`, or with the offset of the zone.
     Rfc3339,
-    /// `2026-03-10 12:00:00`, of the zone and without saying so.
+    /// `2026-03-10 12:00:00`, in the zone, without an offset.
     Plain,
 }
 
-/// Writes times in one zone, remembering where its offset changes, and the dates of days.
+/// Writes times in one zone. It caches intervals of constant offset, and dates.
 #[derive(Debug)]
 pub struct TimeWriter {
     form: TimeForm,
-    /// `None`: UTC.
+    /// `None` for UTC.
     zone: Option<TimeZone>,
-    kept: [Interval; INTERVALS_KEPT],
-    /// The place of the next interval to keep.
+    cached: [Interval; INTERVALS_CACHED],
+    /// Index at which the next interval is cached.
     next: usize,
     dates: Dates,
 }
 
-/// The dates of days, each as it was last written: at the place of the day's number, modulo.
+/// A cache of formatted dates, indexed by the number of the day modulo its size.
 #[derive(Debug)]
-struct Dates([(i64, [u8; 10]); DAYS_KEPT]);
+struct Dates([(i64, [u8; 10]); DAYS_CACHED]);
 
-/// A span of time in which a zone keeps one offset, half open.
+/// A half-open interval in which a zone keeps one offset.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     from_ms: i64,
     until_ms: i64,
-    /// Few offsets had seconds, the last of them in 1972, and RFC 3339 has none: they are
-    /// rounded, and the local time with them, so that the instant stays exact.
+    /// Few offsets had seconds, the last of them in 1972, and RFC 3339 has none: they are rounded, and the local time
+    /// with them, so that the instant stays exact.
     offset_minutes: i32,
 }
 
@@ -74,9 +74,9 @@ impl TimeWriter {
         Self {
             form,
             zone: (!is_utc).then(|| zone.zone.clone()),
-            kept: [EMPTY; INTERVALS_KEPT],
+            cached: [EMPTY; INTERVALS_CACHED],
             next: 0,
-            dates: Dates([(i64::MIN, *b"0000-00-00"); DAYS_KEPT]),
+            dates: Dates([(i64::MIN, *b"0000-00-00"); DAYS_CACHED]),
         }
     }
 
@@ -105,21 +105,20 @@ impl TimeWriter {
         write_bytes(&text, len, out);
     }
 
-    /// As [`TimeWriter::write`].
+    /// Returns the time as [`TimeWriter::write`] writes it.
     pub(crate) fn text(&mut self, time: EventTime) -> String {
         let mut text = Vec::new();
         self.write(time, &mut text);
         String::from_utf8(text).unwrap_or_default()
     }
 
-    /// The day of the date that a time is written with, counted from 1970, and the offset in
-    /// minutes.
+    /// Returns the local day of a time, in days since 1970-01-01, and the offset in minutes.
     pub(crate) fn day(&mut self, time: EventTime) -> (i64, i32) {
         let (local_ms, offset_minutes) = self.local(time);
         (local_ms.div_euclid(DAY_MS), offset_minutes.unwrap_or(0))
     }
 
-    /// The local time in milliseconds, and its offset in minutes; `None` for UTC.
+    /// Returns the local time in milliseconds, and its offset in minutes; `None` for UTC.
     #[inline]
     fn local(&mut self, time: EventTime) -> (i64, Option<i32>) {
         let utc_ms = time.millis().cast_signed();
@@ -127,28 +126,28 @@ impl TimeWriter {
             return (utc_ms, None);
         };
         let local_ms = utc_ms + i64::from(offset_minutes) * 60_000;
-        // RFC 3339 has no year 10000. In UTC it is the same instant.
+        // RFC 3339 has no year 10000; the same instant can be written in UTC.
         match local_ms > EventTime::MAX.millis().cast_signed() {
             true => (utc_ms, None),
             false => (local_ms, Some(offset_minutes)),
         }
     }
 
-    /// The one that the time is in; `None` for UTC.
+    /// Returns the interval of a time; `None` for UTC.
     #[inline]
     fn interval(&mut self, utc_ms: i64) -> Option<Interval> {
         let zone = self.zone.as_ref()?;
-        let kept = self.kept.iter().find(|interval| interval.contains(utc_ms)).copied();
-        Some(kept.unwrap_or_else(|| {
+        let cached = self.cached.iter().find(|interval| interval.contains(utc_ms)).copied();
+        Some(cached.unwrap_or_else(|| {
             let interval = Interval::around(zone, utc_ms);
-            self.kept[self.next] = interval;
-            self.next = (self.next + 1) % INTERVALS_KEPT;
+            self.cached[self.next] = interval;
+            self.next = (self.next + 1) % INTERVALS_CACHED;
             interval
         }))
     }
 }
 
-/// A time in RFC 3339, which has no year 10000: [`EventTime::END`] is written as the last millisecond before it.
+/// Formats a time in UTC. RFC 3339 has no year 10000, so [`EventTime::END`] is written as the millisecond before it.
 pub(crate) fn in_utc(time: EventTime) -> String {
     TimeWriter::new(&Zone::utc()).text(time.min(EventTime::MAX))
 }
@@ -163,7 +162,7 @@ impl Interval {
     }
 
     fn around(zone: &TimeZone, utc_ms: i64) -> Self {
-        // The last hours of the year 9999 are after jiff's last instant: no zone changes there.
+        // The last hours of the year 9999 are after jiff's last instant; no zone changes there.
         let at = Timestamp::from_millisecond(utc_ms).unwrap_or(Timestamp::MAX);
         let after = at.checked_add(SignedDuration::from_nanos(1)).unwrap_or(at);
         let from = zone.preceding(after).next().map(|change| change.timestamp());
@@ -178,42 +177,42 @@ impl Interval {
 }
 
 impl Dates {
-    /// Fills in all digits up to the milliseconds.
+    /// Fills in the date and the time of day, up to milliseconds.
     #[inline]
     fn put_local(&mut self, text: &mut [u8; TEXT_LEN], local_ms: i64) {
         text[..10].copy_from_slice(self.text(local_ms.div_euclid(DAY_MS)));
-        // Below a day, so it fits.
+        // Less than a day, so it fits.
         let of_day_ms = local_ms.rem_euclid(DAY_MS) as u32;
         let (of_day_s, ms) = (of_day_ms / 1_000, of_day_ms % 1_000);
         put_pair(text, 11, of_day_s / 3_600);
         put_pair(text, 14, of_day_s / 60 % 60);
         put_pair(text, 17, of_day_s % 60);
-        // Below 10, so one digit.
+        // Less than 10, so one digit.
         text[20] = PAIRS[(ms / 100) as usize][1];
         put_pair(text, 21, ms % 100);
     }
 
     #[inline]
     fn text(&mut self, day: i64) -> &[u8; 10] {
-        let (kept_day, text) = &mut self.0[day.rem_euclid(DAYS_KEPT as i64) as usize];
+        let (kept_day, text) = &mut self.0[day.rem_euclid(DAYS_CACHED as i64) as usize];
         if *kept_day != day {
             *kept_day = day;
-            // Ten characters; writing to memory does not fail.
+            // Ten characters; writing to memory cannot fail.
             let _ = write!(&mut text[..], "{}", date(day));
         }
         text
     }
 }
 
-/// A day counted from 1970.
+/// Returns the date of a day since 1970-01-01.
 pub(crate) fn date(day: i64) -> Date {
     Date::constant(1970, 1, 1).checked_add(day.days()).unwrap_or(Date::MAX)
 }
 
-/// Two digits, at a place.
+/// Writes two digits at an index.
 #[inline]
-fn put_pair(text: &mut [u8; TEXT_LEN], place: usize, value: u32) {
-    text[place..place + 2].copy_from_slice(&PAIRS[value as usize]);
+fn put_pair(text: &mut [u8; TEXT_LEN], index: usize, value: u32) {
+    text[index..index + 2].copy_from_slice(&PAIRS[value as usize]);
 }
 
 #[cfg(test)]
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn days_at_one_place_keep_apart() {
+    fn days_with_one_cache_index_do_not_mix() {
         let mut writer = TimeWriter::new(&Zone::utc());
         let mut check = |day: i64, expected: &str| {
             let time = EventTime::from_millis(day * DAY_MS + 3_723_004).unwrap();
@@ -269,14 +268,14 @@ mod tests {
         };
         for _ in 0..2 {
             check(0, "1970-01-01");
-            check(DAYS_KEPT as i64, "1970-01-17");
+            check(DAYS_CACHED as i64, "1970-01-17");
             check(1, "1970-01-02");
         }
     }
 
     proptest! {
         #[test]
-        fn a_kept_interval_gives_what_jiff_gives(
+        fn cached_intervals_agree_with_jiff(
             millis in prop::collection::vec(0..4_102_444_800_000i64, 1..20),
             name in prop::sample::select(vec!["Europe/Berlin", "America/New_York", "Africa/Casablanca"]),
         ) {

@@ -1,4 +1,4 @@
-//! What a row has in a column, before it is written in one form or another.
+//! The value of a column in a row, independent of the format.
 
 use std::borrow::Cow;
 
@@ -14,15 +14,15 @@ use crate::format::channel::channel_name;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Empty,
-    /// One of ours.
+    /// A name defined by adtrail.
     Name(&'static str),
     Number(u32),
     Time(EventTime),
-    /// An amount, in decimal digits.
+    /// A number in decimal digits.
     Decimal(&'a str),
-    /// A text of somebody else's.
+    /// A text from a message or the settings.
     Text(Cow<'a, str>),
-    /// An object of texts.
+    /// A JSON object of strings.
     Json(&'a str),
 }
 
@@ -46,8 +46,8 @@ impl<'a> Value<'a> {
             Column::ActivationTime => Self::time(row.activation_time),
             Column::InstallBeginTime => Self::time(row.install_begin_time()),
             Column::RejectReason => Self::name(row.reject_reason.map(|reason| reason.name())),
-            Column::Contributor(place, part) => {
-                let Some(contributor) = row.contributor(place) else { return Self::Empty };
+            Column::Contributor(index, part) => {
+                let Some(contributor) = row.contributor(index) else { return Self::Empty };
                 let spreadid = contributor.spreadid;
                 match part {
                     ContributorPart::SpreadId => Self::Number(spreadid.0),

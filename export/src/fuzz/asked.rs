@@ -11,7 +11,7 @@ use crate::ExportError;
 use crate::api::campaign_devices;
 use crate::api::summary::SummaryQuery;
 use crate::api::timeline::TimelineQuery;
-use crate::api::timeline::cursor::PlaceCursor;
+use crate::api::timeline::cursor::TimelineCursor;
 use crate::appsflyer::pull_api;
 use crate::appsflyer::report::Kind;
 use crate::http::access::session;
@@ -121,7 +121,7 @@ pub fn cursor(input: &[u8]) {
         Ok(cursor) => assert_eq!(cursor.to_string(), text),
         Err(error) => check_error(&error),
     }
-    if let Ok(cursor) = PlaceCursor::parse(text) {
+    if let Ok(cursor) = TimelineCursor::parse(text) {
         assert_eq!(cursor.to_string(), text);
     }
 }

@@ -1,4 +1,4 @@
-//! The operators' listener: metrics, and whether the process is well.
+//! The operators' listener: metrics, liveness and readiness.
 
 use std::future::Future;
 use std::io;
@@ -13,19 +13,19 @@ use tokio::net::TcpListener;
 
 use super::problem;
 
-/// What there is to tell; both are asked at every request.
+/// The content of the responses; both are called on every request.
 #[derive(Clone)]
 pub struct Admin {
     /// The metrics in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// In a few words what is missing, while the process cannot do its work.
+    /// Says what is missing, in a few words, if the process is not ready.
     pub readiness: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
-/// Serves operators until `shutdown`, then until the answers that are under way have ended.
+/// Serves operators until `shutdown`, then until all responses in progress are sent.
 ///
 /// # Errors
-/// What the listener says.
+/// Errors of the listener.
 pub async fn serve(
     listener: TcpListener,
     admin: Admin,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::tests::bed::{self, Answer};
 
-    /// The answers of a service that lacks what is `missing`.
+    /// Returns the responses of a service that is not ready because of `missing`.
     fn answers(missing: Option<&str>, request_lines: &[&str]) -> Vec<Answer> {
         let missing = missing.map(str::to_owned);
         let admin = Admin {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_told_how_it_is() {
+    fn liveness_readiness_and_metrics_are_served() {
         check(None, "GET /livez", 200, "alive\n");
         check(None, "GET /readyz", 200, "ready\n");
         check(None, "HEAD /readyz", 200, "");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_a_problem() {
+    fn other_requests_are_problems() {
         let answers = answers(None, &["POST /metrics", "GET /v1/apps", "GET /metrics"]);
         assert_eq!([answers[0].status, answers[1].status], [405, 404]);
         assert_eq!(answers[0].header("content-type"), Some("application/problem+json"));

@@ -1,4 +1,4 @@
-//! What handlers take out of a request, and the address of the next page.
+//! Parts of a request that handlers read, and the address of the next page.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -22,7 +22,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segment
     }
 }
 
-/// Where the next page is: the same address, after another row.
+/// Returns the `Link` header of the next page: the same address with another cursor.
 pub(crate) fn next_page(
     uri: &Uri,
     parameters: &[(String, String)],
@@ -34,17 +34,19 @@ pub(crate) fn next_page(
     Some((header::LINK, format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?)))
 }
 
-/// Names and values of the query, decoded.
+/// Returns the decoded names and values of the query.
 ///
 /// # Errors
-/// One is no text in UTF-8.
+/// A value is not UTF-8.
 pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
     parameter::decoded(uri.query().unwrap_or_default().as_bytes())
         .map_err(|name| name.map_or_else(Problem::bad_query, |name| Problem::no_text(&name)))
 }
 
+/// Checks that the request has no parameters.
+///
 /// # Errors
-/// There is one.
+/// It has one.
 pub(crate) fn no_parameters(uri: &Uri) -> Result<(), Problem> {
     parameters(uri)?.into_iter().next().map_or(Ok(()), |(parameter, _)| {
         Err(ExportError::UnknownParameter { parameter: parameter.into(), known: &[] }.into())

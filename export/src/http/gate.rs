@@ -1,5 +1,5 @@
-//! The gate before every route: it knows the caller before any handler runs, and a path that names an app that the caller
-//! may not see leads nowhere, whatever is behind it.
+//! Authenticates every request before its handler runs. A path that names an app that the caller may not read is
+//! answered as if the app did not exist.
 
 use axum::RequestExt;
 use axum::extract::rejection::RawPathParamsRejection;
@@ -13,10 +13,10 @@ use super::problem::Problem;
 use super::state::ExportState;
 use crate::ExportError;
 
-/// The parameter of paths that is an app's key.
+/// The path parameter that is the key of an app.
 const APP: &str = "app";
 
-/// Behind it the [`Caller`] is among each request's extensions.
+/// Adds the [`Caller`] to the request's extensions.
 pub(crate) async fn pass(
     State(state): State<ExportState>,
     mut request: Request,

@@ -1,4 +1,4 @@
-//! What all routes share.
+//! HTTP: the router, the listeners, authentication, and what all routes share. Start with `router`.
 
 pub(crate) mod access;
 pub mod admin;

@@ -1,4 +1,4 @@
-//! What a user is told of what went wrong: `application/problem+json` of RFC 9457.
+//! Error responses: `application/problem+json` of RFC 9457.
 
 use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::ExportError;
 use crate::http::refusal::Refusal;
 
-/// A problem; `kind` is stable, the texts are for people.
+/// A problem. `kind` is stable; the texts may change.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Problem {
     #[serde(rename = "type")]
@@ -36,7 +36,6 @@ impl Problem {
         Self { kind, title, status, detail: detail.into(), parameter: None, allowed: None }
     }
 
-    /// What went wrong, for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -49,7 +48,7 @@ impl Problem {
         self.kind
     }
 
-    /// The query is not one of names and values.
+    /// The query is not `application/x-www-form-urlencoded`.
     pub fn bad_query() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -59,10 +58,10 @@ impl Problem {
         )
     }
 
-    /// The value of a parameter is no UTF-8.
+    /// The value of a parameter is not UTF-8.
     pub fn no_text(parameter: &str) -> Self {
         const ALLOWED: &str = "text in UTF-8";
-        let detail = format!("{parameter}: expected {ALLOWED}, and what is escaped in it is none");
+        let detail = format!("{parameter}: expected {ALLOWED}, but the decoded bytes are not");
         Self {
             parameter: Some(parameter.into()),
             allowed: Some(vec![ALLOWED]),
@@ -70,27 +69,27 @@ impl Problem {
         }
     }
 
-    /// What a form of the page sends, and a form of another site does not.
+    /// A form that is malformed or was not sent from our own page.
     pub fn bad_form() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
             "/problems/bad-form",
             "Unreadable form",
-            "expected a form of this page, sent from it",
+            "expected a form submitted from this service's own page",
         )
     }
 
-    /// A page could not be made.
+    /// A page could not be rendered.
     pub fn page() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "/problems/page",
             "Page failed",
-            "the page could not be made; the service's log says why",
+            "the page could not be rendered; the service log has the reason",
         )
     }
 
-    /// A download in HTTP/1.0 has no end mark: one that failed would look complete.
+    /// HTTP/1.0 cannot mark the end of a download, so a failed one would look complete.
     pub fn http_version() -> Self {
         Self::new(
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
@@ -110,12 +109,12 @@ impl Problem {
     }
 }
 
-/// For all paths that there are not.
+/// Answers unknown paths.
 pub(crate) async fn not_found(uri: Uri) -> Problem {
     Problem::path_not_found(uri.path())
 }
 
-/// For all other methods; the header that says which there are is the router's.
+/// Answers other methods. The router adds the header `Allow`.
 pub(crate) async fn method_not_allowed(method: Method) -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -173,7 +172,7 @@ impl From<ExportError> for Problem {
                 "the store cannot be read now; the same request may succeed later".into()
             }
             E::Store(_) | E::BrokenOff | E::NoThread(_) => {
-                "the rows could not be read; the service's log says why".into()
+                "the rows could not be read; the service log has the reason".into()
             }
             error => error.to_string(),
         };
@@ -205,7 +204,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
         let mut response = (status, Json(&self)).into_response();
-        // For whoever has to tell it in another form.
+        // Layers that render problems in another form read it from here.
         response.extensions_mut().insert(self);
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static("application/problem+json");
@@ -235,15 +234,15 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(error: StoreError, status: u16, kind: &str, may_come_again: bool) {
+    fn check(error: StoreError, status: u16, kind: &str, is_retryable: bool) {
         let problem = Problem::from(ExportError::Store(error));
         assert_eq!((problem.status.as_u16(), problem.kind), (status, kind));
         let response = problem.into_response();
-        assert_eq!(response.headers().contains_key(header::RETRY_AFTER), may_come_again);
+        assert_eq!(response.headers().contains_key(header::RETRY_AFTER), is_retryable);
     }
 
     #[test]
-    fn what_may_pass_is_to_be_tried_again() {
+    fn transient_store_errors_ask_to_retry() {
         check(StoreError::Waiting, 503, "/problems/store-unavailable", true);
         check(StoreError::Torn { pid: 1, millis: 2 }, 503, "/problems/store-unavailable", true);
         check(StoreError::Corrupt { what: "a row".into() }, 500, "/problems/store", false);

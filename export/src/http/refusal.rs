@@ -2,26 +2,25 @@
 
 use jiff::Timestamp;
 
-/// Why somebody is not let in. No text has anything of what was sent.
+/// Why a request is refused. No message contains anything that the client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("expected a header Authorization: Bearer adt_…, with a token of whoever runs this")]
+    #[error("expected a header Authorization: Bearer adt_…, with a token from the operator")]
     NoToken,
     #[error(
-        "expected one header Authorization: Bearer adt_<id>_<secret>, with the whole token as it was \
-         handed out"
+        "expected one header Authorization: Bearer adt_<id>_<secret>, with the whole token as it was issued"
     )]
     Malformed,
-    #[error("this token is not known here; whoever runs this can make another")]
+    #[error("unknown token; ask the operator for a new one")]
     Unknown,
-    #[error("this token has expired, whoever runs this can make another: {0}")]
+    #[error("this token has expired, ask the operator for a new one: {0}")]
     Expired(Timestamp),
-    #[error("too many downloads of one token are under way, the most are {downloads_max}")]
+    #[error("too many downloads of one token are in progress, the limit is {downloads_max}")]
     Downloads { downloads_max: usize },
 }
 
 impl Refusal {
-    /// As a label of metrics.
+    /// Returns the label `reason` of the metric.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NoToken => "no_token",

@@ -1,4 +1,4 @@
-//! What handlers share: whose rows, a thread to read them on, and the headers of rows.
+//! Helpers of handlers: the app of a request, a thread to read on, and response headers.
 
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ use crate::query::ExportQuery;
 const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
 const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 
+/// Returns the app with this key.
+///
 /// # Errors
 /// No app has this key.
 pub(crate) fn app(state: &ExportState, key: String) -> Result<&AppPolicy, Problem> {
@@ -23,10 +25,10 @@ pub(crate) fn app(state: &ExportState, key: String) -> Result<&AppPolicy, Proble
     app.ok_or_else(|| ExportError::UnknownApp(key.into()).into())
 }
 
-/// Reads on a thread that may wait for the disk, as one of the scans that may be under way.
+/// Reads the store on a blocking thread, as one of the concurrent scans.
 ///
 /// # Errors
-/// Too many are; what the reading says.
+/// Too many scans are running, or the read failed.
 pub(crate) async fn read<T: Send + 'static>(
     state: &ExportState,
     app: &AppPolicy,
@@ -41,13 +43,13 @@ pub(crate) async fn read<T: Send + 'static>(
     });
     let found = reading.await.unwrap_or(Err(ExportError::BrokenOff));
     if let Err(error @ (ExportError::Store(_) | ExportError::BrokenOff)) = &found {
-        tracing::error!(app = &*app.key, %error, "a look into the store failed");
+        tracing::error!(app = &*app.key, %error, "reading the store failed");
     }
     found
 }
 
-/// The headers of rows, which no cache may keep, with texts of their own. A text that is no value of a header is left
-/// out.
+/// Returns the headers of a response with rows, which no cache may store, and `texts`. A text that is not a valid
+/// header value is left out.
 pub(crate) fn headers(
     media_type: &str,
     texts: impl IntoIterator<Item = (HeaderName, String)>,
@@ -61,22 +63,22 @@ pub(crate) fn headers(
     all.filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))).collect()
 }
 
-/// The range of a query in UTC.
+/// Returns the headers with the range of a query in UTC.
 pub(crate) fn range(query: &ExportQuery) -> [(HeaderName, String); 2] {
     [(RANGE_FROM, in_utc(query.from)), (RANGE_TO, in_utc(query.to))]
 }
 
-/// A JSON document of rows.
+/// Responds with a JSON document.
 pub(crate) fn json(document: &impl serde::Serialize) -> Response {
     json_with([], document)
 }
 
-/// As [`json`], with headers of its own.
+/// Like [`json`], with additional headers.
 pub(crate) fn json_with(
     texts: impl IntoIterator<Item = (HeaderName, String)>,
     document: &impl serde::Serialize,
 ) -> Response {
-    // Keys are texts and writing to memory can not fail.
+    // Cannot fail: keys are strings, and it writes to memory.
     let body = serde_json::to_vec(document).unwrap_or_default();
     (headers("application/json", texts), body).into_response()
 }

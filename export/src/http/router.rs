@@ -1,4 +1,4 @@
-//! What the users' listener answers.
+//! All routes of the users' listener.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use crate::page;
 
 type Route = fn() -> MethodRouter<ExportState>;
 
-/// Every path with what answers there, for the router and for the test that goes through all of
-/// them with another app's token. Where `{app}` is in a path, the gate has looked at it.
+/// Routes of the API, for the router and for the test that calls all of them with another app's token. For a path
+/// with `{app}`, the gate has checked that the caller may read the app.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/apps", || get(apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events))),
@@ -42,7 +42,7 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/api/raw-data/export/app/{app}/{report}/v5", || compressed(get(appsflyer::raw_data))),
 ];
 
-/// What people see, behind the same gate.
+/// Pages, behind the same gate.
 pub(crate) const PAGES: &[(&str, Route)] = &[
     ("/", || compressed(get(page::home))),
     ("/download", || get(page::download)),
@@ -51,17 +51,17 @@ pub(crate) const PAGES: &[(&str, Route)] = &[
     ("/devices", || compressed(get(page::devices).post(page::device))),
 ];
 
-/// What has no data and is answered without a token, too.
+/// Routes without data, which need no token.
 pub(crate) const OPEN_ROUTES: &[(&str, Route)] = &[("/openapi.json", || get(openapi::description))];
 
-/// What people see before it is known who they are.
+/// Pages that are served before a user has signed in.
 pub(crate) const OPEN_PAGES: &[(&str, Route)] = &[
     ("/assets/{name}", || get(page::asset)),
     ("/sign-in", || get(page::sign_in).post(page::signed_in)),
     ("/sign-out", || post(page::sign_out)),
 ];
 
-/// By the tasks of connections, beside the threads that scan.
+/// Compresses responses. It runs in the tasks of the connections, not on the threads that scan.
 fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
@@ -79,7 +79,7 @@ pub fn router(state: ExportState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), gate::pass))
         .merge(routes_of(OPEN_ROUTES))
         .merge(routes_of(OPEN_PAGES))
-        .layer(middleware::from_fn(appsflyer::in_its_form))
+        .layer(middleware::from_fn(appsflyer::rewrite_problems))
         .layer(middleware::from_fn_with_state(state, page::into_page))
         .layer(middleware::from_fn_with_state(metrics, count))
 }

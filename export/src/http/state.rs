@@ -1,4 +1,4 @@
-//! What every handler needs: the reading side of the store, the settings, and what limits requests.
+//! The state of every handler: the store's reader, the settings, and the limits of requests.
 
 use std::sync::Arc;
 
@@ -16,11 +16,10 @@ use crate::download::registry::Exports;
 use crate::metrics::Metrics;
 use crate::page::recent_lookups::Lookups;
 
-/// Scans at one time, each with a thread of its own; far below the number of threads that the
-/// runtime has for them.
+/// Concurrent scans, each on a thread of its own; far below the limit of the runtime's blocking threads.
 pub(crate) const SCANS_MAX: usize = 64;
 
-/// What answers need; cheap to clone.
+/// State of all handlers; cheap to clone.
 #[derive(Clone)]
 pub struct ExportState {
     pub(crate) reader: Reader,
@@ -31,14 +30,14 @@ pub struct ExportState {
     pub(crate) complete_until: CompleteUntil,
     pub(crate) access: Arc<Access>,
     pub(crate) scans: Arc<Semaphore>,
-    pub(crate) turns: CpuSlots,
+    pub(crate) cpu_slots: CpuSlots,
 }
 
-/// Up to when all that Kafka received is in the store, if that is known.
+/// Returns the event time up to which everything that Kafka received is in the store, if that is known.
 pub type CompleteUntil = Arc<dyn Fn() -> Option<EventTime> + Send + Sync>;
 
 impl ExportState {
-    /// Registers the metrics with the recorder that is installed.
+    /// Registers the metrics with the installed recorder.
     pub fn new(
         reader: Reader,
         policy: Arc<Policy>,
@@ -54,21 +53,21 @@ impl ExportState {
             access: Arc::new(access),
             complete_until,
             scans: Arc::new(Semaphore::new(SCANS_MAX)),
-            turns: CpuSlots::new(),
+            cpu_slots: CpuSlots::new(),
         }
     }
 
-    /// A place among the caller's downloads and one among all, until both are dropped.
+    /// Takes one of the caller's downloads and one of the service's scans, until both permits are dropped.
     pub(crate) fn start_download(
         &self,
         caller: &Caller,
     ) -> Result<[OwnedSemaphorePermit; 2], Problem> {
-        let own = caller.start_download().map_err(|refusal| self.refuse(refusal))?;
-        let of_all = Arc::clone(&self.scans).try_acquire_owned();
-        Ok([own, of_all.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
+        let of_caller = caller.start_download().map_err(|refusal| self.refuse(refusal))?;
+        let of_service = Arc::clone(&self.scans).try_acquire_owned();
+        Ok([of_caller, of_service.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
     }
 
-    /// The problem that a refusal is answered with, counted.
+    /// Counts a refusal and cpu_slots it into a problem.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Problem {
         self.metrics.refused(refusal.reason());
         refusal.into()

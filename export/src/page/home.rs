@@ -118,8 +118,8 @@ async fn expect(
         let seen = look(reader, app, &wanted, policy);
         let state = if seen.is_ok() { Fate::Complete } else { Fate::Failed };
         let (rows, bytes) = seen.as_ref().map_or((0, 0), Look::read);
-        let (asked, duration) = (&previewed, since.elapsed());
-        audit::write(&ExportOutcome { asked, rows, bytes, state, duration });
+        let (request, duration) = (&previewed, since.elapsed());
+        audit::write(&ExportOutcome { request, rows, bytes, state, duration });
         seen
     })
     .await?;

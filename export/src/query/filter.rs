@@ -1,4 +1,4 @@
-//! Which rows of a range are wanted, by what is in them.
+//! Filters of rows.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,7 +24,7 @@ pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [
     ("effect", Some(EventType::Effect)),
 ];
 
-/// A row is wanted if each of these has it; one that is `None` has every row.
+/// A row passes if it passes each field; `None` passes every row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub event_type: Option<EventType>,
@@ -36,27 +36,29 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn parse(given: &RawParams<'_>) -> Result<Self, ExportError> {
+    pub(crate) fn parse(params: &RawParams<'_>) -> Result<Self, ExportError> {
         let statuses = Status::ALL.map(|status| (status.name(), status));
         let install_types = InstallType::ALL.map(|kind| (kind.name(), kind));
         Ok(Self {
-            event_type: given.one(TYPE).map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?,
-            event_names: texts(EVENT_NAME, given.all(EVENT_NAME))?,
-            statuses: chosen(STATUS, given.all(STATUS), &statuses)?,
-            install_types: chosen(INSTALL_TYPE, given.all(INSTALL_TYPE), &install_types)?,
-            spreadids: listed(SPREADID, given.all(SPREADID), parse_spreadid)?,
-            channels: texts(CHANNEL, given.all(CHANNEL))?,
+            event_type: params.one(TYPE).map_or(Ok(None), |name| one_of(TYPE, name, &TYPES))?,
+            event_names: texts(EVENT_NAME, params.all(EVENT_NAME))?,
+            statuses: chosen(STATUS, params.all(STATUS), &statuses)?,
+            install_types: chosen(INSTALL_TYPE, params.all(INSTALL_TYPE), &install_types)?,
+            spreadids: listed(SPREADID, params.all(SPREADID), parse_spreadid)?,
+            channels: texts(CHANNEL, params.all(CHANNEL))?,
         })
     }
 
+    /// Checks the channels.
+    ///
     /// # Errors
-    /// As [`check_channels`].
+    /// See [`check_channels`].
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown";
         check_channels((CHANNEL, ALLOWED), &self.channels, &[UNKNOWN_CHANNEL], (pid, policy))
     }
 
-    /// Parameters that narrow, with each of their values.
+    /// Returns the parameters that filter, with each of their values.
     pub(crate) fn named(&self) -> BTreeSet<(&'static str, String)> {
         let mut named = BTreeSet::new();
         let mut add = |parameter, value: &str| named.extend([(parameter, value.to_owned())]);
@@ -69,20 +71,20 @@ impl Filter {
         named
     }
 
-    /// The part of the filter that the key of a row decides.
+    /// Applies the part of the filter that depends only on a row's key.
     #[inline]
     pub(crate) fn has_key(&self, key: &RowKey, policy: &Policy) -> bool {
         self.has_campaign(key.pid, key.spreadid, policy)
     }
 
-    /// The rest of the filter, for a row that passes [`Filter::has_key`].
+    /// Applies the rest of the filter to a row that passes [`Filter::has_key`].
     #[inline]
     pub(crate) fn has_row(&self, row: &RowView<'_>) -> bool {
         let event_name = || row.text(TextCell::EventName);
         self.has_event(row.event_type, row.status, row.install_type, event_name)
     }
 
-    /// The whole filter, for the rows of a count.
+    /// Applies the whole filter to the rows of a count.
     pub(crate) fn has_counted(&self, counted: &SummaryKey<'_>, policy: &Policy) -> bool {
         let SummaryKey { pid, spreadid, what, .. } = counted;
         self.has_campaign(*pid, *spreadid, policy)
@@ -114,9 +116,11 @@ impl Filter {
     }
 }
 
+/// Checks that each channel is one of the app's campaigns or of `others`. A misspelt channel would give an empty
+/// file without an explanation.
+///
 /// # Errors
-/// A channel that no campaign of the app has and is none of the others: a misspelt name would give a file without
-/// rows, and nobody would know why.
+/// The first unknown channel.
 pub(crate) fn check_channels(
     (parameter, allowed): (&'static str, &'static str),
     wanted: &Option<HashSet<Box<str>>>,
@@ -130,37 +134,37 @@ pub(crate) fn check_channels(
         return Ok(());
     };
     let nearest = nearest(channel, known).unwrap_or_default();
-    let problem = format!("no campaign of the app is of this channel, the nearest is {nearest:?}");
+    let problem = format!("no campaign of the app has this channel, the nearest is {nearest:?}");
     Err(bad(parameter, problem, channel, vec![allowed]))
 }
 
-/// All values, `None` where none are given: commas part them, and a parameter may be repeated.
+/// Parses all values of a list parameter, which commas separate and which may be repeated. `None` if it is absent.
 fn listed<T, Set: FromIterator<T>>(
     parameter: &'static str,
-    given: &[&str],
+    values: &[&str],
     parse: impl Fn(&str) -> Result<T, ExportError>,
 ) -> Result<Option<Set>, ExportError> {
-    let values = all_listed(parameter, given)?;
-    let values = values.iter().map(|value| parse(value));
-    (!given.is_empty()).then(|| values.collect()).transpose()
+    let all = all_listed(parameter, values)?;
+    let parsed = all.iter().map(|value| parse(value));
+    (!values.is_empty()).then(|| parsed.collect()).transpose()
 }
 
 pub(crate) fn texts(
     parameter: &'static str,
-    given: &[&str],
+    values: &[&str],
 ) -> Result<Option<HashSet<Box<str>>>, ExportError> {
-    listed(parameter, given, |text| match text {
-        "" => Err(bad(parameter, "expected a name", text, vec!["names, with commas between"])),
+    listed(parameter, values, |text| match text {
+        "" => Err(bad(parameter, "expected a name", text, vec!["names, separated by commas"])),
         _ => Ok(text.into()),
     })
 }
 
 fn chosen<T: Copy>(
     parameter: &'static str,
-    given: &[&str],
+    values: &[&str],
     names: &[(&'static str, T)],
 ) -> Result<Option<Vec<T>>, ExportError> {
-    listed(parameter, given, |name| one_of(parameter, name, names))
+    listed(parameter, values, |name| one_of(parameter, name, names))
 }
 
 fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! The query of an export: its parameters, filters and cursor.
 
 pub(crate) mod cursor;
 pub(crate) mod cursor_text;
@@ -36,52 +36,52 @@ use time_param::Moment;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportQuery {
     pub from: EventTime,
-    /// The first time after the range.
+    /// Exclusive end.
     pub to: EventTime,
-    /// In which times are written.
+    /// The time zone in which times are written.
     pub zone: Zone,
     pub filter: Filter,
-    /// A report of AppsFlyer's, whose rows come newest first.
+    /// An AppsFlyer report, whose rows are sorted newest first.
     pub report: Option<Report>,
     pub fields: Vec<Field>,
     pub preset: Preset,
     pub format: Format,
     pub dialect: Dialect,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub limit: Option<u64>,
-    /// Rows up to this one are left out.
+    /// Rows up to and including this one are left out.
     pub after: Option<Cursor>,
-    /// As asked, for the file's name.
+    /// The ends as requested, for the file name.
     pub(crate) from_text: Box<str>,
     pub(crate) to_text: Box<str>,
 }
 
-/// Whose columns a file has.
+/// The set of columns of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preset {
     #[default]
     Native,
-    /// AppsFlyer's, with its forms of times.
+    /// AppsFlyer's columns, with its time formats.
     AppsFlyer,
 }
 
-/// What a file is made of.
+/// The file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A line of names, then a line for each row.
+    /// A header line, then a line for each row.
     Csv,
-    /// A JSON object for each row, a line each.
+    /// A JSON object per line for each row.
     Ndjson,
 }
 
-/// How a CSV file is written.
+/// The dialect of a CSV file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
-    /// For programs: UTF-8 without a byte order mark, lines that end with LF, RFC 3339.
+    /// For programs: UTF-8 without a byte order mark, LF, RFC 3339.
     #[default]
     Data,
-    /// For Excel and LibreOffice: a byte order mark, lines that end with CRLF, times as they read
-    /// them, and texts that stay texts.
+    /// For Excel and LibreOffice: a byte order mark, CRLF, times in a form that they recognise, and texts that stay
+    /// texts.
     Excel,
 }
 
@@ -91,7 +91,7 @@ pub(crate) const DIALECTS: [(&str, Dialect); 2] =
     [("data", Dialect::Data), ("excel", Dialect::Excel)];
 
 impl Format {
-    /// As paths and names of files end.
+    /// Returns the extension of paths and file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -101,24 +101,23 @@ impl Format {
 }
 
 impl ExportQuery {
-    /// The parameters that there are, with the id of a download, which is no part of what is asked for
-    /// and taken out before.
+    /// All parameters, including the id of a download, which is not part of the query and is removed before parsing.
     #[rustfmt::skip]
     pub const PARAMETERS: &[&str] = &[
         FROM, TO, TIMEZONE, TYPE, EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, FIELDS, PRESET, DIALECT, LIMIT,
         AFTER, EXPORT_ID, ADDITIONAL_FIELDS,
     ];
 
-    /// Those of JSON lines: other columns than the native ones are of CSV alone.
+    /// Parameters of NDJSON, which has only native columns.
     const NDJSON_PARAMETERS: &[&str] = match Self::PARAMETERS {
         [common @ .., _additional_fields] => common,
         [] => &[],
     };
 
-    /// Names with their values, decoded. Filters and `fields` may be repeated, the others not.
+    /// Parses decoded names and values. Filters and `fields` may be repeated, others may not.
     ///
     /// # Errors
-    /// The first parameter that is wrong, in the order given, or missing.
+    /// The first invalid parameter, in the order of the request, or a missing one.
     pub fn parse<'a>(
         format: Format,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -130,39 +129,41 @@ impl ExportQuery {
         Self::new(format, &RawParams::new(known, parameters)?)
     }
 
+    /// Converts the parameters.
+    ///
     /// # Errors
-    /// The first parameter that is wrong or missing.
-    pub(crate) fn new(format: Format, given: &RawParams<'_>) -> Result<Self, ExportError> {
-        let zone = given.zone()?;
+    /// The first invalid or missing parameter.
+    pub(crate) fn new(format: Format, params: &RawParams<'_>) -> Result<Self, ExportError> {
+        let zone = params.zone()?;
         let TimeRange { from, to, from_text, to_text } =
-            given.range(&zone, moment_with_t, |to, _, zone| to.end(zone))?;
-        // JSON lines have the first of each.
+            params.range(&zone, moment_with_t, |to, _, zone| to.end(zone))?;
+        // NDJSON has only the first of each.
         let (presets, dialects) = match format {
             Format::Csv => (&PRESETS[..], &DIALECTS[..]),
             Format::Ndjson => (&PRESETS[..1], &DIALECTS[..1]),
         };
         let preset =
-            given.one(PRESET).map_or(Ok(PRESETS[0].1), |name| one_of(PRESET, name, presets))?;
+            params.one(PRESET).map_or(Ok(PRESETS[0].1), |name| one_of(PRESET, name, presets))?;
         Ok(Self {
             from,
             to,
             zone,
-            filter: Filter::parse(given)?,
+            filter: Filter::parse(params)?,
             report: None,
-            fields: columns(given, preset)?,
+            fields: columns(params, preset)?,
             preset,
             format,
-            dialect: given
+            dialect: params
                 .one(DIALECT)
                 .map_or(Ok(DIALECTS[0].1), |name| one_of(DIALECT, name, dialects))?,
-            limit: given.rows_max(LIMIT)?,
-            after: given.one(AFTER).map(Cursor::parse).transpose()?,
+            limit: params.rows_max(LIMIT)?,
+            after: params.one(AFTER).map(Cursor::parse).transpose()?,
             from_text: from_text.into(),
             to_text: to_text.into(),
         })
     }
 
-    /// Every row, all columns, in UTC.
+    /// Selects every row, with all columns, in UTC.
     pub fn all_time() -> Self {
         Self {
             from: EventTime::default(),
@@ -181,18 +182,18 @@ impl ExportQuery {
         }
     }
 
-    /// What can only be told with the settings at hand.
+    /// Checks what depends on the settings.
     ///
     /// # Errors
-    /// A channel that the app does not have; a cursor of another query.
+    /// A channel that the app does not have, or a cursor of another query.
     pub fn check(&self, app: &AppPolicy, policy: &Policy) -> Result<(), ExportError> {
         self.filter.check(app.pid, policy)?;
         self.report.as_ref().map_or(Ok(()), |report| report.check(app.pid, policy))?;
         self.after.map_or(Ok(()), |cursor| cursor.check(app.pid, self))
     }
 
-    /// What it says, by the names of the parameters, however it was asked for: two of the same texts
-    /// give the same file. What is as it is without being asked for is left out.
+    /// Returns a canonical form of the query, by parameter name: queries with equal texts give the same file. Filters
+    /// and columns at their default are left out.
     pub fn texts(&self) -> BTreeMap<&'static str, String> {
         let fields: Vec<_> = self.fields.iter().map(Field::name).collect();
         let dialect = DIALECTS.iter().find(|(_, dialect)| *dialect == self.dialect);
@@ -216,7 +217,7 @@ impl ExportQuery {
         texts
     }
 
-    /// A name for the file, of characters that no file system and no shell minds.
+    /// Returns a file name, with characters that are safe in any file system and shell.
     pub fn file_name(&self, app_key: &str) -> String {
         let safe = |part: &str| -> String {
             let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-');
@@ -229,45 +230,48 @@ impl ExportQuery {
     }
 }
 
+/// Returns the columns of a file.
+///
 /// # Errors
-/// Columns of the other preset, or of a name that no column has.
-fn columns(given: &RawParams<'_>, preset: Preset) -> Result<Vec<Field>, ExportError> {
-    let not_with = |parameter, preset| match given.one(parameter) {
+/// A column is unknown or belongs to the other preset.
+fn columns(params: &RawParams<'_>, preset: Preset) -> Result<Vec<Field>, ExportError> {
+    let not_with = |parameter, preset| match params.one(parameter) {
         Some(name) => {
-            Err(bad(parameter, format!("expected none with {PRESET} = {preset}"), name, vec![]))
+            Err(bad(parameter, format!("not allowed with {PRESET} = {preset}"), name, vec![]))
         }
         None => Ok(()),
     };
     match preset {
         Preset::Native => {
             not_with(ADDITIONAL_FIELDS, "native")?;
-            parse_fields(given.all(FIELDS))
+            parse_fields(params.all(FIELDS))
         }
         Preset::AppsFlyer => {
-            not_with(FIELDS, "appsflyer, but additional_fields")?;
-            let additional = all_listed(ADDITIONAL_FIELDS, given.all(ADDITIONAL_FIELDS))?;
+            not_with(FIELDS, "appsflyer, use additional_fields")?;
+            let additional = all_listed(ADDITIONAL_FIELDS, params.all(ADDITIONAL_FIELDS))?;
             Ok(field_list::fields(additional.into_iter()))
         }
     }
 }
 
-/// Of `2026-03-10`.
+/// Length of `2026-03-10`.
 const DATE_LEN: usize = 10;
 
-/// As [`parse_moment`]. `2026-03-10+08:00` comes as a date, a space and a time of day, which is not what
-/// was meant.
+/// Parses like [`parse_moment`], but refuses a space between date and time: an unescaped `2026-03-10+08:00` arrives
+/// as a date, a space and a time of day.
 fn moment_with_t(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
     if text.as_bytes().get(DATE_LEN) != Some(&b' ') {
         return parse_moment(parameter, text);
     }
-    let problem = "expected a T between date and time; a + in an address is a space, %2B is a +";
+    let problem =
+        "expected a T between date and time; a + in a URL means a space, write %2B for a +";
     Err(bad(parameter, problem.to_owned(), text, time_param::FORMS.to_vec()))
 }
 
-/// All columns where none are named.
-fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
+/// Parses column names; without any, returns all columns.
+fn parse_fields(lists: &[&str]) -> Result<Vec<Field>, ExportError> {
     let mut fields = Vec::new();
-    for name in all_listed(FIELDS, given)? {
+    for name in all_listed(FIELDS, lists)? {
         let refused = |problem| {
             let allowed = Column::known().chain(["props. and the name of a prop"]).collect();
             bad(FIELDS, problem, &name, allowed)
@@ -279,7 +283,7 @@ fn parse_fields(given: &[&str]) -> Result<Vec<Field>, ExportError> {
         }
         fields.push(field);
     }
-    Ok(if given.is_empty() { all_columns() } else { fields })
+    Ok(if lists.is_empty() { all_columns() } else { fields })
 }
 
 fn all_columns() -> Vec<Field> {

@@ -1,4 +1,4 @@
-//! The names of a request's parameters, and what is said of a wrong one.
+//! Names of parameters, how their values are decoded, and errors about them.
 
 use std::borrow::Cow;
 use std::str::{FromStr, Utf8Error};
@@ -17,7 +17,7 @@ pub(crate) const CHANNEL: &str = "channel";
 pub(crate) const SPREADID: &str = "spreadid";
 pub(crate) const INSTALL_TYPE: &str = "install_type";
 pub(crate) const FIELDS: &str = "fields";
-/// In an address it is the path that says it.
+/// In URLs, the path determines the format.
 pub(crate) const FORMAT: &str = "format";
 pub(crate) const DIALECT: &str = "dialect";
 pub(crate) const LIMIT: &str = "limit";
@@ -30,30 +30,31 @@ pub(crate) const MEDIA_SOURCE: &str = "media_source";
 pub(crate) const MAXIMUM_ROWS: &str = "maximum_rows";
 pub(crate) const CURRENCY: &str = "currency";
 
+/// Returns an error about the value of a parameter.
 pub(crate) fn bad(
     parameter: &'static str,
     problem: impl Into<Cow<'static, str>>,
     value: &str,
     allowed: Vec<&'static str>,
 ) -> ExportError {
-    // A client that sends a book gets its beginning back.
+    // Long values are cut.
     const SHOWN_MAX: usize = 200;
     let end = value.char_indices().nth(SHOWN_MAX).map_or(value.len(), |(end, _)| end);
     let value = value.get(..end).unwrap_or_default().into();
     ExportError::BadParameter { parameter, problem: problem.into(), value, allowed }
 }
 
-/// As [`bad`], for a value of another form than the one that is allowed.
+/// Like [`bad`], for a value that should be `allowed`.
 pub(crate) fn expected(parameter: &'static str, allowed: &'static str, value: &str) -> ExportError {
     bad(parameter, format!("expected {allowed}"), value, vec![allowed])
 }
 
-/// A number of digits alone.
+/// Parses a number without a sign.
 pub(crate) fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The value of a name.
+/// Looks up the value of a name.
 pub(crate) fn one_of<T: Copy>(
     parameter: &'static str,
     name: &str,
@@ -66,15 +67,15 @@ pub(crate) fn one_of<T: Copy>(
     })
 }
 
-/// Names and values as a form or the query of an address has them.
+/// Decodes `application/x-www-form-urlencoded` names and values.
 ///
 /// # Errors
-/// The name of a value that is no UTF-8; nothing, where the name itself is none.
+/// The name of a parameter whose value is not UTF-8; `None` if the name itself is not UTF-8.
 pub(crate) fn decoded(query: &[u8]) -> Result<Vec<(String, String)>, Option<String>> {
     let pairs = query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| {
-        let place = pair.iter().position(|byte| *byte == b'=');
-        let (name, value) = pair.split_at(place.unwrap_or(pair.len()));
+        let index = pair.iter().position(|byte| *byte == b'=');
+        let (name, value) = pair.split_at(index.unwrap_or(pair.len()));
         let name = unescaped(name).map_err(|_| None)?;
         match unescaped(value.get(1..).unwrap_or_default()) {
             Ok(value) => Ok((name, value)),
@@ -84,50 +85,48 @@ pub(crate) fn decoded(query: &[u8]) -> Result<Vec<(String, String)>, Option<Stri
     pairs.collect()
 }
 
-/// What is no escape is left as it is.
+/// Decodes plus signs and percent escapes. Invalid escapes stay as they are.
 fn unescaped(text: &[u8]) -> Result<String, Utf8Error> {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
     percent_decode(&text).decode_utf8().map(Cow::into_owned)
 }
 
-/// The values of a list, with commas between. One in quotes may have commas, and quotes twice, as a
-/// cell of CSV.
+/// Splits a list at commas. A value in double quotes may contain commas and doubled quotes, like a CSV cell.
 ///
 /// # Errors
 /// A quote is not closed.
 fn listed<'a>(parameter: &'static str, values: &'a str) -> Result<Vec<Cow<'a, str>>, ExportError> {
     match split(values) {
         (parts, None) => Ok(parts),
-        (_, Some(place)) => {
-            const ALLOWED: &str = "values with commas between, one with a comma in double quotes";
-            let problem =
-                format!("the quote that character {} begins with is not closed", place + 1);
+        (_, Some(index)) => {
+            const ALLOWED: &str = "values separated by commas, those with a comma in double quotes";
+            let problem = format!("the quote at character {} is not closed", index + 1);
             Err(bad(parameter, problem, values, vec![ALLOWED]))
         }
     }
 }
 
-/// Those of a list that was given several times.
+/// Returns all values of a repeated list.
 ///
 /// # Errors
-/// As [`listed`].
+/// See [`listed`].
 pub(crate) fn all_listed<'a>(
     parameter: &'static str,
-    given: &[&'a str],
+    lists: &[&'a str],
 ) -> Result<Vec<Cow<'a, str>>, ExportError> {
     let mut all = Vec::new();
-    for values in given {
+    for values in lists {
         all.append(&mut listed(parameter, values)?);
     }
     Ok(all)
 }
 
-/// The same of what nobody has to answer for.
+/// Splits a list like [`listed`], but accepts an unclosed quote.
 pub(crate) fn parts(values: &str) -> Vec<Cow<'_, str>> {
     split(values).0
 }
 
-/// Names with commas between; in quotes those that would not be read so again.
+/// Joins names with commas, quoting those that would otherwise be read differently.
 pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
     let quoted = names.iter().map(|name| match name.as_ref() {
         name if name.contains([',', '"']) || name.trim() != name => {
@@ -138,20 +137,20 @@ pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
     quoted.collect::<Vec<_>>().join(",")
 }
 
-/// The values, and the place of the quote that is not closed, in characters from 0.
+/// Splits a list; returns the values and the index of an unclosed quote, in characters.
 fn split(values: &str) -> (Vec<Cow<'_, str>>, Option<usize>) {
     if !values.contains('"') {
         return (values.split(',').map(Cow::from).collect(), None);
     }
     let mut parts = vec![String::new()];
-    // A quote within a value that does not begin with one is a character as any other.
+    // A quote inside a value that does not begin with one is an ordinary character.
     let (mut is_cell, mut is_quoted, mut before) = (false, false, ',');
     let mut opened = 0;
-    for (place, character) in values.chars().enumerate() {
+    for (index, character) in values.chars().enumerate() {
         let last = parts.len() - 1;
         match character {
             '"' if is_quoted || before == ',' => {
-                opened = if is_quoted { opened } else { place };
+                opened = if is_quoted { opened } else { index };
                 (is_cell, is_quoted) = (true, !is_quoted);
             }
             ',' if !is_quoted => {
@@ -188,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_has_a_place() {
-        let check = |values, place| assert_eq!(split(values).1, place, "{values}");
+    fn an_unclosed_quote_is_located() {
+        let check = |values, index| assert_eq!(split(values).1, index, "{values}");
         check(r#""a,b""#, None);
         check(r#"a,"b"#, Some(2));
         check(r#""a","#, None);

@@ -1,4 +1,4 @@
-//! The parameters of a request by name, and the values that several requests share.
+//! The parameters of a request by name, and parsers of parameters that several requests share.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,33 @@ use super::time_param::{FORMS, Moment};
 use crate::ExportError;
 use crate::format::zone::Zone;
 
-/// Each may be repeated.
+/// List parameters, which may be repeated.
 #[rustfmt::skip]
 const LISTS: [&str; 9] = [
     EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, FIELDS, ADDITIONAL_FIELDS, MEDIA_SOURCE, BY,
 ];
 
-/// Default and maximum of the entries of a short answer, which is in memory until it is sent.
+/// Default and maximum number of entries of a page that is in memory until it is sent.
 pub(crate) const PAGE_LIMIT: usize = 100;
 pub(crate) const PAGE_LIMIT_MAX: usize = 1_000;
 
-/// The values of each parameter, in the order given.
+/// The values of each parameter, in the order of the request.
 pub(crate) struct RawParams<'a>(BTreeMap<&'static str, Vec<&'a str>>);
 
-/// A range of times, and its ends as they were given.
+/// A time range, and its ends as requested.
 pub(crate) struct TimeRange<'a> {
     pub from: EventTime,
-    /// The first time after the range.
+    /// Exclusive end.
     pub to: EventTime,
     pub from_text: &'a str,
     pub to_text: &'a str,
 }
 
 impl<'a> RawParams<'a> {
-    /// Takes names with their decoded values. [`EXPORT_ID`] has been taken out before.
+    /// Collects decoded names and values. [`EXPORT_ID`] must have been removed before.
     ///
     /// # Errors
-    /// The first parameter that is not known, or is repeated and no list.
+    /// The first parameter that is unknown, or is repeated without being a list.
     pub fn new(
         known: &'static [&'static str],
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -49,9 +49,9 @@ impl<'a> RawParams<'a> {
             let Some(&parameter) = found else {
                 return Err(ExportError::UnknownParameter { parameter: name.into(), known });
             };
-            let given = values.entry(parameter).or_default();
-            given.push(value);
-            if given.len() > 1 && !LISTS.contains(&parameter) {
+            let repeated = values.entry(parameter).or_default();
+            repeated.push(value);
+            if repeated.len() > 1 && !LISTS.contains(&parameter) {
                 return Err(ExportError::RepeatedParameter { parameter });
             }
         }
@@ -66,13 +66,15 @@ impl<'a> RawParams<'a> {
         self.all(parameter).first().copied()
     }
 
-    /// UTC where no zone is given.
+    /// Returns the time zone, by default UTC.
     pub fn zone(&self) -> Result<Zone, ExportError> {
         self.one(TIMEZONE).map_or(Ok(Zone::utc()), parse_zone)
     }
 
+    /// Returns the time range.
+    ///
     /// # Errors
-    /// An end is missing, is no time, or is before the other one.
+    /// An end is missing or not a time, or `to` is before `from`.
     pub fn range(
         &self,
         zone: &Zone,
@@ -87,7 +89,7 @@ impl<'a> RawParams<'a> {
         let (first, last) = (parse(FROM, from_text)?, parse(TO, to_text)?);
         let from = in_range(FROM, from_text, first.start(zone))?;
         let to = in_range(TO, to_text, end(last, to_text, zone))?;
-        // A day before that of `from` ends with it, and is before it all the same.
+        // `to` may be the day before `from`: it then ends where `from` begins, but is refused like any earlier time.
         if to <= from && last.start(zone) < Some(from) {
             let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
             return Err(bad(TO, problem, to_text, FORMS.to_vec()));

@@ -1,4 +1,4 @@
-//! What requests ask for, and what is said of those that are wrong.
+//! Queries of valid and invalid requests.
 
 use attribution::rules::row::EventType;
 
@@ -22,7 +22,7 @@ fn check_more(more: (&'static str, &'static str), expected: &str) {
 }
 
 #[test]
-fn a_day_is_asked_for_in_its_zone() {
+fn days_are_in_the_zone_of_the_request() {
     let query = parse(&[("timezone", "Asia/Shanghai")]).unwrap();
     assert_eq!(query.from.millis(), 1_773_072_000_000);
     assert_eq!(query.to.since(query.from), Some(86_400_000));
@@ -31,7 +31,7 @@ fn a_day_is_asked_for_in_its_zone() {
 }
 
 #[test]
-fn types_and_columns_are_as_asked() {
+fn types_and_columns_are_parsed() {
     let query = parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
     assert_eq!(query.filter.event_type, Some(EventType::Effect));
     let names: Vec<_> = query.fields.iter().map(Field::name).collect();
@@ -41,9 +41,9 @@ fn types_and_columns_are_as_asked() {
     assert_eq!(query.fields[1], Field::Prop("a,\"b".into()));
 }
 
-/// Else one with a comma in it would be said as two are.
+/// Otherwise a name with a comma would have the same text as two names.
 #[test]
-fn names_are_told_apart() {
+fn canonical_texts_of_lists_are_unambiguous() {
     let texts = |name, value| parse(&[(name, value)]).unwrap().texts()[name].clone();
     assert_eq!(texts("event_name", "b,a"), "a,b");
     assert_eq!(texts("event_name", "\"a,b\""), "\"a,b\"");
@@ -80,7 +80,7 @@ fn file_names_are_safe() {
 }
 
 #[test]
-fn wrong_times_are_named() {
+fn invalid_times_are_reported() {
     const FORMS: &str = "expected an RFC 3339 instant such as 2026-03-10T08:00:00+08:00, \
         or a local date-time such as 2026-03-10T08:00, or a date such as 2026-03-10";
     check_error(&[], &format!("from is missing, {FORMS}"));
@@ -108,7 +108,7 @@ fn wrong_times_are_named() {
 }
 
 #[test]
-fn other_wrong_parameters_are_named() {
+fn other_invalid_parameters_are_reported() {
     check_more(
         ("timezone", "Asia/Shangai"),
         "timezone: expected an IANA time zone name, the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",
@@ -123,7 +123,7 @@ fn other_wrong_parameters_are_named() {
     check_more(("to", "2026-03-11"), "to is given more than once");
     for name in ["prest", "From", "from ", ""] {
         let known = ExportQuery::PARAMETERS.join(", ");
-        check_more((name, "x"), &format!("unknown parameter, known are {known}: {name:?}"));
+        check_more((name, "x"), &format!("unknown parameter (allowed: {known}): {name:?}"));
     }
     check_more(
         ("status", "attributed,lost"),

@@ -6,12 +6,12 @@ use jiff::civil::{Date, DateTime, Time};
 
 use crate::format::zone::Zone;
 
-/// What a text says, before it is known which zone it is in.
+/// A parsed time parameter, whose time zone is not yet applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     Day(Date),
     Local(DateTime),
-    /// With what it is ahead of UTC.
+    /// A local time and its offset from UTC.
     Instant(DateTime, SignedDuration),
 }
 
@@ -19,7 +19,7 @@ const DATE_FORM: &str = "0000-00-00";
 const MINUTE_FORM: &str = "00:00";
 const SECOND_FORM: &str = "00:00:00";
 
-/// What [`Moment::parse`] takes.
+/// Forms that [`Moment::parse`] accepts.
 pub(crate) const FORMS: [&str; 3] = [
     "an RFC 3339 instant such as 2026-03-10T08:00:00+08:00",
     "a local date-time such as 2026-03-10T08:00",
@@ -27,7 +27,7 @@ pub(crate) const FORMS: [&str; 3] = [
 ];
 
 impl Moment {
-    /// `None` if the text is of none of the [`FORMS`].
+    /// Parses a text; `None` if it has none of the [`FORMS`].
     pub fn parse(text: &str) -> Option<Self> {
         let (day, rest) = text.split_at_checked(DATE_FORM.len())?;
         let day: Date = has_form(day, DATE_FORM).then(|| day.parse().ok())??;
@@ -44,7 +44,7 @@ impl Moment {
         }
     }
 
-    /// The first millisecond of it; `None` before 1970 and after 9999.
+    /// Returns its first millisecond; `None` before 1970 and after 9999.
     pub fn start(self, zone: &Zone) -> Option<EventTime> {
         let (local, ahead) = match self {
             Self::Day(day) => {
@@ -55,20 +55,20 @@ impl Moment {
             Self::Instant(local, ahead) => (local, ahead),
         };
         let since_1970 = local.duration_since(Date::constant(1970, 1, 1).into()) - ahead;
-        // Events have whole milliseconds: those from the next one on are not before this time.
+        // Events have whole milliseconds: round up to the first one that is not before this time.
         let millis = (since_1970.as_nanos() + 999_999).div_euclid(1_000_000);
         i64::try_from(millis).ok().and_then(EventTime::from_millis)
     }
 
-    /// Where the last day of the year 9999 ends: with the last time that there is, or before it.
+    /// Returns the exclusive end of 9999-12-31, which is at most [`EventTime::END`].
     fn end_of_last(day: Date, zone: &Zone) -> Option<EventTime> {
         Self::Day(day).start(zone)?;
         let last = Self::Local(day.at(23, 59, 59, 999_000_000)).start(zone);
         Some(last.filter(|last| *last < EventTime::MAX).map_or(EventTime::END, |last| last.plus(1)))
     }
 
-    /// Where a range up to it ends, itself left out: with the last of the day, where it is one, and
-    /// with the last time that there is.
+    /// Returns the exclusive end of a range up to this time: the end of the day for a date, at most
+    /// [`EventTime::END`].
     pub fn end(self, zone: &Zone) -> Option<EventTime> {
         match self {
             Self::Day(day) => match day.tomorrow() {
@@ -80,7 +80,7 @@ impl Moment {
     }
 }
 
-/// Refuses the other forms of ISO 8601 that jiff reads, and a 60th second, which jiff reads as the 59th.
+/// Parses a time of day. Refuses other forms of ISO 8601 that jiff accepts, and second 60, which jiff reads as 59.
 fn parse_time(text: &str) -> Option<Time> {
     let is_time = match text.split_once('.') {
         None if has_form(text, MINUTE_FORM) => true,
@@ -102,13 +102,13 @@ fn parse_offset(text: &str) -> Option<SignedDuration> {
     match sign {
         "Z" | "z" => (text.len() == 1).then_some(SignedDuration::ZERO),
         "-" if is_offset => Some(-ahead()?),
-        // In a query a plus that was not escaped arrives as a space.
+        // An unescaped plus in a query arrives as a space.
         "+" | " " if is_offset => ahead(),
         _ => None,
     }
 }
 
-/// A 0 of the form stands for a digit, every other character for itself.
+/// Matches a text against a form, in which 0 stands for a digit and any other character for itself.
 fn has_form(text: &str, form: &str) -> bool {
     let is_same = |(byte, expected): (u8, u8)| match expected {
         b'0' => byte.is_ascii_digit(),
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(time: Option<EventTime>) -> Option<String> {
+    fn format_time(time: Option<EventTime>) -> Option<String> {
         let millis = time?.millis().cast_signed();
         Some(Timestamp::from_millisecond(millis).map_or("last".into(), |time| time.to_string()))
     }
@@ -131,7 +131,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, zone: &str, start: &str) {
         let moment = Moment::parse(text).expect("a moment");
-        assert_eq!(shown(moment.start(&Zone::parse(zone).unwrap())).as_deref(), Some(start));
+        assert_eq!(format_time(moment.start(&Zone::parse(zone).unwrap())).as_deref(), Some(start));
     }
 
     #[track_caller]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_of_no_zone() {
+    fn instants_do_not_depend_on_the_zone() {
         for zone in ["UTC", "Asia/Shanghai"] {
             check("2026-03-10T08:00:00Z", zone, "2026-03-10T08:00:00Z");
             check("2026-03-10t08:00:00z", zone, "2026-03-10T08:00:00Z");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn local_times_are_of_the_zone() {
+    fn local_times_are_in_the_zone() {
         check("2026-03-10T08:00", "UTC", "2026-03-10T08:00:00Z");
         check("2026-03-10T08:00", "Asia/Shanghai", "2026-03-10T00:00:00Z");
         check("2026-03-10 08:00:01.5", "Asia/Shanghai", "2026-03-10T00:00:01.5Z");
@@ -175,23 +175,23 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_counts_from_the_next_millisecond() {
+    fn fractions_of_a_millisecond_are_rounded_up() {
         check("2026-03-10T08:00:00.000000001Z", "UTC", "2026-03-10T08:00:00.001Z");
         check("2026-03-10T08:00:00.001000000Z", "UTC", "2026-03-10T08:00:00.001Z");
         check("2026-03-10T07:59:59.9999Z", "UTC", "2026-03-10T08:00:00Z");
     }
 
     #[test]
-    fn days_have_the_hours_that_the_zone_gives_them() {
+    fn days_have_23_to_25_hours_when_clocks_change() {
         check_day("2026-03-10", "UTC", "2026-03-10T00:00:00Z", 24);
         check_day("2026-03-29", "Europe/Berlin", "2026-03-28T23:00:00Z", 23);
         check_day("2026-10-25", "Europe/Berlin", "2026-10-24T22:00:00Z", 25);
         check_day("2026-03-08", "America/New_York", "2026-03-08T05:00:00Z", 23);
         check_day("2026-11-01", "America/New_York", "2026-11-01T04:00:00Z", 25);
-        // The change is at midnight.
+        // Clocks change at midnight.
         check_day("2018-11-04", "America/Sao_Paulo", "2018-11-04T03:00:00Z", 23);
         check_day("2018-02-17", "America/Sao_Paulo", "2018-02-17T02:00:00Z", 25);
-        // The day that was skipped.
+        // This day was skipped.
         check_day("2011-12-30", "Pacific/Apia", "2011-12-30T10:00:00Z", 0);
     }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         for text in ["", "now", "2026", "2026-3-10", "20260310", "2026-02-29", "2026-13-01"] {
             check_none(text);
         }

@@ -161,8 +161,7 @@ fn a_quote_that_is_not_closed_is_refused() {
     let check = |more: &str, parameter: &str, place: usize| {
         let answer = bed.get(&format!("{EVENTS}&{more}"));
         check_problem(&answer, 400, "bad-parameter", Some(parameter));
-        let expected =
-            format!("{parameter}: the quote that character {place} begins with is not closed: ");
+        let expected = format!("{parameter}: the quote at character {place} is not closed: ");
         let problem = answer.json();
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.starts_with(&expected), "{detail}");

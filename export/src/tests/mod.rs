@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::Chunk;
 use crate::ExportQuery;
 use crate::Format;
-use crate::format::write_rows::Wanted;
+use crate::format::write_rows::Selection;
 use crate::http::state::SCANS_MAX;
 use crate::write_rows;
 use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
@@ -303,7 +303,7 @@ fn what_is_wrong_is_told() {
     assert_eq!(problem["allowed"], json!(ExportQuery::PARAMETERS));
     assert!(problem["allowed"].as_array().unwrap().contains(&"export_id".into()));
     let problem = bed.get(&format!("{EVENTS}&channel=toutiao")).json();
-    let detail = "channel: no campaign of the app is of this channel, the nearest is \"tou,tiao\": \
+    let detail = "channel: no campaign of the app has this channel, the nearest is \"tou,tiao\": \
                   \"toutiao\"";
     assert_eq!(problem["detail"], detail);
     let problem = bed.get(&format!("{EVENTS}&fields=chanel")).json();
@@ -387,13 +387,13 @@ fn rows_read_ahead_are_the_same() {
         let query = ExportQuery::parse(Format::Csv, query).unwrap();
         let [here, ahead] = [false, true].map(|may_read_ahead| {
             let view = bed.reader.view();
-            let wanted = Wanted { view: &view, app, query: &query, policy, may_read_ahead };
+            let selection = Selection { view: &view, app, query: &query, policy, may_read_ahead };
             let mut bytes = Vec::new();
             let sink = |chunk: Chunk| {
                 bytes.extend(chunk.bytes);
                 ControlFlow::Continue(())
             };
-            let rows = wanted.write(sink).unwrap();
+            let rows = selection.write(sink).unwrap();
             (rows, bytes)
         });
         assert!(here == ahead, "{name}={value}: {} rows and {}", here.0, ahead.0);

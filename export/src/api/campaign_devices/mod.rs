@@ -1,4 +1,4 @@
-//! The activations that a campaign brought, newest first.
+//! The activations credited to a campaign, newest first.
 
 use attribution::facts::device_ids::IdKind;
 use attribution::facts::event::{Pid, SpreadId, TouchKind};
@@ -25,7 +25,7 @@ use crate::query::{ExportQuery, Format};
 
 const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
 
-/// By [`IdKind::ALL`].
+/// In the order of [`IdKind::ALL`].
 const ID_CELLS: [TextCell; IdKind::ALL.len()] = [
     TextCell::Oaid,
     TextCell::Gaid,
@@ -46,37 +46,37 @@ pub(crate) async fn devices(
     let app = respond::app(&state, key)?;
     let spreadid = number(&spreadid).ok_or_else(|| Problem::path_not_found(uri.path()))?;
     let spreadid = SpreadId(spreadid);
-    let given = parameters(&uri)?;
-    let pairs = given.iter().map(|(name, value)| (&**name, &**value));
+    let params = parameters(&uri)?;
+    let pairs = params.iter().map(|(name, value)| (&**name, &**value));
     let (query, limit) = parse(pairs, spreadid)?;
     query.check(app, &state.policy)?;
-    let (pid, asked) = (app.pid, query.clone());
+    let (pid, selected) = (app.pid, query.clone());
     let read = respond::read(&state, app, move |reader, policy| {
-        let after = asked.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
-        let range = (asked.from, asked.to);
+        let after = selected.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
+        let range = (selected.from, selected.to);
         let rows = reader.view().brought(pid, spreadid, range, after, limit + 1)?;
-        let mut written = Writer { policy, times: TimeWriter::new(&asked.zone) };
+        let mut writer = Writer { policy, times: TimeWriter::new(&selected.zone) };
         let shown = rows.iter().take(limit);
-        let shown = shown.map(|(key, value)| written.row(key, &RowView::decode(value)?));
+        let shown = shown.map(|(key, value)| writer.row(key, &RowView::decode(value)?));
         let shown = shown.collect::<Result<Vec<Value>, ExportError>>()?;
         let last = (rows.len() > limit).then(|| rows.get(limit.saturating_sub(1)));
         let last = last.flatten().map(|(key, _)| *key);
-        Ok((written.document(pid, spreadid, shown), last))
+        Ok((writer.document(pid, spreadid, shown), last))
     });
     let (document, last) = read.await?;
     let next = last.map(|key| Cursor::after(&key, &query).to_string());
-    let next = next.and_then(|cursor| next_page(&uri, &given, &cursor));
+    let next = next.and_then(|cursor| next_page(&uri, &params, &cursor));
     Ok(respond::json_with(respond::range(&query).into_iter().chain(next), &document))
 }
 
-/// As that of an export of the campaign's activations, with a cursor of its own.
+/// Parses a query like that of an export of the campaign's activations. Its cursors are not valid for exports.
 pub(crate) fn parse<'a>(
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     spreadid: SpreadId,
 ) -> Result<(ExportQuery, usize), ExportError> {
-    let given = RawParams::new(PARAMETERS, parameters)?;
-    let limit = given.page_limit()?;
-    let mut query = ExportQuery::new(Format::Ndjson, &given)?;
+    let params = RawParams::new(PARAMETERS, parameters)?;
+    let limit = params.page_limit()?;
+    let mut query = ExportQuery::new(Format::Ndjson, &params)?;
     query.filter.event_type = Some(EventType::Activation);
     query.filter.statuses = Some(vec![Status::Attributed]);
     query.filter.spreadids = Some([spreadid].into());

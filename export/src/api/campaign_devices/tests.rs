@@ -1,4 +1,4 @@
-//! What campaigns brought, over HTTP, against the facts that it was made of.
+//! Campaign devices over HTTP, compared with the facts from which they were made.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::tests::bed::{Bed, DAY, MINUTE, activation, click, effect};
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 const ACTIVATIONS: u64 = 90;
 
-/// Every third activation is of campaign 7, every third of campaign 9, the others of none; one a
-/// minute, each with an effect, and three in one millisecond.
+/// Activations, three a minute at the same millisecond, each with an effect. Every third one is credited to campaign
+/// 7, every third to campaign 9, the others to none.
 fn bed() -> Bed {
     let mut facts = Vec::new();
     for number in 0..ACTIVATIONS {
@@ -24,7 +24,7 @@ fn bed() -> Bed {
         facts.push(Fact::Activation(activation(&id, &device, time)));
         facts.push(Fact::Effect(effect(&format!("e-{number}"), "purchase", &device, time + 1)));
     }
-    // Was the first of campaign 9, and is the second of campaign 7 since.
+    // Moves the first activation of campaign 9 to campaign 7.
     facts.push(click(7, "late", "d-1", DAY - 1));
     Bed::new(facts)
 }
@@ -35,7 +35,7 @@ fn numbers(answer: &Value) -> Vec<u64> {
     activations.iter().map(number).collect()
 }
 
-/// All pages of so many.
+/// Reads all pages of `limit` activations.
 fn pages(bed: &Bed, campaign: u32, range: &str, limit: usize) -> Vec<u64> {
     let target = format!("/v1/apps/app-x/campaigns/{campaign}/devices?{range}&limit={limit}");
     let pages: Vec<_> = bed.pages(&target).iter().map(|page| numbers(&page.json())).collect();
@@ -44,7 +44,7 @@ fn pages(bed: &Bed, campaign: u32, range: &str, limit: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_newest_come_first_page_by_page() {
+fn pages_list_the_newest_activations_first() {
     let bed = bed();
     let model = |campaign: u64, minutes: std::ops::Range<u64>| -> Vec<(u64, u64)> {
         let of = |number: u64| match number {
@@ -79,7 +79,7 @@ fn the_newest_come_first_page_by_page() {
 }
 
 #[test]
-fn an_activation_is_as_its_row_has_it() {
+fn an_activation_has_the_values_of_its_row() {
     let bed = bed();
     let target = "/v1/apps/app-x/campaigns/7/devices?from=2026-03-10&to=2026-03-10T00:01";
     let answer = bed.get(&format!("{target}&timezone=UTC"));
@@ -110,13 +110,13 @@ fn an_activation_is_as_its_row_has_it() {
     let head = bed.send(&format!("HEAD {target} HTTP/1.1"));
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(head.header("content-length"), bed.get(target).header("content-length"));
-    // Those of another app are another's.
+    // Another app has none of them.
     let other = format!("/v1/apps/app%20y/campaigns/7/devices?{RANGE}");
     assert_eq!(numbers(&bed.get(&other).json()), [] as [u64; 0]);
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn invalid_requests_are_problems() {
     let bed = bed();
     let check = |path: &str, status: u16, parameter: Option<&str>| {
         let answer = bed.get(&format!("/v1/apps/{path}"));

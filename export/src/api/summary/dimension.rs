@@ -1,4 +1,4 @@
-//! What a summary tells rows apart by.
+//! The dimensions by which a summary groups rows.
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Policy;
@@ -26,14 +26,14 @@ attribution::named! {
     }
 }
 
-/// What a group has of a dimension; within one all are of one kind.
+/// The value of a dimension in a group; all values of one dimension are of one variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Value {
-    /// Counted from 1970.
+    /// Days since 1970-01-01.
     Day(i64),
     Number(u32),
     Name(&'static str),
-    /// Empty where there is nothing.
+    /// Empty if there is no value.
     Text(Box<str>),
 }
 
@@ -42,12 +42,14 @@ impl Dimension {
         Self::ALL.into_iter().map(Self::name)
     }
 
+    /// Parses the name of a dimension.
+    ///
     /// # Errors
-    /// The nearest name, where none is this one.
+    /// No dimension has this name; the error names the nearest.
     pub fn parse(name: &str) -> Result<Self, ExportError> {
         Self::from_name(name).ok_or_else(|| {
             let nearest = nearest(name, Self::names()).unwrap_or_default();
-            let problem = format!("nothing is told apart by this, the nearest is {nearest:?}");
+            let problem = format!("unknown dimension, the nearest is {nearest:?}");
             bad(BY, problem, name, Self::names().collect())
         })
     }
@@ -70,10 +72,10 @@ impl Dimension {
     }
 }
 
-/// The days of a zone, by the dates with which an export writes times.
+/// The local days of a time zone, as an export writes them.
 pub(super) struct Days {
     times: TimeWriter,
-    /// Counts of one quarter of an hour follow each other.
+    /// The last quarter and its day, because counts of one quarter follow each other.
     last: Option<(EventTime, Option<i64>)>,
 }
 
@@ -86,8 +88,7 @@ impl Days {
         self.times.day(time).0
     }
 
-    /// The day of all times of a quarter of an hour; `None` where they are of two, or where the
-    /// offset changes among them.
+    /// Returns the day of a quarter of an hour. `None` if it spans two days or the zone's offset changes within it.
     pub fn of_quarter(&mut self, time: EventTime) -> Option<i64> {
         let start = quarter_start(time);
         if let Some((_, day)) = self.last.filter(|(last, _)| *last == start) {
@@ -118,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_an_hour_is_of_one_day_or_of_two() {
+    fn a_quarter_of_an_hour_is_in_one_day_or_spans_two() {
         check("UTC", "2026-03-10T23:45:00Z", Some("2026-03-10"));
         check("Asia/Shanghai", "2026-03-10T16:00:00Z", Some("2026-03-11"));
         check("Asia/Kathmandu", "2026-03-10T18:00:00Z", Some("2026-03-10"));
         check("Asia/Kathmandu", "2026-03-10T18:15:00Z", Some("2026-03-11"));
         check("Europe/Berlin", "2026-10-25T01:00:00Z", Some("2026-10-25"));
-        // 44 minutes behind, until 1972.
+        // The offset was -00:44:30 until 1972.
         check("Africa/Monrovia", "1971-01-01T00:30:00Z", None);
         // Clocks went back at a minute past midnight.
         check("America/St_Johns", "2010-11-07T02:30:00Z", None);

@@ -1,4 +1,4 @@
-//! The groups of a summary, and how they are written.
+//! The groups of a summary, and how they are serialized.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,24 +15,24 @@ use crate::format::time_zone::{date, in_utc};
 use crate::query::ExportQuery;
 use crate::query::parameter::{BY, bad};
 
-/// All are in memory until the answer is sent.
+/// All groups are in memory until the response is sent.
 pub(super) const GROUPS_MAX: usize = 100_000;
 
-/// Rows by what they are told apart by.
+/// Rows grouped by the dimensions of a query.
 pub(super) struct Groups<'q> {
     by: &'q [Dimension],
     policy: &'q Policy,
     groups: HashMap<Vec<Value>, Group>,
-    /// Groups and their currencies.
+    /// Pairs of group and currency.
     len: usize,
 }
 
-/// By currency.
+/// Totals by currency.
 type Group = BTreeMap<Box<str>, Totals>;
 
 impl<'q> Groups<'q> {
     pub fn new(by: &'q [Dimension], policy: &'q Policy) -> Self {
-        // Of what is not told apart there is one group, of nothing at the worst.
+        // Without dimensions there is exactly one group, even if it is empty.
         let mut groups = HashMap::new();
         if by.is_empty() {
             groups.insert(Vec::new(), Group::new());
@@ -40,8 +40,10 @@ impl<'q> Groups<'q> {
         Self { by, policy, groups, len: 0 }
     }
 
+    /// Adds a count to its group.
+    ///
     /// # Errors
-    /// There are too many.
+    /// There are more than [`GROUPS_MAX`] groups.
     pub fn add(
         &mut self,
         day: i64,
@@ -61,19 +63,18 @@ impl<'q> Groups<'q> {
             return Ok(());
         }
         let names: Vec<_> = self.by.iter().map(|by| by.name()).collect();
-        let problem = format!(
-            "there would be more than {GROUPS_MAX} groups, ask for a shorter range, or by less"
-        );
+        let problem =
+            format!("more than {GROUPS_MAX} groups; shorten the range, or use fewer dimensions");
         Err(bad(BY, problem, &names.join(","), Dimension::names().collect()))
     }
 
-    /// All rows.
+    /// Returns the number of all rows.
     pub fn rows(&self) -> u64 {
         let counts = self.groups.values().flat_map(BTreeMap::values);
         counts.map(|count| count.rows.max(0).unsigned_abs()).sum()
     }
 
-    /// Rows told apart by the day and by one text, in no order.
+    /// Returns the counts of a summary by day and one text dimension, in no order.
     pub fn by_day_and_text(&self) -> Vec<DayCount> {
         let count = |(values, group): (&Vec<Value>, &Group)| match &values[..] {
             [Value::Day(day), Value::Text(text)] => {
@@ -92,7 +93,7 @@ impl<'q> Groups<'q> {
         groups
     }
 
-    /// A line for each group and currency: what it is told apart by, currency, rows, revenue.
+    /// Writes a line for each group and currency: its dimensions, currency, rows, revenue.
     pub fn write_csv(&self, out: &mut Vec<u8>) {
         for by in self.by {
             out.extend_from_slice(by.name().as_bytes());
@@ -115,7 +116,7 @@ impl<'q> Groups<'q> {
         }
     }
 
-    /// One document: what was asked for, then the groups.
+    /// Writes one document: the query, then the groups.
     pub fn write_json(&self, app_key: &str, query: &ExportQuery, out: &mut Vec<u8>) {
         let line = |(values, group)| Line { by: self.by, values, group };
         let document = Document {
@@ -126,7 +127,7 @@ impl<'q> Groups<'q> {
             by: self.by.iter().map(|by| by.name()).collect(),
             groups: self.sorted().into_iter().map(line).collect(),
         };
-        // Keys are texts and writing to memory can not fail.
+        // Cannot fail: keys are strings, and it writes to memory.
         let _ = serde_json::to_writer(out, &document);
     }
 }
@@ -143,7 +144,7 @@ impl Value {
 }
 
 impl Serialize for Value {
-    /// Nothing is `null`.
+    /// A missing value is `null`.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Day(day) => to.serialize_str(&date(*day).to_string()),
@@ -166,7 +167,7 @@ struct Document<'a> {
     groups: Vec<Line<'a>>,
 }
 
-/// A group as an object: what it is told apart by, then its rows and revenue.
+/// A group as an object: its dimensions, then its rows and revenue.
 struct Line<'a> {
     by: &'a [Dimension],
     values: &'a [Value],
@@ -185,12 +186,12 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// Amounts by currency, as texts, so that no reader rounds them.
+/// Amounts by currency, as strings, so that no reader rounds them.
 struct Revenue<'a>(&'a Group);
 
 impl Serialize for Revenue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // An amount without a currency is shown only where it is not 0.
+        // An amount without a currency is written only if it is not 0.
         let sums = self.0.iter().map(|(currency, count)| (currency, count.revenue));
         let sums = sums.filter(|(currency, sum)| !currency.is_empty() || *sum != Amount::default());
         to.collect_map(sums.map(|(currency, sum)| (currency, sum.to_string())))

@@ -1,8 +1,8 @@
-//! Rows counted, and their revenue added up, by day, campaign, status and so on.
+//! Counts of rows and sums of their revenue, by day, campaign, status and so on.
 //!
-//! Whole quarters of an hour come from the store's counts. Rows are read only where a range, or a
-//! day of the zone, begins or ends within one. Both are of one moment, so what is told is what
-//! counting the export of the same query gives.
+//! Whole quarters of an hour come from the store's counts. Rows are read only at the edges of the range, and where a
+//! day of the zone begins within a quarter. Both come from one snapshot, so a summary equals the counted export of
+//! the same query.
 
 mod dimension;
 mod groups;
@@ -36,20 +36,20 @@ use dimension::Days;
 pub(crate) use dimension::Dimension;
 use groups::Groups;
 
-/// Which rows, and what tells them apart.
+/// Which rows to count and how to group them.
 #[derive(Debug)]
 pub(crate) struct SummaryQuery {
-    /// Its range, zone and filter.
+    /// Range, zone and filter.
     rows: ExportQuery,
     by: Vec<Dimension>,
 }
 
 impl SummaryQuery {
-    /// The parameters that there are.
+    /// Names of all parameters.
     const PARAMETERS: &[&str] =
         &[FROM, TO, TIMEZONE, TYPE, EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, BY];
 
-    /// As [`ExportQuery::parse`].
+    /// Parses parameters like [`ExportQuery::parse`].
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
@@ -60,7 +60,7 @@ impl SummaryQuery {
             let dimension = Dimension::parse(name)?;
             if dimensions.contains(&dimension) {
                 let allowed = Dimension::names().collect();
-                return Err(bad(BY, "this is named twice", name, allowed));
+                return Err(bad(BY, "this dimension is named twice", name, allowed));
             }
             dimensions.push(dimension);
         }
@@ -74,7 +74,7 @@ enum Form {
     Csv,
 }
 
-/// As JSON, or as CSV where the path ends so.
+/// Serves a summary as JSON, or as CSV if the path ends with `.csv`.
 pub(crate) async fn summary(
     State(state): State<ExportState>,
     Segments(key): Segments<String>,
@@ -117,15 +117,16 @@ fn parse(uri: &Uri, app: &AppPolicy, policy: &Policy) -> Result<SummaryQuery, Pr
     Ok(query)
 }
 
-/// Rows of a channel on a day, which is counted from 1970.
+/// The number of rows of a channel on a day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DayCount {
+    /// Days since 1970-01-01.
     pub day: i64,
     pub channel: Box<str>,
     pub rows: u64,
 }
 
-/// The rows of an export, whatever its limit, by day and channel.
+/// Counts the rows of an export by day and channel, ignoring its limit.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -139,7 +140,7 @@ pub(crate) fn count_days(
     Ok(summarise(reader, app, &query, policy)?.by_day_and_text())
 }
 
-/// The rows of an export, whatever its limit.
+/// Counts the rows of an export, ignoring its limit.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -153,8 +154,8 @@ pub(crate) fn count_rows(
     Ok(summarise(reader, app, &query, policy)?.rows())
 }
 
-/// The rows that an export will have; `None` where counting them takes as long as reading them, in a store that processes
-/// share.
+/// Returns the number of rows that an export will have. `None` if counting them takes as long as reading them, as in
+/// a store that several processes share.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -173,10 +174,10 @@ pub fn expected_rows(
     Ok(Some(rows.min(query.limit.unwrap_or(u64::MAX))))
 }
 
-/// All rows of the query, counted.
+/// Counts all rows of the query.
 ///
 /// # Errors
-/// The store's; more groups than are held in memory.
+/// The store cannot be read, or there are too many groups.
 fn summarise<'q>(
     reader: &Reader,
     app: &AppPolicy,
@@ -206,13 +207,13 @@ fn summarise<'q>(
     Ok(summary.groups)
 }
 
-/// The end of a quarter of an hour.
+/// Returns the end of a quarter of an hour.
 fn after(quarter: EventTime) -> EventTime {
     let end = quarter.plus(QUARTER_MS);
     if end == EventTime::MAX { EventTime::END } else { end }
 }
 
-/// A summary that is being made.
+/// A summary in progress.
 struct Summary<'v, 'q> {
     view: &'v View<'v>,
     app: &'v AppPolicy,
@@ -223,7 +224,7 @@ struct Summary<'v, 'q> {
 }
 
 impl Summary<'_, '_> {
-    /// Adds the rows of a range, one by one.
+    /// Reads and adds the rows of a range.
     fn rows(&mut self, range: (EventTime, EventTime)) -> Result<(), ExportError> {
         let mut rows = self.view.rows(self.app, range, None)?;
         while let Some((key, value)) = rows.current()? {
@@ -238,8 +239,8 @@ impl Summary<'_, '_> {
         Ok(())
     }
 
-    /// Adds the counts of a range of whole quarters of an hour; but for those that are of two days,
-    /// which it gives.
+    /// Adds the counts of a range of whole quarters of an hour. Returns the quarters that span two days, which it
+    /// leaves out.
     fn quarters(
         &mut self,
         range: (EventTime, EventTime),

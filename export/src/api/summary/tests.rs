@@ -1,4 +1,4 @@
-//! Summaries against counting the export.
+//! Summaries, compared with counting the export.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,31 +17,30 @@ use crate::tests::check_problem;
 use crate::write_rows;
 
 const HOUR: u64 = 60 * MINUTE;
-/// The nights in which clocks change in Berlin and at St. John's, and a time when Monrovia was 44
-/// minutes behind.
+/// Nights in which clocks change in Berlin and St. John's, and one when Monrovia was 44 minutes behind UTC.
 const NIGHTS: [(u64, &str); 3] = [
     (1_774_742_400_000, "2026-03-29"),
     (1_289_088_000_000, "2010-11-07"),
     (34_128_000_000, "1971-01-31"),
 ];
 
-/// Always the same.
+/// A deterministic hash.
 fn mixed(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
 
-/// Around each of the nights three days of clicks, activations and effects, half of them within the
-/// hours in which clocks change.
+/// Clicks, activations and effects of three days around each of the nights, half of them within the hours in which
+/// clocks change.
 fn facts() -> Vec<Fact> {
     let mut facts = Vec::new();
-    for (place, (night, _)) in NIGHTS.into_iter().enumerate() {
+    for (index, (night, _)) in NIGHTS.into_iter().enumerate() {
         for number in 0..800 {
             let time = match mixed(number * 3) % 2 {
                 0 => night + mixed(number) % (4 * HOUR),
                 _ => night - 36 * HOUR + mixed(number) % (72 * HOUR),
             };
-            let device = format!("d-{place}-{}", mixed(number * 7) % 60);
-            let id = format!("{place}-{number}");
+            let device = format!("d-{index}-{}", mixed(number * 7) % 60);
+            let id = format!("{index}-{number}");
             match number % 5 {
                 0 => facts.push(click([7, 9][number as usize % 2], &id, &device, time)),
                 1 | 2 => facts.push(Fact::Activation(activation(&id, &device, time))),
@@ -60,28 +59,28 @@ fn facts() -> Vec<Fact> {
     facts
 }
 
-struct Made {
+struct Fixture {
     _dir: tempfile::TempDir,
     reader: Reader,
     policy: std::sync::Arc<Policy>,
 }
 
-fn made() -> &'static Made {
-    static MADE: OnceLock<Made> = OnceLock::new();
-    MADE.get_or_init(|| {
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let config = bed::settings(dir.path());
         let reader = bed::fill(&config, facts());
-        Made { _dir: dir, reader, policy: config.policy }
+        Fixture { _dir: dir, reader, policy: config.policy }
     })
 }
 
-/// A number to sort by, or 0, and the text.
+/// A number to sort by, or 0, and the cell.
 type Key = (u32, String);
 
-/// The export of the same query, counted.
+/// Counts the export of the same query.
 fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
-    let Made { reader, policy, .. } = made();
+    let Fixture { reader, policy, .. } = fixture();
     let fields = "event_time,event_type,event_name,status,install_type,spreadid,campaign,channel,\
                   currency,revenue";
     let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
@@ -123,7 +122,7 @@ fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
 }
 
 fn summed(parameters: &[(&str, String)], by: &[&str]) -> String {
-    let Made { reader, policy, .. } = made();
+    let Fixture { reader, policy, .. } = fixture();
     let by = by.join(",");
     let by = (!by.is_empty()).then_some((BY, by.as_str()));
     let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
@@ -137,7 +136,7 @@ fn summed(parameters: &[(&str, String)], by: &[&str]) -> String {
 fn parameters() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     let zones = ["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Asia/Kathmandu"];
     let night = select(NIGHTS.to_vec());
-    // Milliseconds, or quarters of an hour, and longer and shorter ranges.
+    // Any millisecond, or a quarter of an hour.
     let edge = || prop_oneof![0..72 * HOUR, (0..288u64).prop_map(|quarter| quarter * 15 * MINUTE)];
     let range = (night, edge(), edge(), any::<u8>()).prop_map(|((night, date), a, b, how)| {
         let text = |ms: u64| {
@@ -175,14 +174,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn a_summary_is_what_counting_the_export_gives(parameters in parameters(), by in by()) {
+    fn a_summary_equals_the_counted_export(parameters in parameters(), by in by()) {
         prop_assert_eq!(summed(&parameters, &by), counted(&parameters, &by));
     }
 }
 
-/// Rows that were read so far.
+/// The number of rows read so far.
 fn reads(reader: &Reader) -> u64 {
-    reader.regions().expect("its own").iter().map(|region| region.reads.total).sum()
+    reader.regions().expect("an embedded store").iter().map(|region| region.reads.total).sum()
 }
 
 #[test]
@@ -213,7 +212,7 @@ fn rows_are_read_only_at_the_edges() {
 }
 
 #[test]
-fn the_rows_of_an_export_are_expected() {
+fn expected_rows_are_those_of_the_export() {
     let dir = tempfile::tempdir().unwrap();
     let config = bed::settings(dir.path());
     let reader = bed::fill(&config, many_activations(7_200));
@@ -286,7 +285,7 @@ fn a_summary_is_json_or_csv() {
 
     let head = bed.send(&format!("HEAD {SUMMARY} HTTP/1.1"));
     assert_eq!((head.status, head.body.len()), (200, 0));
-    assert_eq!(head.header("content-length"), None, "it is not read");
+    assert_eq!(head.header("content-length"), None, "the body is not computed");
     let total = bed.get(&format!("{SUMMARY}&status=rejected")).json();
     assert_eq!(total["groups"], serde_json::json!([{"count": 0, "revenue": {}}]));
     assert_eq!(
@@ -296,7 +295,7 @@ fn a_summary_is_json_or_csv() {
 }
 
 #[test]
-fn what_is_wrong_with_a_summary_is_told() {
+fn invalid_summary_requests_are_problems() {
     let bed = bed();
     let check = |target: &str, status, kind, parameter| {
         check_problem(&bed.get(target), status, kind, parameter);
@@ -324,7 +323,7 @@ fn campaigns_are_those_of_the_settings() {
 }
 
 #[test]
-fn there_are_not_too_many_groups() {
+fn the_number_of_groups_is_limited() {
     let by = [Dimension::EventName];
     let policy = Policy::new(vec![], vec![]);
     let mut groups = Groups::new(&by, &policy);

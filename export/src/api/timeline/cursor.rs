@@ -1,4 +1,4 @@
-//! Where a page of a timeline ends and the next begins.
+//! The cursor of a timeline: where a page ends and the next begins.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::ExportError;
 use crate::query::cursor_text;
 use crate::query::parameter::{AFTER, expected};
 
-/// A fact that a page ended with, of one device. See [`cursor_text`] for its form in addresses.
+/// The last fact of a page, for one device. See [`cursor_text`] for its form in URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PlaceCursor {
+pub(crate) struct TimelineCursor {
     time: EventTime,
     family: Family,
     id: u64,
@@ -22,10 +22,10 @@ pub(crate) struct PlaceCursor {
     hash: u32,
 }
 
-impl PlaceCursor {
-    pub fn after(place: IndexEntry, pid: Pid, ids: &DeviceIds) -> Self {
-        let FactKey { family, id, tag, .. } = place.fact;
-        let cursor = Self { time: place.time, family, id: id.0, tag, hash: 0 };
+impl TimelineCursor {
+    pub fn after(entry: IndexEntry, pid: Pid, ids: &DeviceIds) -> Self {
+        let FactKey { family, id, tag, .. } = entry.fact;
+        let cursor = Self { time: entry.time, family, id: id.0, tag, hash: 0 };
         Self { hash: cursor.hash(pid, ids), ..cursor }
     }
 
@@ -34,22 +34,27 @@ impl PlaceCursor {
         IndexEntry { time, fact: FactKey { family, id: MatchKey(id), pid, tag } }
     }
 
+    /// Parses a cursor.
+    ///
     /// # Errors
-    /// The text is no cursor.
+    /// The text is not a cursor.
     pub fn parse(text: &str) -> Result<Self, ExportError> {
-        let cursor = cursor_text::parse(text).and_then(|(place, hash)| Self::decode(&place, hash));
+        let cursor =
+            cursor_text::parse(text).and_then(|(position, hash)| Self::decode(&position, hash));
         cursor.ok_or_else(|| refused(text))
     }
 
+    /// Checks that the cursor was issued for this device.
+    ///
     /// # Errors
-    /// It is of another device.
+    /// It was issued for another device.
     pub fn check(&self, pid: Pid, ids: &DeviceIds) -> Result<(), ExportError> {
-        let is_of_it = self.hash == self.hash(pid, ids);
-        if is_of_it { Ok(()) } else { Err(refused(&self.to_string())) }
+        let is_same = self.hash == self.hash(pid, ids);
+        if is_same { Ok(()) } else { Err(refused(&self.to_string())) }
     }
 
-    fn decode(place: &[u8], hash: u32) -> Option<Self> {
-        let (time, rest) = place.split_first_chunk()?;
+    fn decode(position: &[u8], hash: u32) -> Option<Self> {
+        let (time, rest) = position.split_first_chunk()?;
         let (family, rest) = rest.split_first()?;
         let (id, tag) = rest.split_first_chunk()?;
         Some(Self {
@@ -61,7 +66,7 @@ impl PlaceCursor {
         })
     }
 
-    fn place(&self) -> Vec<u8> {
+    fn position(&self) -> Vec<u8> {
         let Self { time, family, id, tag, .. } = self;
         let time = time.millis().to_be_bytes();
         [&time[..], &[*family as u8], &id.to_be_bytes(), &tag.to_be_bytes()].concat()
@@ -69,14 +74,14 @@ impl PlaceCursor {
 
     fn hash(&self, pid: Pid, ids: &DeviceIds) -> u32 {
         let keys = ids.iter().flat_map(|id| match_keys::by_id(id).0.to_be_bytes());
-        let asked: Vec<u8> = pid.0.to_be_bytes().into_iter().chain(keys).collect();
-        cursor_text::hash(&self.place(), &asked)
+        let query: Vec<u8> = pid.0.to_be_bytes().into_iter().chain(keys).collect();
+        cursor_text::hash(&self.position(), &query)
     }
 }
 
-impl fmt::Display for PlaceCursor {
+impl fmt::Display for TimelineCursor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&cursor_text::text(&self.place(), self.hash))
+        out.write_str(&cursor_text::text(&self.position(), self.hash))
     }
 }
 

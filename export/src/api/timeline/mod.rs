@@ -1,6 +1,6 @@
-//! A device's timeline: what the store still knows of it, newest first.
+//! A device's timeline: what the store knows of it, newest first.
 //!
-//! The id of the device is in the request alone: in no answer's rows, log or error.
+//! The device id is only in the request, never in the rows of a response, a log or an error.
 
 pub(crate) mod cursor;
 
@@ -25,17 +25,17 @@ use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::parameter::{AFTER, LIMIT, TIMEZONE, bad};
 use crate::query::raw_params::RawParams;
-use cursor::PlaceCursor;
+use cursor::TimelineCursor;
 
 pub(crate) const KIND: &str = "kind";
 pub(crate) const VALUE: &str = "value";
 const PARAMETERS: &[&str] = &[TIMEZONE, LIMIT, AFTER];
 
-/// What a request asks for, beside the device.
+/// The parameters of a request, except the device.
 pub(crate) struct TimelineQuery {
     zone: Zone,
     limit: usize,
-    after: Option<PlaceCursor>,
+    after: Option<TimelineCursor>,
 }
 
 pub(crate) async fn device(
@@ -46,18 +46,18 @@ pub(crate) async fn device(
     let uri = request.uri().clone();
     let app = respond::app(&state, key)?;
     let ids = device_ids(&kind, &value)?;
-    let given = parameters(&uri)?;
-    let query = TimelineQuery::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
+    let params = parameters(&uri)?;
+    let query = TimelineQuery::parse(params.iter().map(|(name, value)| (&**name, &**value)))?;
     query.check(app, &ids)?;
     let (document, next) = look(&state, app, ids, query).await?;
-    let next = next.and_then(|cursor| next_page(&uri, &given, &cursor));
+    let next = next.and_then(|cursor| next_page(&uri, &params, &cursor));
     Ok(respond::json_with(next, &document))
 }
 
-/// A page of a device's timeline, and where the next one begins, if there is one.
+/// Returns a page of a device's timeline, and the cursor of the next page, if there is one.
 ///
 /// # Errors
-/// Too many are looking; what the reading says.
+/// Too many scans are running, or the read failed.
 pub(crate) async fn look(
     state: &ExportState,
     app: &AppPolicy,
@@ -73,38 +73,42 @@ pub(crate) async fn look(
         let found = timeline(&mut facts, (policy, app), &ids, after, limit)?;
         let since = since(reader, policy, app);
         let last = found.found.last().filter(|_| found.has_more).map(|last| last.place);
-        let next = last.map(|place| PlaceCursor::after(place, pid, &ids).to_string());
+        let next = last.map(|place| TimelineCursor::after(place, pid, &ids).to_string());
         Ok((document(&found, since, app, policy, &zone), next))
     })
     .await
 }
 
 impl TimelineQuery {
+    /// Checks the cursor.
+    ///
     /// # Errors
-    /// Its cursor is of another device.
+    /// The cursor was issued for another device.
     pub fn check(&self, app: &AppPolicy, ids: &DeviceIds) -> Result<(), ExportError> {
         self.after.as_ref().map_or(Ok(()), |after| after.check(app.pid, ids))
     }
 
+    /// Parses parameters.
+    ///
     /// # Errors
-    /// The first parameter that is wrong.
+    /// The first invalid parameter.
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
-        let given = RawParams::new(PARAMETERS, parameters)?;
+        let params = RawParams::new(PARAMETERS, parameters)?;
         Ok(Self {
-            zone: given.zone()?,
-            limit: given.page_limit()?,
-            after: given.one(AFTER).map(PlaceCursor::parse).transpose()?,
+            zone: params.zone()?,
+            limit: params.page_limit()?,
+            after: params.one(AFTER).map(TimelineCursor::parse).transpose()?,
         })
     }
 }
 
-/// The id as events carry it: plain, or as its MD5, under either name; by all values by which an
+/// Parses a device id in any form that events may have (plain, or an MD5 under either name) into all ids by which an
 /// event can match it.
 ///
 /// # Errors
-/// There is no such kind, or the value is no id of it; it is not in the error.
+/// The kind is unknown, or the value is not an id of this kind. The error does not contain the value.
 pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportError> {
     let plain = kind.strip_suffix("_md5").unwrap_or(kind);
     if !IdKind::ALL.iter().any(|known| known.name() == plain) {
@@ -112,7 +116,7 @@ pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportErr
         let problem = format!("expected {}", allowed.join(", or "));
         return Err(bad(KIND, problem, kind, allowed));
     }
-    // A row shows the MD5 under the plain name where it knows no more.
+    // Rows have an MD5 under the plain name if the plain id is unknown.
     let md5 = format!("{plain}_md5");
     let names = if plain == kind { vec![plain, &md5] } else { vec![&*md5] };
     let received = names.into_iter().map(|name| (name.into(), value.into())).collect();
@@ -153,7 +157,7 @@ fn document(
     json!({ "app": &*app.key, "complete_since": complete_since, "events": events })
 }
 
-/// Writes events, with names of the present catalogue.
+/// Writes events, with names of the current catalog.
 struct Writer<'a> {
     app: &'a AppPolicy,
     policy: &'a Policy,
@@ -218,7 +222,7 @@ impl Writer<'_> {
     }
 }
 
-/// Status and campaign of a row; none before the first decision.
+/// Returns status and campaign of a row; nothing before the first decision.
 fn current_row(
     current_row: Option<&attribution::ledger::record::CurrentRow>,
 ) -> (Option<&'static str>, SpreadId) {
@@ -227,7 +231,7 @@ fn current_row(
     })
 }
 
-/// Nothing is `null`.
+/// Returns `None` for an empty text, which JSON has as `null`.
 fn text(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 const DEVICE: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
-/// Of it in lower case.
+/// MD5 of the lower-case id.
 const MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";
 
 fn bed() -> Bed {
@@ -17,7 +17,7 @@ fn bed() -> Bed {
         Fact::Effect(effect("e-1", "purchase", DEVICE, DAY + 2 * MINUTE)),
         Fact::Effect(effect("e-2", "purchase", "another", DAY + 2 * MINUTE)),
     ];
-    // Known by its MD5 alone, which is not that of the same id.
+    // This device is known only by the MD5 of another kind of id.
     let mut hashed = activation("a-2", "", DAY + 9 * MINUTE);
     hashed.ids = vec![("imei_md5".into(), "0123456789abcdef0123456789ABCDEF".into())];
     facts.push(Fact::Activation(hashed));
@@ -28,14 +28,14 @@ fn path(kind: &str, value: &str) -> String {
     format!("/v1/apps/app-x/devices/{kind}/{value}")
 }
 
-/// What the events of a timeline are named by.
+/// Returns the ids of a timeline's events.
 fn names(document: &Value) -> Vec<&str> {
     let events = document["events"].as_array().expect("events").iter();
     events.map(|one| one["event_id"].as_str().or(one["click_id"].as_str()).unwrap()).collect()
 }
 
 #[test]
-fn a_timeline_tells_what_is_known_of_a_device() {
+fn a_timeline_lists_all_events_of_a_device() {
     let bed = bed();
     let answer = bed.get(&path("oaid", DEVICE));
     assert_eq!(answer.status, 200);
@@ -60,7 +60,7 @@ fn a_timeline_tells_what_is_known_of_a_device() {
         ],
     });
     assert_eq!(answer.json(), expected);
-    assert!(!answer.text().contains(DEVICE), "the device is in the request alone");
+    assert!(!answer.text().contains(DEVICE), "the response has no device id");
     let local = bed.get(&format!("{}?timezone=Asia/Shanghai", path("oaid", DEVICE))).json();
     assert_eq!(local["events"][0]["time"], "2026-03-10T08:02:00.000+08:00");
     let head = bed.send(&format!("HEAD {} HTTP/1.1", path("oaid", DEVICE)));
@@ -72,7 +72,7 @@ fn a_timeline_tells_what_is_known_of_a_device() {
 }
 
 #[test]
-fn a_device_is_found_by_its_id_as_events_have_it() {
+fn a_device_is_found_by_any_form_of_its_id() {
     let bed = bed();
     let check = |kind: &str, value: &str, expected: &[&str]| {
         let answer = bed.get(&path(kind, value));
@@ -94,7 +94,7 @@ fn a_device_is_found_by_its_id_as_events_have_it() {
 }
 
 #[test]
-fn a_timeline_comes_page_by_page() {
+fn a_timeline_has_pages() {
     let bed = bed();
     let pages = bed.pages(&format!("{}?limit=1&timezone=UTC", path("oaid", DEVICE)));
     let pages: Vec<Value> = pages.iter().map(Answer::json).collect();
@@ -103,7 +103,7 @@ fn a_timeline_comes_page_by_page() {
 }
 
 #[test]
-fn what_is_wrong_is_told_without_the_device() {
+fn invalid_requests_are_problems_without_the_device_id() {
     let bed = bed();
     let check = |target: &str, status: u16, parameter: Option<&str>| {
         let answer = bed.get(target);

@@ -1,27 +1,26 @@
-//! Texts that a spreadsheet would turn into something else.
+//! Guards texts that a spreadsheet would convert.
 //!
-//! Which numbers, dates and times it knows depends on its program, its version and its language, so
-//! their shapes are not listed: whatever has a digit is guarded, unless it plainly is none of them in
-//! any language.
+//! Which numbers, dates and times it recognises depends on the program, its version and its language, so their forms
+//! are not listed: any text with a digit is guarded, unless it clearly is none of them in any language.
 
 use std::borrow::Cow;
 
 use super::truth::{is_truth, is_unseen};
 
-/// A text within a formula is no longer.
+/// Maximum length of a string in a formula.
 const FORMULA_TEXT_MAX: usize = 255;
-/// No number and no date has one of these, in whatever language.
+/// No number or date has one of these characters, in any language.
 const OF_NO_NUMBER: [char; 9] = ['_', ';', '=', '?', '&', '<', '>', '{', '}'];
-/// Two lines are nothing but a text, and LibreOffice takes no formula of two lines.
+/// A text of several lines is never converted, and LibreOffice does not accept a formula of several lines.
 const LINE_ENDS: [char; 2] = ['\n', '\r'];
-/// A date with the names of its day, month and hour has fewer in every language.
+/// A date with the names of its day, month and part of the day has fewer letters, in any language.
 const LETTERS_MAX: usize = 60;
-/// Of a UUID or an MD5.
+/// Hexadecimal digits of a UUID or an MD5.
 const ID_DIGITS: usize = 32;
-/// A number has a currency and an exponent, a date a month and a half of the day.
+/// Groups of letters in a number (currency, exponent) or a date (month, AM or PM).
 const LETTERS_OF_NUMBER_MAX: usize = 3;
 
-/// The text as it is typed for a cell that shows it.
+/// Returns the text that a spreadsheet shows as `text`.
 pub(super) fn guarded(text: &str) -> Cow<'_, str> {
     if begins_formula(text) {
         return format!("'{text}").into();
@@ -35,33 +34,33 @@ pub(super) fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The wide forms are taken for the others where East Asian text is typed. What can not be seen
-/// before it may be dropped.
+/// Checks whether a text begins like a formula. Full-width signs count where East Asian text is typed; invisible
+/// characters before the sign may be dropped.
 fn begins_formula(text: &str) -> bool {
     const BREAKS: [char; 3] = ['\t', '\r', '\n'];
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
     text.starts_with(BREAKS) || text.trim_start_matches(is_blank).starts_with(SIGNS)
 }
 
-/// Whether a spreadsheet may take it for a number, a date, a time, a truth value or an error.
+/// Checks whether a spreadsheet may convert a text into a number, a date, a time, a boolean or an error.
 fn is_converted(text: &str) -> bool {
     if text.contains(LINE_ENDS) {
         return false;
     }
     let is_error = || text.trim_start_matches(is_blank).starts_with('#');
-    // No word for true or false has a digit.
+    // No word for true or false contains a digit.
     let has_digit = text.contains(char::is_numeric) || is_counted_in_chinese(text);
     if has_digit { !is_plain(text) } else { is_error() || is_truth(text) }
 }
 
-/// Whether it is no number and no date, though there is a digit in it.
+/// Checks whether a text with a digit is certainly neither a number nor a date.
 fn is_plain(text: &str) -> bool {
     text.contains(OF_NO_NUMBER)
         || text.chars().filter(|c| c.is_alphabetic()).nth(LETTERS_MAX).is_some()
         || is_hexadecimal_id(text)
 }
 
-/// Long, and with letters at more places than a number has.
+/// Checks for a long hexadecimal text with more groups of letters than a number has.
 fn is_hexadecimal_id(text: &str) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
     let bytes = text.as_bytes();
@@ -71,7 +70,7 @@ fn is_hexadecimal_id(text: &str) -> bool {
             > LETTERS_OF_NUMBER_MAX
 }
 
-/// Numbers that are written as words of one letter, and nothing else but what is counted.
+/// Checks for a text of only Chinese numerals and units.
 fn is_counted_in_chinese(text: &str) -> bool {
     const DIGITS: &str = "〇零一二三四五六七八九十百千万亿萬億";
     const UNITS: &str = "年月日号號时時点點分秒上下午前后後元圆圓円角整正";
@@ -79,7 +78,7 @@ fn is_counted_in_chinese(text: &str) -> bool {
         && text.chars().all(|c| !c.is_alphabetic() || DIGITS.contains(c) || UNITS.contains(c))
 }
 
-/// A space, or what can not be seen.
+/// Checks for white space or an invisible character.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_unseen(character)
 }
@@ -93,7 +92,7 @@ mod tests {
         assert_eq!(guarded(text), expected);
     }
 
-    /// Each stays as it is.
+    /// Checks that none is guarded.
     #[track_caller]
     fn check_plain(texts: &[&str]) {
         texts.iter().for_each(|text| check(text, text));
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn formulas_are_texts() {
+    fn formulas_stay_texts() {
         check("=1+1", "'=1+1");
         check("@SUM(A1)", "'@SUM(A1)");
         check("-2", "'-2");
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_and_errors_stay_texts() {
+    fn booleans_and_errors_stay_texts() {
         check_guarded(&[
             "True",
             "True ",
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plainly_a_text_is_written_as_it_is() {
+    fn plain_texts_are_not_guarded() {
         check_plain(&[
             "",
             "iPhone",

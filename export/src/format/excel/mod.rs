@@ -1,10 +1,9 @@
-//! Rows as CSV for Excel and LibreOffice: a byte order mark, lines that end with CRLF, times that
-//! they read as times, and texts that stay the texts that they are.
+//! Rows as CSV for Excel and LibreOffice: a byte order mark, CRLF, times that they recognise, and texts that stay
+//! texts.
 //!
-//! What a spreadsheet opens it reads cell by cell as a person's typing: `=…` becomes a formula,
-//! `00123` 123, 20 digits lose their last five, `1-2` a date. A text that would begin a formula gets
-//! an apostrophe before it, and one that could become a number or a date is written as `="…"`,
-//! which gives just this text: see [`guard`].
+//! A spreadsheet interprets each cell as if it were typed: `=…` becomes a formula, `00123` becomes 123, 20 digits
+//! lose their last five, `1-2` becomes a date. A text that would begin a formula gets a leading apostrophe, and one
+//! that could become a number or a date is written as `="…"`, which evaluates to the text itself: see [`guard`].
 
 mod guard;
 mod truth;
@@ -39,12 +38,12 @@ impl<'a> ExcelWriter<'a> {
 
     pub fn header(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(BYTE_ORDER_MARK);
-        for (place, field) in self.fields.iter().enumerate() {
-            if place > 0 {
+        for (index, field) in self.fields.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
             match field {
-                // Ours, and no number in any language.
+                // Our own names are never numbers.
                 Field::Column(column) => write_text(column.name(), out),
                 Field::AppsFlyer(column) if is_heading(&column.heading) => {
                     write_text(&column.heading, out);
@@ -57,15 +56,15 @@ impl<'a> ExcelWriter<'a> {
 
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        for (place, field) in self.fields.iter().enumerate() {
-            if place > 0 {
+        for (index, field) in self.fields.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
             match Value::of(field, key, row, self.policy) {
                 Value::Empty => {}
                 Value::Name(text) => out.extend_from_slice(text.as_bytes()),
                 Value::Number(number) => {
-                    // Writing to memory can not fail.
+                    // Writing to memory cannot fail.
                     let _ = write!(out, "{number}");
                 }
                 Value::Time(time) => self.times.write(time, out),
@@ -74,7 +73,7 @@ impl<'a> ExcelWriter<'a> {
                 Value::Json(text) => write_guarded(text, out),
             }
         }
-        // One empty cell alone: readers would skip an empty line.
+        // Readers skip empty lines, so a single empty cell is quoted.
         if out.len() == start {
             out.extend_from_slice(b"\"\"");
         }
@@ -82,7 +81,7 @@ impl<'a> ExcelWriter<'a> {
     }
 }
 
-/// A number, whatever somebody has sent.
+/// Appends an amount, guarded if it is not plain decimal digits.
 fn write_decimal(text: &str, out: &mut Vec<u8>) {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_guarded_is_a_cell_of_csv() {
+    fn guarded_texts_are_quoted_as_csv() {
         let check = |text, expected: &str| {
             let mut out = Vec::new();
             write_guarded(text, &mut out);

@@ -1,9 +1,9 @@
-//! What spreadsheets call true and false in the languages that they speak.
+//! The words for true and false in the languages of spreadsheets.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Of LibreOffice 7.4 in all its locales, and of Excel where it has another word.
+/// The words of LibreOffice 7.4 in all its locales, and those of Excel that differ.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "a si ngoho", "adevărat", "ala", "aplams", "asiyonyaniso", "been", "benar", "breug", "cert",
@@ -26,11 +26,11 @@ const WORDS: &[&str] = &[
     "จริง", "เท็จ", "ບໍ່ແມ່ນ", "ແມ່ນແລ້ວ", "མེན་", "ཨིན་", "မှန်", "မှား", "მცდარი", "ჭეშმარიტი",
     "ሓሶት", "ሓቂ", "ሔሰት", "አውነት", "ខុស", "ត្រូវ", "假", "真", "거짓", "참",
 ];
-/// No word has more.
+/// Maximum number of letters of a word.
 const LETTERS_MAX: usize = 16;
 
-/// Whether a spreadsheet of some language would take the text for a truth value: in any case, in wide
-/// letters, with spaces around it or what can not be seen anywhere.
+/// Checks whether a spreadsheet in any language would convert the text to a boolean: in any case, in full-width
+/// letters, surrounded by spaces, and with invisible characters anywhere.
 pub(super) fn is_truth(text: &str) -> bool {
     static KNOWN: LazyLock<HashSet<String>> =
         LazyLock::new(|| WORDS.iter().map(|word| word.to_uppercase()).collect());
@@ -41,12 +41,12 @@ pub(super) fn is_truth(text: &str) -> bool {
     KNOWN.contains(&seen.trim().to_uppercase())
 }
 
-/// As many as it takes to know that there are too many.
+/// Counts letters, up to one more than [`LETTERS_MAX`].
 fn letters(text: &str) -> usize {
     text.chars().filter(|c| c.is_alphabetic()).take(LETTERS_MAX + 1).count()
 }
 
-/// Controls, some of which spreadsheets drop, and marks of Unicode's that have no width.
+/// Checks for control characters, some of which spreadsheets drop, and Unicode characters without width.
 pub(super) fn is_unseen(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -56,7 +56,7 @@ pub(super) fn is_unseen(character: char) -> bool {
         )
 }
 
-/// The letter that East Asian text has twice as wide.
+/// Converts a full-width letter to its ordinary form.
 fn narrow(character: char) -> char {
     match character {
         '\u{ff01}'..='\u{ff5e}' => {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_known_in_every_case() {
+    fn every_word_is_recognised_in_every_case() {
         for word in WORDS {
             assert!(is_truth(word) && is_truth(&word.to_uppercase()), "{word}");
         }

@@ -1,4 +1,5 @@
-//! Who may see what: a [`Caller`] is known by its token, which a browser has in a cookie: see [`session`].
+//! Authentication and authorization. A token identifies a [`Caller`]; a browser sends it in a cookie (see
+//! [`session`]).
 
 pub(crate) mod session;
 
@@ -14,13 +15,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
 
-/// The tokens and what each may see.
+/// The API tokens and what each may read.
 #[derive(Debug)]
 pub struct Access {
     tokens: HashMap<Box<str>, ApiToken>,
-    /// Where there are no tokens.
+    /// The caller of every request, if no tokens are configured.
     anonymous: Option<Caller>,
-    /// Of no token: what one of an unknown id is compared with.
+    /// Belongs to no token; compared with tokens of unknown ids, so that they take as long as known ones.
     dummy_digest: TokenDigest,
 }
 
@@ -31,8 +32,7 @@ struct ApiToken {
     caller: Caller,
 }
 
-/// Who asks, on whose behalf something is read; cheap to clone. Everybody is one caller where there
-/// are no tokens.
+/// On whose behalf something is read; cheap to clone. Without tokens, all requests have one caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller(Arc<Principal>);
 
@@ -45,7 +45,8 @@ struct Principal {
 }
 
 impl Access {
-    /// Without tokens everybody may see all. So many downloads each caller may have at a time.
+    /// Without tokens, everyone may read everything. Each caller may have `downloads_per_token_max` downloads at a
+    /// time.
     pub fn new(tokens: &[Token], downloads_per_token_max: usize) -> Self {
         let caller = |token: Option<&Token>| {
             Caller(Arc::new(Principal {
@@ -66,12 +67,12 @@ impl Access {
         }
     }
 
-    /// Whether there are no tokens.
+    /// Checks whether no tokens are configured.
     pub(crate) fn is_open(&self) -> bool {
         self.anonymous.is_some()
     }
 
-    /// Who sends these headers, if it is somebody.
+    /// Returns the caller that sends these headers, if it is authenticated.
     pub(crate) fn known(&self, headers: &HeaderMap) -> Option<Caller> {
         self.admit(&Method::GET, headers, Timestamp::now()).ok().cloned()
     }
@@ -86,15 +87,15 @@ impl Access {
             return Ok(anonymous);
         }
         match bearer(headers) {
-            // Nobody else's page sends what changes or tells something in a user's name.
+            // CSRF: a request with side effects is accepted by its cookie only if one of our own pages sent it.
             Err(Refusal::NoToken) if method.is_safe() || session::is_same_origin(headers) => {
                 self.admit_session(headers, now)
             }
-            given => self.admit_token(given?, now),
+            bearer => self.admit_token(bearer?, now),
         }
     }
 
-    /// By the first cookie that is right; else the first says why not.
+    /// Admits the caller of the first valid cookie; otherwise returns the refusal of the first cookie.
     fn admit_session(&self, headers: &HeaderMap, now: Timestamp) -> Result<&Caller, Refusal> {
         let mut why = None;
         for token in session::tokens(headers) {
@@ -110,11 +111,11 @@ impl Access {
         let id = token_id(token).ok_or(Refusal::Malformed)?;
         let digest = TokenDigest::of(token);
         let admitted = self.tokens.get(id);
-        // An unknown id costs what a wrong secret does.
+        // An unknown id takes as long as a wrong secret.
         let expected = admitted.map_or(&self.dummy_digest, |admitted| &admitted.digest);
-        let is_right = digest.matches(expected);
-        let admitted = admitted.filter(|_| is_right).ok_or(Refusal::Unknown)?;
-        // Only its owner is told that it was good once.
+        let is_valid = digest.matches(expected);
+        let admitted = admitted.filter(|_| is_valid).ok_or(Refusal::Unknown)?;
+        // Only a client with the right secret learns that the token has expired.
         match admitted.expires {
             Some(expires) if expires <= now => Err(Refusal::Expired(expires)),
             _ => Ok(&admitted.caller),
@@ -122,18 +123,18 @@ impl Access {
     }
 }
 
-/// What the one `Authorization` says after `Bearer`.
+/// Returns the token of the only `Authorization` header, after `Bearer`.
 fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
-    let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let first = given.next().ok_or(Refusal::NoToken)?;
-    let is_one = given.next().is_none();
-    let text = first.to_str().ok().filter(|_| is_one).ok_or(Refusal::Malformed)?;
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let first = values.next().ok_or(Refusal::NoToken)?;
+    let is_only = values.next().is_none();
+    let text = first.to_str().ok().filter(|_| is_only).ok_or(Refusal::Malformed)?;
     let (scheme, token) = text.split_once(' ').ok_or(Refusal::Malformed)?;
     if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(Refusal::Malformed) }
 }
 
 impl Caller {
-    /// The token's id, for logs.
+    /// The token's id or `none`, for logs.
     pub fn name(&self) -> &str {
         self.0.token.as_deref().unwrap_or("none")
     }
@@ -142,19 +143,19 @@ impl Caller {
         self.0.token.as_deref()
     }
 
-    /// Whether it may see anything of this app, its name included.
+    /// Checks whether the caller may see anything of this app, including its name.
     pub fn can_read(&self, pid: Pid) -> bool {
         self.0.apps.has(pid)
     }
 
-    /// The apps that there are for it, by pid.
+    /// Returns the apps that the caller may read, by pid.
     pub fn apps<'p>(&self, policy: &'p Policy) -> Vec<&'p AppPolicy> {
         let mut apps: Vec<_> = policy.apps().filter(|app| self.can_read(app.pid)).collect();
         apps.sort_by_key(|app| app.pid);
         apps
     }
 
-    /// One of its downloads, until the permit is dropped.
+    /// Takes one of the caller's downloads, until the permit is dropped.
     pub fn start_download(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let Principal { downloads, downloads_max, .. } = &*self.0;
         Arc::clone(downloads)

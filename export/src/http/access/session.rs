@@ -1,5 +1,5 @@
-//! A browser's session: its token in a cookie that no script reads and no other site sends. Nothing
-//! is kept of it here, so it ends with the browser, with the token, or by signing out.
+//! A browser's session: its token in a cookie that scripts cannot read and other sites cannot send. The server keeps
+//! no state of it; it ends with the browser session, with the token, or by signing out.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -7,16 +7,16 @@ const COOKIE: &str = "adtrail_token";
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Cookies of one name that are looked at.
+/// At most this many cookies with our name are read.
 const COOKIES_MAX: usize = 16;
 
-/// The one that the cookie has, the first where there are several.
+/// Returns the token of the first cookie.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     tokens(headers).next()
 }
 
-/// Those of all cookies of the name: a browser sends one for each path and domain that it has been
-/// told for, and an old one may come first.
+/// Returns the tokens of all cookies with our name. A browser sends one for each path and domain for which it has
+/// one, and an old one may come first.
 pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';'));
@@ -24,13 +24,13 @@ pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     tokens.take(COOKIES_MAX)
 }
 
-/// A cookie with the token, until the browser is closed. The token is one that was found right, so
-/// it is of letters, digits and underscores.
+/// Returns a session cookie with the token. The token was validated, so it consists of letters, digits and
+/// underscores.
 pub(crate) fn begin(token: &str, headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{COOKIE}={token}; {}", attributes(headers))).ok()
 }
 
-/// Takes the cookie away.
+/// Returns a cookie that removes the session.
 pub(crate) fn end(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{COOKIE}=; Max-Age=0; {}", attributes(headers))).ok()
 }
@@ -43,15 +43,16 @@ fn attributes(headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// By which the client came to the proxy, if there is one: this service speaks plain HTTP.
+/// Returns the scheme with which the client reached the proxy, if there is a proxy; this service itself speaks plain
+/// HTTP.
 pub(crate) fn scheme(headers: &HeaderMap) -> &'static str {
     let forwarded = text(headers, FORWARDED_PROTO).unwrap_or_default();
     let first = forwarded.split(',').next().unwrap_or_default();
     if first.trim().eq_ignore_ascii_case("https") { "https" } else { "http" }
 }
 
-/// Whether a page of this service sent the request. Browsers say so; where they are told apart only
-/// by `Origin`, it has to name the host that is asked.
+/// Checks whether a page of this service sent the request, by `Sec-Fetch-Site`. For browsers that only send `Origin`,
+/// its host must equal `Host`.
 pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get(SEC_FETCH_SITE) {
         return site == "same-origin";
@@ -60,7 +61,7 @@ pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     origin.is_some_and(|(_, host)| text(headers, header::HOST) == Some(host))
 }
 
-/// The address, from its path on, of the page of this service that the request was made from.
+/// Returns the referring page if it is one of this service: its address, starting with the path.
 pub(crate) fn own_referer(headers: &HeaderMap) -> Option<&str> {
     let (_, rest) = text(headers, header::REFERER)?.split_once("://")?;
     rest.strip_prefix(text(headers, header::HOST)?).filter(|address| address.starts_with('/'))
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn by_https_it_stays_on_https() {
+    fn the_cookie_is_secure_only_over_https() {
         let check = |proto: &str, expected: bool| {
             let headers = headers(&[("x-forwarded-proto", proto)]);
             for cookie in [begin("t", &headers), end(&headers)] {
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_page_of_ours_is_come_back_to() {
+    fn only_our_own_pages_are_referers() {
         let check = |host: &str, referer: &str, expected: Option<&str>| {
             assert_eq!(own_referer(&headers(&[("host", host), ("referer", referer)])), expected);
         };
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_page_of_ours_is_of_our_origin() {
+    fn only_our_own_pages_have_the_same_origin() {
         let check = |pairs: &[(&'static str, &str)], expected: bool| {
             assert_eq!(is_same_origin(&headers(pairs)), expected, "{pairs:?}");
         };

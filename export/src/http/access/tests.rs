@@ -1,4 +1,4 @@
-//! Who gets in, seen from the other end of the wire.
+//! Authentication and authorization over HTTP.
 
 use std::io::Read;
 
@@ -13,12 +13,12 @@ use crate::tests::bed::{
     Answer, Bed, DAY, MINUTE, activation, click, effect, entry, many_activations, past, token,
 };
 
-/// In seconds from now.
+/// The time this many seconds from now.
 fn soon(seconds: i64) -> Option<Timestamp> {
     Some(Timestamp::now() + SignedDuration::from_secs(seconds))
 }
 
-/// Tokens for `app-x`, for `app y`, for both, and two that have or had an end.
+/// Tokens for `app-x`, for `app y` and for both, one that expires tomorrow and one that has expired.
 fn closed(facts: Vec<Fact>, downloads_per_token_max: usize) -> Bed {
     Bed::with(facts, |config| {
         config.tokens = vec![
@@ -54,7 +54,7 @@ fn check_problem(answer: &Answer, status: u16, kind: &str, detail: &str) {
 
 /// A browser may send an old cookie of another path or domain beside the present one.
 #[test]
-fn of_several_cookies_the_right_one_counts() {
+fn one_valid_cookie_among_several_is_enough() {
     let bed = closed(vec![], 16);
     let status = |cookies: &[&str]| get_with(&bed, "/v1/apps", cookies).status;
     let cookie = |tokens: &[&str]| {
@@ -70,10 +70,10 @@ fn of_several_cookies_the_right_one_counts() {
     }
     let apps = get_with(&bed, "/v1/apps", &[&cookie(&[&y, &x])]).json();
     assert_eq!((apps.as_array().map(Vec::len), &apps[0]["pid"]), (Some(1), &json!(2)));
-    // Not without an end.
+    // The number of cookies that are read is limited.
     let many = vec!["x"; 100];
     assert_eq!(status(&[&cookie(&[&many[..], &[&x]].concat())]), 401);
-    // Whoever names a token is asked about this one.
+    // A token in the header takes precedence over cookies.
     let named = format!("Authorization: Bearer {unknown}");
     assert_eq!(status(&[&named, &cookie(&[&x])]), 401);
     let problem = get_with(&bed, "/v1/apps", &[&cookie(&[&expired, &unknown])]).json();
@@ -81,12 +81,12 @@ fn of_several_cookies_the_right_one_counts() {
 }
 
 #[test]
-fn only_a_whole_token_gets_in() {
+fn only_a_complete_token_is_admitted() {
     let bed = closed(vec![], 16);
-    let none = "expected a header Authorization: Bearer adt_…, with a token of whoever runs this";
+    let none = "expected a header Authorization: Bearer adt_…, with a token from the operator";
     let malformed = "expected one header Authorization: Bearer adt_<id>_<secret>, with the whole token \
-                     as it was handed out";
-    let unknown = "this token is not known here; whoever runs this can make another";
+                     as it was issued";
+    let unknown = "unknown token; ask the operator for a new one";
     let check = |headers: &[&str], kind: &str, detail: &str| {
         for target in
             ["/", "/v1/apps", EVENTS, "/v1/apps/app-q/events.csv", "/nothing", "/v1/exports/1"]
@@ -119,11 +119,11 @@ fn only_a_whole_token_gets_in() {
         "unauthorized",
         unknown,
     );
-    let detail = "this token has expired, whoever runs this can make another: 2026-01-31T10:00:00Z";
+    let detail = "this token has expired, ask the operator for a new one: 2026-01-31T10:00:00Z";
     check(&[&format!("Authorization: Bearer {expired}")], "token-expired", detail);
     let wrong_secret = format!("{}y", &expired[..expired.len() - 1]);
     check(&[&format!("Authorization: Bearer {wrong_secret}")], "unauthorized", unknown);
-    // Whatever is in the address does not count.
+    // Tokens in the address do not count.
     let target = format!("/v1/apps?token={x}&authorization=Bearer%20{x}&access_token={x}");
     assert_eq!(get_with(&bed, &target, &[]).status, 401);
     for method in ["POST", "HEAD", "OPTIONS", "BREW"] {
@@ -143,7 +143,7 @@ fn only_a_whole_token_gets_in() {
 }
 
 #[test]
-fn a_token_is_good_until_its_end() {
+fn a_token_is_valid_until_it_expires() {
     let access = Access::new(&[entry("a", None, soon(0))], 1);
     let value = format!("Bearer {}", token("a")).parse().unwrap();
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
@@ -159,7 +159,7 @@ fn a_token_is_good_until_its_end() {
 }
 
 #[test]
-fn without_tokens_everybody_may_see_all() {
+fn without_tokens_everyone_may_read_everything() {
     let bed = Bed::new(vec![]);
     for headers in [&[][..], &["Authorization: Basic eDp5"], &["Authorization: Bearer adt_x"]] {
         let apps = get_with(&bed, "/v1/apps", headers);
@@ -169,7 +169,7 @@ fn without_tokens_everybody_may_see_all() {
 }
 
 #[test]
-fn apps_are_listed_for_those_who_may_see_them() {
+fn only_readable_apps_are_listed() {
     let bed = closed(vec![], 16);
     let x = json!({"key": "app-x", "pid": 1, "name": "App X"});
     let y = json!({"key": "app y", "pid": 2, "name": "Y"});
@@ -182,7 +182,7 @@ fn apps_are_listed_for_those_who_may_see_them() {
     }
 }
 
-/// One of each kind for both apps, in all texts of the one nothing that the other has.
+/// One fact of each kind for both apps. No text of one app occurs in the other.
 fn of_both() -> Vec<Fact> {
     let mut facts = vec![
         click(7, "c-mine", "mine", DAY),
@@ -204,7 +204,7 @@ fn of_both() -> Vec<Fact> {
     facts
 }
 
-/// What may stand for a parameter of a path or a value of a query, of either app.
+/// Values of path parameters and queries, of either app.
 const VALUES: &str = "app-x app%20y app-q APP%20Y 1 2 7 8 oaid mine other a-mine a-other a-other-too e-other \
                       installs_report v5";
 
@@ -212,7 +212,7 @@ const PARAMETERS: &str = "from=2026-03-01&to=2026-04-01&from=2026-03-10&to=2026-
                           &fields=app,pid,event_id,oaid&by=day,channel,spreadid&limit=1&format=json&spreadid=8\
                           &channel=unknown&event_name=other&app=app%20y&pid=2";
 
-/// A path of the route, its parameters filled in.
+/// A path of the route with its parameters filled in.
 fn target<V: AsRef<str>>(route: &str, mut value: impl FnMut() -> V, query: &[&str]) -> String {
     let segments = route.split('/').map(|segment| match segment.find('{') {
         Some(start) => {
@@ -224,20 +224,21 @@ fn target<V: AsRef<str>>(route: &str, mut value: impl FnMut() -> V, query: &[&st
     format!("{}?{}", segments.collect::<Vec<_>>().join("/"), query.join("&"))
 }
 
-/// That nothing of the app is in an answer, but what the request has said of it.
+/// Checks that an answer has nothing of the other app, except what the request itself named.
 #[track_caller]
 fn check_nothing_of_other(target: &str, answer: &Answer) {
     let text = String::from_utf8_lossy(&answer.body);
     let headers = answer.headers.iter().map(|(_, value)| value.as_str());
-    for said in headers.chain([&*text]) {
+    for part in headers.chain([&*text]) {
         for word in ["a-other", "e-other", "c-other", "app y", "app%20y", "\"name\":\"Y\"", ">Y "] {
             let is_asked_for = target.contains(word) || target.contains(&word.replace(' ', "%20"));
-            assert!(is_asked_for || !said.contains(word), "{word:?} by {target}: {said}");
+            assert!(is_asked_for || !part.contains(word), "{word:?} by {target}: {part}");
         }
     }
 }
 
-/// Where a path names another app, the answer is that of one that there is not, but for the name.
+/// Checks that a path that names an app the caller may not read is answered like one of an unknown app, except for
+/// the name.
 #[track_caller]
 fn check_like_none(bed: &Bed, method: &str, target: &str) {
     let authorization = format!("Authorization: Bearer {}", token("x"));
@@ -252,10 +253,10 @@ fn check_like_none(bed: &Bed, method: &str, target: &str) {
     assert_eq!(answers[0].0, 404, "{method} {target}");
 }
 
-/// Where the app stands in a path, if it does: `/v1/apps/{app}/…`.
+/// Checks whether the path names the other app as `{app}`.
 fn names_other(route: &str, target: &str) -> bool {
-    let place = route.split('/').position(|segment| segment.contains("{app}"));
-    place.is_some_and(|place| target.split(['/', '?']).nth(place) == Some("app%20y"))
+    let index = route.split('/').position(|segment| segment.contains("{app}"));
+    index.is_some_and(|index| target.split(['/', '?']).nth(index) == Some("app%20y"))
 }
 
 #[test]
@@ -275,7 +276,7 @@ fn another_apps_rows_never_appear() {
     let routes = prop::sample::select(
         ROUTES.iter().chain(PAGES).map(|(route, _)| *route).collect::<Vec<_>>(),
     );
-    // An export of the other's is not there either.
+    // An export of the other app is not found either.
     let export = other.header("adtrail-export-id").unwrap().to_owned();
     assert_eq!(get_by(&bed, &format!("/v1/exports/{export}"), "y").json()["app"], "app y");
     assert_eq!(get_by(&bed, &format!("/v1/exports/{export}"), "all").status, 200);
@@ -290,7 +291,7 @@ fn another_apps_rows_never_appear() {
         (answer.status, answer.text().replace(id, "ID"))
     };
     assert_eq!(explained("a-mine").0, 200);
-    // Of the other's, whether its device is known here or not, it is not even told that they are.
+    // An activation of the other app is not found, whether or not its device is known in this one.
     let none = explained("none");
     assert_eq!((none.0, &none), (404, &explained("a-other")));
     assert_eq!(none, explained("a-other-too"));
@@ -309,7 +310,7 @@ fn another_apps_rows_never_appear() {
 }
 
 #[test]
-fn each_token_has_so_many_downloads_at_a_time() {
+fn downloads_per_token_are_limited() {
     let bed = closed(many_activations(60_000), 2);
     let authorization = |id| format!("Authorization: Bearer {}", token(id));
     let begun = |id| {
@@ -320,11 +321,11 @@ fn each_token_has_so_many_downloads_at_a_time() {
     let under_way = [begun("x"), begun("x")];
     for _ in 0..3 {
         let answer = get_by(&bed, EVENTS, "x");
-        let detail = "too many downloads of one token are under way, the most are 2";
+        let detail = "too many downloads of one token are in progress, the limit is 2";
         check_problem(&answer, 429, "too-many-downloads", detail);
         assert_eq!(answer.header("retry-after"), Some("10"));
     }
-    // What does not scan is answered, and others are not held up.
+    // Requests that do not scan are answered, and other tokens are not affected.
     assert_eq!(bed.send(&format!("HEAD {EVENTS} HTTP/1.1\r\n{}", authorization("x"))).status, 200);
     assert_eq!(get_by(&bed, "/v1/apps", "x").status, 200);
     assert!(get_by(&bed, EVENTS, "all").is_ended);
@@ -337,9 +338,9 @@ fn each_token_has_so_many_downloads_at_a_time() {
     assert_eq!(bed.state.scans.available_permits(), crate::http::state::SCANS_MAX);
 }
 
-/// Who has read all of one download may begin the next.
+/// A client that has read a whole download may begin the next.
 #[test]
-fn a_download_that_was_read_is_over() {
+fn a_fully_read_download_no_longer_counts() {
     let bed = closed(of_both(), 1);
     for _ in 0..300 {
         assert_eq!(get_by(&bed, EVENTS, "x").status, 200);
@@ -347,7 +348,7 @@ fn a_download_that_was_read_is_over() {
 }
 
 #[test]
-fn without_tokens_all_have_so_many_together() {
+fn without_tokens_all_clients_share_one_limit() {
     let bed = Bed::with(many_activations(60_000), |config| config.downloads_per_token_max = 1);
     let mut under_way = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
     under_way.read_exact(&mut [0; 1]).unwrap();

@@ -1,7 +1,7 @@
-//! Connections: each is served by itself, with bounds on what a client may send before it is
-//! answered, and on how long it may take.
+//! Serves connections, each on its own, with limits on what a client may send before it gets a response and on how
+//! long it may take.
 //!
-//! `axum::serve` has no such bounds, and would wait for ever for a request that does not come.
+//! `axum::serve` has no such limits and would wait forever for a request that does not come.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,25 +24,24 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-/// Of one listener at a time; who comes then waits to be accepted. The process has files to open
-/// too.
+/// Connections of one listener; further clients wait to be accepted. The process needs file descriptors for other
+/// things, too.
 const CONNECTIONS_MAX: usize = if cfg!(test) { 64 } else { 512 };
-/// A connection on which nothing is asked for so long is ended, be it silent, kept open, or within
-/// a request that does not come to its end.
+/// A connection without a request for this long is closed, whether it is silent, kept alive, or in the middle of a
+/// request that does not end.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// The same once the service stops.
+/// The same while the service stops.
 const IDLE_STOPPING_MAX: Duration = Duration::from_secs(1);
-/// Of a request's line and headers together. An address has at most 65,534 bytes, which is room for
-/// ten thousand campaigns.
+/// Request line and headers together. A URL has at most 65,534 bytes, enough for ten thousand campaigns.
 const HEAD_BYTES_MAX: usize = 256 << 10;
 const HEADERS_MAX: usize = 100;
-/// After a failure to accept that is not one connection's own.
+/// The wait after an error of `accept` that is not of a single connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// Serves until `shutdown`, then until what is asked by then is answered.
+/// Serves until `shutdown`, then until all requests received by then are answered.
 ///
 /// # Errors
-/// None any more, once it listens.
+/// None at present.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -53,11 +52,11 @@ pub(crate) async fn serve(
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = async {
-            // Nobody closes it.
-            let place = Arc::clone(&connections).acquire_owned().await;
-            (accept(&listener).await, place)
+            // The semaphore is never closed.
+            let permit = Arc::clone(&connections).acquire_owned().await;
+            (accept(&listener).await, permit)
         };
-        let (stream, place) = tokio::select! {
+        let (stream, permit) = tokio::select! {
             accepted = accepted => accepted,
             () = &mut shutdown => break,
         };
@@ -65,7 +64,7 @@ pub(crate) async fn serve(
         tokio::spawn(async move {
             let stop = async { drop(stopping.changed().await) };
             connection(stream, router, stop).await;
-            drop((stopping, place));
+            drop((stopping, permit));
         });
     }
     drop((listener, stopping));
@@ -78,14 +77,14 @@ async fn accept(listener: &TcpListener) -> tokio::net::TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // The last bytes of an answer should not wait for an acknowledgement; where the
-                // socket does not have the option, they do.
+                // The last bytes of a response should not wait for an acknowledgement. If the socket lacks the
+                // option, they do.
                 drop(stream.set_nodelay(true));
                 return stream;
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "no connection can be accepted");
+                tracing::error!(%error, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -97,8 +96,8 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Answers one client, until it has no more requests or asks for nothing for too long; from `stop`
-/// on only what it has asked already.
+/// Serves one client until it closes the connection or is idle for too long; after `stop`, it answers only requests
+/// that were already received.
 async fn connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -114,7 +113,7 @@ async fn connection(
     let builder = builder();
     let mut served = pin!(builder.serve_connection(TokioIo::new(io), service));
     tokio::select! {
-        // What goes wrong on a connection is its client's to see.
+        // Errors of a connection concern only its client.
         _ = served.as_mut() => return,
         () = idle(requests.clone(), IDLE_MAX) => return,
         () = stop => served.as_mut().graceful_shutdown(),
@@ -132,7 +131,7 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// Ends once there has been no request for so long.
+/// Completes once there has been no request for `longest`.
 async fn idle(mut requests: watch::Receiver<usize>, longest: Duration) {
     loop {
         let is_none = *requests.borrow_and_update() == 0;
@@ -147,7 +146,7 @@ async fn idle(mut requests: watch::Receiver<usize>, longest: Duration) {
     }
 }
 
-/// A request from its last header to the end of its answer's body.
+/// Counts a request from its last header to the end of the response body.
 struct Ongoing(Arc<watch::Sender<usize>>);
 
 impl Ongoing {
@@ -163,7 +162,7 @@ impl Drop for Ongoing {
     }
 }
 
-/// A body, as long as which its request is ongoing.
+/// A response body that keeps its request counted until it is dropped.
 struct Counted {
     body: Body,
     _ongoing: Ongoing,

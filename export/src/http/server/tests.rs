@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance};
 use super::*;
 use crate::tests::bed::{Answer, Bed};
 
-/// A connection to routes that answer at once, or never.
+/// A connection to routes that respond at once or never.
 fn open() -> DuplexStream {
     open_until(std::future::pending())
 }
@@ -24,15 +24,15 @@ fn open_until(stop: impl Future<Output = ()> + Send + 'static) -> DuplexStream {
     client
 }
 
-/// What is said until the connection ends, and after how long that is.
+/// Reads until the connection ends; returns the text and how long it took.
 async fn until_end(client: &mut DuplexStream) -> (String, Duration) {
-    let (start, mut said) = (Instant::now(), Vec::new());
-    client.read_to_end(&mut said).await.unwrap();
-    (String::from_utf8_lossy(&said).into_owned(), start.elapsed())
+    let (start, mut received) = (Instant::now(), Vec::new());
+    client.read_to_end(&mut received).await.unwrap();
+    (String::from_utf8_lossy(&received).into_owned(), start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_asks_for_nothing_is_let_go() {
+async fn an_idle_client_is_disconnected() {
     const HTTP2: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let heads = [
         "",
@@ -45,15 +45,15 @@ async fn a_client_that_asks_for_nothing_is_let_go() {
     for head in heads {
         let mut client = open();
         client.write_all(head.as_bytes()).await.unwrap();
-        let (said, after) = until_end(&mut client).await;
-        assert!(!said.starts_with("HTTP/1.1"), "{head}: {said}");
+        let (received, after) = until_end(&mut client).await;
+        assert!(!received.starts_with("HTTP/1.1"), "{head}: {received}");
         assert_eq!(after, IDLE_MAX, "{head}");
     }
 }
 
-/// Each byte is in time, the whole is not.
+/// Each byte is in time, the whole request is not.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_comes_bit_by_bit_is_not_waited_for() {
+async fn a_slowly_trickling_request_is_cut_off() {
     let mut client = open();
     let start = Instant::now();
     client.write_all(b"GET /now HTTP/1.1\r\n").await.unwrap();
@@ -65,22 +65,22 @@ async fn a_request_that_comes_bit_by_bit_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_kept_open_ends_some_time_after_its_last_answer() {
+async fn a_kept_alive_connection_is_closed_after_an_idle_time() {
     let mut client = open();
     for _ in 0..3 {
         client.write_all(b"GET /now HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        let mut said = Vec::new();
-        while !said.ends_with(b"now") {
-            said.push(client.read_u8().await.unwrap());
+        let mut received = Vec::new();
+        while !received.ends_with(b"now") {
+            received.push(client.read_u8().await.unwrap());
         }
         advance(IDLE_MAX - Duration::from_millis(1)).await;
     }
-    let (said, after) = until_end(&mut client).await;
-    assert_eq!((&*said, after), ("", Duration::from_millis(1)));
+    let (received, after) = until_end(&mut client).await;
+    assert_eq!((&*received, after), ("", Duration::from_millis(1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_take_its_time() {
+async fn a_response_may_take_long() {
     let mut client = open();
     client.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let end = tokio::time::timeout(100 * IDLE_MAX, until_end(&mut client)).await;
@@ -88,13 +88,13 @@ async fn an_answer_may_take_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_waits_for_answers_and_not_for_requests() {
+async fn shutdown_waits_for_responses_but_not_for_requests() {
     let at_once = || std::future::ready(());
     for (head, longest) in [("", Duration::ZERO), ("GET /now HTTP/1.1\r\n", IDLE_STOPPING_MAX)] {
         let mut client = open_until(at_once());
         client.write_all(head.as_bytes()).await.unwrap();
-        let (said, after) = until_end(&mut client).await;
-        assert!(said.is_empty() && after <= longest, "{head}: {said} after {after:?}");
+        let (received, after) = until_end(&mut client).await;
+        assert!(received.is_empty() && after <= longest, "{head}: {received} after {after:?}");
     }
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut client = open_until(async { drop(stopped.await) });
@@ -104,20 +104,20 @@ async fn the_end_waits_for_answers_and_not_for_requests() {
     assert!(tokio::time::timeout(100 * IDLE_MAX, until_end(&mut client)).await.is_err());
 }
 
-/// The status that the bytes of a request are answered with.
+/// Checks the status with which a raw request is answered.
 #[track_caller]
 fn check_status(bed: &Bed, request: &str, status: u16) {
     let mut stream = TcpStream::connect(bed.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // What is too much need not be read to its end.
+    // The server need not read an oversized request to its end.
     let _ = stream.write_all(request.as_bytes());
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
-    assert_eq!(Answer::parse(&said).status, status, "{}", &request[..request.len().min(80)]);
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received);
+    assert_eq!(Answer::parse(&received).status, status, "{}", &request[..request.len().min(80)]);
 }
 
 #[test]
-fn what_is_too_large_is_told() {
+fn oversized_requests_are_rejected_with_their_status() {
     let bed = Bed::new(vec![]);
     let end = "Host: a\r\nConnection: close\r\n\r\n";
     let address = |bytes: usize| {
@@ -126,7 +126,7 @@ fn what_is_too_large_is_told() {
     };
     check_status(&bed, &address(65_534), 400);
     check_status(&bed, &address(65_535), 414);
-    // Of two that are not in `headers`.
+    // `end` adds two headers to `headers`.
     let many =
         |headers: usize| format!("GET /v1/apps HTTP/1.1\r\n{}{end}", "X: y\r\n".repeat(headers));
     check_status(&bed, &many(HEADERS_MAX - 2), 200);
@@ -139,7 +139,7 @@ fn what_is_too_large_is_told() {
 }
 
 #[test]
-fn a_body_is_not_waited_for() {
+fn request_bodies_are_not_awaited() {
     let bed = Bed::new(vec![]);
     for more in [
         "Content-Length: 1000000000000",
@@ -147,14 +147,14 @@ fn a_body_is_not_waited_for() {
         "Transfer-Encoding: chunked",
     ] {
         let mut stream = bed.open(&format!("GET /v1/apps HTTP/1.1\r\n{more}"));
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).unwrap();
-        assert_eq!(Answer::parse(&said).status, 200, "{more}");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        assert_eq!(Answer::parse(&received).status, 200, "{more}");
     }
 }
 
 #[test]
-fn a_silent_connection_does_not_hold_up_the_end() {
+fn a_silent_connection_does_not_delay_shutdown() {
     let mut bed = Bed::new(vec![]);
     let mut silent = TcpStream::connect(bed.address).unwrap();
     let mut begun = TcpStream::connect(bed.address).unwrap();
@@ -167,7 +167,7 @@ fn a_silent_connection_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn more_connections_than_there_may_be_wait() {
+fn connections_over_the_limit_wait() {
     let bed = Bed::new(vec![]);
     let open = || TcpStream::connect(bed.address).unwrap();
     let mut first = open();
@@ -178,7 +178,7 @@ fn more_connections_than_there_may_be_wait() {
     let mut waiting = open();
     ask(&mut waiting);
     waiting.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!(waiting.read(&mut [0; 1]).is_err(), "nobody has left yet");
+    assert!(waiting.read(&mut [0; 1]).is_err(), "no connection has been closed yet");
     ask(&mut first);
     first.read_to_end(&mut Vec::new()).unwrap();
     waiting.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

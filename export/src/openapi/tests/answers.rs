@@ -73,7 +73,7 @@ fn parameters_are_those_that_routes_accept() {
         let (problem, described) = (answer.json(), path.names("query"));
         if path.is_pull() {
             let known = described.join(", ");
-            let expected = format!("unknown parameter, known are {known}: \"nonsense\"");
+            let expected = format!("unknown parameter (allowed: {known}): \"nonsense\"");
             assert_eq!(problem["message"], expected, "{target}");
         } else {
             assert_eq!(problem["parameter"], "nonsense", "{target}");
