@@ -1,4 +1,4 @@
-//! Rows per CPU-second, from a warm store to CSV: scan, decoding and writing together.
+//! Rows per CPU-second from a warm store to CSV: scanning, decoding and writing.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -68,13 +68,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What this thread has run so far: unlike the clock, it minds no other load.
+/// CPU time of this thread in nanoseconds, which other load does not affect.
 fn cpu_ns() -> Result<u64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    Ok(text.split(' ').next().ok_or("no figure")?.parse()?)
+    Ok(text.split(' ').next().ok_or("schedstat is empty")?.parse()?)
 }
 
-/// A click and the install that it brings, every 5 seconds.
+/// A click and the install that it is credited with, every 5 seconds.
 fn facts(number: u64) -> [Fact; 2] {
     let time = EventTime::default().plus(START_MS + 5_000 * number);
     let ids = vec![("oaid".into(), format!("1fe9a970-efbb-29e0-0bdd-{number:012}").into())];

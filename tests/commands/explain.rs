@@ -96,7 +96,7 @@ fn with(mut event: Value, fields: Value) -> Value {
 fn check_change(events: &[Value], before: &str, came_in: &str) {
     let (text, json) = explained_one_by_one(events);
     let (_, change) = text.split_once("\nRecomputed\n").unwrap_or_else(|| panic!("{text}"));
-    let expected = format!("  Before: {before}.\n  What came in then: {came_in}. (section 7)\n\n");
+    let expected = format!("  Before: {before}.\n  Caused by {came_in}. (section 7)\n\n");
     assert!(change.starts_with(&expected), "{text}");
     let [one] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
     assert_eq!(one["again"], came_in.ends_with(AGAIN), "{json}");

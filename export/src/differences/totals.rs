@@ -23,7 +23,7 @@ pub struct Totals {
     pub events: u64,
     /// Events whose rows differ.
     pub differing: u64,
-    /// By the order of the app and by the campaign.
+    /// Lines in the order of apps and campaigns.
     lines: BTreeMap<(AppOrder, SpreadId), TotalsLine>,
 }
 

@@ -1,5 +1,5 @@
-//! What came in when a decision took the place of another one. Of facts that came in together it is
-//! not said which of them it was.
+//! The facts that caused a decision to change. Facts that arrived together are listed together, because it is not
+//! known which of them was the cause.
 
 use attribution::explain::explanation::{ChangeCause, Explanation};
 use attribution::facts::event::Family;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::time;
 
-/// In words.
-pub fn came_in(explanation: &Explanation) -> String {
+/// Describes the causes in words.
+pub fn describe(explanation: &Explanation) -> String {
     let Explanation { activation, changed_by, changed_by_more, .. } = explanation;
     let mut facts: Vec<String> = Vec::new();
     for one in changed_by {
@@ -18,10 +18,10 @@ pub fn came_in(explanation: &Explanation) -> String {
     }
     let facts = facts.join("; ");
     match (changed_by.as_slice(), changed_by_more) {
-        ([], _) => "What came in then is not known.".into(),
-        ([_], false) => format!("What came in then: {facts}."),
-        (_, false) => format!("What came in then, together: {facts}."),
-        (_, true) => format!("What came in then, together: {facts}; and more."),
+        ([], _) => "The cause is not known.".into(),
+        ([_], false) => format!("Caused by {facts}."),
+        (_, false) => format!("Caused by facts that arrived together: {facts}."),
+        (_, true) => format!("Caused by facts that arrived together: {facts}; and more."),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Explanations, as text for people and as JSON for programs.
+//! Explanations of attributions, as text for people and as JSON for programs.
 
 mod causes;
 mod reasons;
@@ -13,6 +13,7 @@ use attribution::explain::explanation::Ineligible;
 use attribution::explain::explanation::{Evaluated, Explanation, Match, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::candidate::Tier;
+use attribution::rules::classify::ActivationKey;
 use attribution::rules::policy::{Campaign, Origin, Policy};
 use attribution::rules::row::RejectReason;
 use attribution::rules::winner::Decision;
@@ -23,25 +24,25 @@ use crate::format::time_zone::in_utc as time;
 pub use text::text;
 pub(crate) use words::span;
 
-/// An explanation with the values and, where there is one, the name of a column of the export.
+/// Returns an explanation as JSON, with the values of the export and, where they exist, the names of its columns.
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
     let Explanation { activation, decision, before, .. } = explanation;
-    let catalogue = Catalogue { policy, pid: activation.pid };
-    let member = |member: &attribution::rules::classify::ActivationKey| json!({ "event_id": &*member.id, "event_time": time(member.time) });
+    let catalog = Catalog { policy, pid: activation.pid };
+    let member = |member: &ActivationKey| json!({ "event_id": &*member.id, "event_time": time(member.time) });
     let touches = explanation.considered.iter();
     json!({
-        "app": catalogue.app_key(),
+        "app": catalog.app_key(),
         "event_id": &*activation.id,
         "event_time": time(activation.time),
-        "decision": catalogue.decision(decision),
-        "decision_with_these_settings": explanation.recomputed.as_ref().map(|new| catalogue.decision(new)),
-        "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
+        "decision": catalog.decision(decision),
+        "decision_with_these_settings": explanation.recomputed.as_ref().map(|new| catalog.decision(new)),
+        "previous_decision": explanation.previous.as_ref().map(|old| catalog.decision(old)),
         "changed_by": explanation.changed_by.iter().map(causes::json).collect::<Vec<_>>(),
         "changed_by_more": explanation.changed_by_more,
         "revision": explanation.revision,
         "last_install": before.as_ref().map(|walk| member(&walk.install)),
         "last_not_duplicate": before.as_ref().map(|walk| member(&walk.real)),
-        "touches": touches.map(|one| catalogue.touch(one, activation.time)).collect::<Vec<_>>(),
+        "touches": touches.map(|one| catalog.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
         "has_uncounted_touches": explanation.has_more,
         "has_unread_runner_up": explanation.is_second_unread,
@@ -50,14 +51,14 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
     })
 }
 
-/// Names of one app.
+/// Catalog names of one app.
 #[derive(Clone, Copy)]
-struct Catalogue<'a> {
+struct Catalog<'a> {
     policy: &'a Policy,
     pid: Pid,
 }
 
-impl<'a> Catalogue<'a> {
+impl<'a> Catalog<'a> {
     fn app_key(self) -> &'a str {
         self.policy.app(self.pid).map_or("", |app| &app.key)
     }
@@ -66,7 +67,7 @@ impl<'a> Catalogue<'a> {
         self.policy.campaign(self.pid, spreadid)
     }
 
-    /// As the export's column shows it.
+    /// Returns the channel as the export's column has it.
     fn channel(self, spreadid: SpreadId) -> &'a str {
         channel_name(self.policy, self.pid, spreadid)
     }
@@ -110,7 +111,7 @@ fn version(policy: &Policy) -> String {
     format!("{:016x}", policy.version())
 }
 
-/// The reasons beside those of [`RejectReason`].
+/// The reasons that [`RejectReason`] does not have.
 #[cfg(test)]
 const INELIGIBLE: [Ineligible; 5] = [
     Ineligible::NotBefore,
@@ -173,7 +174,7 @@ fn reason_name(verdict: Verdict) -> Option<&'static str> {
     }
 }
 
-/// As the contract numbers them.
+/// Returns the number of the tier in the contract.
 fn tier_number(found: Match) -> u8 {
     match found.tier {
         Tier::ImpressionProbabilistic => 1,

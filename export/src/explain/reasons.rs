@@ -1,5 +1,5 @@
-//! Why an activation has its class and its credit, and a touch its verdict: each in a sentence or two, with the section
-//! of the contract.
+//! The reasons of an activation's class and credit and of a touch's verdict, each in a sentence or two, with the
+//! section of the contract.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::Decision;
 
 use super::words::{age, ineligible_text, span, tier};
-use super::{Catalogue, time};
+use super::{Catalog, time};
 
 pub struct Renderer<'a> {
-    pub catalogue: Catalogue<'a>,
+    pub catalog: Catalog<'a>,
     pub app: &'a AppPolicy,
     pub explanation: &'a Explanation,
 }
@@ -22,18 +22,18 @@ impl Renderer<'_> {
     pub fn outcome(&self, decision: &Decision) -> String {
         let Decision { install_type, credit, .. } = decision;
         if credit.status == Status::Duplicate {
-            return "duplicate, credited to nobody".into();
+            return "duplicate, not credited".into();
         }
         let mut text = format!("{}, {}", install_type.name(), credit.status.name());
         if let Some(touch) = &credit.touch {
-            let name = self.catalogue.campaign(credit.spreadid).map_or("", |named| &named.name);
+            let name = self.catalog.campaign(credit.spreadid).map_or("", |named| &named.name);
             let name =
                 if name.is_empty() { "".into() } else { format!(" \"{}\"", printable(name)) };
             let _ = write!(
                 text,
                 " to campaign {}{name} of channel {}, by {} {} of {}, matched by {}",
                 credit.spreadid.0,
-                printable(self.catalogue.channel(credit.spreadid)),
+                printable(self.catalog.channel(credit.spreadid)),
                 touch.kind.name(),
                 printable(&touch.click_id),
                 time(touch.time),
@@ -73,16 +73,16 @@ impl Renderer<'_> {
     pub fn class(&self) -> String {
         let Explanation { activation, decision, before, .. } = self.explanation;
         if before.is_some() && !self.explanation.is_class_repeatable {
-            return "It was classified so with other settings than these, or with activations \
-                    that are no longer kept."
+            return "It was classified with other settings, or with activations that have \
+                    expired since."
                 .into();
         }
         let Some(walk) = before else {
             let install = decision.install_type == InstallType::Install;
             return if install {
-                "No earlier activation of this app that is kept shares a device id with it."
+                "No earlier activation of this app in the store shares a device id with it."
             } else {
-                "The device's activations before it are no longer kept."
+                "The device's earlier activations have expired."
             }
             .into();
         };
@@ -97,12 +97,12 @@ impl Renderer<'_> {
                 since(&walk.real),
             ),
             InstallType::Reinstall => format!(
-                "The device's last install, {}, is no further back than reattribution_window ({}).",
+                "The device's last install, {}, is within reattribution_window ({}).",
                 since(&walk.install),
                 span(self.app.reattribution_window_ms),
             ),
             InstallType::Install => format!(
-                "The device's last install, {}, is further back than reattribution_window ({}).",
+                "The device's last install, {}, is longer ago than reattribution_window ({}).",
                 since(&walk.install),
                 span(self.app.reattribution_window_ms),
             ),
@@ -112,18 +112,16 @@ impl Renderer<'_> {
     pub fn status(&self) -> String {
         let Explanation { decision, considered, recomputed, .. } = self.explanation;
         match decision.credit.status {
-            Status::Duplicate => "A duplicate is credited to nobody. (section 2)".into(),
-            _ if recomputed.is_some() => {
-                "So it was with the settings that it was decided with.".into()
-            }
+            Status::Duplicate => "A duplicate is not credited to any touch. (section 2)".into(),
+            _ if recomputed.is_some() => "It was decided with other settings.".into(),
             _ if !self.explanation.is_repeatable => {
-                "So it was with the touches that it was decided with, not all of which are kept, \
-                 or with other settings. (section 7)"
+                "It was decided with touches some of which have expired since, or with other \
+                 settings. (section 7)"
                     .into()
             }
             Status::Rejected => {
-                "The activation's own address or device is block-listed, so it is credited to \
-                 nobody. (section 4)"
+                "The activation's own address or device is block-listed, so it is not credited \
+                 to any touch. (section 4)"
                     .into()
             }
             Status::Attributed => self.won(),
@@ -135,29 +133,27 @@ impl Renderer<'_> {
             Status::Organic | Status::Unattributed | Status::Orphan if considered.is_empty() => {
                 self.nothing_found()
             }
-            Status::Unattributed => "It is a reinstall, and no touch with purpose retargeting is \
-                 left that could be credited. (sections 3 to 5)"
+            Status::Unattributed => "It is a reinstall, and no touch with purpose retargeting \
+                 could be credited. (sections 3 to 5)"
                 .into(),
             Status::Organic | Status::Orphan => {
-                "No touch is left that could be credited; those below tell why. \
-                 (sections 3 to 5)"
-                    .into()
+                "No touch could be credited; the reasons are below. (sections 3 to 5)".into()
             }
         }
     }
 
-    /// What was looked for, and how far back.
+    /// Says which touches were searched for, and how far back.
     fn nothing_found(&self) -> String {
-        let by_id = "No touch that is kept has its click id";
-        let by_device = "180 d before it to an hour after it has a device id of it";
+        let by_id = "No stored touch has its click id";
+        let by_device = "180 d before it to an hour after it has one of its device ids";
         if self.app.probabilistic {
             return format!(
                 "{by_id}; none from {by_device}; and none from 7 d before it to an hour after it \
-                 is found by its place. (section 3)"
+                 matches probabilistically. (section 3)"
             );
         }
         format!(
-            "{by_id}, and none from {by_device}. Matching by place is off \
+            "{by_id}, and none from {by_device}. Probabilistic matching is off \
              (attribution.probabilistic). (section 3)"
         )
     }
@@ -165,12 +161,12 @@ impl Renderer<'_> {
     fn won(&self) -> String {
         let Explanation { considered, expired_before, is_second_unread, .. } = self.explanation;
         let winner = considered.iter().find(|one| one.verdict == Verdict::Won);
-        let runner_up = explanation::runner_up(considered).and_then(|place| considered.get(place));
+        let runner_up = explanation::runner_up(considered).and_then(|index| considered.get(index));
         let Some(winner) = winner else {
-            return "The touch that it was credited to is no longer kept. (section 7)".into();
+            return "The touch to which it was credited has expired. (section 7)".into();
         };
         let of = match (expired_before, is_second_unread) {
-            (Some(_), _) => "of those that are kept",
+            (Some(_), _) => "of those still stored",
             (None, true) => "of those that were read",
             (None, false) => "",
         };
@@ -183,14 +179,14 @@ impl Renderer<'_> {
             format!("its tier is higher: {} against {}", tier(winner), tier(other))
         } else if ours.1 != theirs.1 {
             format!(
-                "of the same tier it is the later: {} against {}",
+                "they have the same tier and it is later: {} against {}",
                 self.age_of(winner),
                 self.age_of(other)
             )
         } else if ours.2 != theirs.2 {
-            "of the same tier and time, its key ranks higher".into()
+            "they have the same tier and time, and its key ranks higher".into()
         } else {
-            "of the same tier, time and key, its click id is the greater".into()
+            "they have the same tier, time and key, and its click id is greater".into()
         };
         let of = if of.is_empty() { String::new() } else { format!(", the best other {of}") };
         let (kind, id) = (other.touch.kind.name(), printable(&other.touch.id));

@@ -1,4 +1,4 @@
-//! What is told by other settings than those of the decision.
+//! Explanations with other settings than those of the decision.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::tests::check_problem;
 
 type Change = fn(&mut AppPolicy);
 
-/// What a command with other settings tells of activation `a` than those that it was decided with.
-fn told(facts: Vec<Fact>, then: Change, now: Change) -> (String, serde_json::Value) {
+/// Explains activation `a`, decided with the settings `then`, by a command with the settings `now`.
+fn explained(facts: Vec<Fact>, then: Change, now: Change) -> (String, serde_json::Value) {
     let policy = |change: Change| {
         let mut app = AppPolicy::new(Pid(1), "app-x");
         change(&mut app);
@@ -25,8 +25,8 @@ fn told(facts: Vec<Fact>, then: Change, now: Change) -> (String, serde_json::Val
     config.policy = Arc::new(policy(then));
     let mut reader = fill(&config, facts);
     let policy = policy(now);
-    let told = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
-    (text(&told, &policy), json(&told, &policy))
+    let explanation = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
+    (text(&explanation, &policy), json(&explanation, &policy))
 }
 
 fn install_after_two_days() -> Vec<Fact> {
@@ -35,31 +35,32 @@ fn install_after_two_days() -> Vec<Fact> {
 }
 
 #[test]
-fn a_winner_that_would_not_win_is_not_said_to_be_the_only_candidate() {
-    let (text, _) = told(install_after_two_days(), |_| {}, |_| {});
+fn a_winner_of_other_settings_is_not_called_the_only_candidate() {
+    let (text, _) = explained(install_after_two_days(), |_| {}, |_| {});
     assert!(text.contains("It is the only touch that could be credited."), "{text}");
-    let (text, json) = told(install_after_two_days(), |_| {}, |app| app.windows.click_ms = DAY_MS);
+    let (text, json) =
+        explained(install_after_two_days(), |_| {}, |app| app.windows.click_ms = DAY_MS);
     let expected =
-        "Decided with other settings than these, with which it would be\n  install, organic";
+        "Decided with other settings; with the current settings it would be\n  install, organic";
     assert!(text.contains(expected), "{text}");
-    let expected = "Why attributed\n  So it was with the settings that it was decided with.\n";
+    let expected = "Why attributed\n  It was decided with other settings.\n";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("could be credited"), "{text}");
     assert_eq!(json["decision_with_these_settings"]["status"], "organic");
 }
 
 #[test]
-fn a_rejected_activation_is_not_said_to_be_blocked_by_settings_that_do_not_block_it() {
+fn a_rejection_by_other_settings_is_not_explained_with_a_block_list() {
     let mut blocked = activation("a", "d", DAY);
     blocked.device.ip = "203.0.113.9".into();
     let block: Change = |app| {
         app.fraud.block_ips = vec![IpRange { network: [203, 0, 113, 9].into(), prefix_bits: 32 }];
     };
     let facts = || vec![Fact::Activation(blocked.clone())];
-    let (text, _) = told(facts(), block, block);
+    let (text, _) = explained(facts(), block, block);
     assert!(text.contains("own address or device is block-listed"), "{text}");
-    let (text, _) = told(facts(), block, |_| {});
-    assert!(text.contains("Why rejected\n  So it was with the settings"), "{text}");
+    let (text, _) = explained(facts(), block, |_| {});
+    assert!(text.contains("Why rejected\n  It was decided with other settings"), "{text}");
     assert!(!text.contains("block-listed"), "{text}");
 }
 
@@ -69,48 +70,53 @@ fn a_class_of_other_settings_is_not_explained_with_these() {
         let activations = [("first", DAY), ("a", DAY + 2 * MINUTE)];
         activations.map(|(id, time)| Fact::Activation(activation(id, "d", time))).to_vec()
     };
-    let (text, _) = told(facts(), |_| {}, |_| {});
-    assert!(text.contains("is no further back than reattribution_window (90 d)."), "{text}");
+    let (text, _) = explained(facts(), |_| {}, |_| {});
+    assert!(text.contains("is within reattribution_window (90 d)."), "{text}");
     let changes: [Change; 2] =
         [|app| app.reattribution_window_ms = MINUTE, |app| app.duplicate_within_ms = 3 * MINUTE];
     for change in changes {
-        let (text, _) = told(facts(), |_| {}, change);
-        let expected = "Why a reinstall\n  It was classified so with other settings than these";
+        let (text, _) = explained(facts(), |_| {}, change);
+        let expected = "Why a reinstall\n  It was classified with other settings";
         assert!(text.contains(expected), "{text}");
-        assert!(!text.contains("no further back"), "{text}");
+        assert!(!text.contains("reattribution_window"), "{text}");
     }
 }
 
 #[test]
-fn what_came_in_is_told_also_when_it_is_gone() {
+fn causes_of_a_change_are_named_even_if_they_are_no_longer_kept() {
     let app = AppPolicy::new(Pid(1), "app-x");
     let policy = Policy::new(vec![app], vec![]);
     let dir = tempfile::tempdir().unwrap();
     let mut config = settings(dir.path());
     config.policy = Arc::new(policy.clone());
     let mut reader = fill(&config, install_after_two_days());
-    let mut told = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
-    told.previous = Some(told.decision.clone());
+    let mut explanation = collect::explain(&mut reader, &policy, Pid(1), "a").unwrap().unwrap();
+    explanation.previous = Some(explanation.decision.clone());
     let mut check = |changed_by: Vec<ChangeCause>, more: bool, expected: &str| {
-        (told.changed_by, told.changed_by_more) = (changed_by, more);
-        let text = text(&told, &policy);
-        assert!(text.contains(&format!("  What came in then{expected}. (section 7)\n")), "{text}");
+        (explanation.changed_by, explanation.changed_by_more) = (changed_by, more);
+        let text = text(&explanation, &policy);
+        assert!(text.contains(&format!("  {expected}. (section 7)\n")), "{text}");
     };
     let gone =
         |family| ChangeCause { id: None, kind: None, family, time: at(DAY), is_update: false };
     let time = "of 2026-03-10T00:00:00.000Z";
-    check(vec![], false, " is not known");
-    check(vec![gone(Family::Touch)], false, &format!(": touch {time}, which is no longer kept"));
+    check(vec![], false, "The cause is not known");
+    check(
+        vec![gone(Family::Touch)],
+        false,
+        &format!("Caused by touch {time}, which is no longer kept"),
+    );
     let known = ChangeCause { id: Some("b".into()), is_update: true, ..gone(Family::Activation) };
     let expected = format!(
-        ", together: touch {time}, which is no longer kept; activation b {time}, known before and now \
+        "Caused by facts that arrived together: touch {time}, which is no longer kept; \
+         activation b {time}, known before and now \
          with an earlier time or other content; and more"
     );
     check(vec![gone(Family::Touch), known], true, &expected);
 }
 
 #[test]
-fn over_http_it_is_the_json_of_the_command() {
+fn http_serves_the_json_of_the_command() {
     let bed = Bed::new(vec![
         click(7, "c", "d", DAY),
         Fact::Activation(activation("a/1 é", "d", DAY + MINUTE)),
@@ -118,9 +124,10 @@ fn over_http_it_is_the_json_of_the_command() {
     ]);
     let path = |id: &str| format!("/v1/apps/app-x/activations/{id}/explain");
     let policy = &bed.config.policy;
-    let told = collect::explain(&mut bed.reader.clone(), policy, Pid(1), "a/1 é").unwrap().unwrap();
+    let explanation =
+        collect::explain(&mut bed.reader.clone(), policy, Pid(1), "a/1 é").unwrap().unwrap();
     let answer = bed.get(&path("a%2F1%20%C3%A9"));
-    assert_eq!((answer.status, answer.json()), (200, json(&told, policy)));
+    assert_eq!((answer.status, answer.json()), (200, json(&explanation, policy)));
     assert_eq!(answer.json()["touches"][0]["verdict"], "won");
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.header("cache-control"), Some("no-store"));

@@ -1,4 +1,4 @@
-//! An explanation as lines of text.
+//! Explanations as text.
 
 use std::fmt::{self, Write};
 
@@ -7,11 +7,11 @@ use attribution::rules::policy::Policy;
 
 use super::view::{Answer, TouchView, View, WHY, view};
 
-/// The explanation as lines of text.
+/// Returns the explanation as lines of text.
 pub fn text(explanation: &Explanation, policy: &Policy) -> String {
     let mut out = String::new();
     if let Some(view) = view(explanation, policy) {
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = write_view(&view, &mut out);
     }
     out
@@ -21,9 +21,9 @@ fn write_view(view: &View, out: &mut String) -> fmt::Result {
     writeln!(out, "Activation {} of {}, {}", view.event_id, view.app, view.event_time)?;
     writeln!(out, "\n  {}", view.outcome)?;
     if let Some(outcome) = &view.outcome_recomputed {
-        writeln!(out, "\nDecided with other settings than these, with which it would be")?;
+        writeln!(out, "\nDecided with other settings; with the current settings it would be")?;
         writeln!(out, "  {outcome}")?;
-        writeln!(out, "Windows and reasons below are those of these settings.")?;
+        writeln!(out, "Windows and reasons below are those of the current settings.")?;
     }
     let (why, more) = view.answers.split_at(WHY.min(view.answers.len()));
     write_answers(why, out)?;
@@ -43,7 +43,7 @@ fn write_touches(View { touches, unlisted, .. }: &View, out: &mut String) -> fmt
     if touches.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nTouches, the best first")?;
+    writeln!(out, "\nTouches, best first")?;
     for touch in touches {
         let TouchView { verdict, kind, id, time, age, spreadid, channel, how, reason, .. } = touch;
         writeln!(out, "  {verdict:<13}{kind} {id}, {time} ({age})")?;
@@ -52,12 +52,9 @@ fn write_touches(View { touches, unlisted, .. }: &View, out: &mut String) -> fmt
         writeln!(out)?;
         reason.iter().try_for_each(|reason| writeln!(out, "  {:<13}{reason}", ""))?;
     }
-    let (noun, verb) = if *unlisted == 1 { ("touch", "is") } else { ("touches", "are") };
+    let noun = if *unlisted == 1 { "touch" } else { "touches" };
     if *unlisted > 0 {
-        writeln!(
-            out,
-            "  and at least {unlisted} more {noun} with a key of it that {verb} not listed"
-        )?;
+        writeln!(out, "  and at least {unlisted} more {noun} with one of its keys, not listed")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! An explanation in words that a marketer understands, part by part, for texts and pages.
+//! An explanation in plain words, section by section, for text and pages.
 
 use attribution::explain::explanation::{Explanation, Match};
 use attribution::facts::printable::printable;
@@ -6,10 +6,10 @@ use attribution::rules::policy::Policy;
 use attribution::rules::row::Status;
 use serde::Serialize;
 
-use super::causes::came_in;
+use super::causes::describe;
 use super::reasons::Renderer;
 use super::words::{class_name, origin, span, tier};
-use super::{Catalogue, time, verdict_name, version};
+use super::{Catalog, time, verdict_name, version};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
@@ -18,9 +18,9 @@ pub(crate) struct View {
     pub event_time: String,
     pub status: &'static str,
     pub outcome: String,
-    /// With the present settings, if they would decide otherwise.
+    /// The outcome with the current settings, if they would decide otherwise.
     pub outcome_recomputed: Option<String>,
-    /// The first [`WHY`] are about the class and the credit.
+    /// The first [`WHY`] explain the class and the credit.
     pub answers: Vec<Answer>,
     pub touches: Vec<TouchView>,
     pub unlisted: usize,
@@ -29,12 +29,12 @@ pub(crate) struct View {
 
 pub(crate) const WHY: usize = 2;
 
-/// A question and the sentences that answer it.
+/// A heading and its sentences.
 pub(crate) type Answer = (String, Vec<String>);
 
 #[derive(Debug, Serialize)]
 pub(crate) struct TouchView {
-    /// `won`, `no candidate`.
+    /// Such as `won` or `no candidate`.
     pub verdict: String,
     pub kind: &'static str,
     pub id: String,
@@ -43,16 +43,16 @@ pub(crate) struct TouchView {
     pub spreadid: u32,
     pub campaign: String,
     pub channel: String,
-    /// The key that found it, and its window.
+    /// The tier, the key that matched, and the window.
     pub how: Option<String>,
     pub reason: Option<String>,
 }
 
 pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
     let Explanation { activation, decision, recomputed, .. } = explanation;
-    let catalogue = Catalogue { policy, pid: activation.pid };
+    let catalog = Catalog { policy, pid: activation.pid };
     let app = policy.app(activation.pid)?;
-    let renderer = Renderer { catalogue, app, explanation };
+    let renderer = Renderer { catalog, app, explanation };
     Some(View {
         app: printable(&app.key).into(),
         event_id: printable(&activation.id).into(),
@@ -79,9 +79,10 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
     ];
     let is_credited_by_touch = !matches!(status, Status::Duplicate | Status::Rejected);
     if let Some(before) = expired_before.filter(|_| is_credited_by_touch) {
-        let gone = format!("Touches before {}.", time(before));
-        let stands = "The decision was made with them and stands. (section 7)".to_owned();
-        answers.push(("What is no longer kept".into(), vec![gone, stands]));
+        let expired = format!("Touches before {} have expired.", time(before));
+        let unchanged =
+            "The decision was made with them and does not change. (section 7)".to_owned();
+        answers.push(("Expired touches".into(), vec![expired, unchanged]));
     }
     if let Some(previous) = previous {
         let of = match &previous.original {
@@ -91,17 +92,17 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
             _ => String::new(),
         };
         let before = format!("Before: {}{of}.", renderer.outcome(previous));
-        let why = format!("{} (section 7)", came_in(renderer.explanation));
+        let why = format!("{} (section 7)", describe(renderer.explanation));
         answers.push(("Recomputed".into(), vec![before, why]));
     }
     answers
 }
 
 fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
-    let catalogue = renderer.catalogue;
+    let catalog = renderer.catalog;
     let touches = renderer.explanation.considered.iter().map(|one| {
         let touch = &one.touch;
-        let campaign = catalogue.campaign(touch.spreadid).map_or("", |campaign| &campaign.name);
+        let campaign = catalog.campaign(touch.spreadid).map_or("", |campaign| &campaign.name);
         TouchView {
             verdict: verdict_name(one.verdict).replace('_', " "),
             kind: touch.kind.name(),
@@ -110,7 +111,7 @@ fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
             age: renderer.age_of(one),
             spreadid: touch.spreadid.0,
             campaign: printable(campaign).into(),
-            channel: printable(catalogue.channel(touch.spreadid)).into(),
+            channel: printable(catalog.channel(touch.spreadid)).into(),
             how: one.found.map(|Match { match_type, window, .. }| {
                 let (key, window, of) = (match_type.name(), span(window.ms), origin(window.origin));
                 format!("{}, key {key}; window {window}, {of}", tier(one))

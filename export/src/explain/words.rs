@@ -1,4 +1,4 @@
-//! The words of an explanation that depend on nothing else.
+//! Texts of explanations that need no context.
 
 use attribution::explain::explanation::{Evaluated, Ineligible};
 use attribution::facts::event::EventTime;
@@ -13,9 +13,11 @@ pub fn ineligible_text(reason: Ineligible) -> &'static str {
         Ineligible::TooOld => "older than its window (section 3)",
         Ineligible::NotRetargeting => "a reinstall considers only purpose retargeting (section 3)",
         Ineligible::OtherDevice => {
-            "of another device: both carry an id of one kind, with different values (section 3)"
+            "of another device: both have an id of the same kind, with different values (section 3)"
         }
-        Ineligible::NoMatch => "no id, click id or place of it equals the activation's (section 3)",
+        Ineligible::NoMatch => {
+            "none of its device ids, click id and probabilistic keys equals the activation's (section 3)"
+        }
     }
 }
 
@@ -42,7 +44,7 @@ pub fn origin(origin: Option<Origin>) -> String {
     }
 }
 
-/// How long before the activation, or after it.
+/// Formats how long before or after the activation another event was.
 pub fn age(activation: EventTime, other: EventTime) -> String {
     match activation.since(other) {
         Some(0) => "at the same millisecond".into(),
@@ -51,7 +53,7 @@ pub fn age(activation: EventTime, other: EventTime) -> String {
     }
 }
 
-/// A span in its largest units that are not zero: `7 d`, `1 h 30 min`, `59.999 s`.
+/// Formats a duration in its units that are not zero: `7 d`, `1 h 30 min`, `59.999 s`.
 pub fn span(ms: u64) -> String {
     let (days, hours, minutes) = (ms / 86_400_000, ms / 3_600_000 % 24, ms / 60_000 % 60);
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Fuzz targets for requests.
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -21,7 +21,7 @@ use crate::query::{ExportQuery, Format, Preset};
 
 type Parameters = Vec<(String, String)>;
 
-/// What follows the question mark of an address.
+/// Decodes the query of a URL.
 pub fn parameters(query: &[u8]) -> Option<Parameters> {
     decoded(query).ok()
 }
@@ -30,11 +30,11 @@ fn pairs(parameters: &Parameters) -> impl Iterator<Item = (&str, &str)> {
     parameters.iter().map(|(name, value)| (&**name, &**value))
 }
 
-/// What is asked for, said by the names of the parameters and asked for so, is the same.
+/// Checks that the canonical texts of a query parse to the same query.
 pub fn query(input: &[u8]) {
-    let Some(given) = parameters(input) else { return };
+    let Some(params) = parameters(input) else { return };
     for format in [Format::Csv, Format::Ndjson] {
-        match ExportQuery::parse(format, pairs(&given)) {
+        match ExportQuery::parse(format, pairs(&params)) {
             Ok(query) => check(&query),
             Err(error) => check_error(&error),
         }
@@ -56,21 +56,21 @@ fn check(query: &ExportQuery) {
     }
     let mut texts = query.texts();
     texts.remove(FORMAT);
-    let said = texts.iter().map(|(name, value)| (*name, &**value));
-    let again = ExportQuery::parse(query.format, said);
+    let canonical = texts.iter().map(|(name, value)| (*name, &**value));
+    let again = ExportQuery::parse(query.format, canonical);
     assert!(again.is_ok(), "{:?}: {texts:?}", again.err());
     let Ok(again) = again else { return };
-    // Where all times end is told as the last of them.
+    // [`EventTime::END`] is written as the last time before it.
     let to = query.to.min(EventTime::MAX);
     let (from_text, to_text) = (again.from_text.clone(), again.to_text.clone());
-    // Of what was named twice, and in another order, only that it was named counts.
+    // Duplicates and order within a filter do not count.
     assert_eq!(again.filter.named(), query.filter.named(), "{texts:?}");
     let filter = again.filter.clone();
     let expected = ExportQuery { to, filter, from_text, to_text, ..query.clone() };
     assert_eq!(again, expected, "{texts:?}");
 }
 
-/// A row's cursor is of the query that it was made for.
+/// Checks that a row's cursor is valid only for its query.
 fn check_cursor(query: &ExportQuery) {
     let (event_time, spreadid, seq) = (query.from.min(EventTime::MAX), SpreadId(7), 1 << 40);
     let key = RowKey { partition: 0, pid: Pid(1), event_time, spreadid, seq };
@@ -88,33 +88,33 @@ fn check_error(error: &ExportError) {
     }
 }
 
-/// The first byte chooses whose parameters these are.
+/// The first byte selects the endpoint.
 pub fn short_answers(input: &[u8]) {
     let Some((choice, query)) = input.split_first() else { return };
-    let Some(given) = parameters(query) else { return };
+    let Some(params) = parameters(query) else { return };
     let error = match choice % 3 {
-        0 => SummaryQuery::parse(pairs(&given)).err(),
-        1 => TimelineQuery::parse(pairs(&given)).err(),
-        _ => campaign_devices::parse(pairs(&given), SpreadId(7)).err(),
+        0 => SummaryQuery::parse(pairs(&params)).err(),
+        1 => TimelineQuery::parse(pairs(&params)).err(),
+        _ => campaign_devices::parse(pairs(&params), SpreadId(7)).err(),
     };
     if let Some(error) = error {
         check_error(&error);
     }
 }
 
-/// The first byte chooses the report.
+/// The first byte selects the report.
 pub fn appsflyer(input: &[u8]) {
     let Some((choice, query)) = input.split_first() else { return };
     let names = Kind::names();
     let Ok(kind) = Kind::parse(names[usize::from(*choice) % names.len()]) else { return };
-    let Some(given) = parameters(query) else { return };
-    match pull_api::parse(kind, pairs(&given)) {
+    let Some(params) = parameters(query) else { return };
+    match pull_api::parse(kind, pairs(&params)) {
         Ok(query) => check(&query),
         Err(error) => check_error(&error),
     }
 }
 
-/// One that is read is written so.
+/// Checks that a parsed cursor is written the same.
 pub fn cursor(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Cursor::parse(text) {
@@ -126,7 +126,7 @@ pub fn cursor(input: &[u8]) {
     }
 }
 
-/// Headers, a line each: nobody is let in who has not the secret, which here nobody has.
+/// Parses headers, one per line; nothing is admitted, because no input has a valid secret.
 pub fn token(input: &[u8]) {
     assert!(CONFIG.is_some());
     let Some(config) = &*CONFIG else { return };

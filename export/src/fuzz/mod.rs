@@ -1,6 +1,5 @@
-//! What decodes requests, and what writes rows whatever is in them, for a fuzzer and for the inputs
-//! that are kept: see `docs/fuzzing.md`. Each target takes any bytes, and panics where something does
-//! not hold.
+//! Fuzz targets for decoding requests and writing arbitrary rows: see `docs/fuzzing.md`. Each target takes any bytes
+//! and panics if an invariant does not hold. Unit tests run the stored inputs.
 
 mod asked;
 mod rows;
@@ -13,7 +12,7 @@ use std::sync::LazyLock;
 
 use config::Config;
 
-/// By name, for any bytes.
+/// A name, and a function that takes any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[
@@ -26,7 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("rows", rows::rows),
 ];
 
-/// With an app whose campaign and channel have to be quoted.
+/// Settings with names that need quotes in CSV.
 pub(crate) static CONFIG: LazyLock<Option<Config>> = LazyLock::new(|| {
     let settings = r#"
         [[apps]]

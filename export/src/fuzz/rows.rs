@@ -1,4 +1,4 @@
-//! Whatever a stored row holds, each form of a file can be read again, by what others made.
+//! Fuzz target for rows: other libraries must be able to read every format of any stored row.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use crate::query::{ExportQuery, Format};
 
 static QUERIES: LazyLock<Vec<ExportQuery>> = LazyLock::new(|| {
     let day = [("from", "2026-03-10"), ("to", "2026-03-10")];
-    let asked: [(Format, &[(&str, &str)]); 5] = [
+    let requests: [(Format, &[(&str, &str)]); 5] = [
         (Format::Csv, &[]),
         (
             Format::Csv,
@@ -24,13 +24,13 @@ static QUERIES: LazyLock<Vec<ExportQuery>> = LazyLock::new(|| {
         (Format::Csv, &[("dialect", "excel")]),
         (Format::Ndjson, &[("timezone", "Europe/Berlin")]),
     ];
-    let parsed = asked.iter().map(|(format, more)| {
+    let parsed = requests.iter().map(|(format, more)| {
         ExportQuery::parse(*format, day.into_iter().chain(more.iter().copied()))
     });
     parsed.filter_map(Result::ok).collect()
 });
 
-/// A row's key and value.
+/// The input is a row's key and value.
 pub fn rows(input: &[u8]) {
     let (Some(config), Some((key, value))) = (&*CONFIG, input.split_first_chunk::<KEY_BYTES>())
     else {
@@ -45,20 +45,20 @@ pub fn rows(input: &[u8]) {
         let text = std::str::from_utf8(&written).unwrap_or_default();
         assert!(!text.is_empty() && text.ends_with('\n'), "{written:?}");
         match query.format {
-            // Written as it is stored, for it was JSON once.
-            Format::Ndjson if has_right_json(&row) => {
+            // Props are written as stored, so they must be valid JSON.
+            Format::Ndjson if has_valid_json(&row) => {
                 let json: Option<Json> = serde_json::from_str(text).ok();
                 assert!(json.is_some_and(|json| json.is_object()), "{text}");
                 assert!(!text.trim_end_matches('\n').contains('\n'), "{text}");
             }
-            // Which texts have to be quoted is stored with the row.
-            Format::Csv if has_right_quotes(&row) => check_csv(&written, query.fields.len()),
+            // The row stores which texts need quotes.
+            Format::Csv if has_valid_quotes(&row) => check_csv(&written, query.fields.len()),
             Format::Ndjson | Format::Csv => {}
         }
     }
 }
 
-fn has_right_json(row: &RowView<'_>) -> bool {
+fn has_valid_json(row: &RowView<'_>) -> bool {
     let props: Option<BTreeMap<String, String>> =
         serde_json::from_str(row.text(TextCell::Props)).ok();
     let is_decimal = |cell| Amount::parse(row.text(cell)).is_some();
@@ -67,17 +67,17 @@ fn has_right_json(row: &RowView<'_>) -> bool {
         && is_decimal(TextCell::TouchLookback)
 }
 
-fn has_right_quotes(row: &RowView<'_>) -> bool {
+fn has_valid_quotes(row: &RowView<'_>) -> bool {
     TextCell::ALL
         .into_iter()
         .all(|cell| row.must_quote(cell) == row.text(cell).contains([',', '"', '\n', '\r']))
 }
 
-/// One record, with a cell for each column.
+/// Checks for one record with a cell per column.
 fn check_csv(written: &[u8], columns: usize) {
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(written);
     let records: Vec<_> = reader.records().collect();
-    let is_whole = matches!(&records[..], [Ok(record)] if record.len() == columns);
-    assert!(is_whole, "{columns} columns: {}", String::from_utf8_lossy(written));
+    let is_complete = matches!(&records[..], [Ok(record)] if record.len() == columns);
+    assert!(is_complete, "{columns} columns: {}", String::from_utf8_lossy(written));
 }

@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icon. Their names have a hash of what is in them, so they
-//! are kept for ever and a new version is a new name.
+//! The style sheet, the script and the icon. Their names contain a hash of their content, so they can be cached
+//! forever.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::http::problem::Problem;
 
-/// Where they are.
+/// Their paths.
 #[derive(Debug, Serialize)]
 pub(super) struct Assets {
     pub style: String,

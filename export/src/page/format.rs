@@ -1,4 +1,4 @@
-//! Numbers, sizes and dates as people write them.
+//! Formats numbers, sizes and dates for people.
 
 use attribution::facts::event::EventTime;
 use jiff::civil::Date;
@@ -7,12 +7,12 @@ use crate::Zone;
 pub(super) use crate::format::time_zone::date as day;
 use crate::format::time_zone::{TimeForm, TimeWriter};
 
-/// `12,345`.
+/// Formats a number like `12,345`.
 pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -20,12 +20,12 @@ pub(super) fn number(number: u64) -> String {
     text
 }
 
-/// `1 row`, `2 rows`.
+/// Formats a number of rows like `1 row` or `2 rows`.
 pub(super) fn rows(rows: u64) -> String {
     format!("{} {}", number(rows), if rows == 1 { "row" } else { "rows" })
 }
 
-/// `812 bytes`, `3.4 MB`; thousands are of 1,000, as file managers mostly show them.
+/// Formats a size like `812 bytes` or `3.4 MB`. Units are powers of 1,000, as in most file managers.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     if bytes < 1_000 {
@@ -40,22 +40,22 @@ pub(super) fn size(bytes: u64) -> String {
     if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
-/// `10 Mar 2026`.
+/// Formats a date like `10 Mar 2026`.
 pub(super) fn date(date: Date) -> String {
     date.strftime("%-d %b %Y").to_string()
 }
 
-/// The date that it is in the zone.
+/// Returns the current date in the zone.
 pub(super) fn today(zone: &Zone, now: EventTime) -> Date {
     day(TimeWriter::new(zone).day(now).0)
 }
 
-/// `2026-03-10 12:00:00` in the zone.
+/// Formats a time in the zone like `2026-03-10 12:00:00`.
 pub(super) fn moment(time: EventTime, zone: &Zone) -> String {
     TimeWriter::in_form(zone, TimeForm::Plain).text(time)
 }
 
-/// `10 Mar 2026`, or with the day that it ends with.
+/// Formats days like `10 Mar 2026` or `9 Mar 2026 – 10 Mar 2026`.
 pub(super) fn days(first: Date, last: Date) -> String {
     if first == last { date(first) } else { format!("{} – {}", date(first), date(last)) }
 }
@@ -66,16 +66,16 @@ mod tests {
 
     #[test]
     fn numbers_have_commas() {
-        for (given, expected) in
+        for (value, expected) in
             [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")]
         {
-            assert_eq!(number(given), expected);
+            assert_eq!(number(value), expected);
         }
         assert_eq!([rows(1), rows(0)], ["1 row", "0 rows"]);
     }
 
     #[test]
-    fn sizes_have_two_digits_or_more() {
+    fn sizes_have_at_least_two_digits() {
         let check = |bytes, expected| assert_eq!(size(bytes), expected);
         check(0, "0 bytes");
         check(1, "1 byte");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_of_the_zone() {
+    fn days_are_in_the_zone() {
         let time = |text: &str| {
             let time: jiff::Timestamp = text.parse().unwrap();
             EventTime::from_millis(time.as_millisecond()).unwrap()

@@ -1,4 +1,4 @@
-//! What is around every page.
+//! The frame of every page.
 
 use attribution::rules::policy::AppPolicy;
 use axum::http::HeaderMap;
@@ -11,9 +11,9 @@ use crate::http::state::ExportState;
 #[derive(Debug, Serialize)]
 pub(super) struct Shell {
     pub title: String,
-    /// Links to the other pages, where there is somebody to see them.
+    /// Links to the other pages, if there is an authenticated caller.
     links: Vec<Link>,
-    /// The id of the token, where one was given in a cookie.
+    /// The id of the token, if it came in a cookie.
     signed_in: Option<String>,
     assets: &'static Assets,
 }
@@ -32,7 +32,7 @@ const LINKS: [(&str, &str); 4] = [
     ("Device", "/devices"),
 ];
 
-/// An app to choose.
+/// An option of the list of apps.
 #[derive(Debug, Serialize)]
 pub(super) struct AppChoice {
     pub key: String,
@@ -41,16 +41,16 @@ pub(super) struct AppChoice {
 }
 
 impl Shell {
-    /// Of the page at this path; app and zone are taken along to the others.
+    /// Returns the frame of the page at this path. Links to other pages keep app and time zone.
     pub fn new(
         title: &str,
         path: &str,
         (app, timezone): (&str, &str),
         (caller, headers): (&Caller, &HeaderMap),
     ) -> Self {
-        let same = [("app", app), ("timezone", timezone)];
-        let same: Vec<_> = same.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-        let query = serde_urlencoded::to_string(same).unwrap_or_default();
+        let shared = [("app", app), ("timezone", timezone)];
+        let shared: Vec<_> = shared.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let query = serde_urlencoded::to_string(shared).unwrap_or_default();
         let link = |(name, at): (&'static str, &str)| {
             let target = if query.is_empty() { at.to_owned() } else { format!("{at}?{query}") };
             Link { name, target, is_current: at == path }
@@ -64,13 +64,13 @@ impl Shell {
         }
     }
 
-    /// Of a page that knows of nobody.
+    /// Returns the frame of a page without a caller.
     pub fn bare(title: &str) -> Self {
         Self { title: title.into(), links: vec![], signed_in: None, assets: &ASSETS }
     }
 
-    /// Of a problem: with the links, if that who asks may follow them.
-    pub fn of_nobody(state: &ExportState, headers: &HeaderMap, title: &str) -> Self {
+    /// Returns the frame of a problem; it has links if the caller is authenticated.
+    pub fn for_problem(state: &ExportState, headers: &HeaderMap, title: &str) -> Self {
         let caller = state.access.known(headers);
         caller.map_or_else(
             || Self::bare(title),
@@ -79,7 +79,7 @@ impl Shell {
     }
 }
 
-/// The app that is chosen, or else the first, and all for a list of them.
+/// Returns the chosen app (the first one if `key` is empty), and the options of the list of apps.
 pub(super) fn choose<'p>(
     apps: &[&'p AppPolicy],
     key: &str,

@@ -1,9 +1,9 @@
-//! The page: what a marketer sees. Made here as HTML, with one small script that nothing depends
-//! on: without it a download is a download and a form is a form. Nothing is loaded from elsewhere.
+//! The web pages for marketers: HTML rendered by the server, with one small, optional script. Nothing is loaded from
+//! elsewhere.
 //!
-//! What is chosen stands in the address ([`choice`]), so it can be kept and sent to others. A
-//! device's id does not: it is posted, because addresses end up in histories and logs, and a handle
-//! stands for it ([`lookups`]).
+//! The form's state is in the URL ([`export_form::state`]), so it can be bookmarked and shared. A device's id is not:
+//! it is posted, because URLs end up in histories and logs, and a handle in the URL stands for it
+//! ([`recent_lookups`]).
 
 mod assets;
 mod device;
@@ -31,5 +31,5 @@ pub(crate) use home::{download, home};
 pub(crate) use problem::{into_page, reads_pages};
 pub(crate) use sign_in::{page as sign_in, sign_in as signed_in, sign_out};
 
-/// Where the pages are that a person can be led to.
+/// The pages to which signing in may redirect.
 pub(crate) const PATHS: [&str; 5] = ["/", "/download", "/exports", "/activations", "/devices"];

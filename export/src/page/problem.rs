@@ -1,4 +1,4 @@
-//! Problems as pages, for those who read pages.
+//! Renders problems as pages, for browsers.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,7 +13,7 @@ use crate::http::access::session;
 use crate::http::problem::Problem;
 use crate::http::state::ExportState;
 
-/// Problems as pages for those who read pages: browsers, when an address is opened in them.
+/// Replaces problems by pages if the client is a browser that opens a URL.
 pub(crate) async fn into_page(
     State(state): State<ExportState>,
     request: Request,
@@ -33,35 +33,36 @@ pub(crate) async fn into_page(
         let is_first =
             !headers.contains_key(header::AUTHORIZATION) && session::token(&headers).is_none();
         let message = (!is_first).then_some(detail);
-        sign_in::asked(status, message, &target, &headers)
+        sign_in::form(status, message, &target, &headers)
     } else {
-        let shell = Shell::of_nobody(&state, &headers, title);
+        let shell = Shell::for_problem(&state, &headers, title);
         page(status, "problem.html", &shell, context! { title, detail, status => status.as_u16() })
     };
     let Ok(page) = page else { return response };
     let (mut parts, _) = response.into_parts();
-    let (of_page, body) = page.into_parts();
-    // Of the body that the page takes the place of, which may be compressed.
+    let (page_parts, body) = page.into_parts();
+    // They describe the replaced body, which may be compressed.
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_ENCODING);
-    parts.headers.extend(of_page.headers);
+    parts.headers.extend(page_parts.headers);
     Response::from_parts(parts, body)
 }
 
+/// Checks whether the client prefers HTML to JSON.
 pub(crate) fn reads_pages(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let accepted: Vec<_> = accepted.flat_map(|accept| accept.split(',')).map(quality).collect();
-    let of = |wanted: &[&str]| {
+    let quality_of = |names: &[&str]| {
         let found = accepted.iter().filter(|(media_type, _)| {
-            wanted.iter().any(|wanted| media_type.eq_ignore_ascii_case(wanted))
+            names.iter().any(|name| media_type.eq_ignore_ascii_case(name))
         });
         found.map(|(_, quality)| *quality).fold(0.0, f32::max)
     };
-    let page = of(&["text/html"]);
-    page > 0.0 && page >= of(&["application/json", "application/problem+json"])
+    let page = quality_of(&["text/html"]);
+    page > 0.0 && page >= quality_of(&["application/json", "application/problem+json"])
 }
 
-/// A media type, and how much it is wanted, from 0 to 1.
+/// Returns a media type and its quality value, from 0 to 1.
 fn quality(accepted: &str) -> (&str, f32) {
     let mut parts = accepted.split(';').map(str::trim);
     let media_type = parts.next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The devices that were looked up lately, each by a handle: the address of what was found has the
-//! handle, and the id of the device is in no address. So one can go back to it, and reload it.
+//! The latest device lookups, each with a handle. The URL of a result has the handle instead of the device id, so
+//! that the page can be reloaded and revisited.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -9,11 +9,11 @@ use dashmap::DashMap;
 
 use crate::http::access::Caller;
 
-/// Of each token; the oldest go first.
+/// Lookups of each token; the oldest are dropped first.
 const KEPT_MAX: usize = 200;
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// A device, and where in its timeline the page begins.
+/// A device, and the cursor at which the page of its timeline begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lookup {
     pub kind: String,
@@ -21,7 +21,7 @@ pub(super) struct Lookup {
     pub after: String,
 }
 
-/// By the id of the token: nobody else's handles lead anywhere.
+/// Lookups by the id of the token: a handle is valid only for its of_token token.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(DashMap<Box<str>, VecDeque<Kept>>);
 
@@ -33,21 +33,21 @@ struct Kept {
 }
 
 impl Lookups {
-    /// Its handle.
+    /// Stores a lookup and returns its handle.
     pub(super) fn keep(&self, caller: &Caller, lookup: Lookup, now: Instant) -> String {
-        // Of a random key: a service that was started anew has others.
+        // The hash key is random, so handles differ between processes.
         let handle = format!("{:016x}", RandomState::new().hash_one(now));
-        let mut own = self.0.entry(caller.name().into()).or_default();
-        own.retain(|kept| kept.is_fresh(now));
-        own.truncate(KEPT_MAX - 1);
-        own.push_front(Kept { handle: handle.clone(), since: now, lookup });
+        let mut of_token = self.0.entry(caller.name().into()).or_default();
+        of_token.retain(|kept| kept.is_fresh(now));
+        of_token.truncate(KEPT_MAX - 1);
+        of_token.push_front(Kept { handle: handle.clone(), since: now, lookup });
         handle
     }
 
-    /// What the handle is of, for an hour.
+    /// Returns the lookup of a handle, for an hour.
     pub(super) fn find(&self, caller: &Caller, handle: &str, now: Instant) -> Option<Lookup> {
-        let own = self.0.get(caller.name())?;
-        let found = own.iter().find(|kept| kept.handle == handle && kept.is_fresh(now));
+        let of_token = self.0.get(caller.name())?;
+        let found = of_token.iter().find(|kept| kept.handle == handle && kept.is_fresh(now));
         found.map(|kept| kept.lookup.clone())
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     use crate::Access;
 
     #[test]
-    fn a_handle_is_good_for_an_hour_and_so_many_others() {
+    fn a_handle_is_valid_for_an_hour_or_until_newer_ones_replace_it() {
         let access = Access::new(&[], 1);
         let caller = access.known(&axum::http::HeaderMap::new()).unwrap();
         let (lookups, start) = (Lookups::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! What a page is asked with.
+//! The request of a page.
 
 use attribution::rules::policy::AppPolicy;
 use axum::extract::{Extension, FromRequestParts};
@@ -18,35 +18,35 @@ pub(crate) struct PageRequest {
     pub state: ExportState,
     pub caller: Caller,
     pub headers: HeaderMap,
-    /// The parameters of the address.
-    pub given: Vec<(String, String)>,
+    /// The parameters of the URL.
+    pub params: Vec<(String, String)>,
 }
 
 impl FromRequestParts<ExportState> for PageRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ExportState) -> Result<Self, Problem> {
-        let given = parameters(&parts.uri)?;
-        // The gate has left it.
+        let params = parameters(&parts.uri)?;
+        // The gate has inserted it.
         let caller = Extension::from_request_parts(parts, state).await;
         let Extension(caller) = caller.map_err(|_| Problem::page())?;
-        Ok(Self { state: state.clone(), caller, headers: parts.headers.clone(), given })
+        Ok(Self { state: state.clone(), caller, headers: parts.headers.clone(), params })
     }
 }
 
 impl PageRequest {
     pub(super) fn value(&self, name: &str) -> &str {
-        value(&self.given, name)
+        value(&self.params, name)
     }
 
-    /// The apps that there are for whoever asks.
+    /// Returns the apps that the caller may read.
     pub(super) fn apps(&self) -> Vec<&AppPolicy> {
         self.caller.apps(&self.state.policy)
     }
 
-    /// Of the page at this path.
+    /// Returns the frame of the page at this path.
     pub(super) fn shell(&self, title: &str, path: &str) -> Shell {
-        let same = (self.value(APP), self.value(TIMEZONE));
-        Shell::new(title, path, same, (&self.caller, &self.headers))
+        let shared = (self.value(APP), self.value(TIMEZONE));
+        Shell::new(title, path, shared, (&self.caller, &self.headers))
     }
 }

@@ -1,4 +1,4 @@
-//! What every page is answered with, and problems as pages.
+//! Responses of pages, and parsing of submitted forms.
 
 use axum::body;
 use axum::extract::Request;
@@ -13,13 +13,13 @@ use crate::http::access::session;
 use crate::http::problem::Problem;
 use crate::query::parameter;
 
-/// What a page may do: use what is here, and be sent from here to here.
+/// A page may load resources only from this service, and submit forms only to it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// Of a form that is sent.
+/// Maximum size of a submitted form.
 const FORM_BYTES_MAX: usize = 8 << 10;
 
-/// A page of a template, for nobody to keep.
+/// Renders a template as a page that must not be cached.
 pub(super) fn page(
     status: StatusCode,
     template: &str,
@@ -32,7 +32,7 @@ pub(super) fn page(
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not `no-referrer`, with which browsers hide the origin of our own forms too.
+        // Not `no-referrer`: browsers would hide the origin of our own forms, too.
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -40,10 +40,10 @@ pub(super) fn page(
     Ok((status, headers, text).into_response())
 }
 
-/// Names and values that one of our own forms has sent.
+/// Returns the names and values of a form submitted by one of our own pages.
 ///
 /// # Errors
-/// It is of another site, too long, or no form.
+/// The form is from another site, too long, or malformed.
 pub(super) async fn form(request: Request) -> Result<Vec<(String, String)>, Problem> {
     if !session::is_same_origin(request.headers()) {
         return Err(Problem::bad_form());
@@ -53,13 +53,13 @@ pub(super) async fn form(request: Request) -> Result<Vec<(String, String)>, Prob
     parameter::decoded(&body).map_err(|_| Problem::bad_form())
 }
 
-/// The value of a name, without the spaces around it.
+/// Returns the value of a parameter, trimmed; empty if it is missing.
 pub(super) fn value<'p>(parameters: &'p [(String, String)], name: &str) -> &'p str {
     let found = parameters.iter().find(|(known, _)| known == name);
     found.map_or("", |(_, value)| value.trim())
 }
 
-/// To another page.
+/// Redirects to another page.
 pub(super) fn redirect(target: &str) -> Result<Response, Problem> {
     let location = HeaderValue::try_from(target).map_err(|_| Problem::bad_form())?;
     let headers = [

@@ -1,4 +1,4 @@
-//! Signing in: the token goes from a form into a cookie, and out of it again.
+//! Signing in, which stores the token in a cookie, and signing out, which removes it.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -20,18 +20,17 @@ const TOKEN: &str = "token";
 const NEXT: &str = "next";
 const DOWNLOAD: &str = "/download";
 
-/// Where somebody is led who has to sign in first: to the page that was asked for. A file is no page,
-/// and what was posted is not kept: they lead to the page that they were asked for from, to be asked for
-/// again.
+/// Returns the page to which signing in redirects: the requested page. A file is not a page, and a posted form is not
+/// kept: they lead to the page that requested them.
 pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let address = uri.path_and_query().map_or("/", |address| address.as_str());
     match uri.path() {
         DOWNLOAD => {
-            let mut form = parameters(uri).unwrap_or_default();
-            // Of a download that has not begun; the next has one of its own.
-            form.retain(|(name, _)| name != EXPORT_ID);
-            format!("/?{}", serde_urlencoded::to_string(form).unwrap_or_default())
+            let mut params = parameters(uri).unwrap_or_default();
+            // The download has not begun; the next one has its own id.
+            params.retain(|(name, _)| name != EXPORT_ID);
+            format!("/?{}", serde_urlencoded::to_string(params).unwrap_or_default())
         }
         path if is_read && PATHS.contains(&path) => address.to_owned(),
         path => match session::own_referer(headers) {
@@ -41,8 +40,8 @@ pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
     }
 }
 
-/// The form, on the page of somebody who is not let in.
-pub(super) fn asked(
+/// Responds with the form.
+pub(super) fn form(
     status: StatusCode,
     message: Option<&str>,
     next: &str,
@@ -54,7 +53,7 @@ pub(super) fn asked(
 }
 
 pub(crate) async fn page(headers: HeaderMap) -> Result<Response, Problem> {
-    asked(StatusCode::OK, None, "/", &headers)
+    form(StatusCode::OK, None, "/", &headers)
 }
 
 pub(crate) async fn sign_in(
@@ -62,23 +61,23 @@ pub(crate) async fn sign_in(
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
-    let given = respond::form(request).await?;
-    let next = here(value(&given, NEXT));
+    let params = respond::form(request).await?;
+    let next = here(value(&params, NEXT));
     if state.access.is_open() {
         return redirect(next);
     }
-    let token = value(&given, TOKEN);
+    let token = value(&params, TOKEN);
     match state.access.admit_token(token, Timestamp::now()) {
         Ok(_) => with_cookie(redirect(next)?, session::begin(token, &headers)),
         Err(refusal) => {
             state.metrics.refused(refusal.reason());
             let message = match refusal {
                 Refusal::Malformed => {
-                    "this is not a whole token; one begins with adt_ and is one long word".into()
+                    "this is not a complete token; it begins with adt_ and has no spaces".into()
                 }
                 refusal => refusal.to_string(),
             };
-            asked(StatusCode::UNAUTHORIZED, Some(&message), next, &headers)
+            form(StatusCode::UNAUTHORIZED, Some(&message), next, &headers)
         }
     }
 }
@@ -95,7 +94,7 @@ fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Result<Re
     Ok(response)
 }
 
-/// An address of this service, or else that of the first page.
+/// Returns the target if it is a safe path of this service, else the start page.
 fn here(target: &str) -> &str {
     let is_path = target.starts_with('/') && !target[1..].starts_with(['/', '\\']);
     let is_safe = target.bytes().all(|byte| byte.is_ascii_graphic());
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_led_elsewhere() {
+    fn redirects_stay_on_this_service() {
         for target in ["/", "/exports", "/?app=a%20b&from=2026-03-10"] {
             assert_eq!(here(target), target);
         }

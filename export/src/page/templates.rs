@@ -1,4 +1,4 @@
-//! The templates, which are in the program.
+//! The templates, compiled into the program.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ const SOURCES: [(&str, &str); 8] = [
     ("problem.html", include_str!("templates/problem.html")),
 ];
 
-/// Texts are escaped, as in every template whose name ends with `.html`.
+/// Escapes texts, as minijinja does in every template whose name ends with `.html`.
 static TEMPLATES: LazyLock<Result<Environment<'static>, String>> = LazyLock::new(|| {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -32,15 +32,17 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, String>> = LazyLock::new
     Ok(templates)
 });
 
+/// Renders a template.
+///
 /// # Errors
-/// A mistake in a template: it is in the log.
+/// The template is wrong; the error is logged.
 pub(super) fn render(name: &str, page: &impl Serialize) -> Result<String, Problem> {
-    let made = TEMPLATES.as_ref().map_err(Clone::clone).and_then(|templates| {
-        let made = templates.get_template(name).and_then(|template| template.render(page));
-        made.map_err(|error| format!("{error:#}"))
+    let rendered = TEMPLATES.as_ref().map_err(Clone::clone).and_then(|templates| {
+        let rendered = templates.get_template(name).and_then(|template| template.render(page));
+        rendered.map_err(|error| format!("{error:#}"))
     });
-    made.map_err(|error| {
-        tracing::error!(page = name, error, "a page could not be made");
+    rendered.map_err(|error| {
+        tracing::error!(page = name, error, "rendering a page failed");
         Problem::page()
     })
 }

@@ -1,4 +1,4 @@
-//! Pages as they are sent, and what forms lead to. What a browser makes of them is seen at the root.
+//! Pages as they are sent, and where forms lead. How a browser renders them is tested in `tests/integrations`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::tests::bed::{
 };
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}x";
-/// Of the days that the bed has rows of.
+/// The days of which the bed has rows.
 const DAYS: &str = "range=custom&from=2026-03-10&to=2026-03-10";
 
 fn page(bed: &Bed, target: &str) -> Answer {
@@ -21,20 +21,20 @@ fn page(bed: &Bed, target: &str) -> Answer {
 
 fn post(bed: &Bed, target: &str, form: &str, headers: &[&str]) -> Answer {
     let length = format!("Content-Length: {}", form.len());
-    let own = [&*length, "Content-Type: application/x-www-form-urlencoded", "Accept: text/html"];
-    let headers = [&own[..], headers].concat();
+    let all = [&*length, "Content-Type: application/x-www-form-urlencoded", "Accept: text/html"];
+    let headers = [&all[..], headers].concat();
     // The body follows the empty line that the bed ends a request with.
     bed.send_body(&format!("POST {target} HTTP/1.1"), &headers, form.as_bytes())
 }
 
-const OURS: &str = "Sec-Fetch-Site: same-origin";
+const SAME_ORIGIN: &str = "Sec-Fetch-Site: same-origin";
 
-/// The page that a form leads to.
+/// Submits the form and follows its redirect.
 #[track_caller]
 fn look_up(bed: &Bed, form: &str, headers: &[&str]) -> Answer {
-    let led = post(bed, "/devices", form, &[headers, &[OURS]].concat());
-    assert_eq!(led.status, 303, "{}", led.text());
-    let at = led.header("location").unwrap();
+    let redirect = post(bed, "/devices", form, &[headers, &[SAME_ORIGIN]].concat());
+    assert_eq!(redirect.status, 303, "{}", redirect.text());
+    let at = redirect.header("location").unwrap();
     bed.send_with(&format!("GET {at} HTTP/1.1"), &[headers, &["Accept: text/html"]].concat())
 }
 
@@ -68,7 +68,7 @@ fn hostile() -> Bed {
 }
 
 #[test]
-fn hostile_names_are_text() {
+fn hostile_names_are_escaped() {
     let bed = hostile();
     let id = serde_urlencoded::to_string([("event_id", HOSTILE)]).unwrap();
     let pages = [
@@ -89,7 +89,7 @@ fn hostile_names_are_text() {
 }
 
 #[test]
-fn a_page_is_kept_by_nobody_and_may_do_little() {
+fn pages_are_not_cached_and_have_a_strict_csp() {
     let bed = Bed::new(many_activations(3));
     for target in ["/", "/exports", "/activations", "/devices", "/sign-in", "/nothing"] {
         let answer = page(&bed, target);
@@ -111,12 +111,12 @@ fn a_page_is_kept_by_nobody_and_may_do_little() {
     }
     assert_eq!(bed.get("/assets/page.css").status, 404);
     assert_eq!(page(&bed, "/nothing").status, 404);
-    // Programs get what they are used to.
+    // Programs get problems as JSON.
     assert_eq!(bed.get("/nothing").header("content-type"), Some("application/problem+json"));
 }
 
 #[test]
-fn rows_and_bytes_are_told_before() {
+fn rows_and_bytes_are_shown_before_a_download() {
     let bed = Bed::new(many_activations(50));
     for form in ["excel", "csv", "ndjson"] {
         let answer = page(&bed, &format!("/?{DAYS}&form={form}"));
@@ -130,7 +130,7 @@ fn rows_and_bytes_are_told_before() {
     assert!(!answer.text().contains("a-50<"));
 }
 
-/// The address in the command.
+/// The URL in the curl command.
 fn link(answer: &Answer) -> String {
     let command = answer.text().split("<code id=\"curl\">").nth(1).unwrap();
     let command = command.split("</code>").next().unwrap();
@@ -140,7 +140,7 @@ fn link(answer: &Answer) -> String {
 }
 
 #[test]
-fn the_button_leads_to_what_the_form_says() {
+fn the_download_button_redirects_to_the_export() {
     let bed = Bed::new(many_activations(3));
     let check = |form: &str, expected: &str| {
         let answer = page(&bed, &format!("/download?{form}"));
@@ -168,7 +168,7 @@ fn the_button_leads_to_what_the_form_says() {
 }
 
 #[test]
-fn every_wrong_field_is_told_and_kept() {
+fn every_invalid_field_is_reported_and_keeps_its_value() {
     let bed = Bed::new(vec![]);
     let target = "/?app=app-z&range=custom&from=2026-03-10&to=2026-03-09&timezone=Berlin&type=x&form=y\
                   &preset=own&fields=evnt_time&channel=nowhere&spreadid=-1&status=lost&install_type=z";
@@ -189,19 +189,22 @@ fn every_wrong_field_is_told_and_kept() {
 }
 
 #[test]
-fn where_there_is_nothing_it_says_why() {
+fn empty_pages_explain_why() {
     let bed = Bed::new(many_activations(3));
-    has(&page(&bed, "/?range=custom&from=2020-01-01&to=2020-01-01"), &["No rows here", "0 rows"]);
+    has(
+        &page(&bed, "/?range=custom&from=2020-01-01&to=2020-01-01"),
+        &["No matching rows", "0 rows"],
+    );
     has(&page(&bed, "/?app=app%20y"), &["No rows of this app yet"]);
     has(&page(&bed, "/exports"), &["No export yet"]);
     has(&page(&bed, "/activations?app=app-x&event_id=none"), &["has no activation with this id"]);
     let none = "app=app-x&kind=oaid&value=00000000-0000-4000-8000-00000000000e";
     let none = look_up(&bed, none, &[]);
-    has(&none, &["Nothing is known of this device"]);
+    has(&none, &["Nothing is known about this device"]);
 }
 
 #[test]
-fn the_history_has_what_became_of_each() {
+fn the_history_shows_the_outcome_of_each_export() {
     let bed = Bed::new(many_activations(3));
     let address = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10&timezone=Asia/Shanghai\
                    &status=organic&fields=event_id&dialect=excel&export_id=f000000000000001";
@@ -215,7 +218,7 @@ fn the_history_has_what_became_of_each() {
     assert_eq!(links(&history, "/v1/"), [&*without_id]);
     let form = page(&bed, &links(&history, "/?app=")[0]);
     assert_eq!(link(&form), without_id.replace("Asia/", "Asia%2F"));
-    // An id is of one export.
+    // An id belongs to one export.
     for id in ["f000000000000001", "f", "F000000000000002", "0000000000000001", ""] {
         let target =
             format!("/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10&export_id={id}");
@@ -228,16 +231,16 @@ fn the_history_has_what_became_of_each() {
     }
 }
 
-/// The addresses of a page that begin so.
+/// The URLs of a page that begin with `beginning`.
 fn links(answer: &Answer, beginning: &str) -> Vec<String> {
     let texts = answer.text().split('"').map(|text| text.replace("&#x2f;", "/"));
     let links = texts.filter(|text| text.starts_with(beginning));
     links.map(|text| text.replace("&amp;", "&").replace("&quot;", "\"")).collect()
 }
 
-/// Whatever was asked for, by whichever address: the same file, or the form only if it can ask for it.
+/// The history repeats any request with the same file, and links the form only if it can express the request.
 #[test]
-fn an_export_is_made_again_as_it_was() {
+fn an_export_can_be_repeated_exactly() {
     let mut facts = many_activations(3);
     for (id, name) in [("e-1", "buy"), ("e-2", " buy"), ("e-3", "a,\"b ")] {
         facts.push(Fact::Effect(effect(id, name, "device-1", DAY + 9 * MINUTE)));
@@ -248,14 +251,14 @@ fn an_export_is_made_again_as_it_was() {
     let second = first.next_page().unwrap();
     let pull = "/api/raw-data/export/app/app-x/installs_report/v5?from=2026-03-10&to=2026-03-10";
     let organic = pull.replace("installs_report", "organic_installs_report");
-    let check = |address: &str, has_form: bool, said: &[&str]| {
+    let check = |address: &str, has_form: bool, texts: &[&str]| {
         let file = bed.get(address);
         assert_eq!(file.status, 200, "{address}");
         let history = page(&bed, "/exports");
         assert_eq!(links(&history, &address[..5])[0], *address);
         assert_eq!(bed.get(&links(&history, &address[..5])[0]).body, file.body, "{address}");
         let first = history.text().split("<li class=\"card\"").nth(1).unwrap();
-        said.iter().for_each(|said| assert!(first.contains(said), "{said:?} is not in {first}"));
+        texts.iter().for_each(|text| assert!(first.contains(text), "{text:?} is not in {first}"));
         assert_eq!(first.contains("&#x2f;?app="), has_form, "{address}: {first}");
         if has_form {
             let form = page(&bed, &links(&history, "/?app=")[0]);
@@ -270,19 +273,19 @@ fn an_export_is_made_again_as_it_was() {
         check(&format!("{events}&fields=channel,event_id"), false, &["channel,event_id"]),
         6
     );
-    assert_eq!(check(&format!("{events}&limit=2"), false, &["limit: 2", "no place for"]), 2);
+    assert_eq!(check(&format!("{events}&limit=2"), false, &["limit: 2", "cannot express"]), 2);
     assert_eq!(check(second, false, &["after: "]), 2);
     let additional = format!("{events}&preset=appsflyer&additional_fields=store_reinstall");
     assert_eq!(check(&additional, false, &["additional_fields: store_reinstall"]), 6);
     assert_eq!(check(&format!("{events}&preset=appsflyer"), true, &[]), 6);
     let narrowed = format!("{organic}&media_source=organic&maximum_rows=1&additional_fields=x_y");
-    let said = ["organic_installs_report", "media_source: organic", "maximum_rows: 1", "x_y"];
-    assert_eq!(check(&narrowed, false, &said), 1);
+    let texts = ["organic_installs_report", "media_source: organic", "maximum_rows: 1", "x_y"];
+    assert_eq!(check(&narrowed, false, &texts), 1);
     assert_eq!(check(&organic, false, &["organic_installs_report"]), 3);
 }
 
 #[test]
-fn what_a_request_asked_for_is_chosen_again() {
+fn a_request_converts_to_a_choice_of_the_form() {
     let request = "/v1/apps/a%26b/events.ndjson?from=2026-03-10T08%3A00&to=2026-03-11&type=effect\
                    &channel=%22a,b%22&channel=c&fields=app,%22props.x,y%22&export_id=1";
     let choice = Choice::of_request("a&b", request).unwrap();
@@ -296,7 +299,7 @@ fn what_a_request_asked_for_is_chosen_again() {
 }
 
 #[test]
-fn ranges_end_with_a_day_of_now() {
+fn named_ranges_end_today_or_yesterday() {
     let today = date(2026, 3, 1);
     let check =
         |range, first, last| assert_eq!(dates(range, today), Some((first, last)), "{range}");
@@ -304,17 +307,18 @@ fn ranges_end_with_a_day_of_now() {
     check("last7", date(2026, 2, 23), today);
     check("month", today, today);
     assert_eq!(dates("custom", today), None);
-    // In Kiritimati it is tomorrow already.
+    // In Kiritimati it is already tomorrow.
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "a")], vec![]);
     let app = policy.app_by_key("a").unwrap();
     let range = |zone: &str| {
         let choice =
             Choice::new(&[("range".into(), "yesterday".into()), ("timezone".into(), zone.into())]);
-        let wish = choice.wish(&[app], &policy, at(DAY + 12 * 60 * MINUTE)).unwrap();
-        wish.parameters[0].1.clone()
+        let request = choice.export_request(&[app], &policy, at(DAY + 12 * 60 * MINUTE)).unwrap();
+        request.parameters[0].1.clone()
     };
     assert_eq!([range("UTC"), range("Pacific/Kiritimati")], ["2026-03-09", "2026-03-10"]);
-    let wrong = Choice::new(&[("range".into(), "never".into())]).wish(&[app], &policy, at(DAY));
+    let wrong =
+        Choice::new(&[("range".into(), "never".into())]).export_request(&[app], &policy, at(DAY));
     assert!(matches!(&wrong.unwrap_err()[0], FieldError { field: "range", .. }));
 }
 
@@ -335,26 +339,28 @@ fn by(bed: &Bed, target: &str, id: &str) -> Answer {
 }
 
 #[test]
-fn whoever_has_no_session_is_asked_for_the_token() {
+fn signing_in_and_out_works_only_from_our_own_pages() {
     let bed = closed();
-    let asked = page(&bed, "/exports?a=b");
-    assert_eq!((asked.status, asked.header("www-authenticate")), (401, Some("Bearer")));
-    has(&asked, &["type=\"password\"", "name=\"next\" value=\"&#x2f;exports?a=b\""]);
-    assert!(!asked.text().contains("wrong"), "{}", asked.text());
+    let sign_in = page(&bed, "/exports?a=b");
+    assert_eq!((sign_in.status, sign_in.header("www-authenticate")), (401, Some("Bearer")));
+    has(&sign_in, &["type=\"password\"", "name=\"next\" value=\"&#x2f;exports?a=b\""]);
+    assert!(!sign_in.text().contains("wrong"), "{}", sign_in.text());
     let form = |token: &str, next: &str| {
         serde_urlencoded::to_string([("token", token), ("next", next)]).unwrap()
     };
-    let right = post(&bed, "/sign-in", &form(&format!(" {} ", token("x")), "/exports"), &[OURS]);
-    assert_eq!((right.status, right.header("location")), (303, Some("/exports")));
-    let cookie = right.header("set-cookie").unwrap();
+    let signed_in =
+        post(&bed, "/sign-in", &form(&format!(" {} ", token("x")), "/exports"), &[SAME_ORIGIN]);
+    assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/exports")));
+    let cookie = signed_in.header("set-cookie").unwrap();
     assert_eq!(cookie, format!("adtrail_token={}; Path=/; HttpOnly; SameSite=Strict", token("x")));
-    // What is no page leads to the page that it was asked from.
+    // A request that is not for a page leads back to the page that sent it.
     let from = |request: &str, referer: &str, expected: &str| {
         let referer = format!("Referer: {referer}");
-        let asked = bed.send_with(&format!("{request} HTTP/1.1"), &["Accept: text/html", &referer]);
-        let next = asked.text().split("name=\"next\" value=\"").nth(1).unwrap();
+        let sign_in =
+            bed.send_with(&format!("{request} HTTP/1.1"), &["Accept: text/html", &referer]);
+        let next = sign_in.text().split("name=\"next\" value=\"").nth(1).unwrap();
         let next = next.split('"').next().unwrap().replace("&#x2f;", "/").replace("&amp;", "&");
-        assert_eq!((asked.status, &*next), (401, expected), "{request}");
+        assert_eq!((sign_in.status, &*next), (401, expected), "{request}");
     };
     let home = "http://adtrail/?app=app-x";
     let sent = "/download?app=app-x&range=last7&export_id=f000000000000001";
@@ -368,31 +374,31 @@ fn whoever_has_no_session_is_asked_for_the_token() {
     from("GET /devices?app=app-x", home, "/devices?app=app-x");
     from("POST /devices", "http://adtrail/devices?app=app-x", "/devices?app=app-x");
     from("POST /devices", "", "/devices");
-    let elsewhere = post(&bed, "/sign-in", &form(&token("x"), "//evil.example"), &[OURS]);
+    let elsewhere = post(&bed, "/sign-in", &form(&token("x"), "//evil.example"), &[SAME_ORIGIN]);
     assert_eq!(elsewhere.header("location"), Some("/"));
     let secure =
-        post(&bed, "/sign-in", &form(&token("x"), "/"), &[OURS, "X-Forwarded-Proto: https"]);
+        post(&bed, "/sign-in", &form(&token("x"), "/"), &[SAME_ORIGIN, "X-Forwarded-Proto: https"]);
     assert!(secure.header("set-cookie").unwrap().ends_with("; Secure"));
-    for (wrong, said) in [
+    for (wrong, message) in [
         (token("old"), "this token has expired"),
-        (token("q"), "not known here"),
-        ("adt_x".into(), "not a whole token"),
-        (String::new(), "not a whole token"),
+        (token("q"), "unknown token"),
+        ("adt_x".into(), "not a complete token"),
+        (String::new(), "not a complete token"),
     ] {
-        let answer = post(&bed, "/sign-in", &form(&wrong, "/"), &[OURS]);
+        let answer = post(&bed, "/sign-in", &form(&wrong, "/"), &[SAME_ORIGIN]);
         assert_eq!((answer.status, answer.header("set-cookie")), (401, None));
-        has(&answer, &[said, "aria-invalid"]);
+        has(&answer, &[message, "aria-invalid"]);
         assert!(!answer.text().contains("xxxx"));
     }
-    // A form of another site signs nobody in or out, and no book is read.
+    // Forms of other sites are refused, and the size of a form is limited.
     for headers in [&["Sec-Fetch-Site: cross-site"][..], &["Origin: http://evil.example"], &[]] {
         for target in ["/sign-in", "/sign-out"] {
             let answer = post(&bed, target, &form(&token("x"), "/"), headers);
             assert_eq!((answer.status, answer.header("set-cookie")), (400, None), "{target}");
         }
     }
-    assert_eq!(post(&bed, "/sign-in", &form(&"x".repeat(9_000), "/"), &[OURS]).status, 400);
-    let out = post(&bed, "/sign-out", "", &[OURS]);
+    assert_eq!(post(&bed, "/sign-in", &form(&"x".repeat(9_000), "/"), &[SAME_ORIGIN]).status, 400);
+    let out = post(&bed, "/sign-out", "", &[SAME_ORIGIN]);
     assert!(out.header("set-cookie").unwrap().starts_with("adtrail_token=; Max-Age=0; "));
 }
 
@@ -409,14 +415,14 @@ fn a_session_is_the_token_in_a_cookie() {
     let expired = by(&bed, "/", "old");
     assert_eq!(expired.status, 401);
     has(&expired, &["this token has expired"]);
-    // The header counts where both are there.
+    // The header takes precedence over the cookie.
     let cookie = format!("Cookie: adtrail_token={}", token("x"));
     let header = format!("Authorization: Bearer {}", token("y"));
     let apps = bed.send_with("GET /v1/apps HTTP/1.1", &[&cookie, &header]);
     assert_eq!(apps.json()[0]["key"], "app y");
     let bad = bed.send_with("GET /v1/apps HTTP/1.1", &[&cookie, "Authorization: Basic eDp5"]);
     assert_eq!(bad.status, 401);
-    // What is posted counts from our own pages alone.
+    // Only our own pages may post.
     let form = "app=app-x&kind=oaid&value=device-1";
     assert_eq!(look_up(&bed, form, &[&cookie]).status, 200);
     assert_eq!(post(&bed, "/devices", form, &[&cookie, "Origin: http://evil.example"]).status, 401);
@@ -427,7 +433,7 @@ fn a_session_is_the_token_in_a_cookie() {
 }
 
 #[test]
-fn a_history_is_of_one_token() {
+fn a_token_sees_only_its_own_history() {
     let bed = closed();
     by(&bed, "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10", "x");
     has(&by(&bed, "/exports", "x"), &["Complete, 3 rows"]);
@@ -437,15 +443,15 @@ fn a_history_is_of_one_token() {
 }
 
 #[test]
-fn a_device_is_looked_up_without_its_id_in_an_address() {
+fn a_device_lookup_has_no_device_id_in_its_url() {
     let facts = (0..120).map(|n| click(7, &format!("c-{n}"), "mine", DAY + n)).collect();
     let bed = Bed::new(facts);
     let form = "app=app-x&kind=oaid&value=mine&timezone=Asia/Shanghai";
-    let led = post(&bed, "/devices", form, &[OURS]);
-    let at = led.header("location").unwrap();
-    assert!(led.status == 303 && led.text().is_empty() && !at.contains("mine"), "{at}");
+    let redirect = post(&bed, "/devices", form, &[SAME_ORIGIN]);
+    let at = redirect.header("location").unwrap();
+    assert!(redirect.status == 303 && redirect.text().is_empty() && !at.contains("mine"), "{at}");
     assert!(at.starts_with("/devices?app=app-x&timezone=Asia%2FShanghai&lookup="), "{at}");
-    // However often it is come back to.
+    // The page can be reloaded.
     let [first, again] = [page(&bed, at), page(&bed, at)];
     assert_eq!(first.text(), again.text());
     has(&first, &["c-119", "c-20<", "2026-03-10T08:00:00.119+08:00", "Older events"]);
@@ -467,22 +473,22 @@ fn a_device_is_looked_up_without_its_id_in_an_address() {
     assert_eq!(post(&bed, "/devices", form, &[]).status, 400);
     let none = page(&bed, "/devices?app=app-x&lookup=0123456789abcdef");
     assert_eq!(none.status, 404);
-    has(&none, &["is not kept any more", "name=\"value\""]);
+    has(&none, &["This lookup has expired", "name=\"value\""]);
 }
 
 #[test]
-fn a_look_up_is_of_one_token() {
+fn a_token_sees_only_its_own_lookups() {
     let bed = closed();
     let cookie = format!("Cookie: adtrail_token={}", token("x"));
     let form = "app=app-x&kind=oaid&value=device-1";
-    let led = post(&bed, "/devices", form, &[&cookie, OURS]);
-    let at = led.header("location").unwrap();
+    let redirect = post(&bed, "/devices", form, &[&cookie, SAME_ORIGIN]);
+    let at = redirect.header("location").unwrap();
     has(&by(&bed, at, "x"), &["a-1"]);
-    has(&by(&bed, at, "z"), &["is not kept any more"]);
+    has(&by(&bed, at, "z"), &["This lookup has expired"]);
 }
 
 #[test]
-fn a_preview_is_the_file_to_the_byte() {
+fn a_preview_shows_the_cells_of_the_file() {
     let name = "=\"007\"";
     let facts = vec![
         Fact::Activation(activation("00123", "mine", DAY)),
@@ -495,13 +501,13 @@ fn a_preview_is_the_file_to_the_byte() {
     for form in ["csv", "ndjson"] {
         has(&of(form), &["<td>00123</td>", "<td>=&quot;007&quot;</td>"]);
     }
-    // There the cell is `="00123"`, and the other begins with an apostrophe.
+    // In the file the first cell is `="00123"`, and the other one begins with an apostrophe.
     has(&of("excel"), &["<td>00123</td>", "=&quot;007&quot;</td>"]);
 }
 
-/// Browsers ask for compressed answers; a problem of a download was one before it became a page.
+/// Browsers accept compressed responses; the problem of a download was compressed before it became a page.
 #[test]
-fn a_problem_as_a_page_is_as_it_says() {
+fn a_problem_as_a_page_is_not_compressed() {
     let bed = Bed::new(vec![]);
     let target = "GET /v1/apps/app-x/events.csv?from=bad&to=2026-03-10 HTTP/1.1";
     let accepts = ["Accept: text/html", "Accept-Encoding: gzip, br, zstd"];

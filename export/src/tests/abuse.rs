@@ -1,10 +1,10 @@
-//! Requests that are wrong in every way: each is told so, and none is an error of the service.
+//! Malformed requests of all kinds get a problem and never cause an internal error.
 
 use crate::tests::bed::{Answer, Bed, many_activations};
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
-/// Places that take parameters, each with those that it can not be asked without.
+/// Routes that take parameters, each with its required ones.
 const TARGETS: [&str; 6] = [
     EVENTS,
     "/v1/apps/app-x/events.ndjson?from=2026-03-10&to=2026-03-10",
@@ -16,7 +16,7 @@ const TARGETS: [&str; 6] = [
 
 const NAMES: &str = "from to timezone type event_name status channel spreadid install_type fields dialect limit after by";
 
-/// As they stand in an address.
+/// Invalid values, as they appear in a URL.
 #[rustfmt::skip]
 const NONSENSE: [&str; 30] = [
     "", "%20", "%00", "%0d%0a", "%ff", "%C3%28", "%ED%A0%80", "%F4%90%80%80", "%", "%zz", "%2", "+", "&", "=", "==",
@@ -41,7 +41,7 @@ fn check_sane(target: &str, answer: &Answer) {
 }
 
 #[test]
-fn every_parameter_may_be_nonsense() {
+fn nonsense_in_any_parameter_is_refused_or_ignored() {
     let bed = Bed::new(many_activations(3));
     let long = "x".repeat(60_000);
     let many = "x,".repeat(30_000);
@@ -60,7 +60,7 @@ fn every_parameter_may_be_nonsense() {
 }
 
 #[test]
-fn a_query_need_not_be_one() {
+fn malformed_queries_and_paths_are_refused() {
     let bed = Bed::new(vec![]);
     for target in TARGETS {
         let path = target.split_once('?').unwrap().0;
@@ -71,7 +71,7 @@ fn a_query_need_not_be_one() {
             check_sane(query, &bed.get(&format!("{path}?{query}")));
         }
     }
-    // A name may be escaped as well.
+    // Names may be escaped, too.
     let escaped = "/v1/apps/app-x/summary?%66rom=2026-03-10&t%6F=2026-03-10";
     assert_eq!(bed.get(escaped).status, 200);
     for path in [
@@ -90,7 +90,7 @@ fn a_query_need_not_be_one() {
 }
 
 #[test]
-fn filters_may_be_many() {
+fn filters_may_have_thousands_of_values() {
     let bed = Bed::new(many_activations(3));
     let rows = |more: &str| {
         let answer = bed.get(&format!("{EVENTS}&fields=event_id{more}"));
@@ -108,7 +108,7 @@ fn filters_may_be_many() {
 }
 
 #[test]
-fn times_have_an_end_on_both_sides() {
+fn times_are_limited_to_1970_to_9999() {
     let bed = Bed::new(many_activations(3));
     let status = |from: &str, to: &str, zone: &str| {
         let path = format!("/v1/apps/app-x/{{}}?from={from}&to={to}&timezone={zone}");
@@ -149,9 +149,9 @@ fn times_have_an_end_on_both_sides() {
     }
 }
 
-/// With each bit of it changed, and of another place.
+/// Flips each bit of a cursor, and uses it for other routes.
 #[test]
-fn a_cursor_can_not_be_made_up() {
+fn a_modified_cursor_is_refused() {
     let bed = Bed::new(many_activations(4));
     let timeline = "/v1/apps/app-x/devices/oaid/device-1?";
     let refused = |target: &str, cursor: &str| {
@@ -173,10 +173,10 @@ fn a_cursor_can_not_be_made_up() {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let all: u32 = cursor.len() as u32 * 6;
     for bit in 0..all {
-        let (place, bit) = ((bit / 6) as usize, bit % 6);
+        let (index, bit) = ((bit / 6) as usize, bit % 6);
         let mut changed = cursor.as_bytes().to_vec();
-        let digit = DIGITS.iter().position(|digit| *digit == changed[place]).unwrap();
-        changed[place] = DIGITS[digit ^ (1 << bit)];
+        let digit = DIGITS.iter().position(|digit| *digit == changed[index]).unwrap();
+        changed[index] = DIGITS[digit ^ (1 << bit)];
         refused(EVENTS, std::str::from_utf8(&changed).unwrap());
     }
     for cursor in [

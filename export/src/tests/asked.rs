@@ -1,4 +1,4 @@
-//! Requests at the edges of what may be asked, and what tells one answer from another.
+//! Requests at the limits of what is allowed, and response headers.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use super::bed::{Answer, Bed, DAY, MINUTE, activation, click, many_activations};
 use super::check_problem;
 
 const DAYS: &str = "from=2026-03-10&to=2026-03-10";
-/// Far longer than anything takes: it ends a hang.
+/// Ends a hang; far longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(120);
 const REPORT: &str = "/api/raw-data/export/app/app-x/installs_report/v5";
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
-/// Three installs of one device, all of one campaign.
+/// Three installs of three devices, all credited to one campaign.
 fn credited() -> Bed {
     let install = |n: u64| {
         let time = DAY + n * 120 * MINUTE;
@@ -26,8 +26,7 @@ fn credited() -> Bed {
     Bed::new((1..=3).flat_map(install).collect())
 }
 
-/// All headers but those of the bytes that follow, and the id of an export, which only one who reads
-/// has.
+/// All headers except those of the body, and except the id of an export, which only `GET` has.
 fn headers(answer: &Answer) -> BTreeSet<(String, String)> {
     const OTHERS: [&str; 5] =
         ["adtrail-export-id", "trailer", "date", "content-length", "transfer-encoding"];
@@ -36,7 +35,7 @@ fn headers(answer: &Answer) -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn head_tells_what_get_tells() {
+fn head_has_the_same_headers_as_get() {
     let bed = credited();
     let app = "/v1/apps/app-x";
     let targets = [
@@ -62,9 +61,9 @@ fn head_tells_what_get_tells() {
     }
 }
 
-/// Where `HEAD` reads to the end of a page it is a download like others, until it has.
+/// While `HEAD` reads to the end of a page, it counts as a download.
 #[test]
-fn head_of_a_page_takes_a_place() {
+fn head_of_a_page_counts_as_a_download() {
     let bed = Bed::new(many_activations(3));
     let all = bed.state.scans.clone().try_acquire_many_owned(64).unwrap();
     let head = |more: &str| bed.send(&format!("HEAD {EVENTS}{more} HTTP/1.1")).status;
@@ -76,13 +75,13 @@ fn head_of_a_page_takes_a_place() {
     assert_eq!(head("&limit=1"), 200);
     let started = Instant::now();
     while bed.state.scans.available_permits() < 64 {
-        assert!(started.elapsed() < DEADLINE, "its place is never given back");
+        assert!(started.elapsed() < DEADLINE, "the permit was not released");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn the_last_day_has_an_end() {
+fn a_range_may_end_with_the_last_day_of_9999() {
     let bed = Bed::new(many_activations(3));
     for (zone, end) in [
         ("UTC", "9999-12-31T23:59:59.999Z"),
@@ -107,7 +106,7 @@ fn the_last_day_has_an_end() {
     assert_eq!(rows.text().lines().count(), 4);
     let summary = bed.get("/v1/apps/app-x/summary.csv?from=1970-01-01&to=9999-12-31");
     assert!(summary.text().ends_with(",3,0\n"), "{}", summary.text());
-    // AppsFlyer's includes the minute that is named.
+    // The Pull API includes the named minute.
     let report = format!("{REPORT}?from=2026-03-10");
     for to in ["9999-12-31", "9999-12-31%2023:59", "9999-12-31%2023:59:59"] {
         let answer = bed.get(&format!("{report}&to={to}"));
@@ -117,7 +116,7 @@ fn the_last_day_has_an_end() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_wherever_it_is() {
+fn invalid_utf8_is_refused_in_any_parameter() {
     let bed = Bed::new(many_activations(3));
     for target in [
         EVENTS,
@@ -143,7 +142,7 @@ fn what_is_no_text_is_refused_wherever_it_is() {
         let name = more.split_once('=').unwrap().0;
         assert!(answer.json()["message"].as_str().unwrap().starts_with(name), "{more}");
     }
-    // What is well formed is read as before.
+    // Well-formed values are still accepted.
     for more in ["event_name=%C3%BC", "event_name=a+b%2bc", "event_name=%zz%", "&&fields=pid"] {
         assert_eq!(bed.get(&format!("{EVENTS}&{more}")).status, 200, "{more}");
     }
@@ -156,12 +155,12 @@ fn what_is_no_text_is_refused_wherever_it_is() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_refused() {
+fn an_unclosed_quote_is_refused() {
     let bed = Bed::new(many_activations(3));
-    let check = |more: &str, parameter: &str, place: usize| {
+    let check = |more: &str, parameter: &str, position: usize| {
         let answer = bed.get(&format!("{EVENTS}&{more}"));
         check_problem(&answer, 400, "bad-parameter", Some(parameter));
-        let expected = format!("{parameter}: the quote at character {place} is not closed: ");
+        let expected = format!("{parameter}: the quote at character {position} is not closed: ");
         let problem = answer.json();
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.starts_with(&expected), "{detail}");
@@ -185,7 +184,7 @@ fn a_quote_that_is_not_closed_is_refused() {
 }
 
 #[test]
-fn a_page_is_for_those_who_accept_one() {
+fn only_clients_that_prefer_html_get_pages() {
     let bed = Bed::new(vec![]);
     let check = |accept: &[&str], is_page: bool| {
         let accept: Vec<_> = accept.iter().map(|accept| format!("Accept: {accept}")).collect();

@@ -1,4 +1,4 @@
-//! A store with rows, a service over it, and a client that sees every byte.
+//! A store with rows, a service over it, and an HTTP client that sees every byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ use crate::{Access, ExportState};
 /// 2026-03-10T00:00:00Z.
 pub const DAY: u64 = 1_773_100_800_000;
 pub const MINUTE: u64 = 60_000;
-/// What all that Kafka had received before it is in.
+/// Everything that Kafka received before this event time is in the store.
 pub const COMPLETE_UNTIL: u64 = DAY + 1;
 
 const SETTINGS: &str = r#"
@@ -113,7 +113,7 @@ pub fn effect(id: &str, name: &str, oaid: &str, time: u64) -> Box<Effect> {
     })
 }
 
-/// Attributes the facts and keeps them.
+/// Attributes the facts into a store.
 pub fn fill(config: &Config, facts: Vec<Fact>) -> Reader {
     let ledger = Embedded::open(&config.store, &config.policy).unwrap();
     let mut worker = Worker::new(ledger, Arc::clone(&config.policy));
@@ -131,7 +131,7 @@ pub fn fill(config: &Config, facts: Vec<Fact>) -> Reader {
     }
 }
 
-/// Activations of the day, one a second, each of a device of its own.
+/// Activations, one a second from the beginning of the day, each of another device.
 pub fn many_activations(count: u64) -> Vec<Fact> {
     let activation = |n| {
         Fact::Activation(activation(&format!("a-{n}"), &format!("device-{n}"), DAY + 1_000 * n))
@@ -139,23 +139,23 @@ pub fn many_activations(count: u64) -> Vec<Fact> {
     (0..count).map(activation).collect()
 }
 
-/// A token by its id; the secret is of one letter.
+/// The token of an id; its secret is one repeated letter.
 pub fn token(id: &str) -> String {
     format!("adt_{id}_{}", "x".repeat(SECRET_CHARS))
 }
 
-/// A token for an app, or for all.
+/// The settings of a token for one app, or for all.
 pub fn entry(id: &str, pid: Option<u32>, expires: Option<Timestamp>) -> Token {
     let apps = pid.map_or(TokenApps::All, |pid| TokenApps::These([Pid(pid)].into()));
     Token { id: id.into(), digest: TokenDigest::of(&token(id)), apps, expires }
 }
 
-/// The end of a token that has expired.
+/// An expiry time in the past.
 pub fn past() -> Option<Timestamp> {
     Some("2026-01-31T10:00:00Z".parse().unwrap())
 }
 
-/// A service on a port of its own.
+/// A service on its own port.
 pub struct Bed {
     pub address: SocketAddr,
     pub state: ExportState,
@@ -172,7 +172,7 @@ impl Bed {
         Self::with(facts, |_| {})
     }
 
-    /// With other settings than those of [`settings`].
+    /// Starts a service with changed [`settings`].
     pub fn with(facts: Vec<Fact>, change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut config = settings(dir.path());
@@ -211,7 +211,7 @@ impl Bed {
         self.send(&format!("GET {target} HTTP/1.1"))
     }
 
-    /// The page at this address and all that follow.
+    /// Reads the page at this URL and all following ones.
     pub fn pages(&self, target: &str) -> Vec<Answer> {
         let mut pages = vec![self.get(target)];
         while let Some(next) = pages.last().and_then(Answer::next_page) {
@@ -229,22 +229,22 @@ impl Bed {
         self.send_body(request_line, headers, b"")
     }
 
-    /// As [`Bed::send_with`], with what follows the head.
+    /// Like [`Bed::send_with`], with a body.
     pub fn send_body(&self, request_line: &str, headers: &[&str], body: &[u8]) -> Answer {
         ask(self.address, &[&[request_line], headers].concat().join("\r\n"), body)
     }
 
-    /// Sends a request and reads nothing.
+    /// Sends a request without reading the response.
     pub fn open(&self, head: &str) -> TcpStream {
         open(self.address, head)
     }
 
-    /// Asks the service to stop.
+    /// Starts the shutdown of the service.
     pub fn stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits until it has.
+    /// Waits until the service has stopped.
     pub fn join(&mut self) {
         let served = self.served.take().unwrap();
         self.runtime.block_on(served).unwrap().unwrap();
@@ -260,22 +260,22 @@ fn open(address: SocketAddr, head: &str) -> TcpStream {
 
 pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut stream = open(address, head);
-    // A refused body is not read to its end.
+    // The server does not read a refused body to the end.
     let _ = stream.write_all(body);
     let mut bytes = Vec::new();
-    // An aborted answer may end in a reset; what came before it counts.
+    // An aborted response may end in a reset; the bytes before it count.
     let _ = stream.read_to_end(&mut bytes);
     Answer::parse(&bytes)
 }
 
-/// An answer, and whether it came to its end.
+/// A response, and whether it was complete.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
-    /// Whether the mark of the end was there, in a chunked body.
+    /// Set if a chunked body had its end mark.
     pub is_ended: bool,
 }
 
@@ -322,12 +322,12 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The address of the next page.
+    /// The URL of the next page.
     pub fn next_page(&self) -> Option<&str> {
         Some(self.header("link")?.strip_prefix('<')?.strip_suffix(">; rel=\"next\"").unwrap())
     }
 
-    /// The place that the next page begins after.
+    /// The cursor of the next page.
     pub fn cursor(&self) -> &str {
         self.next_page().unwrap().split_once("after=").unwrap().1
     }

@@ -1,4 +1,4 @@
-//! The service over a real store, seen from the other end of the wire.
+//! The service over a real store, tested over HTTP.
 
 mod abuse;
 mod asked;
@@ -23,8 +23,8 @@ use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations}
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
-/// A credited install with a contributor, an effect of it, an organic install, an orphan with a
-/// hostile name, and an install of another app.
+/// A credited install with a contributor, its effect, an organic install, an orphan with a hostile name, and an
+/// install of another app.
 fn facts() -> Vec<Fact> {
     let mut other = activation("b-1", "d9", DAY + MINUTE);
     other.pid = Pid(2);
@@ -76,7 +76,7 @@ fn an_export_has_every_cell() {
 }
 
 #[test]
-fn types_fields_times_and_zones_are_as_asked() {
+fn types_fields_times_and_zones_are_applied() {
     let bed = bed();
     let check = |more: &str, expected: &str| {
         let answer = bed.get(&format!("{EVENTS}&{more}"));
@@ -103,16 +103,16 @@ fn types_fields_times_and_zones_are_as_asked() {
         "2026-03-10T08:03:00.000+08:00,a-2\n2026-03-10T08:04:00.000+08:00,e-2\n",
     );
     check_range("from=2026-03-10T00:02:00Z&to=2026-03-10T00:02:00Z", "");
-    // Meant is a day ahead of UTC, and said a time of day.
+    // Meant as an offset, but an unescaped plus makes it a time of day.
     let meant = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10+08:00&to=2026-03-11");
-    assert!(meant.status == 400 && meant.text().contains("%2B is a +"), "{meant:?}");
+    assert!(meant.status == 400 && meant.text().contains("write %2B for a +"), "{meant:?}");
     let other =
         bed.get("/v1/apps/app%20y/events.csv?from=2026-03-10&to=2026-03-10&fields=app,event_id");
     assert_eq!(other.text(), "app,event_id\napp y,b-1\n");
 }
 
 #[test]
-fn rows_are_those_that_the_filters_have() {
+fn filters_select_rows() {
     let bed = bed();
     let check = |filters: &str, expected: &[&str]| {
         let answer = bed.get(&format!("{EVENTS}&fields=event_id&{filters}"));
@@ -134,7 +134,7 @@ fn rows_are_those_that_the_filters_have() {
     check("channel=%22tou,tiao%22", &["a-1", "e-1"]);
     check("channel=unknown", &[]);
     check("type=effect&status=attributed,orphan&spreadid=7", &["e-1"]);
-    // As many as a request has room for.
+    // About as many as fit into a request.
     let ids: Vec<_> = (1..10_000).map(|id: u32| id.to_string()).collect();
     check(&format!("spreadid={}", ids.join(",")), &["a-1", "e-1"]);
 }
@@ -156,7 +156,7 @@ fn json_lines_have_the_same_rows() {
     );
     let lines: Vec<Value> =
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // Midnight there is before the first event here.
+    // In Shanghai, too, the day begins before the first event.
     assert_eq!(lines.len(), 4);
     let first = &lines[0];
     assert_eq!(first.as_object().map(serde_json::Map::len), Some(50));
@@ -180,7 +180,7 @@ fn json_lines_have_the_same_rows() {
 }
 
 #[test]
-fn excel_reads_what_was_sent() {
+fn the_excel_dialect_keeps_texts_and_times() {
     let bed = bed();
     let fields = "event_time,event_name,app_version,campaign,channel,pid,revenue";
     let answer = bed.get(&format!("{EVENTS}&dialect=excel&timezone=Asia/Shanghai&fields={fields}"));
@@ -195,7 +195,7 @@ fn excel_reads_what_was_sent() {
 }
 
 #[test]
-fn pages_are_the_whole() {
+fn pages_add_up_to_the_whole_export() {
     let bed = Bed::new(many_activations(250));
     let whole = bed.get(&format!("{EVENTS}&fields=event_id")).text().to_owned();
     for limit in [1, 7, 249, 250, 251] {
@@ -213,7 +213,7 @@ fn pages_are_the_whole() {
 }
 
 #[test]
-fn a_cursor_is_of_its_query() {
+fn a_cursor_is_valid_only_for_its_query() {
     let bed = Bed::new(many_activations(10));
     let first = bed.get(&format!("{EVENTS}&limit=4"));
     let cursor = first.cursor();
@@ -272,7 +272,7 @@ pub(crate) fn check_problem(answer: &Answer, status: u16, kind: &str, parameter:
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn invalid_requests_are_problems() {
     let bed = bed();
     let check = |target: &str, status, kind, parameter| {
         check_problem(&bed.get(target), status, kind, parameter);
@@ -296,8 +296,8 @@ fn what_is_wrong_is_told() {
     for address in [EVENTS, &EVENTS.replace("csv", "ndjson"), &pull] {
         let address = format!("{address}&limt=5&export_id=f0000000000000ff");
         let problem = bed.get(&address).json();
-        let said = problem["detail"].as_str().or(problem["error"].as_str()).unwrap();
-        assert!(said.contains("export_id"), "{said}");
+        let detail = problem["detail"].as_str().or(problem["error"].as_str()).unwrap();
+        assert!(detail.contains("export_id"), "{detail}");
     }
     let problem = bed.get(&format!("{EVENTS}&limt=5")).json();
     assert_eq!(problem["allowed"], json!(ExportQuery::PARAMETERS));
@@ -334,7 +334,7 @@ fn apps_are_listed_by_pid() {
 }
 
 #[test]
-fn a_download_is_what_is_written() {
+fn a_download_equals_what_write_rows_writes() {
     let bed = Bed::new(many_activations(30_000));
     let answer = bed.get(EVENTS);
     assert!(answer.is_ended);
@@ -363,9 +363,9 @@ fn a_download_is_what_is_written() {
     assert!(rows.unwrap() < 30_000);
 }
 
-/// With a thread that reads ahead and without one; over its first rows, its batches and their ends.
+/// With and without prefetching, at the boundaries of its first rows and batches.
 #[test]
-fn rows_read_ahead_are_the_same() {
+fn prefetched_rows_are_the_same() {
     let mut facts = many_activations(30_000);
     facts.extend((0..30_000).step_by(7).map(|n| click(7, "", &format!("device-{n}"), DAY + n - 9)));
     let bed = Bed::new(facts);
@@ -400,7 +400,7 @@ fn rows_read_ahead_are_the_same() {
     }
 }
 
-/// As `sha256sum` has it.
+/// The checksum that `sha256sum` prints.
 fn sha256(bytes: &[u8]) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, bytes).unwrap();
@@ -409,7 +409,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_download_can_be_checked() {
+fn a_download_has_a_checksum() {
     let bed = Bed::new(many_activations(30_000));
     let answer = bed.send_with(&format!("GET {EVENTS} HTTP/1.1"), &["TE: trailers"]);
     let sum = sha256(&answer.body);
@@ -432,7 +432,7 @@ fn a_download_can_be_checked() {
     }
     assert!(export["started"].as_str() <= export["ended"].as_str(), "{export}");
 
-    // Who does not say that it takes trailers gets none.
+    // Clients that do not accept trailers get none.
     let plain = bed.get(EVENTS);
     assert!(plain.is_ended && plain.trailers.is_empty() && plain.body == answer.body);
     for unknown in ["0", "", "x", &id.to_uppercase(), "18446744073709551616"] {
@@ -442,7 +442,7 @@ fn a_download_can_be_checked() {
 }
 
 #[test]
-fn what_became_of_a_download_is_kept() {
+fn the_state_of_a_download_is_kept() {
     let bed = Bed::new(many_activations(60_000));
     let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
     let mut head = [0; 4096];
@@ -463,7 +463,7 @@ fn what_became_of_a_download_is_kept() {
 }
 
 #[test]
-fn a_download_is_compressed_as_asked() {
+fn downloads_are_compressed_on_request() {
     let bed = Bed::new(many_activations(30_000));
     let plain = bed.get(EVENTS);
     check_headers(&plain, &[("content-encoding", None), ("vary", Some("accept-encoding"))]);
@@ -479,7 +479,11 @@ fn a_download_is_compressed_as_asked() {
         let whole = Command::new(program).arg(option).stdin(input).output().unwrap();
         assert!(whole.stdout == plain.body, "{encoding}");
         let sum = ("adtrail-sha256".to_owned(), sha256(&plain.body));
-        assert!(answer.trailers.contains(&sum), "of what it is before: {:?}", answer.trailers);
+        assert!(
+            answer.trailers.contains(&sum),
+            "the checksum is of the uncompressed file: {:?}",
+            answer.trailers
+        );
     }
 }
 
@@ -496,7 +500,7 @@ fn damage(store: &std::path::Path) {
             damaged += 1;
         }
     }
-    assert!(damaged > 0, "no table has a file");
+    assert!(damaged > 0, "no SST file was large enough to damage");
 }
 
 #[test]
@@ -504,7 +508,7 @@ fn a_damaged_store_aborts_the_download() {
     let dir = tempfile::tempdir().unwrap();
     let config = bed::settings(dir.path());
     drop(bed::fill(&config, many_activations(30_000)));
-    // Opening moves what is in the log into files.
+    // Opening a store flushes its log into SST files.
     drop(bed::fill(&config, vec![]));
     damage(&config.store.path);
     let reader = bed::fill(&config, vec![]);
@@ -512,23 +516,23 @@ fn a_damaged_store_aborts_the_download() {
 
     let answer = bed.get(EVENTS);
     assert_eq!(answer.status, 200);
-    assert!(answer.body.len() > 1 << 20, "it began: {}", answer.body.len());
+    assert!(answer.body.len() > 1 << 20, "the download did not begin: {}", answer.body.len());
     assert!(!answer.is_ended);
     let id = answer.header("adtrail-export-id").unwrap();
     let export = bed.get(&format!("/v1/exports/{id}")).json();
     assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
-    // What came is a beginning of what was handed on: the last of that may still have been on its way.
+    // The client has at most what was passed on; the last chunks may have been in transit.
     let lines = answer.body.iter().filter(|byte| **byte == b'\n').count() as u64;
     let rows = export["rows"].as_u64().unwrap();
     assert!(lines <= rows + 1 && rows < 30_000, "{lines} lines: {export}");
-    // From the damage on there is nothing, and nothing is said of where it is.
+    // A request for damaged rows fails at once, without naming the file.
     let late = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10T04:10&to=2026-03-10T04:12");
     check_problem(&late, 500, "store", None);
     assert!(!late.text().contains("sst"), "{}", late.text());
 }
 
 #[test]
-fn a_slow_client_gets_all_and_one_that_leaves_ends_its_scan() {
+fn a_slow_client_gets_all_rows_and_a_disconnected_one_ends_its_scan() {
     let bed = Bed::new(many_activations(60_000));
     let mut slow = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
     let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
@@ -554,7 +558,7 @@ fn a_slow_client_gets_all_and_one_that_leaves_ends_its_scan() {
 }
 
 #[test]
-fn more_downloads_than_allowed_are_told_to_come_back() {
+fn downloads_over_the_limit_get_retry_after() {
     let bed = bed();
     let all = bed.state.scans.clone().try_acquire_many_owned(SCANS_MAX as u32).unwrap();
     let answer = bed.get(EVENTS);
@@ -566,7 +570,7 @@ fn more_downloads_than_allowed_are_told_to_come_back() {
 }
 
 #[test]
-fn downloads_under_way_outlive_the_shutdown() {
+fn downloads_in_progress_complete_during_shutdown() {
     let mut bed = Bed::new(many_activations(60_000));
     let mut download = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
     let mut bytes = vec![0; 1];

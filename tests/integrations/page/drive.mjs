@@ -15,23 +15,23 @@ const all = {
     await page.goto(`${base}/`);
     await page.getByLabel('App', { exact: true }).selectOption('app-x');
     await page.getByLabel('Yesterday').check();
-    await page.getByRole('button', { name: 'Show what is in it' }).click();
+    await page.getByRole('button', { name: 'Preview' }).click();
     await has(page, '#rows', `${facts.yesterday} rows`);
     for (const [name, rows] of [['Last 7 days', facts.last7], ['This month', facts.month]]) {
       await page.getByLabel(name).check();
-      await page.getByRole('button', { name: 'Show what is in it' }).click();
+      await page.getByRole('button', { name: 'Preview' }).click();
       await has(page, '#rows', `${rows} rows`);
     }
     // The days of a custom range are hidden until it is chosen.
     assert.equal(await page.locator('#from').isVisible(), false);
-    await page.getByLabel('Other days').check();
+    await page.getByLabel('Custom range').check();
     await page.getByLabel('From').fill(facts.first_day);
-    await page.getByLabel('To, with this day').fill(facts.last_day);
-    await page.getByRole('button', { name: 'Show what is in it' }).click();
+    await page.getByLabel('To (inclusive)').fill(facts.last_day);
+    await page.getByRole('button', { name: 'Preview' }).click();
     await has(page, '#rows', `${facts.all} rows`);
     await page.getByLabel('Time zone').fill('Asia/Shanghai');
     await page.getByLabel('Installs').check();
-    await page.getByRole('button', { name: 'Show what is in it' }).click();
+    await page.getByRole('button', { name: 'Preview' }).click();
     await has(page, '#rows', `${facts.installs} rows`);
     await has(page, '#expected', 'Asia/Shanghai');
     assert.match(page.url(), /timezone=Asia%2FShanghai.*type=activation/);
@@ -47,13 +47,13 @@ const all = {
     assert.equal((await texts(page, '#preview thead th')).length, 50);
     assert.ok((await texts(page, '#preview tbody td')).some((cell) => cell.includes('+08:00') || /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(cell)));
     // Only some columns, in a form for programs.
-    await page.getByLabel('Only some columns').check();
+    await page.getByLabel('Selected columns').check();
     const ticked = page.locator('.tick input:checked');
     while (await ticked.count()) await ticked.first().uncheck();
     await page.getByLabel('event_id', { exact: true }).check();
     await page.getByLabel('channel', { exact: true }).check();
     await page.getByLabel('CSV for programs').check();
-    await page.getByRole('button', { name: 'Show what is in it' }).click();
+    await page.getByRole('button', { name: 'Preview' }).click();
     // The page before has these two as well, among others.
     await page.locator('#preview thead th').nth(2).waitFor({ state: 'detached' });
     await has(page, '#preview thead', 'channel');
@@ -69,9 +69,9 @@ const all = {
     const { page, end } = await open(browser, base);
     await page.goto(`${base}/?app=app-x&range=yesterday`);
     await page.getByLabel('Time zone').fill('Asia/Shangai');
-    await page.getByText('Only some rows').click();
+    await page.getByText('Filter rows').click();
     await page.locator('#status').fill('lost');
-    await page.getByRole('button', { name: 'Show what is in it' }).click();
+    await page.getByRole('button', { name: 'Preview' }).click();
     await has(page, '#timezone-wrong', 'Asia/Shanghai');
     await has(page, '#status-wrong', 'attributed');
     assert.equal(await page.getByLabel('Time zone').inputValue(), 'Asia/Shangai');
@@ -107,7 +107,7 @@ const all = {
     const shown = await texts(page, '.exports li .sum');
     assert.deepEqual(shown.slice(0, 3), [file.sha256, sums[0], sums[0]]);
     await has(page, '.exports li .state', `Complete, ${facts.installs} rows`);
-    const again = await saved(page, () => page.getByRole('link', { name: /Make it again/ }).first().click());
+    const again = await saved(page, () => page.getByRole('link', { name: /Download again/ }).first().click());
     assert.deepEqual([again.sha256, again.name], [file.sha256, file.name]);
     await page.getByRole('link', { name: /Open in the form/ }).first().click();
     await has(page, '#rows', `${facts.installs} rows`);
@@ -120,9 +120,9 @@ const all = {
   async plain(browser) {
     const { page, end } = await open(browser, base, { javaScriptEnabled: false });
     await page.goto(`${base}/?app=app-x`);
-    await page.getByLabel('Other days').check();
+    await page.getByLabel('Custom range').check();
     await page.getByLabel('From').fill(facts.first_day);
-    await page.getByLabel('To, with this day').fill(facts.last_day);
+    await page.getByLabel('To (inclusive)').fill(facts.last_day);
     await page.getByLabel('JSON lines').check();
     const file = await saved(page, () => page.getByRole('button', { name: 'Download' }).click());
     assert.equal(lines(file.bytes), facts.all);
@@ -164,7 +164,7 @@ const all = {
     await has(page, '.events .verdict', 'click');
     assert.deepEqual(await texts(page, '.events .verdict'), ['effect', 'activation', 'click']);
     assert.ok(!page.url().includes(facts.device), page.url());
-    await page.getByRole('link', { name: 'Why it is credited so' }).click();
+    await page.getByRole('link', { name: 'Explain its credit' }).click();
     await has(page, '.outcome', 'attributed to campaign 7');
     // Back, and once more from the service, without a question whether to send a form again.
     for (const act of [() => page.goBack(), () => page.reload()]) {
@@ -282,7 +282,7 @@ const all = {
     await accessible(x.page, 'sign-in');
     await x.page.getByLabel('Token').fill(`${facts.token_x.slice(0, -1)}!`);
     await x.page.keyboard.press('Enter');
-    await has(x.page, '#token-wrong', 'not a whole token');
+    await has(x.page, '#token-wrong', 'not a complete token');
     await x.page.getByLabel('Token').fill(facts.expired);
     await x.page.keyboard.press('Enter');
     await has(x.page, '#token-wrong', 'has expired');
@@ -317,10 +317,10 @@ const all = {
       await x.page.keyboard.press('Enter');
     };
     await x.context.clearCookies();
-    await x.page.getByRole('link', { name: /Make it again/ }).first().click();
+    await x.page.getByRole('link', { name: /Download again/ }).first().click();
     await sign_in();
     await has(x.page, '.exports li .sum', file.sha256);
-    const again = await saved(x.page, () => x.page.getByRole('link', { name: /Make it again/ }).first().click());
+    const again = await saved(x.page, () => x.page.getByRole('link', { name: /Download again/ }).first().click());
     assert.equal(again.sha256, file.sha256);
     await x.page.getByRole('link', { name: /Open in the form/ }).first().click();
     await has(x.page, '#rows', 'row');
@@ -356,7 +356,7 @@ const all = {
     const [download] = await Promise.all([page.waitForEvent('download'), begin()]);
     const failure = await download.failure();
     assert.ok(failure, 'the browser takes half a file for a whole one');
-    await has(page, '#progress.failed', 'The file is not whole');
+    await has(page, '#progress.failed', 'The file is incomplete');
     const rows = Number(/after ([\d,]+) rows/.exec(await page.locator('#progress').innerText())[1].replaceAll(',', ''));
     assert.ok(rows > 0 && rows < facts.all, `${rows}`);
     await page.getByRole('link', { name: 'History' }).click();

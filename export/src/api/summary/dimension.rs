@@ -33,7 +33,7 @@ pub(crate) enum Value {
     Day(i64),
     Number(u32),
     Name(&'static str),
-    /// Empty if there is no value.
+    /// Empty if the value is missing.
     Text(Box<str>),
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn device(
     let params = parameters(&uri)?;
     let query = TimelineQuery::parse(params.iter().map(|(name, value)| (&**name, &**value)))?;
     query.check(app, &ids)?;
-    let (document, next) = look(&state, app, ids, query).await?;
+    let (document, next) = timeline_page(&state, app, ids, query).await?;
     let next = next.and_then(|cursor| next_page(&uri, &params, &cursor));
     Ok(respond::json_with(next, &document))
 }
@@ -58,7 +58,7 @@ pub(crate) async fn device(
 ///
 /// # Errors
 /// Too many scans are running, or the read failed.
-pub(crate) async fn look(
+pub(crate) async fn timeline_page(
     state: &ExportState,
     app: &AppPolicy,
     ids: DeviceIds,

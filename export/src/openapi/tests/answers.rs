@@ -36,9 +36,9 @@ impl Path {
     fn target_with(&self, name: &str, value: &str) -> String {
         let target = self.target();
         let (path, range) = target.split_once('?').unwrap();
-        let others = range.split('&').filter(|given| !given.starts_with(&format!("{name}=")));
+        let others = range.split('&').filter(|pair| !pair.starts_with(&format!("{name}=")));
         let preset = (name == "additional_fields" && !self.is_pull()).then_some("preset=appsflyer");
-        let others = others.chain(preset).map(|given| format!("{given}&")).collect::<String>();
+        let others = others.chain(preset).map(|pair| format!("{pair}&")).collect::<String>();
         format!("{path}?{others}{name}={value}")
     }
 }
@@ -169,7 +169,7 @@ fn responses_are_described() {
 #[track_caller]
 fn check_response(response: &'static Value, request: &str, answer: &Answer) {
     /// Headers of HTTP itself.
-    const OF_HTTP: [&str; 9] = [
+    const STANDARD: [&str; 9] = [
         "date",
         "connection",
         "content-type",
@@ -183,7 +183,7 @@ fn check_response(response: &'static Value, request: &str, answer: &Answer) {
     let headers = keys(&response["headers"]);
     let known: BTreeSet<_> = headers.iter().map(|name| name.to_lowercase()).collect();
     for (name, _) in &answer.headers {
-        let is_known = known.contains(name) || OF_HTTP.contains(&&**name);
+        let is_known = known.contains(name) || STANDARD.contains(&&**name);
         assert!(is_known, "{name} of {request}");
     }
     for name in headers {
@@ -227,7 +227,7 @@ fn an_explanation_has_the_members_described() {
     check_members(&duplicate, schema);
 }
 
-/// The value has the members of its schema and no others, at any depth.
+/// Checks that a value has exactly the members of its schema, at any depth.
 #[track_caller]
 fn check_members(value: &Value, schema: &'static Value) {
     let schema = resolve(schema);

@@ -37,7 +37,7 @@ fn at(pointer: &str) -> &'static Value {
     DOCUMENT.pointer(pointer).unwrap_or_else(|| panic!("the document has no {pointer}"))
 }
 
-/// The component that a reference names; any other value as it is.
+/// Returns the component that a reference names; any other value as it is.
 fn resolve(value: &'static Value) -> &'static Value {
     value["$ref"].as_str().map_or(value, |reference| at(reference.trim_start_matches('#')))
 }
@@ -116,7 +116,7 @@ fn listed_values_and_limits_are_those_of_the_code() {
     let touch_types = [TouchKind::Click, TouchKind::Impression].map(TouchKind::name);
     let ids = IdKind::ALL.map(IdKind::name);
     let id_kinds = ids.iter().flat_map(|id| [(*id).to_owned(), format!("{id}_md5")]);
-    for (place, expected) in [
+    for (pointer, expected) in [
         ("schemas/Status/enum", json!(Status::ALL.map(Status::name))),
         ("schemas/InstallType/enum", json!(InstallType::ALL.map(InstallType::name))),
         ("schemas/TouchType/enum", json!(touch_types)),
@@ -145,7 +145,7 @@ fn listed_values_and_limits_are_those_of_the_code() {
         ("parameters/PageLimit/schema/maximum", json!(PAGE_LIMIT_MAX)),
         ("headers/Retry-After/schema/examples/0", json!(RETRY_AFTER_SECONDS)),
     ] {
-        assert_eq!(*at(&format!("/components/{place}")), expected, "{place}");
+        assert_eq!(*at(&format!("/components/{pointer}")), expected, "{pointer}");
     }
     let schema = |name: &str| keys(at(&format!("/components/schemas/{name}/properties")));
     assert_eq!(schema("Event"), Column::known().collect());
@@ -154,7 +154,7 @@ fn listed_values_and_limits_are_those_of_the_code() {
     assert_eq!(schema("SummaryGroup"), Dimension::names().chain(sums).collect());
 }
 
-/// A value of each problem that a described request can get.
+/// One problem of each kind that a described request can get.
 fn problems() -> Vec<Problem> {
     let parameter = "from";
     let errors = [
@@ -189,7 +189,7 @@ fn problems() -> Vec<Problem> {
 fn problems_are_those_of_the_code() {
     const PULL_ONLY: [&str; 1] = ["/problems/unknown-report"];
     const NEVER_PULL: [&str; 2] = ["/problems/unknown-activation", "/problems/unknown-export"];
-    /// Answers to forms of the page, and to methods that the document does not have.
+    /// Responses to forms of pages, and to methods that the document does not have.
     const NOT_DESCRIBED: [&str; 3] =
         ["/problems/bad-form", "/problems/page", "/problems/method-not-allowed"];
     let described = |is_pull: bool| -> BTreeSet<(u16, &str)> {
@@ -227,7 +227,7 @@ fn every_component_is_used_and_every_reference_has_one() {
     let defined = components.flat_map(|(kind, components)| {
         members(components).map(move |(name, _)| format!("#/components/{kind}/{name}"))
     });
-    // OpenAPI 3.1 has no schema for a line of JSON lines: a text names this one.
+    // OpenAPI 3.1 cannot describe the lines of NDJSON; a description names this schema.
     let mut used = BTreeSet::from(["#/components/schemas/Event".to_owned()]);
     collect_references(&DOCUMENT, &mut used);
     assert_eq!(used, defined.collect());
@@ -244,7 +244,7 @@ fn collect_references(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A parser keeps the last of several members with one name, so the shorter document would have fewer bytes.
+/// A parser keeps the last of several members with one name, so the parsed document would be shorter.
 #[test]
 fn no_member_is_written_twice() {
     let bytes = |text: &str| text.bytes().filter(|byte| !byte.is_ascii_whitespace()).count();

@@ -1,12 +1,11 @@
-// What is nicer with a script: the progress of a download, a button that copies. Nothing else here
-// needs it.
+// Progress of downloads and a copy button. Everything else works without a script.
 'use strict';
 (() => {
   const number = (rows) => `${rows.toLocaleString('en')} ${rows === 1 ? 'row' : 'rows'}`;
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-  // Of an export that is under way: `null` if there is none of this id, or no answer.
-  async function look(id) {
+  // Returns the state of an export; `null` if no export has this id, or the request failed.
+  async function fetchExport(id) {
     try {
       const answer = await fetch(`/v1/exports/${id}`, { headers: { Accept: 'application/json' } });
       return answer.ok ? await answer.json() : null;
@@ -15,16 +14,16 @@
     }
   }
 
-  // Asks for it until it is over, or nothing has been heard of it for a minute.
-  async function follow(id, tell) {
+  // Polls an export until it ends, or until no response came for a minute.
+  async function follow(id, show) {
     for (let missed = 0; missed < 120; missed += 1) {
-      const found = await look(id);
-      tell(found);
+      const found = await fetchExport(id);
+      show(found);
       if (found && found.state !== 'running') return;
       if (found) missed = 0;
       await wait(500);
     }
-    tell({ state: 'lost' });
+    show({ state: 'lost' });
   }
 
   const choose = document.getElementById('choose');
@@ -34,8 +33,8 @@
     return Object.assign(document.createElement(name), { textContent: text }, more);
   }
 
-  // The bar and the words below the button.
-  function shown(expected) {
+  // Shows the progress bar and its text below the button.
+  function progressView(expected) {
     const bar = element('progress', '', { ariaLabel: 'Progress of the download' });
     const words = element('p', '');
     progress.replaceChildren(bar, words);
@@ -49,9 +48,9 @@
       const texts = {
         running: `${found.rows?.toLocaleString('en')}${of || ' rows'}`,
         complete: `Complete: ${number(found.rows ?? 0)}. SHA-256 `,
-        aborted: `Aborted after ${number(found.rows ?? 0)}. The file is not whole; download it again.`,
-        failed: `Aborted after ${number(found.rows ?? 0)}: the service could not read on. The file is not whole.`,
-        lost: 'Nothing has been heard of the download. The history tells what became of it.',
+        aborted: `Aborted after ${number(found.rows ?? 0)}. The file is incomplete; download it again.`,
+        failed: `Aborted after ${number(found.rows ?? 0)}: the service could not read the rest. The file is incomplete.`,
+        lost: 'The state of the download is unknown. See the history.',
       };
       words.textContent = texts[found.state];
       if (found.state === 'running') {
@@ -72,17 +71,17 @@
       changed.hidden = state() === first;
     });
     choose.addEventListener('submit', (event) => {
-      const given = choose.elements.namedItem('export_id');
-      if (given) given.remove();
+      const previous = choose.elements.namedItem('export_id');
+      if (previous) previous.remove();
       if (event.submitter?.id !== 'download') return;
       const expected = state() === first ? rows : -1;
-      // An id of our own, to ask for the export before the file's headers are known to anybody.
+      // Choose the id, so that the export can be polled before the response headers arrive.
       const [random] = crypto.getRandomValues(new BigUint64Array(1));
       const id = (random | (1n << 63n)).toString(16);
       choose.append(element('input', '', { type: 'hidden', name: 'export_id', value: id }));
-      follow(id, shown(expected));
+      follow(id, progressView(expected));
     });
-    // Who comes back finds the form that was sent.
+    // After navigating back, the form is the one that was sent.
     window.addEventListener('pageshow', () => {
       choose.elements.namedItem('export_id')?.remove();
       changed.hidden = state() === first;
@@ -96,7 +95,7 @@
       try {
         await navigator.clipboard.writeText(source.textContent);
       } catch {
-        // Without HTTPS there is no clipboard but for what is selected.
+        // Without HTTPS, only a selection can be copied.
         getSelection().selectAllChildren(source);
         document.execCommand('copy');
       }

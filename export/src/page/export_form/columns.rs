@@ -1,4 +1,4 @@
-//! The native columns as people look for them.
+//! The native columns in groups, for the form.
 
 use serde::Serialize;
 
@@ -19,16 +19,16 @@ struct ColumnChoice {
     is_chosen: bool,
 }
 
-/// By the first column of each.
+/// The name of each group, and its first column.
 const GROUPS: [(&str, &str); 5] = [
-    ("What happened", "event_type"),
-    ("Who is credited", "status"),
-    ("Who else took part", "contributor1_spreadid"),
-    ("Ids of the device", "oaid"),
-    ("The device and the event", "ip"),
+    ("Event", "event_type"),
+    ("Attribution", "status"),
+    ("Contributors", "contributor1_spreadid"),
+    ("Device ids", "oaid"),
+    ("Device and event details", "ip"),
 ];
 
-/// Those that are ticked when nothing is chosen yet.
+/// Columns that are ticked by default.
 const USUAL: [&str; 9] = [
     "event_name",
     "event_time",

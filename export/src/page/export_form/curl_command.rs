@@ -1,17 +1,18 @@
-//! The same download as a command for a POSIX shell.
+//! The download as a command for a POSIX shell.
 
 use axum::http::{HeaderMap, header};
 
 use crate::http::access::session;
 
-/// Works as it is printed; the token comes from the environment, so it is in no history.
+/// Returns a command that works as printed. It takes the token from the environment, which keeps it out of the
+/// shell's history.
 pub(crate) fn curl(headers: &HeaderMap, target: &str, file: &str, has_token: bool) -> String {
     let token = if has_token { "-H \"Authorization: Bearer $ADTRAIL_TOKEN\" " } else { "" };
     let address = format!("{}{target}", origin(headers));
     format!("curl --fail-with-body {token}-o {} {}", word(file), word(&address))
 }
 
-/// Where the browser found this page.
+/// Returns the origin of this page.
 fn origin(headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
@@ -19,7 +20,7 @@ fn origin(headers: &HeaderMap) -> String {
     format!("{}://{host}", session::scheme(headers))
 }
 
-/// A word of a shell's command, whatever is in it.
+/// Quotes a word for a shell.
 fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -33,16 +34,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_what_was_written() {
+    fn a_shell_unquotes_the_same_text() {
         for text in ["plain", "a'b", "'", "$HOME `id` \"x\" \\ !", "a\nb"] {
             let script = format!("printf %s {}", word(text));
-            let said = Command::new("sh").args(["-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8(said.stdout).unwrap(), text);
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
         }
     }
 
     #[test]
-    fn the_address_is_that_of_the_page() {
+    fn the_command_has_the_origin_of_the_page() {
         let check = |host: &'static str, proto: &'static str, has_token, expected: &str| {
             let headers = HeaderMap::from_iter([
                 (header::HOST, HeaderValue::from_static(host)),

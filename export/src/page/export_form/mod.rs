@@ -1,6 +1,4 @@
-//! The form of an export: what is chosen, as part of the address, and how the form shows it.
-//!
-//! Start with `state`, which reads the choice; `view` prepares it for the template.
+//! The form of an export: its state, which is part of the URL, and how it is displayed.
 
 pub(crate) mod columns;
 pub(crate) mod curl_command;

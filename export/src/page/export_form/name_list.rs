@@ -1,11 +1,10 @@
-//! Lists of names as people type them, and as they stand in addresses.
+//! Parses lists of names as people type them.
 
 use crate::query::parameter::parts;
 #[cfg(test)]
 use crate::query::parameter::quoted;
 
-/// The names of a list as people write it: spaces beside a comma are of no name, but for those in
-/// quotes.
+/// Splits a list at commas. Spaces around commas are dropped, except in quotes.
 pub(crate) fn names(list: &str) -> Vec<String> {
     let is_open = |item: &&mut String| item.starts_with('"') && item.matches('"').count() % 2 == 1;
     let mut items: Vec<String> = Vec::new();
@@ -24,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_as_people_write_them() {
+    fn spaces_around_commas_are_dropped() {
         let check = |list, expected: &[&str]| {
             assert_eq!(names(list), expected, "{list}");
             assert_eq!(names(&quoted(expected)), expected, "{list}");

@@ -1,4 +1,4 @@
-//! What is chosen in the form of the first page, as it stands in the page's address.
+//! The state of the form on the start page, which is kept in the page's URL.
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -33,16 +33,16 @@ pub(crate) struct Choice {
     pub filters: [String; FILTERS.len()],
 }
 
-/// What a choice asks for.
+/// The export that a choice requests.
 #[derive(Debug)]
 pub(crate) struct ExportRequest<'p> {
     pub app: &'p AppPolicy,
     pub query: ExportQuery,
-    /// As the API takes it.
+    /// Parameters of the API.
     pub parameters: Vec<(String, String)>,
 }
 
-/// What is wrong with a field of the form.
+/// An error of a field of the form.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     pub field: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct FieldError {
 }
 
 impl Choice {
-    /// From the parameters of the page's address; what is not there is as most want it.
+    /// Reads the parameters of the page's URL; missing ones have useful defaults.
     pub fn new(parameters: &[(String, String)]) -> Self {
         let all = |name: &str| {
             let named = parameters.iter().filter(move |(known, _)| known == name);
@@ -59,7 +59,7 @@ impl Choice {
         };
         let one = |name, default: &str| all(name).pop().unwrap_or_else(|| default.to_owned());
         let mut fields: Vec<String> = all(FIELDS).iter().flat_map(|list| names(list)).collect();
-        // As the form sends them.
+        // In the order in which the form sends them.
         fields.sort_by_key(|field| {
             Column::names().position(|name| name == field).unwrap_or(usize::MAX)
         });
@@ -79,13 +79,13 @@ impl Choice {
         }
     }
 
-    /// What asks for the same as a request to the API did, from its address; `None` where there is no
-    /// place in the form for something of it.
+    /// Converts a request to the API, params by its URL, into a choice that requests the same. `None` if the form
+    /// cannot express it.
     pub fn of_request(app_key: &str, request: &str) -> Option<Self> {
         let (path, query) = request.split_once('?')?;
-        let mut given: Vec<(String, String)> = serde_urlencoded::from_str(query).ok()?;
-        given.retain(|(name, _)| name != EXPORT_ID);
-        let is_excel = given.iter().any(|(name, value)| name == DIALECT && value == "excel");
+        let mut params: Vec<(String, String)> = serde_urlencoded::from_str(query).ok()?;
+        params.retain(|(name, _)| name != EXPORT_ID);
+        let is_excel = params.iter().any(|(name, value)| name == DIALECT && value == "excel");
         let form = match path.rsplit_once('.')?.1 {
             "csv" if is_excel => "excel",
             "csv" => "csv",
@@ -93,22 +93,22 @@ impl Choice {
             _ => return None,
         };
         let is_list = |name: &str| name == FIELDS || FILTERS.iter().any(|filter| filter.0 == name);
-        let as_typed = given.iter().map(|(name, value)| match is_list(name) {
+        let typed = params.iter().map(|(name, value)| match is_list(name) {
             true => (name.clone(), quoted(&parts(value))),
             false => (name.clone(), value.clone()),
         });
-        let choice = Self::new(&as_typed.collect::<Vec<_>>());
+        let choice = Self::new(&typed.collect::<Vec<_>>());
         let choice = Self { app: app_key.into(), form: form.into(), ..choice };
         let query = |pairs: &[(String, String)]| {
             let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
             ExportQuery::parse(choice.format(), pairs).ok()
         };
-        // Days of now are in no request.
-        let same = query(&choice.parameters(EventTime::default()))? == query(&given)?;
+        // Requests have no relative ranges, so the time does not matter.
+        let same = query(&choice.parameters(EventTime::default()))? == query(&params)?;
         same.then_some(choice)
     }
 
-    /// The page that shows it.
+    /// Returns the URL of the page that shows this choice.
     pub fn address(&self) -> String {
         let mut pairs = vec![(APP, &*self.app), (RANGE, &self.range)];
         if self.range == CUSTOM {
@@ -126,11 +126,11 @@ impl Choice {
         format!("/?{}", serde_urlencoded::to_string(pairs).unwrap_or_default())
     }
 
-    /// What it asks for, of those apps that there are for whoever asks.
+    /// Returns the requested export, for one of the apps that the caller may read.
     ///
     /// # Errors
-    /// What is wrong with it, each field once.
-    pub fn wish<'p>(
+    /// All invalid fields, each once.
+    pub fn export_request<'p>(
         &self,
         apps: &[&'p AppPolicy],
         policy: &Policy,
@@ -154,7 +154,7 @@ impl Choice {
         }
     }
 
-    /// That what only the page knows is of its lists.
+    /// Checks values that only the page has.
     fn check_names(&self, wrong: &mut Vec<FieldError>) {
         let lists: [(_, &str, Vec<&str>); 3] = [
             (RANGE, &self.range, RANGES.iter().map(|(name, _)| *name).collect()),
@@ -172,7 +172,7 @@ impl Choice {
         }
     }
 
-    /// As the API takes them. Without a zone that there is, days are those of UTC.
+    /// Returns the parameters of the API. With an unknown time zone, relative ranges are in UTC.
     fn parameters(&self, now: EventTime) -> Vec<(String, String)> {
         let zone = parse_zone(&self.timezone).unwrap_or_else(|_| Zone::utc());
         let dates = dates(&self.range, format::today(&zone, now));
@@ -200,7 +200,7 @@ impl Choice {
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// What is wrong with days, for those who know no other times.
+    /// Returns an error about days, for people who enter only dates.
     fn wrong_day(&self, error: &ExportError) -> Option<FieldError> {
         let (field, message) = match error {
             ExportError::BadParameter { parameter: FROM, value, .. } if value.is_empty() => {
@@ -223,7 +223,7 @@ impl Choice {
         if self.form == "ndjson" { Format::Ndjson } else { Format::Csv }
     }
 
-    /// Looks at what follows a parameter that is wrong as if that one were right.
+    /// Parses the query. After an invalid parameter it goes on without it, in order to find all errors.
     fn query(
         &self,
         parameters: &[(String, String)],
@@ -232,7 +232,7 @@ impl Choice {
         wrong: &mut Vec<FieldError>,
     ) -> Option<ExportQuery> {
         let mut parameters = parameters.to_vec();
-        // Each round takes one of them away, or both times.
+        // Each round removes one parameter, or replaces both times.
         for _ in 0..=parameters.len() {
             let pairs = parameters.iter().map(|(name, value)| (&**name, &**value));
             let query = ExportQuery::parse(self.format(), pairs).and_then(|query| {
@@ -261,7 +261,7 @@ impl Choice {
 }
 
 impl FieldError {
-    /// Of a parameter; the field is known where the message stands.
+    /// Converts the error of a parameter. The message does not name the field, next to which it is displayed.
     pub fn new(error: &ExportError) -> Option<Self> {
         let (field, text) = match error {
             ExportError::BadParameter { parameter, problem, value, .. } if value.is_empty() => {
@@ -281,7 +281,7 @@ impl FieldError {
     }
 }
 
-/// The first and the last day of a range that has a name.
+/// Returns the first and the last day of a named range.
 pub(crate) fn dates(range: &str, today: Date) -> Option<(Date, Date)> {
     let before = |days: i64| today.checked_sub(days.days()).unwrap_or(today);
     match range {
@@ -292,7 +292,7 @@ pub(crate) fn dates(range: &str, today: Date) -> Option<(Date, Date)> {
     }
 }
 
-/// Names of props among columns.
+/// Returns the props among the columns, as a list.
 pub(super) fn props(fields: &[String]) -> String {
     let of_props: Vec<_> =
         fields.iter().filter(|field| field.starts_with(PROPS)).cloned().collect();

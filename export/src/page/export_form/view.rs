@@ -1,4 +1,4 @@
-//! The form of the first page, with what is chosen in it and what is wrong with it.
+//! The form of the start page, with its values and errors, prepared for the template.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::page::format;
 use crate::page::layout::{AppChoice, choose};
 use crate::query::parse_zone;
 
-/// To pick from; every other IANA name may be typed.
+/// Suggested time zones; any other IANA name may be typed.
 #[rustfmt::skip]
 pub(crate) const ZONES: [&str; 26] = [
     "UTC", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles",
@@ -28,7 +28,7 @@ pub(crate) const ZONES: [&str; 26] = [
 #[derive(Debug, Serialize)]
 pub(crate) struct Form {
     apps: Vec<AppChoice>,
-    /// As it was given, if no app has it.
+    /// The requested key, if no app has it.
     unknown_app: Option<String>,
     ranges: Vec<Alternative>,
     from: Day,
@@ -39,17 +39,17 @@ pub(crate) struct Form {
     forms: Vec<Alternative>,
     presets: Vec<Alternative>,
     column_groups: Vec<ColumnGroup>,
-    /// Whether columns are chosen one by one.
+    /// Set if columns are chosen one by one.
     is_own: bool,
     props: String,
     filters: Vec<FilterField>,
     channels: Vec<String>,
     has_filters: bool,
-    /// By field.
+    /// Error messages by field.
     wrong: BTreeMap<&'static str, String>,
 }
 
-/// One of several.
+/// An option of several.
 #[derive(Debug, Serialize)]
 struct Alternative {
     value: &'static str,
@@ -58,7 +58,7 @@ struct Alternative {
     is_chosen: bool,
 }
 
-/// A field for a day, or for another time that was in the address.
+/// A field for a day, or for another time that was in the URL.
 #[derive(Debug, Serialize)]
 struct Day {
     value: String,
@@ -87,7 +87,7 @@ impl Form {
             let days = dates(value, today).map(|(first, last)| format::days(first, last));
             alternative((value, name, &days.unwrap_or_default()), &choice.range)
         };
-        // Whoever chooses other days begins from those that are shown.
+        // A custom range starts from the days that are displayed.
         let (first, last) = dates(&choice.range, today).map_or_else(
             || (choice.from.clone(), choice.to.clone()),
             |(first, last)| (first.to_string(), last.to_string()),
@@ -142,7 +142,7 @@ fn alternative(
     Alternative { value, name, hint: hint.into(), is_chosen: value == chosen }
 }
 
-/// Those of the app's campaigns, to pick from.
+/// Returns the channels of the app's campaigns, as suggestions.
 fn channels(app: Option<&AppPolicy>, policy: &Policy) -> Vec<String> {
     let campaigns =
         policy.campaigns().filter(|campaign| app.is_some_and(|app| app.pid == campaign.pid));
@@ -153,15 +153,15 @@ fn channels(app: Option<&AppPolicy>, policy: &Policy) -> Vec<String> {
     channels
 }
 
-/// What is chosen, in words: of which kind, and which filters narrow it.
-pub(crate) fn told(choice: &Choice) -> Vec<String> {
+/// Describes a choice in words: the type of rows, the filters, the number of columns.
+pub(crate) fn describe(choice: &Choice) -> Vec<String> {
     let kind = TYPES.iter().find(|(value, _)| *value == choice.event_type);
-    let mut told: Vec<String> = kind.map(|(_, name)| (*name).to_owned()).into_iter().collect();
+    let mut words: Vec<String> = kind.map(|(_, name)| (*name).to_owned()).into_iter().collect();
     let filters = FILTERS.iter().zip(&choice.filters).filter(|(_, value)| !value.is_empty());
-    told.extend(filters.map(|((_, label, _), value)| format!("{label}: {value}")));
+    words.extend(filters.map(|((_, label, _), value)| format!("{label}: {value}")));
     if choice.preset == OWN {
         let columns = choice.fields.len();
-        told.push(format!("{columns} {}", if columns == 1 { "column" } else { "columns" }));
+        words.push(format!("{columns} {}", if columns == 1 { "column" } else { "columns" }));
     }
-    told
+    words
 }

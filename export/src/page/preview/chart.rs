@@ -1,5 +1,5 @@
-//! Rows by day and channel as bars. The server draws it: there is no script to wait for, and the
-//! numbers are in a table beside it.
+//! A bar chart of rows by day and channel. The server renders it as SVG, without a script, and the numbers are in a
+//! table next to it.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::api::summary::DayCount;
 use crate::page::format;
 
-/// Channels that have a colour; what is left is one more.
+/// Channels with a colour of their own; the others share one.
 const CHANNELS_MAX: usize = 5;
 const BARS_MAX: i64 = 92;
-/// Days that one bar may stand for, where there would be too many.
+/// Days per bar, the smallest that gives at most [`BARS_MAX`] bars.
 const DAYS_PER_BAR: [i64; 5] = [1, 7, 28, 91, 364];
-/// Of the drawing, which is stretched to its place.
+/// Height of the drawing in its own units; the page scales it.
 const HEIGHT: f64 = 100.0;
 const BAR_WIDTH: usize = 10;
 /// The colour of rows without a channel.
@@ -26,7 +26,7 @@ pub(crate) struct Chart {
     title: String,
     bars: Vec<Bar>,
     series: Vec<Series>,
-    /// Of the lines, from the top.
+    /// Labels of the grid lines, from the top.
     scale: [String; 3],
     /// Below the first, the middle and the last bar.
     labels: Vec<String>,
@@ -46,7 +46,7 @@ struct Bar {
     x: usize,
     rows: u64,
     parts: Vec<Part>,
-    /// By series, for the table.
+    /// Rows by series, for the table.
     counts: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ struct Part {
     height: String,
 }
 
-/// Of days from the first to the last, both counted from 1970; none where there are no rows.
+/// Returns the chart of a range of days since 1970-01-01; `None` without rows.
 pub(crate) fn chart(counts: &[DayCount], (first, last): (i64, i64)) -> Option<Chart> {
     let total: u64 = counts.iter().map(|count| count.rows).sum();
     if total == 0 {
@@ -71,13 +71,13 @@ pub(crate) fn chart(counts: &[DayCount], (first, last): (i64, i64)) -> Option<Ch
     let fits = |days: &&i64| bars_of(len, **days) <= BARS_MAX;
     let days_per_bar = DAYS_PER_BAR.iter().find(fits).copied();
     let days_per_bar = days_per_bar.unwrap_or_else(|| bars_of(len, BARS_MAX));
-    let (series, places) = series(counts);
+    let (series, indexes) = series(counts);
     let bars = usize::try_from(bars_of(len, days_per_bar)).ok()?;
     let mut rows = vec![vec![0; series.len()]; bars];
     for count in counts {
         let bar = usize::try_from((count.day - first).max(0) / days_per_bar).ok()?;
-        let place = places.get(&*count.channel).copied().unwrap_or(series.len() - 1);
-        rows.get_mut(bar).into_iter().for_each(|counts| counts[place] += count.rows);
+        let index = indexes.get(&*count.channel).copied().unwrap_or(series.len() - 1);
+        rows.get_mut(bar).into_iter().for_each(|counts| counts[index] += count.rows);
     }
     let most = rows.iter().map(|counts| counts.iter().sum()).max().unwrap_or(0);
     let top = round_up(most);
@@ -85,7 +85,7 @@ pub(crate) fn chart(counts: &[DayCount], (first, last): (i64, i64)) -> Option<Ch
         let start = first + bar as i64 * days_per_bar;
         format::days(format::day(start), format::day((start + days_per_bar - 1).min(last)))
     };
-    let drawn = |(place, counts)| Bar::new((place, name(place)), counts, &series, top);
+    let drawn = |(index, counts)| Bar::new((index, name(index)), counts, &series, top);
     let drawn: Vec<Bar> = rows.into_iter().enumerate().map(drawn).collect();
     let labelled: &[usize] = match bars {
         1 => &[0],
@@ -106,12 +106,13 @@ pub(crate) fn chart(counts: &[DayCount], (first, last): (i64, i64)) -> Option<Ch
     })
 }
 
-/// As many as hold all days; neither is negative.
+/// Returns the number of bars for all days; neither argument is negative.
 fn bars_of(days: i64, days_per_bar: i64) -> i64 {
     (days + days_per_bar - 1) / days_per_bar
 }
 
-/// The biggest channels, then the others as one, then rows without any; and where each is.
+/// Returns the series (the largest channels, then all others together, then rows without a channel), and the index of
+/// each channel's series.
 fn series(counts: &[DayCount]) -> (Vec<Series>, HashMap<&str, usize>) {
     let mut totals: HashMap<&str, u64> = HashMap::new();
     for count in counts {
@@ -121,27 +122,27 @@ fn series(counts: &[DayCount]) -> (Vec<Series>, HashMap<&str, usize>) {
     let mut channels: Vec<(&str, u64)> = totals.into_iter().collect();
     channels.sort_unstable_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
     let rest = channels.split_off(channels.len().min(CHANNELS_MAX));
-    let mut places = HashMap::new();
+    let mut indexes = HashMap::new();
     let mut series = Vec::new();
-    for (place, (name, rows)) in channels.into_iter().enumerate() {
-        places.insert(name, place);
-        series.push(Series { name: name.into(), colour: format!("c{place}"), rows });
+    for (index, (name, rows)) in channels.into_iter().enumerate() {
+        indexes.insert(name, index);
+        series.push(Series { name: name.into(), colour: format!("c{index}"), rows });
     }
     if !rest.is_empty() {
         let rows = rest.iter().map(|(_, rows)| rows).sum();
-        places.extend(rest.iter().map(|(name, _)| (*name, series.len())));
+        indexes.extend(rest.iter().map(|(name, _)| (*name, series.len())));
         let name = format!("{} other channels", rest.len());
         series.push(Series { name, colour: REST.into(), rows });
     }
     if let Some(rows) = plain {
-        places.insert("", series.len());
+        indexes.insert("", series.len());
         series.push(Series { name: "no channel".into(), colour: PLAIN.into(), rows });
     }
-    (series, places)
+    (series, indexes)
 }
 
 impl Bar {
-    fn new((place, name): (usize, String), counts: Vec<u64>, series: &[Series], top: u64) -> Self {
+    fn new((index, name): (usize, String), counts: Vec<u64>, series: &[Series], top: u64) -> Self {
         let height_of = |rows: u64| rows as f64 / top.max(1) as f64 * HEIGHT;
         let mut below = 0;
         let mut parts = Vec::new();
@@ -155,11 +156,11 @@ impl Bar {
                 });
             }
         }
-        Self { name, x: place * BAR_WIDTH, rows: below, parts, counts }
+        Self { name, x: index * BAR_WIDTH, rows: below, parts, counts }
     }
 }
 
-/// To 2, 4, 6, 10 times a power of ten, so that its half is a whole number too.
+/// Rounds up to 2, 4, 6 or 10 times a power of ten, so that its half is a whole number, too.
 fn round_up(most: u64) -> u64 {
     let mut power = 1_u64;
     while power.saturating_mul(10) < most {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_biggest_channels_have_colours() {
+    fn the_largest_channels_have_colours() {
         let mut counts: Vec<_> = (0..8).map(|n| count(20_000, &format!("c{n}"), 10 - n)).collect();
         counts.push(count(20_001, "", 3));
         let chart = chart(&counts, (20_000, 20_001)).unwrap();

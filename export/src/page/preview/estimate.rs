@@ -1,5 +1,5 @@
-//! What there is to be seen of an export before it is downloaded: how many rows, about how many
-//! bytes, the first rows, and rows by day.
+//! An estimate of an export before its download: the number of rows, the approximate size, the first rows, and rows
+//! by day.
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -11,26 +11,28 @@ use crate::api::summary::{DayCount, count_days, count_rows};
 use crate::query::ExportQuery;
 
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Estimate {
     pub rows: u64,
-    /// `None` where there would be too many.
+    /// `None` if there would be too many groups.
     pub days: Option<Vec<DayCount>>,
     pub preview: Preview,
-    /// Whether there are rows at another time, or of another kind.
+    /// Set if the app has any rows, also outside the query.
     pub has_others: bool,
 }
 
+/// Estimates an export.
+///
 /// # Errors
-/// The store's.
-pub(crate) fn look(
+/// The store cannot be read.
+pub(crate) fn estimate(
     reader: &Reader,
     app: &AppPolicy,
     query: &ExportQuery,
     policy: &Policy,
-) -> Result<Look, ExportError> {
+) -> Result<Estimate, ExportError> {
     let days = match count_days(reader, app, query, policy) {
         Ok(days) => Some(days),
-        // Too many groups are no reason to show nothing.
+        // With too many groups, only the chart is left out.
         Err(ExportError::BadParameter { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -47,23 +49,23 @@ pub(crate) fn look(
         let all = (EventTime::default(), EventTime::END);
         view.rows(app, all, None)?.current()?.is_some()
     };
-    Ok(Look { rows, days, preview, has_others })
+    Ok(Estimate { rows, days, preview, has_others })
 }
 
-impl Look {
-    /// The rows that were read to be shown, and their bytes as they are in the file.
+impl Estimate {
+    /// Returns the number of rows in the preview, and their bytes in the file.
     pub fn read(&self) -> (u64, u64) {
         (self.preview.rows.len() as u64, self.preview.rows_bytes)
     }
 
-    /// Bytes of the file to expect, from the rows that were looked at; and whether it is exact.
+    /// Returns the expected size of the file, extrapolated from the rows of the preview, and whether it is exact.
     pub fn bytes(&self) -> (u64, bool) {
         let Preview { head_bytes, rows_bytes, rows, .. } = &self.preview;
-        let seen = rows.len() as u64;
-        if seen == 0 {
+        let previewed = rows.len() as u64;
+        if previewed == 0 {
             return (*head_bytes, self.rows == 0);
         }
-        let of_rows = u128::from(*rows_bytes) * u128::from(self.rows) / u128::from(seen);
-        (head_bytes + u64::try_from(of_rows).unwrap_or(u64::MAX / 2), seen == self.rows)
+        let of_rows = u128::from(*rows_bytes) * u128::from(self.rows) / u128::from(previewed);
+        (head_bytes + u64::try_from(of_rows).unwrap_or(u64::MAX / 2), previewed == self.rows)
     }
 }

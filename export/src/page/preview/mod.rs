@@ -1,4 +1,4 @@
-//! The first rows of an export, from the very writer that the export has, as cells of a table.
+//! The first rows of an export as a table, written by the same writer as the export.
 
 pub(crate) mod chart;
 pub(crate) mod estimate;
@@ -14,25 +14,27 @@ use crate::format::write_rows::write_rows;
 use crate::query::{Dialect, ExportQuery, Format};
 
 pub(super) const ROWS_MAX: u64 = 50;
-/// Of a cell, in letters: one may have a megabyte.
+/// Maximum number of characters of a displayed cell; a cell may have a megabyte.
 const CELL_MAX: usize = 120;
-/// Chunks that are waited for, each of up to 65,536 rows that were looked at: what a filter leaves
-/// may be far apart.
+/// Chunks that are read, each of up to 65,536 scanned rows; matching rows may be rare.
 const CHUNKS_MAX: usize = 4;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Preview {
     columns: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// Of the file: what stands before the rows, and the rows.
+    /// Size of the header in the file.
     #[serde(skip)]
     pub head_bytes: u64,
     #[serde(skip)]
+    /// Size of the rows in the file.
     pub rows_bytes: u64,
 }
 
+/// Reads the first rows.
+///
 /// # Errors
-/// The store's.
+/// The store cannot be read.
 pub(super) fn preview(
     reader: &Reader,
     app: &AppPolicy,
@@ -58,7 +60,7 @@ pub(super) fn preview(
     Ok(Preview { columns, rows: cells.collect(), head_bytes, rows_bytes })
 }
 
-/// The bytes of the first rows, as far as they are found soon.
+/// Returns the bytes of the first rows, as far as the first chunks have them.
 fn first(
     reader: &Reader,
     app: &AppPolicy,
@@ -82,8 +84,7 @@ fn table_of(file: &[u8], dialect: Dialect) -> Vec<Vec<String>> {
     lines.map(|line| line.iter().map(|bytes| cell(bytes, dialect)).collect()).collect()
 }
 
-/// What is to be seen of a cell: in a spreadsheet's file, what the spreadsheet shows, and else what
-/// is in it, whatever it looks like.
+/// Returns the text of a cell: for the Excel dialect as a spreadsheet displays it, otherwise as it is.
 fn cell(bytes: &[u8], dialect: Dialect) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = match dialect {
@@ -93,13 +94,13 @@ fn cell(bytes: &[u8], dialect: Dialect) -> String {
             inner.map(|inner| inner.replace("\"\"", "\"").into()).unwrap_or(text)
         }
     };
-    let shown = |letter: char| match letter {
-        // The control pictures have the order of the characters.
+    let visible = |letter: char| match letter {
+        // Control pictures are in the order of control characters.
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(letter)).unwrap_or(letter),
         '\u{7f}' => '\u{2421}',
         letter => letter,
     };
-    let mut letters = text.chars().map(shown);
+    let mut letters = text.chars().map(visible);
     let mut cell: String = letters.by_ref().take(CELL_MAX).collect();
     if letters.next().is_some() {
         cell.push('\u{2026}');
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_what_a_reader_sees() {
+    fn cells_are_displayed_as_readers_see_them() {
         let check_in = |dialect, bytes: &[u8], expected: &str| {
             assert_eq!(cell(bytes, dialect), expected);
         };
