@@ -172,8 +172,10 @@ fn columns_have_the_order_on_which_clients_rely() {
     let answer = pull(&bed, "reinstalls", "from=2020-01-01&to=2020-01-01");
     assert_eq!((answer.status, answer.text()), (200, &*format!("{facts}\n")));
     let headings = format!("{facts},Event X,\"b,\"\"\"\"\",oaid,Is LAT,Is LAT");
-    let asked = "additional_fields=Event%20X,%22b,%22%22%22%22%22,,is_lat&additional_fields=is_lat";
-    let answer = pull(&bed, "installs_report", &format!("from=2020-01-01&to=2020-01-01&{asked}"));
+    let additional =
+        "additional_fields=Event%20X,%22b,%22%22%22%22%22,,is_lat&additional_fields=is_lat";
+    let answer =
+        pull(&bed, "installs_report", &format!("from=2020-01-01&to=2020-01-01&{additional}"));
     assert_eq!(answer.text(), format!("{}\n", headings.replace(",oaid", "")));
     assert_eq!(facts.split(',').count(), 81);
     let known = columns().filter(|(_, cell)| *cell != Cell::Unknown);

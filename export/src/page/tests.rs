@@ -291,8 +291,8 @@ fn a_request_converts_to_a_choice_of_the_form() {
     let choice = Choice::of_request("a&b", request).unwrap();
     let (_, query) =
         choice.address().split_once('?').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let given: Vec<(String, String)> = serde_urlencoded::from_str(&query).unwrap();
-    assert_eq!(Choice::new(&given), choice);
+    let params: Vec<(String, String)> = serde_urlencoded::from_str(&query).unwrap();
+    assert_eq!(Choice::new(&params), choice);
     assert_eq!((&*choice.app, &*choice.form, &*choice.from), ("a&b", "ndjson", "2026-03-10T08:00"));
     assert_eq!(choice.filters[0], "\"a,b\",c");
     assert_eq!(choice.fields, ["app", "props.x,y"]);

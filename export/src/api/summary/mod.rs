@@ -53,10 +53,10 @@ impl SummaryQuery {
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
-        let given = RawParams::new(Self::PARAMETERS, parameters)?;
-        let rows = ExportQuery::new(Format::Csv, &given)?;
+        let params = RawParams::new(Self::PARAMETERS, parameters)?;
+        let rows = ExportQuery::new(Format::Csv, &params)?;
         let mut dimensions = Vec::new();
-        for name in given.all(BY).iter().flat_map(|names| names.split(',')) {
+        for name in params.all(BY).iter().flat_map(|names| names.split(',')) {
             let dimension = Dimension::parse(name)?;
             if dimensions.contains(&dimension) {
                 let allowed = Dimension::names().collect();

@@ -73,7 +73,7 @@ pub(crate) async fn timeline_page(
         let found = timeline(&mut facts, (policy, app), &ids, after, limit)?;
         let since = since(reader, policy, app);
         let last = found.found.last().filter(|_| found.has_more).map(|last| last.place);
-        let next = last.map(|place| TimelineCursor::after(place, pid, &ids).to_string());
+        let next = last.map(|entry| TimelineCursor::after(entry, pid, &ids).to_string());
         Ok((document(&found, since, app, policy, &zone), next))
     })
     .await
