@@ -1,17 +1,17 @@
-//! What a registry answers.
+//! Responses of a schema registry, and schemas with references.
 
 use super::BETWEEN;
 use crate::decode::Schema;
 use crate::registry::inline_references::inline;
-use crate::registry::response::{Body, Failure, Verdict, judge};
+use crate::registry::response::{Body, Failure, Verdict, interpret};
 
-/// A status of two bytes, whether the body is whole, and the body.
+/// Input: a status of two bytes, a byte for whether the body is whole, and the body.
 pub fn answer(input: &[u8]) {
     let [high, low, is_whole, body @ ..] = input else { return };
     let status = u16::from_be_bytes([*high, *low]);
     let body = Body { bytes: body.to_vec(), is_whole: *is_whole != 0 };
-    match judge(status, &body) {
-        // Any text may stand there; reading it as a schema ends.
+    match interpret(status, &body) {
+        // The text may be anything; parsing it as a schema must terminate.
         Verdict::Schema(schema) => drop(Schema::parse(&schema.text)),
         Verdict::NotFound => assert_eq!(status, 404),
         Verdict::Failure(
@@ -19,13 +19,13 @@ pub fn answer(input: &[u8]) {
             | Failure::Bad(reason)
             | Failure::Refused(reason)
             | Failure::Outage(reason)
-            | Failure::Silence(reason),
+            | Failure::NoResponse(reason),
         ) => assert!(!reason.is_empty() && reason.len() < 400, "{reason}"),
     }
 }
 
-/// A schema and those that it refers to. One that stands for itself means the same afterwards, and once
-/// more.
+/// Input: a schema and the schemas that it refers to. Inlining must not change a self-contained schema, and inlining
+/// twice must equal inlining once.
 pub fn references(input: &[u8]) {
     let mut texts =
         input.split(|byte| *byte == BETWEEN).map(|text| String::from_utf8_lossy(text).into_owned());

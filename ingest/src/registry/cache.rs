@@ -1,4 +1,4 @@
-//! What is known of each schema, in bounded memory. Without a clock: `now` comes from outside.
+//! The state of each schema, in bounded memory. Without a clock: callers pass `now`.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -8,26 +8,25 @@ use std::time::{Duration, Instant};
 use super::schema_key::SchemaKey;
 use super::{Lookup, Unusable};
 
-/// How much is remembered. A record names any schema it likes, so none of these may grow by what
-/// records say.
+/// The bounds of the cache. Records may name arbitrary schema keys, so each of its maps is bounded.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Beyond it the one goes that was not used for longest; it is still on disk.
+    /// Beyond it, the least recently used schema is evicted; it is still on disk.
     pub ready_max: usize,
-    /// Small entries, and many: what is forgotten here costs the registry a request.
+    /// Larger, because entries are small and an evicted one costs another request.
     pub unusable_max: usize,
-    /// Beyond it nothing more is asked for until something is settled; whoever waits comes again.
+    /// Beyond it, no further key is fetched until one is settled; callers retry the lookup.
     pub waiting_max: usize,
-    /// After this long what was unusable is asked for again.
-    pub unusable_for: Duration,
+    /// After this time an unusable schema is fetched again.
+    pub unusable_ttl: Duration,
 }
 
 pub struct Cache<T> {
     limits: Limits,
     ready: HashMap<SchemaKey, Ready<T>>,
-    unusable: HashMap<SchemaKey, Refusal>,
+    unusable: HashMap<SchemaKey, UnusableEntry>,
     waiting: HashSet<SchemaKey>,
-    /// Counts look-ups: the order of use.
+    /// Number of lookups so far; orders entries by their last use.
     uses: u64,
 }
 
@@ -36,17 +35,17 @@ struct Ready<T> {
     last_use: u64,
 }
 
-struct Refusal {
-    why: Arc<Unusable>,
+struct UnusableEntry {
+    reason: Arc<Unusable>,
     until: Instant,
-    /// Whoever asked is told once, however late it comes: else a slow one would ask for ever.
-    was_told: bool,
+    /// Each result is returned at least once, even after `until`: otherwise a slow caller would never get one.
+    was_reported: bool,
 }
 
-/// What a look-up finds.
-pub enum Sight<T> {
+/// The result of a lookup in the cache.
+pub enum CacheLookup<T> {
     Known(Lookup<T>),
-    /// Not known and not asked for: now counted as waiting, and to be asked for.
+    /// Neither known nor being fetched. It now counts as waiting, and the caller must fetch it.
     New,
 }
 
@@ -61,44 +60,47 @@ impl<T> Cache<T> {
         }
     }
 
-    pub fn look_up(&mut self, key: SchemaKey, now: Instant) -> Sight<T> {
+    pub fn look_up(&mut self, key: SchemaKey, now: Instant) -> CacheLookup<T> {
         self.uses += 1;
         if let Some(ready) = self.ready.get_mut(&key) {
             ready.last_use = self.uses;
-            return Sight::Known(Lookup::Ready(ready.schema.clone()));
+            return CacheLookup::Known(Lookup::Ready(ready.schema.clone()));
         }
-        if let Some(refusal) = self.unusable.get_mut(&key) {
-            if now < refusal.until || !refusal.was_told {
-                refusal.was_told = true;
-                return Sight::Known(Lookup::Unusable(refusal.why.clone()));
+        if let Some(entry) = self.unusable.get_mut(&key) {
+            if now < entry.until || !entry.was_reported {
+                entry.was_reported = true;
+                return CacheLookup::Known(Lookup::Unusable(entry.reason.clone()));
             }
             self.unusable.remove(&key);
         }
         if self.waiting.len() >= self.limits.waiting_max || !self.waiting.insert(key) {
-            return Sight::Known(Lookup::Waiting);
+            return CacheLookup::Known(Lookup::Waiting);
         }
-        Sight::New
+        CacheLookup::New
     }
 
-    /// What came of a key that was waiting.
+    /// Stores the result for a key that was waiting.
     pub fn settle(&mut self, key: SchemaKey, outcome: Result<Arc<T>, Unusable>, now: Instant) {
         self.waiting.remove(&key);
         match outcome {
             Ok(schema) => {
-                make_room(&mut self.ready, self.limits.ready_max, |ready| ready.last_use);
+                evict_if_full(&mut self.ready, self.limits.ready_max, |ready| ready.last_use);
                 self.uses += 1;
                 self.ready.insert(key, Ready { schema, last_use: self.uses });
             }
-            Err(why) => {
-                let order = |refusal: &Refusal| (!refusal.was_told, refusal.until);
-                make_room(&mut self.unusable, self.limits.unusable_max, order);
-                let until = now + self.limits.unusable_for;
-                self.unusable.insert(key, Refusal { why: Arc::new(why), until, was_told: false });
+            Err(unusable) => {
+                let order = |entry: &UnusableEntry| (!entry.was_reported, entry.until);
+                evict_if_full(&mut self.unusable, self.limits.unusable_max, order);
+                let until = now + self.limits.unusable_ttl;
+                self.unusable.insert(
+                    key,
+                    UnusableEntry { reason: Arc::new(unusable), until, was_reported: false },
+                );
             }
         }
     }
 
-    /// A key that nobody asks for any more: the next look-up asks anew.
+    /// Removes a key that is no longer being fetched: the next lookup returns `New`.
     pub fn forget(&mut self, key: SchemaKey) {
         self.waiting.remove(&key);
     }
@@ -108,16 +110,16 @@ impl<T> Cache<T> {
     }
 }
 
-/// Removes the least entry of a full map.
-fn make_room<K: Hash + Eq + Copy, V, O: Ord>(
+/// Removes the entry that is first in `order` if the map is full.
+fn evict_if_full<K: Hash + Eq + Copy, V, O: Ord>(
     map: &mut HashMap<K, V>,
     max: usize,
     order: impl Fn(&V) -> O,
 ) {
     if map.len() >= max
-        && let Some(least) = map.iter().min_by_key(|(_, value)| order(value)).map(|(key, _)| *key)
+        && let Some(first) = map.iter().min_by_key(|(_, value)| order(value)).map(|(key, _)| *key)
     {
-        map.remove(&least);
+        map.remove(&first);
     }
 }
 
@@ -130,7 +132,7 @@ mod tests {
         ready_max: 2,
         unusable_max: 2,
         waiting_max: 3,
-        unusable_for: Duration::from_secs(60),
+        unusable_ttl: Duration::from_secs(60),
     };
 
     fn unknown() -> Result<Arc<u32>, Unusable> {
@@ -140,16 +142,16 @@ mod tests {
     #[track_caller]
     fn check(cache: &mut Cache<u32>, id: u32, now: Instant, expected: &str) {
         let found = match cache.look_up(SchemaKey::Id(id), now) {
-            Sight::New => "new",
-            Sight::Known(Lookup::Ready(_)) => "ready",
-            Sight::Known(Lookup::Unusable(_)) => "unusable",
-            Sight::Known(Lookup::Waiting) => "waiting",
+            CacheLookup::New => "new",
+            CacheLookup::Known(Lookup::Ready(_)) => "ready",
+            CacheLookup::Known(Lookup::Unusable(_)) => "unusable",
+            CacheLookup::Known(Lookup::Waiting) => "waiting",
         };
         assert_eq!(found, expected, "{id}");
     }
 
     #[test]
-    fn each_is_asked_for_once() {
+    fn each_key_is_fetched_once() {
         let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
         check(&mut cache, 1, now, "new");
         check(&mut cache, 1, now, "waiting");
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_may() {
+    fn the_number_of_waiting_keys_is_bounded() {
         let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
         for id in 0..3 {
             check(&mut cache, id, now, "new");
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_unused_goes() {
+    fn the_least_recently_used_schema_is_evicted() {
         let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
         cache.settle(SchemaKey::Id(1), Ok(Arc::new(1)), now);
         cache.settle(SchemaKey::Id(2), Ok(Arc::new(2)), now);
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unusable_is_asked_for_again_once_it_was_told() {
+    fn an_unusable_schema_is_fetched_again_after_its_ttl_once_reported() {
         let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
         let later = now + Duration::from_secs(60);
         cache.settle(SchemaKey::Id(1), unknown(), now);
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_unusable_the_first_told_goes() {
+    fn unusable_schemas_that_were_reported_are_evicted_first() {
         let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
         cache.settle(SchemaKey::Id(1), unknown(), now);
         cache.settle(SchemaKey::Id(2), unknown(), now + Duration::from_secs(1));

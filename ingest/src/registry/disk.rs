@@ -1,6 +1,6 @@
-//! Schemas that were found, kept in files for a start while the registry is down.
+//! A cache of fetched schemas on disk, used to start while the registry is down.
 //!
-//! It serves, and is never needed: what cannot be read or written is told, and passed over.
+//! It is optional: files that cannot be read or written are logged and skipped.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,22 +13,22 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::schema_key::SchemaKey;
 use crate::kafka::retry::Throttle;
 
-/// A file is this, a space, the hash of the text in 16 hexadecimal digits, a newline, the text.
-const MARK: &str = "adtrail schema 1";
-const HEAD_BYTES: usize = MARK.len() + 1 + 16 + 1;
+/// A file is this string, a space, the hash of the text in 16 hexadecimal digits, a newline, the text.
+const MAGIC: &str = "adtrail schema 1";
+const HEADER_BYTES: usize = MAGIC.len() + 1 + 16 + 1;
 
-/// No schema that is written is longer, as the registry's answers are bounded; inlining adds names.
+/// Maximum length of a file. The registry's responses are bounded by 1 MiB; inlining adds names.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-pub struct Disk {
+pub struct DiskCache {
     folder: PathBuf,
     unreadable: Throttle,
     unwritable: Throttle,
 }
 
-impl Disk {
-    /// Ids mean something within one registry only, so each has a folder of its own, named by its
-    /// URLs in whatever order.
+impl DiskCache {
+    /// Uses one folder per registry, because ids are unique within one registry only. Its name is a hash of the URLs,
+    /// independent of their order.
     pub fn new(cache: &Path, urls: &[Url]) -> Self {
         let mut urls: Vec<&str> = urls.iter().map(Url::as_str).collect();
         urls.sort_unstable();
@@ -49,32 +49,32 @@ impl Disk {
         }
     }
 
-    /// A file that is there and of no use.
+    /// Logs that a file exists but cannot be used.
     pub fn warn_unreadable(&self, key: SchemaKey, reason: &str) {
         self.unreadable.warn(|| {
             let path = self.path(key);
-            tracing::warn!(path = %path.display(), reason, "a kept schema is of no use and will be \
-                replaced");
+            tracing::warn!(path = %path.display(), reason, "a cached schema cannot be used and will \
+                be fetched again");
         });
     }
 
-    /// Whole or not at all. Not synced: a file that a power cut leaves damaged is seen as such.
+    /// Writes a file atomically. It is not synced: the hash detects a file damaged by a power failure.
     pub fn write(&self, key: SchemaKey, text: &str) {
         let path = self.path(key);
-        if read_file(&path).is_ok_and(|kept| kept == text) {
+        if read_file(&path).is_ok_and(|cached| cached == text) {
             return;
         }
         let write = || {
             fs::create_dir_all(&self.folder)?;
             let mut file = NamedTempFile::new_in(&self.folder)?;
-            writeln!(file, "{MARK} {:016x}", xxh3_64(text.as_bytes()))?;
+            writeln!(file, "{MAGIC} {:016x}", xxh3_64(text.as_bytes()))?;
             file.write_all(text.as_bytes())?;
             file.persist(&path).map_err(|error| error.error)
         };
         if let Err(error) = write() {
             self.unwritable.warn(|| {
-                tracing::warn!(path = %path.display(), %error, "schemas cannot be kept on disk, so \
-                    a start needs the registry; check registry.cache");
+                tracing::warn!(path = %path.display(), %error, "schemas cannot be cached on \
+                    disk, so the next start needs the registry; check registry.cache");
             });
         }
     }
@@ -88,8 +88,8 @@ fn read_file(path: &Path) -> io::Result<String> {
     let mut content = String::new();
     File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut content)?;
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the file is damaged");
-    let (head, text) = content.split_at_checked(HEAD_BYTES).ok_or_else(damaged)?;
-    let expected = format!("{MARK} {:016x}\n", xxh3_64(text.as_bytes()));
+    let (head, text) = content.split_at_checked(HEADER_BYTES).ok_or_else(damaged)?;
+    let expected = format!("{MAGIC} {:016x}\n", xxh3_64(text.as_bytes()));
     if head == expected { Ok(text.to_owned()) } else { Err(damaged()) }
 }
 
@@ -103,12 +103,12 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn disk(cache: &Path) -> Disk {
-        Disk::new(cache, &urls(&["http://a", "http://b"]))
+    fn disk(cache: &Path) -> DiskCache {
+        DiskCache::new(cache, &urls(&["http://a", "http://b"]))
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_schemas_are_read_back() {
         let cache = tempfile::tempdir().unwrap();
         let disk = disk(cache.path());
         assert_eq!(disk.read(KEY), None);
@@ -117,14 +117,14 @@ mod tests {
         disk.write(KEY, "");
         assert_eq!(disk.read(KEY).as_deref(), Some(""));
         assert_eq!(disk.read(SchemaKey::Id(8)), None);
-        // Nothing else is left in the folder.
+        // No temporary file remains.
         assert_eq!(fs::read_dir(&disk.folder).unwrap().count(), 1);
     }
 
     #[test]
-    fn another_registry_has_other_files() {
+    fn each_registry_has_its_own_folder() {
         let cache = tempfile::tempdir().unwrap();
-        let folder = |texts: &[&str]| Disk::new(cache.path(), &urls(texts)).folder;
+        let folder = |texts: &[&str]| DiskCache::new(cache.path(), &urls(texts)).folder;
         assert_eq!(
             folder(&["http://a", "http://b"]),
             folder(&["http://b/", "http://a", "http://a"])
@@ -133,9 +133,9 @@ mod tests {
         assert_ne!(folder(&["http://a"]), folder(&["http://a/b"]));
     }
 
-    /// Cut at each place, with each byte changed, and with something after it.
+    /// Tries every truncation, every changed byte, and an appended byte.
     #[test]
-    fn a_damaged_file_is_none_and_is_replaced() {
+    fn a_damaged_file_is_ignored_and_replaced() {
         let cache = tempfile::tempdir().unwrap();
         let disk = disk(cache.path());
         disk.write(KEY, "{\"type\":\"string\"}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_no_end() {
+    fn a_folder_that_cannot_be_created_is_not_an_error() {
         let cache = tempfile::NamedTempFile::new().unwrap();
         let disk = disk(cache.path());
         disk.write(KEY, "\"int\"");

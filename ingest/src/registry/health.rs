@@ -1,4 +1,4 @@
-//! How the registry is doing, for probes and metrics.
+//! The state of the registry, for readiness and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use super::response::{Failure, Schema};
 config::describe_metrics! {
     /// Requests to the schema registry, by outcome.
     describe_counter REQUESTS = "adtrail_registry_requests_total";
-    /// Schemas that were asked for and are not settled: records wait.
+    /// Schemas that are being fetched while records wait for them.
     describe_gauge WAITING = "adtrail_registry_waiting_schemas";
     /// 1 if any URL of the schema registry answered the last request.
     describe_gauge UP = "adtrail_registry_up";
 }
 
 attribution::named! {
-    /// What came of a request.
+    /// The outcome of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RegistryOutcome {
-        /// A schema.
+        /// The registry returned a schema.
         Found = "found",
         /// There is no such schema.
         Unknown = "unknown",
-        /// A schema of another type than Avro, or too long.
+        /// The schema is neither Avro nor JSON Schema, or too long.
         Unusable = "unusable",
-        /// A setting is wrong: login, path, redirect.
+        /// The registry rejected the request: the login or the URL is wrong.
         Refused = "refused",
-        /// No answer, or not one of a registry in good health.
+        /// No response, a server error or a malformed response.
         Failed = "failed",
     }
 }
@@ -41,39 +41,39 @@ impl RegistryOutcome {
             Err(Failure::Unknown(_)) => Self::Unknown,
             Err(Failure::Bad(_)) => Self::Unusable,
             Err(Failure::Refused(_)) => Self::Refused,
-            Err(Failure::Outage(_) | Failure::Silence(_)) => Self::Failed,
+            Err(Failure::Outage(_) | Failure::NoResponse(_)) => Self::Failed,
         }
     }
 }
 
-/// At one moment.
+/// A snapshot of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryHealth {
-    /// Whether something was said about the last schema asked for, or about another one not long
-    /// before. True before the first.
+    /// True if the last request had a conclusive response, or failed for one schema only shortly after another had
+    /// one. True before the first request.
     pub is_answering: bool,
-    /// Schemas that were asked for and are not settled.
+    /// Schemas that are being fetched.
     pub waiting: usize,
     requests: [u64; RegistryOutcome::ALL.len()],
 }
 
 impl RegistryHealth {
-    /// Then nothing goes on for some records.
+    /// Checks whether some records wait for a registry that is down.
     pub fn is_needed_and_down(&self) -> bool {
         !self.is_answering && self.waiting > 0
     }
 
-    /// Requests since the start.
+    /// Returns the number of requests since the start.
     pub fn requests(&self, outcome: RegistryOutcome) -> u64 {
         self.requests[outcome as usize]
     }
 }
 
-/// Written by the registry's thread.
+/// Tracks the state. Only the registry's thread updates it.
 pub(super) struct Monitor {
-    last: Mutex<Last>,
-    /// How long ago something that has just happened can be.
-    just: Duration,
+    last: Mutex<LastResults>,
+    /// How long a result counts as recent.
+    result_validity: Duration,
     requests: [AtomicU64; RegistryOutcome::ALL.len()],
     counters: [Counter; RegistryOutcome::ALL.len()],
     up: Gauge,
@@ -81,24 +81,24 @@ pub(super) struct Monitor {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct LastResults {
     answer: Option<Instant>,
     failure: Option<Instant>,
-    /// That was not about one schema.
-    silence: Option<Instant>,
+    /// The last failure that was not specific to one schema.
+    general_failure: Option<Instant>,
 }
 
-impl Last {
-    fn is_answering(self, just: Duration) -> bool {
-        let is_of_one = self.silence <= self.answer;
+impl LastResults {
+    fn is_answering(self, validity: Duration) -> bool {
+        let failed_for_one_schema = self.general_failure <= self.answer;
         self.failure <= self.answer
-            || is_of_one && self.answer.is_some_and(|at| at.elapsed() < just)
+            || failed_for_one_schema && self.answer.is_some_and(|at| at.elapsed() < validity)
     }
 }
 
 impl Monitor {
-    /// Registers everything with the recorder that is installed.
-    pub fn new(just: Duration) -> Self {
+    /// Registers the metrics with the installed recorder.
+    pub fn new(result_validity: Duration) -> Self {
         describe();
         let counters =
             RegistryOutcome::ALL.map(|outcome| counter!(REQUESTS, "outcome" => outcome.name()));
@@ -108,7 +108,7 @@ impl Monitor {
         waiting.set(0.0);
         Self {
             last: Mutex::default(),
-            just,
+            result_validity,
             requests: RegistryOutcome::ALL.map(|_| AtomicU64::new(0)),
             counters,
             up,
@@ -121,29 +121,30 @@ impl Monitor {
         self.counters[outcome as usize].increment(1);
     }
 
-    /// Takes what all URLs together came to: one that answers is enough.
-    pub fn take(&self, failure: Option<&Failure>) {
+    /// Records the result of a request over all URLs: one that answers is enough.
+    pub fn record(&self, failure: Option<&Failure>) {
         let mut last = self.last.lock();
         let now = Some(Instant::now());
         match failure.filter(|failure| failure.may_pass()) {
             None => last.answer = now,
             Some(Failure::Outage(_)) => last.failure = now,
-            Some(_) => (last.failure, last.silence) = (now, now),
+            Some(_) => (last.failure, last.general_failure) = (now, now),
         }
-        self.up.set(f64::from(u8::from(last.is_answering(self.just))));
+        self.up.set(f64::from(u8::from(last.is_answering(self.result_validity))));
     }
 
     pub fn is_answering(&self) -> bool {
-        self.last().is_answering(self.just)
+        self.last().is_answering(self.result_validity)
     }
 
-    /// Whether there is no use in trying right now, where there is something else to go by.
-    pub fn has_just_failed(&self) -> bool {
+    /// Checks whether the registry failed recently, so that a schema cached on disk is used without trying again.
+    pub fn has_failed_recently(&self) -> bool {
         let last = self.last();
-        !last.is_answering(self.just) && last.silence.is_some_and(|at| at.elapsed() < self.just)
+        !last.is_answering(self.result_validity)
+            && last.general_failure.is_some_and(|at| at.elapsed() < self.result_validity)
     }
 
-    fn last(&self) -> Last {
+    fn last(&self) -> LastResults {
         *self.last.lock()
     }
 
@@ -151,7 +152,7 @@ impl Monitor {
         self.waiting.set(waiting as f64);
     }
 
-    pub fn at_present(&self, waiting: usize) -> RegistryHealth {
+    pub fn snapshot(&self, waiting: usize) -> RegistryHealth {
         let requests = RegistryOutcome::ALL
             .map(|outcome| self.requests[outcome as usize].load(Ordering::Relaxed));
         RegistryHealth { is_answering: self.is_answering(), waiting, requests }

@@ -1,14 +1,14 @@
-//! The client of a schema registry that speaks Confluent's API.
+//! The client of a schema registry with Confluent's API.
 //!
-//! A record names its writer's schema by a key; the registry has the schema. The thread that reads
-//! records must not wait for a network, so a look-up never blocks: what is not known is asked for
-//! by a thread of this module, once per key however often it is looked up, and tried again for
-//! ever while the registry is down or its answers make no sense. Nothing is known of the record
-//! then, so it is held back. Only what the registry says of the schema itself makes it unusable.
+//! A record names its writer's schema by a key; the registry has the schema. The thread that reads records must not
+//! wait for the network, so a lookup never blocks. A thread of this module fetches schemas that are not cached, each
+//! key once however often it is looked up. It retries without limit while the registry is down or its responses are
+//! malformed; until then the records with that schema wait. A schema becomes unusable only by a valid response about
+//! that schema.
 //!
-//! It does not know what a schema means: the caller's `compile` makes of the text what it needs.
+//! This module does not interpret schemas: the caller's `compile` turns their text into what the caller needs.
 //!
-//! Start with [`Registry`]; `worker` is what its thread does, `answer` what answers mean.
+//! Start with [`Registry`]. `worker` is its thread; `response` interprets HTTP responses.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -36,23 +36,23 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-use cache::{Cache, Limits, Sight};
+use cache::{Cache, CacheLookup, Limits};
 use client::Client;
-use disk::Disk;
+use disk::DiskCache;
 use health::Monitor;
 pub use health::{RegistryHealth, RegistryOutcome};
-use rate_limit::Gate;
+use rate_limit::RateLimit;
 pub use response::JSON_SCHEMA;
 pub use schema_key::SchemaKey;
 use worker::Worker;
 
-/// What is known of a schema.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Lookup<T> {
     Ready(Arc<T>),
-    /// The registry says that there is none, or what it has is no usable schema.
+    /// The registry has no such schema, or its schema cannot be used.
     Unusable(Arc<Unusable>),
-    /// Not known yet, and asked for: come again.
+    /// Not known yet; it is being fetched. Look it up again later.
     Waiting,
 }
 
@@ -60,48 +60,47 @@ pub enum Lookup<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable {
     pub kind: UnusableKind,
-    /// What a dead letter says.
+    /// The error message of the dead letter.
     pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnusableKind {
-    /// The registry has none of this key.
+    /// The registry has no schema with this key.
     Unknown,
-    /// It has one of another kind, too long, or wrong in itself or in what it refers to.
+    /// The schema is of an unsupported type, too long, or invalid itself or in its references.
     Bad,
 }
 
-/// Schemas by key. Dropped, its thread ends.
+/// A cache of schemas by key. Dropping it ends its thread.
 pub struct Registry<T> {
     shared: Arc<Shared<T>>,
-    /// `None` once it is dropped.
+    /// `None` once this is dropped.
     keys: Option<Sender<SchemaKey>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the callers' threads and the registry's have in common.
+/// State shared by the callers' threads and the registry's.
 struct Shared<T> {
     cache: Mutex<Cache<T>>,
-    /// Told whenever a key is settled.
+    /// Notified whenever a key is settled.
     settled: Condvar,
     monitor: Monitor,
 }
 
-/// Keys asked for at a time. Each is a small task; what they do at once the gate bounds.
+/// Maximum number of keys that are being fetched. Each is a small task; `RateLimit` bounds concurrent requests.
 const WAITING_MAX: usize = 1_024;
 
 const READY_MAX: usize = 1_024;
 const UNUSABLE_MAX: usize = 16_384;
 
 impl<T: Send + Sync + 'static> Registry<T> {
-    /// `compile` makes what the caller needs of a self-contained Avro schema (names of other
-    /// schemas are replaced by what they stand for) or of [`JSON_SCHEMA`]. Its error is what a dead
-    /// letter says.
+    /// Starts the thread. `compile` gets the text of a self-contained Avro schema, with references to other schemas
+    /// inlined, or [`JSON_SCHEMA`]. Its error is the message of the dead letter.
     ///
     /// # Errors
-    /// A file of the settings cannot be read or used, or the system has no more threads. The
-    /// registry itself need not be there.
+    /// If a file named in the settings cannot be read or is invalid, or the thread cannot be started. The registry
+    /// itself may be down.
     pub fn start(
         settings: &config::Registry,
         compile: fn(&str) -> Result<T, String>,
@@ -111,7 +110,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
             ready_max: READY_MAX,
             unusable_max: UNUSABLE_MAX,
             waiting_max: WAITING_MAX,
-            unusable_for: settings.unknown_schema_retry,
+            unusable_ttl: settings.unknown_schema_retry,
         };
         let shared = Arc::new(Shared {
             cache: Mutex::new(Cache::new(limits)),
@@ -121,8 +120,8 @@ impl<T: Send + Sync + 'static> Registry<T> {
         let worker = Worker {
             shared: shared.clone(),
             client: Client::new(settings, timing.unresponsive_url_pause)?,
-            disk: Disk::new(&settings.cache, &settings.urls),
-            gate: Gate::new(timing.registry_probe_interval),
+            disk: DiskCache::new(&settings.cache, &settings.urls),
+            rate_limit: RateLimit::new(timing.registry_probe_interval),
             compile,
             timing,
             outages: Throttle::default(),
@@ -133,36 +132,36 @@ impl<T: Send + Sync + 'static> Registry<T> {
         Ok(Self { shared, keys: Some(keys), thread: Some(thread) })
     }
 
-    /// Never blocks; what is not there is asked for in the background.
+    /// Never blocks; a schema that is not cached is fetched in the background.
     pub fn look_up(&self, key: SchemaKey) -> Lookup<T> {
         self.look_up_locked(&mut self.shared.cache.lock(), key)
     }
 
-    /// As [`Registry::look_up`], but waits until the key is settled or the time is over.
+    /// Like [`Registry::look_up`], but waits until the key is settled or `patience` has passed.
     pub fn wait(&self, key: SchemaKey, patience: Duration) -> Lookup<T> {
         let started = Instant::now();
         let mut cache = self.shared.cache.lock();
         loop {
             let found = self.look_up_locked(&mut cache, key);
-            let left = patience.saturating_sub(started.elapsed());
-            if left.is_zero() || !matches!(found, Lookup::Waiting) {
+            let remaining = patience.saturating_sub(started.elapsed());
+            if remaining.is_zero() || !matches!(found, Lookup::Waiting) {
                 return found;
             }
-            self.shared.settled.wait_for(&mut cache, left);
+            self.shared.settled.wait_for(&mut cache, remaining);
         }
     }
 
-    /// For readiness and metrics.
+    /// Returns the state for readiness and metrics.
     pub fn health(&self) -> RegistryHealth {
         let waiting = self.shared.cache.lock().waiting();
-        self.shared.monitor.at_present(waiting)
+        self.shared.monitor.snapshot(waiting)
     }
 
     fn look_up_locked(&self, cache: &mut Cache<T>, key: SchemaKey) -> Lookup<T> {
         match cache.look_up(key, Instant::now()) {
-            Sight::Known(found) => found,
-            Sight::New => {
-                // There is room for as many as may wait.
+            CacheLookup::Known(found) => found,
+            CacheLookup::New => {
+                // The queue holds as many keys as may wait, so it is never full.
                 if self.keys.as_ref().is_none_or(|keys| keys.try_send(key).is_err()) {
                     cache.forget(key);
                 }
@@ -174,7 +173,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
 }
 
 impl<T> Shared<T> {
-    /// `None`: nothing is known, and nobody is on it any more.
+    /// Ends the fetch of a key. `None` means without a result: the next lookup starts a new fetch.
     fn settle(&self, key: SchemaKey, outcome: Option<Result<Arc<T>, Unusable>>, now: Instant) {
         let mut cache = self.cache.lock();
         match outcome {
@@ -191,7 +190,7 @@ impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
         self.keys = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported where it happened.
+            // A panic of the thread was already reported by the panic hook.
             let _ = thread.join();
         }
     }
@@ -204,7 +203,7 @@ fn spawn<T: Send + Sync + 'static>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("registry".into()).spawn(move || {
         runtime.block_on(Arc::new(worker).run(keys));
-        // Not waited for: looking up a host's address may take long.
+        // Without waiting: a DNS lookup may take long.
         runtime.shutdown_background();
     })
 }

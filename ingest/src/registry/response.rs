@@ -1,52 +1,52 @@
-//! What an answer of the registry means. Pure: status and bytes in, a verdict out.
+//! Interprets the responses of the registry. Pure: status and bytes in, a verdict out.
 
 use serde::Deserialize;
 
-/// A schema as the registry has it.
+/// A schema as the registry returned it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Or [`JSON_SCHEMA`].
+    /// The text of an Avro schema, or [`JSON_SCHEMA`].
     pub text: String,
     pub references: Vec<Reference>,
 }
 
-/// Stands for every JSON Schema: its values are read by themselves. No Avro schema is this text.
+/// Stands for any JSON Schema: JSON values are decoded without their schema. It is not a valid Avro schema.
 pub const JSON_SCHEMA: &str = "JSON Schema";
 
-/// Another schema that this one uses by name.
+/// Another schema whose types this one uses by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Reference {
     pub subject: String,
     pub version: i64,
 }
 
-/// Why there is no schema. The first two are the record's lot; the others hold it back until
-/// they pass, because nothing is known about it.
+/// Why a schema could not be fetched. The first two are final and make a record a dead letter. The others may pass;
+/// until then the record waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The registry has no such schema.
     Unknown(String),
-    /// What the registry has is no schema that can be used.
+    /// The registry has the schema, but it cannot be used.
     Bad(String),
-    /// The registry does not talk to us: a setting is wrong, here or there.
+    /// The registry rejects the request: a setting of adtrail or of the registry is wrong.
     Refused(String),
-    /// The registry does not answer as one in good health does, of this schema at least.
+    /// The registry responds with an error, or with a malformed body, at least for this schema.
     Outage(String),
-    /// Nobody answers.
-    Silence(String),
+    /// No response arrived.
+    NoResponse(String),
 }
 
 impl Failure {
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Outage(_) | Self::Silence(_))
+        matches!(self, Self::Refused(_) | Self::Outage(_) | Self::NoResponse(_))
     }
 }
 
-/// A body as far as it was read.
+/// The body of a response, up to the length limit.
 #[derive(Debug)]
 pub struct Body {
     pub bytes: Vec<u8>,
-    /// Otherwise it goes on beyond the limit.
+    /// False if the body is longer than the limit.
     pub is_whole: bool,
 }
 
@@ -54,11 +54,11 @@ pub struct Body {
 pub enum Verdict {
     Schema(Schema),
     Failure(Failure),
-    /// Not found, without a registry's word for it: so answers whatever stands at a wrong path.
+    /// Status 404 without a registry's error code, as any server responds to a wrong path.
     NotFound,
 }
 
-/// Of all registries: `404` and two more digits say what was not found.
+/// Error codes by which all registries report what was not found: `404` and two more digits.
 const NOT_FOUND_CODES: std::ops::RangeInclusive<i64> = 40_400..=40_499;
 
 #[derive(Deserialize)]
@@ -70,16 +70,16 @@ struct Message {
     error_code: Option<i64>,
 }
 
-pub fn judge(status: u16, body: &Body) -> Verdict {
+pub fn interpret(status: u16, body: &Body) -> Verdict {
     let message = || serde_json::from_slice::<Message>(&body.bytes).ok();
     let failure = match status {
-        200..=299 => return judge_found(body, message()),
+        200..=299 => return interpret_success(body, message()),
         300..=399 => Failure::Refused(format!(
-            "it answers with a redirect to another host (status {status}), which is not followed: \
-             name that one in registry.urls"
+            "redirected to another host (status {status}), which is not followed; put the URL of \
+             that host in registry.urls"
         )),
         401 | 403 => Failure::Refused(format!(
-            "it does not let adtrail in (status {status}): check registry.user, registry.password, \
+            "denied access (status {status}); check registry.user, registry.password, \
              registry.token and registry.certificate"
         )),
         404 => match message().and_then(|message| message.error_code) {
@@ -88,23 +88,25 @@ pub fn judge(status: u16, body: &Body) -> Verdict {
             }
             _ => return Verdict::NotFound,
         },
-        408 | 429 | 500.. => Failure::Outage(format!("it answers with status {status}")),
-        _ => Failure::Refused(format!("it answers with status {status}")),
+        408 | 429 | 500.. => Failure::Outage(format!("responded with status {status}")),
+        _ => Failure::Refused(format!("responded with status {status}")),
     };
     Verdict::Failure(failure)
 }
 
-fn judge_found(body: &Body, message: Option<Message>) -> Verdict {
+fn interpret_success(body: &Body, message: Option<Message>) -> Verdict {
     if !body.is_whole && body.bytes.trim_ascii_start().starts_with(b"{") {
         return Verdict::Failure(Failure::Bad(
-            "the schema, with those it refers to, is longer than 1 MiB".into(),
+            "the schema with its references is longer than 1 MiB".into(),
         ));
     }
     let Some(message) = message else {
-        return Verdict::Failure(Failure::Outage("its answer is no JSON of a schema".into()));
+        return Verdict::Failure(Failure::Outage(
+            "the response is not the JSON of a schema".into(),
+        ));
     };
     let Some(text) = message.schema else {
-        return Verdict::Failure(Failure::Outage("its answer has no schema".into()));
+        return Verdict::Failure(Failure::Outage("the response has no schema".into()));
     };
     let kind = message.schema_type.unwrap_or_default();
     let (text, references) = match kind.to_ascii_uppercase().as_str() {
@@ -112,7 +114,7 @@ fn judge_found(body: &Body, message: Option<Message>) -> Verdict {
         "JSON" => (JSON_SCHEMA.into(), Vec::new()),
         _ => {
             let shown: String = kind.chars().take(20).collect();
-            let reason = format!("the schema's type is {shown:?}, adtrail reads Avro and JSON");
+            let reason = format!("the schema's type is {shown:?}; expected AVRO or JSON");
             return Verdict::Failure(Failure::Bad(reason));
         }
     };
@@ -125,14 +127,14 @@ mod tests {
 
     #[track_caller]
     fn check(status: u16, body: &str, expected: &str) {
-        let verdict = judge(status, &Body { bytes: body.into(), is_whole: true });
+        let verdict = interpret(status, &Body { bytes: body.into(), is_whole: true });
         let verdict = format!("{verdict:?}");
         assert!(verdict.starts_with(expected), "{verdict}");
     }
 
     #[track_caller]
     fn check_cut(body: &str, expected: &str) {
-        let verdict = judge(200, &Body { bytes: body.into(), is_whole: false });
+        let verdict = interpret(200, &Body { bytes: body.into(), is_whole: false });
         let verdict = format!("{verdict:?}");
         assert!(verdict.starts_with(expected), "{verdict}");
     }
@@ -151,19 +153,19 @@ mod tests {
     }
 
     #[test]
-    fn of_json_schemas_only_that_they_are_is_kept() {
+    fn the_text_of_a_json_schema_is_dropped() {
         let body = r#"{"schema":"{}","schemaType":"JSON","references":[{"name":"n","subject":"s","version":2}]}"#;
         check(200, body, r#"Schema(Schema { text: "JSON Schema", references: [] "#);
     }
 
     #[test]
-    fn what_is_neither_avro_nor_json_is_bad() {
+    fn a_schema_that_is_neither_avro_nor_json_or_too_long_is_bad() {
         check(200, r#"{"schema":"x","schemaType":"PROTOBUF"}"#, "Failure(Bad(");
         check_cut(r#" {"schema":"x"#, "Failure(Bad(");
     }
 
     #[test]
-    fn what_is_unknown_is_said_by_a_registry() {
+    fn a_schema_is_unknown_only_by_a_registrys_error_code() {
         check(404, r#"{"error_code":40403,"message":"Schema not found"}"#, "Failure(Unknown(");
         check(404, r#"{"error_code":40401}"#, "Failure(Unknown(");
         check(404, r#"{"error_code":404,"message":"HTTP 404 Not Found"}"#, "NotFound");
@@ -173,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_wrong() {
+    fn wrong_settings_are_refused() {
         for status in [301, 302, 307, 308, 400, 401, 403, 405, 406, 422] {
             check(status, "", "Failure(Refused(");
         }
     }
 
     #[test]
-    fn outages() {
+    fn server_errors_and_malformed_bodies_are_outages() {
         for status in [408, 429, 500, 502, 503, 504, 599] {
             check(status, r#"{"error_code":40403}"#, "Failure(Outage(");
         }

@@ -1,17 +1,17 @@
-//! What a record names its writer's schema by.
+//! The key by which a record names its writer's schema.
 
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SchemaKey {
     Id(u32),
-    /// The bytes of a UUID in the order in which it is written.
+    /// The bytes of a UUID in the order of its text form.
     Guid([u8; 16]),
 }
 
 impl SchemaKey {
-    /// In the registry's API, below its URL. `None`: no registry has such an id, as they count in
-    /// 32 bits with a sign.
+    /// Returns the path of the schema in the registry's API, below its URL. `None` if no registry can have such an id:
+    /// their ids are signed 32-bit integers.
     pub(super) fn path(self) -> Option<[String; 3]> {
         let (kind, name) = match self {
             Self::Id(id) => ("ids", i32::try_from(id).ok()?.to_string()),
@@ -20,7 +20,7 @@ impl SchemaKey {
         Some(["schemas".into(), kind.into(), name])
     }
 
-    /// Of the file that keeps the schema.
+    /// Returns the name of the file in which the schema is cached.
     pub(super) fn file_name(self) -> String {
         match self {
             Self::Id(id) => format!("id-{id}"),
@@ -38,7 +38,7 @@ impl fmt::Display for SchemaKey {
     }
 }
 
-/// As UUIDs are written.
+/// Displays a UUID in its text form.
 struct Hyphenated([u8; 16]);
 
 impl fmt::Display for Hyphenated {
@@ -61,7 +61,7 @@ mod tests {
     ]);
 
     #[test]
-    fn keys_are_shown_as_the_registry_writes_them() {
+    fn keys_are_displayed_as_in_the_registry() {
         assert_eq!(SchemaKey::Id(7).to_string(), "id 7");
         assert_eq!(GUID.to_string(), "guid 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
         assert_eq!(GUID.file_name(), "guid-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_those_of_the_api() {
+    fn paths_match_the_registry_api() {
         let path = |key: SchemaKey| key.path().map(|path| path.join("/"));
         assert_eq!(path(SchemaKey::Id(0)).as_deref(), Some("schemas/ids/0"));
         assert_eq!(path(SchemaKey::Id(2_147_483_647)).as_deref(), Some("schemas/ids/2147483647"));

@@ -1,4 +1,4 @@
-//! The registry's own thread: takes keys, settles each by the registry or from disk.
+//! The registry's thread: fetches the schema of each key from the registry, or reads it from the cache on disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,23 +8,23 @@ use backon::Retryable;
 use tokio::sync::mpsc::Receiver;
 
 use super::client::Client;
-use super::disk::Disk;
+use super::disk::DiskCache;
 use super::fetch::fetch;
-use super::rate_limit::Gate;
+use super::rate_limit::RateLimit;
 use super::response::Failure;
 use super::schema_key::SchemaKey;
 use super::{Shared, Unusable, UnusableKind};
 use crate::kafka::retry::{Throttle, backoff};
 use crate::timing::Timing;
 
-/// What a dead letter says of a schema that is none may be a parser's whole story.
+/// Maximum length of the reason in a dead letter: messages of the schema parser may be long.
 const REASON_CHARS_MAX: usize = 300;
 
 pub struct Worker<T> {
     pub shared: Arc<Shared<T>>,
     pub client: Client,
-    pub disk: Disk,
-    pub gate: Gate,
+    pub disk: DiskCache,
+    pub rate_limit: RateLimit,
     pub compile: fn(&str) -> Result<T, String>,
     pub timing: Timing,
     pub outages: Throttle,
@@ -32,28 +32,28 @@ pub struct Worker<T> {
 }
 
 impl<T: Send + Sync + 'static> Worker<T> {
-    /// Until nobody can ask any more.
+    /// Runs until the sender of keys is dropped.
     pub async fn run(self: Arc<Self>, mut keys: Receiver<SchemaKey>) {
         while let Some(key) = keys.recv().await {
-            // As many as may wait in the cache; the gate bounds what they do at once.
+            // The cache bounds the number of tasks; the rate limit bounds their concurrent requests.
             tokio::spawn(self.clone().settle(key));
         }
     }
 
-    /// A schema that no answer comes for is asked for again for ever: its records are held back.
+    /// Fetches a schema and stores the result. Retries without limit while there is no conclusive response.
     async fn settle(self: Arc<Self>, key: SchemaKey) {
-        let patience = backoff(self.timing)
+        let retries = backoff(self.timing)
             .with_min_delay(self.timing.schema_retry_delay_min)
             .with_max_delay(self.timing.schema_retry_delay_max)
             .with_jitter();
         let has_failed = AtomicBool::new(false);
         let outcome = (|| self.attempt(key, has_failed.load(Ordering::Relaxed)))
-            .retry(patience)
+            .retry(retries)
             .sleep(tokio::time::sleep)
             .when(Failure::may_pass)
             .notify(|failure, _| {
                 has_failed.store(true, Ordering::Relaxed);
-                self.tell(failure);
+                self.log(failure);
             })
             .await;
         let unusable = |kind, reason: String| {
@@ -64,35 +64,35 @@ impl<T: Send + Sync + 'static> Worker<T> {
             Ok(schema) => Some(Ok(schema)),
             Err(Failure::Unknown(reason)) => unusable(UnusableKind::Unknown, reason),
             Err(Failure::Bad(reason)) => unusable(UnusableKind::Bad, reason),
-            // Not settled: whoever still wants it asks again.
-            Err(Failure::Refused(_) | Failure::Outage(_) | Failure::Silence(_)) => None,
+            // No result: the next lookup fetches it again.
+            Err(Failure::Refused(_) | Failure::Outage(_) | Failure::NoResponse(_)) => None,
         };
         self.shared.settle(key, settled, Instant::now());
     }
 
-    /// The registry first, as long as it answers: one that was set up anew gives old ids to other
-    /// schemas. What was kept serves when it does not, for this one or for any.
+    /// Fetches from the registry while it answers, because a recreated registry assigns known ids to other schemas.
+    /// Otherwise, whether it fails for this schema or for all, reads the cached schema from disk.
     async fn attempt(&self, key: SchemaKey, has_failed: bool) -> Result<Arc<T>, Failure> {
         let monitor = &self.shared.monitor;
-        if (has_failed || monitor.has_just_failed())
-            && let Some(kept) = self.kept(key)
+        if (has_failed || monitor.has_failed_recently())
+            && let Some(cached) = self.cached(key)
         {
-            return Ok(kept);
+            return Ok(cached);
         }
-        let turn = self.gate.turn(|| monitor.is_answering()).await;
+        let permit = self.rate_limit.acquire(|| monitor.is_answering()).await;
         let fetched = fetch(&self.client, key, monitor).await;
-        drop(turn);
+        drop(permit);
         let text = fetched?;
         let schema = (self.compile)(&text).map_err(Failure::Bad)?;
         self.disk.write(key, &text);
         Ok(Arc::new(schema))
     }
 
-    fn kept(&self, key: SchemaKey) -> Option<Arc<T>> {
+    fn cached(&self, key: SchemaKey) -> Option<Arc<T>> {
         let text = self.disk.read(key)?;
         match (self.compile)(&text) {
             Ok(schema) => {
-                tracing::info!(%key, "the schema registry does not answer, a kept schema is used");
+                tracing::info!(%key, "the schema registry does not answer; using a cached schema");
                 Some(Arc::new(schema))
             }
             Err(reason) => {
@@ -102,20 +102,20 @@ impl<T: Send + Sync + 'static> Worker<T> {
         }
     }
 
-    fn tell(&self, failure: &Failure) {
+    fn log(&self, failure: &Failure) {
         match failure {
             Failure::Refused(reason) => self.refusals.warn(|| {
                 tracing::error!(
                     reason,
-                    "the schema registry refuses adtrail, whose settings look \
-                    wrong; records of schemas not known yet are held back"
+                    "the schema registry rejects requests, check [registry]; records \
+                    whose schema is not cached are waiting"
                 );
             }),
-            Failure::Outage(reason) | Failure::Silence(reason) => self.outages.warn(|| {
+            Failure::Outage(reason) | Failure::NoResponse(reason) => self.outages.warn(|| {
                 tracing::warn!(
                     reason,
-                    "the schema registry does not answer; records of schemas \
-                    not known yet are held back"
+                    "the schema registry does not answer; records whose schema is \
+                    not cached are waiting"
                 );
             }),
             Failure::Unknown(_) | Failure::Bad(_) => {}

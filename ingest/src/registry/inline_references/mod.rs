@@ -1,18 +1,17 @@
-//! Makes one schema of a schema and those it refers to: each named type is put where it is first
-//! used, and goes by its name from there on. At the level of JSON, knowing no more of Avro than
-//! where in a schema other schemas stand and how names are resolved.
+//! Inlines the schemas that a schema refers to: each named type is defined where it is first used, and referred to by
+//! name from there on. Works on the JSON, and knows of Avro only where schemas are nested and how names are resolved.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-/// Types within types. Decoders and this module call themselves for each level.
+/// Maximum nesting of types. Decoders and this module recurse for each level.
 const DEPTH_MAX: usize = 64;
 
-/// Names are written in full, which makes a text longer; this is how much all of them may have.
+/// Maximum length of all names together. Names are written in full, which makes the text longer.
 const NAME_BYTES_MAX: usize = 1 << 20;
 
-/// The schema `root`, self-contained. An error is what a dead letter says.
+/// Returns the schema `root`, self-contained. An error is the message of a dead letter.
 pub fn inline(root: &str, referenced: &[String]) -> Result<String, String> {
     let root = parse(root)?;
     let referenced: Vec<Value> =
@@ -26,16 +25,16 @@ pub fn inline(root: &str, referenced: &[String]) -> Result<String, String> {
 }
 
 fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("the schema is no JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("the schema is not JSON: {error}"))
 }
 
-/// Every named type of all texts, by full name.
+/// The named types of all texts, by full name.
 #[derive(Default)]
 struct Definitions<'a>(HashMap<String, &'a Map<String, Value>>);
 
 impl<'a> Definitions<'a> {
     fn collect(&mut self, schema: &'a Value, namespace: &str, depth: usize) -> Result<(), String> {
-        refuse_depth(depth)?;
+        check_depth(depth)?;
         match schema {
             Value::Array(union) => {
                 union.iter().try_for_each(|schema| self.collect(schema, namespace, depth + 1))
@@ -59,11 +58,11 @@ impl<'a> Definitions<'a> {
         };
         let namespace = namespace_of(&full_name).to_owned();
         match self.0.get(&full_name) {
-            // Two texts may bring the same type along; that is no conflict.
+            // Two texts may define the same type; that is not a conflict.
             Some(other) if *other != object => {
                 return Err(format!(
-                    "the schemas that it refers to define {full_name:?} twice, each \
-                    time differently"
+                    "the schema and its references define {full_name:?} twice, with \
+                    different content"
                 ));
             }
             Some(_) => return Ok(()),
@@ -74,12 +73,12 @@ impl<'a> Definitions<'a> {
             .try_for_each(|schema| self.collect(schema, &namespace, depth + 1))
     }
 
-    /// The full name that a name stands for: within its namespace, or else, as Java reads it and
-    /// so producers write it, without one.
+    /// Returns the full name that a name refers to: within its namespace or else, as Java's library resolves it and
+    /// producers rely on, without a namespace.
     fn resolve(&self, name: &str, namespace: &str) -> String {
         let full_name = full_name(name, namespace);
-        let is_bare = !name.contains('.');
-        if is_bare && !self.0.contains_key(&full_name) && self.0.contains_key(name) {
+        let has_no_namespace = !name.contains('.');
+        if has_no_namespace && !self.0.contains_key(&full_name) && self.0.contains_key(name) {
             return name.to_owned();
         }
         full_name
@@ -88,14 +87,14 @@ impl<'a> Definitions<'a> {
 
 struct Writer<'a> {
     definitions: Definitions<'a>,
-    /// The full names of the types that are in the result already.
+    /// The full names of the types already in the result.
     written: HashSet<String>,
     name_bytes: usize,
 }
 
 impl Writer<'_> {
     fn schema(&mut self, schema: &Value, namespace: &str, depth: usize) -> Result<Value, String> {
-        refuse_depth(depth)?;
+        check_depth(depth)?;
         match schema {
             Value::String(name) => self.named(name, namespace, depth),
             Value::Array(union) => {
@@ -108,14 +107,14 @@ impl Writer<'_> {
         }
     }
 
-    /// A type that is meant by its name: defined here, if nowhere before.
+    /// Writes a type given by name: its definition at the first use, a reference later.
     fn named(&mut self, name: &str, namespace: &str, depth: usize) -> Result<Value, String> {
         let full_name = self.definitions.resolve(name, namespace);
         match self.definitions.0.get(&full_name).copied() {
             _ if is_primitive(name) => Ok(name.into()),
             _ if self.written.contains(&full_name) => self.reference(&full_name, namespace),
             Some(definition) => self.definition(definition, &full_name, depth),
-            // Of no schema that is here: what reads the result will say so.
+            // Not defined in any of the schemas: the parser of the result reports it.
             None => Ok(name.into()),
         }
     }
@@ -134,14 +133,14 @@ impl Writer<'_> {
             };
         }
         match object.get("type") {
-            // A name in an object. Where that becomes a definition it is one object, because no
-            // reader takes a schema as another one's type.
+            // `{"type": "Name"}`. The definition replaces the object, because parsers do not accept a schema as the
+            // type of another one.
             Some(Value::String(name)) if !is_complex(name) && !is_primitive(name) => {
                 self.named(name, namespace, depth)
             }
             _ => {
                 let mut written = object.clone();
-                // A schema as a type is none of Avro's, and some readers take it.
+                // A schema as `type` is not valid Avro, but some parsers accept it.
                 for key in ["items", "values", "type"] {
                     if let Some(inner) = object.get(key)
                         && !(key == "type" && inner.is_string())
@@ -161,12 +160,12 @@ impl Writer<'_> {
         depth: usize,
     ) -> Result<Value, String> {
         self.count_name(full_name)?;
-        // Before its fields, which may use it.
+        // Before the fields, which may refer to this type.
         self.written.insert(full_name.to_owned());
         let namespace = namespace_of(full_name);
         let mut written = without(object, &["fields"]);
         written.insert("name".into(), full_name[namespace.len()..].trim_start_matches('.').into());
-        // Said even where there is none: around it there may be one.
+        // Written even if empty: the enclosing type may have a namespace.
         written.insert("namespace".into(), namespace.into());
         if let Some(Value::Array(fields)) = object.get("fields") {
             let fields = fields.iter().map(|field| self.field(field, namespace, depth));
@@ -184,11 +183,11 @@ impl Writer<'_> {
         Ok(written.into())
     }
 
-    /// The name of a type that was written before.
+    /// Returns a reference to a type that is already in the result.
     fn reference(&mut self, full_name: &str, namespace: &str) -> Result<Value, String> {
         self.count_name(full_name)?;
         let is_ambiguous = !namespace.is_empty() && !full_name.contains('.');
-        // The dot keeps the namespace around it away.
+        // A leading dot keeps the enclosing namespace from being applied.
         Ok(if is_ambiguous { format!(".{full_name}") } else { full_name.to_owned() }.into())
     }
 
@@ -201,14 +200,14 @@ impl Writer<'_> {
     }
 }
 
-fn refuse_depth(depth: usize) -> Result<(), String> {
+fn check_depth(depth: usize) -> Result<(), String> {
     if depth > DEPTH_MAX {
         return Err(format!("the schema nests types more than {DEPTH_MAX} levels deep"));
     }
     Ok(())
 }
 
-/// What is not a schema within, copied; what is, is written anew.
+/// Copies the members except those of `keys`, which the caller rewrites.
 fn without(object: &Map<String, Value>, keys: &[&str]) -> Map<String, Value> {
     let others = object.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
     others.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -223,7 +222,7 @@ fn fields(object: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Valu
         .filter_map(Value::as_object)
 }
 
-/// The full name of the type that the object defines, if it defines one.
+/// Returns the full name of the type that the object defines, if any.
 fn defined_name(object: &Map<String, Value>, enclosing: &str) -> Option<String> {
     let kind = object.get("type")?.as_str()?;
     if !matches!(kind, "record" | "error" | "enum" | "fixed") {

@@ -1,4 +1,4 @@
-//! One case, one line: a schema, those it refers to, and the self-contained one.
+//! Each case is a schema, the schemas that it refers to, and the expected self-contained schema.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn check_wrong(root: &str, referenced: &[Value], expected: &str) {
     assert!(problem.contains(expected), "{problem}");
 }
 
-/// A record of fields `f0`, `f1`, … of these types.
+/// Returns a record with fields `f0`, `f1`, … of these types.
 fn record(namespace: &str, name: &str, types: &[Value]) -> Value {
     let field =
         |(index, schema): (usize, &Value)| json!({"name": format!("f{index}"), "type": schema});
@@ -32,7 +32,7 @@ fn colour(namespace: &str) -> Value {
 }
 
 #[test]
-fn a_type_is_put_where_it_is_first_used() {
+fn a_type_is_defined_where_it_is_first_used() {
     let inner = || record("n", "In", &[json!("int")]);
     let outer = |types: &[Value]| record("n", "Out", types);
     check(outer(&[json!("n.In")]), &[inner()], outer(&[inner()]));
@@ -49,54 +49,54 @@ fn a_type_is_put_where_it_is_first_used() {
 }
 
 #[test]
-fn what_is_no_reference_stays() {
+fn text_that_is_not_a_reference_stays() {
     let date = || json!({"type": "int", "logicalType": "date"});
     let all = || {
         record("n", "All", &[json!("int"), json!(["null", "string"]), date(), json!("x.Absent")])
     };
     check(all(), &[], all());
     check(json!("string"), &[], json!("string"));
-    // A default or a doc that looks like a type is none.
-    let mut told = record("n", "Told", &[json!("string")]);
-    told["fields"][0]["default"] = json!("n.In");
-    told["doc"] = json!("n.In");
-    check(told.clone(), &[record("n", "In", &[])], told);
+    // A default or a doc that looks like a type is not a reference.
+    let mut documented = record("n", "Documented", &[json!("string")]);
+    documented["fields"][0]["default"] = json!("n.In");
+    documented["doc"] = json!("n.In");
+    check(documented.clone(), &[record("n", "In", &[])], documented);
 }
 
 #[test]
-fn references_have_references() {
+fn nested_references_are_inlined() {
     let c = || record("n.c", "C", &[json!("long")]);
     let b = |schema: Value| record("n.b", "B", &[schema]);
     let a = |types: &[Value]| record("n.a", "A", types);
     check(a(&[json!("n.b.B")]), &[b(json!("n.c.C")), c()], a(&[b(c())]));
     check(a(&[json!("n.b.B")]), &[c(), b(json!("n.c.C"))], a(&[b(c())]));
-    // By two ways to one type: the first has it, whichever that is.
+    // Two references to one type: the first in the schema gets the definition.
     let types = [json!("n.c.C"), json!("n.b.B")];
     check(a(&types), &[b(json!("n.c.C")), c()], a(&[c(), b(json!("n.c.C"))]));
 }
 
 #[test]
-fn names_are_resolved_where_they_were_written() {
+fn names_are_resolved_in_the_namespace_of_their_schema() {
     let bare = |name: &str, types: &[Value]| {
         let mut bare = record("", name, types);
         bare.as_object_mut().unwrap().remove("namespace");
         bare
     };
-    // Within its own namespace, not that of the type around it.
+    // In its own namespace, not that of the enclosing type.
     let (x, y) = (|| record("x", "In", &[json!("int")]), || record("y", "In", &[json!("long")]));
     let outer = |types: &[Value]| record("y", "Out", types);
     check(outer(&[json!("x.In"), json!("In")]), &[x(), y()], outer(&[x(), y()]));
-    // Without a namespace, within one: said so, or it would get that one.
+    // A type without a namespace within one that has one: marked, or it would inherit that namespace.
     let types = [json!("Bare"), json!("Bare")];
     let expected = outer(&[record("", "Bare", &[json!("int")]), json!(".Bare")]);
     check(outer(&types), &[bare("Bare", &[json!("int")])], expected);
     let expected = record("", "Top", &[record("", "Bare", &[]), json!("Bare")]);
     check(bare("Top", &types), &[bare("Bare", &[])], expected);
-    // A dot in the name is the namespace, whatever else is said.
+    // A dotted name overrides the `namespace` member.
     let dotted = json!({"type": "fixed", "name": "x.F", "namespace": "ignored", "size": 4});
     let fixed = json!({"type": "fixed", "name": "F", "namespace": "x", "size": 4});
     check(outer(&[json!("x.F")]), &[dotted], outer(&[fixed]));
-    // A namespace holds for what is within.
+    // Nested types inherit the namespace.
     let holder = |colour: Value| record("h", "Holder", &[colour]);
     let within = json!({"type": "enum", "name": "Colour", "symbols": ["RED"]});
     let expected = outer(&[colour("h"), holder(json!("h.Colour"))]);
@@ -104,17 +104,17 @@ fn names_are_resolved_where_they_were_written() {
 }
 
 #[test]
-fn types_that_use_themselves_end() {
+fn recursive_types_terminate() {
     let list = |next: &str| record("n", "List", &[json!(["null", next])]);
     check(json!("n.List"), &[list("List")], list("n.List"));
-    // Two schemas that refer to each other, which no registry allows.
+    // Circular references, which no registry accepts.
     let a = |b: Value| record("n", "A", &[json!(["null", b])]);
     let b = |a: &str| record("n", "B", &[json!(["null", a])]);
     check(a(json!("B")), &[b("A"), a(json!("B"))], a(b("n.A")));
 }
 
 #[test]
-fn one_type_in_two_texts_is_one() {
+fn a_type_defined_in_two_texts_is_defined_once() {
     let with = |name: &str, schema: Value| record("n", name, &[schema]);
     let outer = |types: &[Value]| record("n", "Out", types);
     let referenced = [with("A", colour("n")), with("B", colour("n"))];
@@ -127,7 +127,7 @@ fn one_type_in_two_texts_is_one() {
 }
 
 #[test]
-fn what_goes_on_and_on_is_refused() {
+fn schemas_that_nest_too_deep_or_have_too_long_names_are_refused() {
     let mut deep = json!("int");
     for _ in 0..70 {
         deep = json!([deep]);
@@ -141,5 +141,5 @@ fn what_goes_on_and_on_is_refused() {
     let names: Vec<Value> = (0..20).map(|_| json!("Long")).collect();
     let referenced = [record(&long, "Long", &[])];
     check_wrong(&record(&long, "Out", &names).to_string(), &referenced, "too many long names");
-    check_wrong("{", &[], "is no JSON");
+    check_wrong("{", &[], "is not JSON");
 }

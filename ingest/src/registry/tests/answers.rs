@@ -1,4 +1,4 @@
-//! What becomes of each kind of answer, and what is sent for it.
+//! The result of each kind of response, and the requests that are sent.
 
 use super::server::{Reply, Server, ok, schema, unknown};
 use super::*;
@@ -13,67 +13,67 @@ fn a_schema_is_found_by_id_and_by_guid() {
         _ => Reply::Status(500, String::new()),
     });
     for path in ["/apis/ccompat/v7", "/apis/ccompat/v7/"] {
-        let bed = Bed::at(&[server.url() + path]);
-        let registry = bed.start("");
+        let fixture = Fixture::at(&[server.url() + path]);
+        let registry = fixture.start("");
         check_ready(&registry, id(7), "\"string\"");
         check_ready(&registry, GUID, "\"int\"");
         let health = registry.health();
         assert!(health.is_answering && !health.is_needed_and_down());
         assert_eq!(health.requests(RegistryOutcome::Found), 2);
     }
-    // Found once, it is not asked for again.
+    // Cached schemas are not requested again.
     assert_eq!(server.requests().len(), 4);
 }
 
 #[test]
-fn a_look_up_never_waits() {
+fn a_lookup_never_blocks() {
     let server = Server::start(|_| Reply::Never);
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     check_waiting(&registry, id(7));
     assert!(matches!(registry.wait(id(7), Duration::from_millis(20)), Lookup::Waiting));
     assert_eq!(registry.health().waiting, 1);
 }
 
 #[test]
-fn schemas_that_are_not_avro_are_bad() {
+fn unusable_schemas_are_bad() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/ids/1" => ok(r#"{"schema":"message M {}","schemaType":"PROTOBUF"}"#),
         "/schemas/ids/2" => schema("5"),
         "/schemas/ids/3" => schema("{"),
         _ => Reply::Huge(50 << 20),
     });
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     check_unusable(&registry, id(1), UnusableKind::Bad, "type is \"PROTOBUF\"");
-    check_unusable(&registry, id(2), UnusableKind::Bad, "this is no schema");
-    check_unusable(&registry, id(3), UnusableKind::Bad, "this is no schema");
+    check_unusable(&registry, id(2), UnusableKind::Bad, "not a schema");
+    check_unusable(&registry, id(3), UnusableKind::Bad, "not a schema");
     check_unusable(&registry, id(4), UnusableKind::Bad, "longer than 1 MiB");
     assert!(registry.health().is_answering);
     assert_eq!(registry.health().requests(RegistryOutcome::Unusable), 2);
 }
 
 #[test]
-fn a_schema_just_short_enough_is_taken() {
+fn a_schema_of_almost_the_maximum_length_is_accepted() {
     let text = format!("\"{}\"", "x".repeat((1 << 20) - 64));
     let answer = text.clone();
     let server = Server::start(move |_| schema(&answer));
-    check_ready(&Bed::of(&[&server]).start(""), id(1), &text);
+    check_ready(&Fixture::of(&[&server]).start(""), id(1), &text);
 }
 
 #[test]
-fn an_unknown_one_is_asked_for_again_after_a_time() {
+fn an_unknown_schema_is_requested_again_after_its_retry_interval() {
     let server = Server::start(|_| unknown());
-    let registry = Bed::of(&[&server]).start("unknown_schema_retry = \"1s\"");
+    let registry = Fixture::of(&[&server]).start("unknown_schema_retry = \"1s\"");
     check_unusable(&registry, id(7), UnusableKind::Unknown, "has no such schema");
     assert_eq!(server.requests().len(), 1);
     server.set(|_| schema("\"string\""));
-    until("it is asked for again", || matches!(registry.look_up(id(7)), Lookup::Ready(_)));
+    until("it is requested again", || matches!(registry.look_up(id(7)), Lookup::Ready(_)));
     assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
-fn ids_that_no_registry_has_are_not_asked_for() {
+fn ids_that_no_registry_can_have_are_not_requested() {
     let server = Server::start(|_| Reply::Status(500, String::new()));
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     check_unusable(&registry, id(1 << 31), UnusableKind::Unknown, "ids go to 2147483647");
     check_unusable(&registry, id(u32::MAX), UnusableKind::Unknown, "ids go to 2147483647");
     assert_eq!(server.requests().len(), 0);
@@ -83,7 +83,7 @@ fn ids_that_no_registry_has_are_not_asked_for() {
 fn logins_are_sent() {
     let server = Server::start(|_| schema("\"string\""));
     let sent = |lines: &str| {
-        check_ready(&Bed::of(&[&server]).start(lines), id(1), "\"string\"");
+        check_ready(&Fixture::of(&[&server]).start(lines), id(1), "\"string\"");
         server.requests().pop().unwrap().header("authorization").map(str::to_owned)
     };
     assert_eq!(sent(""), None);
@@ -95,7 +95,7 @@ fn logins_are_sent() {
     assert!(accepted.starts_with("application/vnd.schemaregistry.v1+json"), "{accepted}");
 }
 
-/// A password goes to the host that the settings name, and what another says is not believed.
+/// Credentials go only to the hosts in the settings, and responses of other hosts are not trusted.
 #[test]
 fn a_redirect_is_followed_within_the_host_only() {
     let other = Server::start(|_| schema("\"int\""));
@@ -107,7 +107,7 @@ fn a_redirect_is_followed_within_the_host_only() {
         "/moved" => schema("\"string\""),
         path => panic!("{path}"),
     });
-    let registry = Bed::of(&[&server]).start("token = \"t\"");
+    let registry = Fixture::of(&[&server]).start("token = \"t\"");
     check_ready(&registry, id(2), "\"string\"");
     check_waiting(&registry, id(1));
     let refused = || registry.health().requests(RegistryOutcome::Refused);
@@ -116,17 +116,19 @@ fn a_redirect_is_followed_within_the_host_only() {
     assert_eq!(other.requests().len(), 0);
     let before = server.requests().len();
     check_waiting(&registry, id(3));
-    until("the circle is refused", || server.paths()[before..].contains(&"/schemas/ids/3".into()));
+    until("the redirect loop is refused", || {
+        server.paths()[before..].contains(&"/schemas/ids/3".into())
+    });
     check_waiting(&registry, id(3));
 }
 
 #[test]
-fn metrics_are_there_from_the_start_and_count_requests() {
+fn metrics_exist_from_the_start_and_count_requests() {
     let server = Server::start(|_| unknown());
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
-    let bed = Bed::of(&[&server]);
-    let registry = metrics::with_local_recorder(&recorder, || bed.start(""));
+    let fixture = Fixture::of(&[&server]);
+    let registry = metrics::with_local_recorder(&recorder, || fixture.start(""));
     let has = |series: &str| handle.render().lines().any(|line| line == series);
     for outcome in RegistryOutcome::ALL {
         let series = format!("adtrail_registry_requests_total{{outcome=\"{}\"}} 0", outcome.name());

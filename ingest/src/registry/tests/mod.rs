@@ -1,5 +1,5 @@
-//! The client against a registry that answers by script, over HTTP. `tests/integrations/registry.rs` of the
-//! root has a real one.
+//! The client against a scripted registry, over HTTP. `tests/integrations/registry.rs` of the root package uses a real
+//! one.
 
 mod answers;
 mod load;
@@ -16,23 +16,23 @@ use server::Server;
 /// Far longer than anything takes on a slow machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The registry of tests: schemas are kept as text, and one is any JSON but a number.
+/// The registry under test: schemas are texts, and any JSON but a number is valid.
 type Texts = Registry<String>;
 
 fn compile(text: &str) -> Result<String, String> {
     match serde_json::from_str(text) {
-        Ok(serde_json::Value::Number(_)) | Err(_) => Err("this is no schema".into()),
+        Ok(serde_json::Value::Number(_)) | Err(_) => Err("not a schema".into()),
         Ok(_) => Ok(text.to_owned()),
     }
 }
 
-/// Settings with a folder for schemas, which goes with the bed.
-struct Bed {
+/// Settings and a temporary folder for cached schemas.
+struct Fixture {
     folder: tempfile::TempDir,
     urls: Vec<String>,
 }
 
-impl Bed {
+impl Fixture {
     fn of(servers: &[&Server]) -> Self {
         Self::at(&servers.iter().map(|server| server.url()).collect::<Vec<_>>())
     }
@@ -41,7 +41,7 @@ impl Bed {
         Self { folder: tempfile::tempdir().unwrap(), urls: urls.to_vec() }
     }
 
-    /// With more lines for `[registry]`.
+    /// Returns the settings, with further lines for `[registry]`.
     fn settings(&self, lines: &str) -> config::Registry {
         let text = format!(
             "[registry]\nurls = {:?}\ncache = {:?}\n{lines}",
@@ -51,8 +51,8 @@ impl Bed {
         config::parse(&text).unwrap().registry.unwrap()
     }
 
-    /// With short retry intervals. How long the last result of a registry stands for its state is not
-    /// shortened: a slow machine would exceed it.
+    /// Starts a registry client with short retry intervals. `registry_result_validity` keeps its default, because a
+    /// slow machine would exceed a shorter one.
     fn start(&self, lines: &str) -> Texts {
         let quick = Timing::default() / 20;
         let timing = Timing {
@@ -98,12 +98,12 @@ fn check_waiting(registry: &Texts, key: SchemaKey) {
     assert!(matches!(found, Lookup::Waiting), "{found:?}");
 }
 
-/// Until the condition holds.
+/// Waits until the condition holds.
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {condition}");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,11 +1,11 @@
-//! Schemas that refer to others. What one text becomes is in `inline/tests.rs`.
+//! Schemas that refer to others. The inlined text itself is tested in `inline_references/tests.rs`.
 
 use serde_json::{Value, json};
 
 use super::server::{Reply, Request, Server, ok, unknown};
 use super::*;
 
-/// An answer: a record `name` with one field of `kind`, and subjects that it refers to.
+/// A reply with a record `name` with one field of type `kind`, and references to `subjects`.
 fn record(name: &str, kind: &str, subjects: &[&str]) -> Reply {
     let text = json!({"type": "record", "name": name, "namespace": "n",
         "fields": [{"name": "f", "type": kind}]});
@@ -19,18 +19,18 @@ fn record(name: &str, kind: &str, subjects: &[&str]) -> Reply {
 #[track_caller]
 fn check_bad(script: impl Fn(&Request) -> Reply + Send + Sync + 'static, reason: &str) {
     let server = Server::start(script);
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     check_unusable(&registry, id(1), UnusableKind::Bad, reason);
 }
 
-/// A dead letter says it, and must not be too long for its topic.
+/// The reason goes into a dead letter, which must not be too long for its topic.
 #[test]
-fn what_is_wrong_with_a_long_name_is_told_in_short() {
+fn the_reason_for_a_long_subject_is_truncated() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/ids/1" => record("A", "B", &[&"b".repeat(2_000)]),
         _ => unknown(),
     });
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     match registry.wait(id(1), DEADLINE) {
         Lookup::Unusable(unusable) => assert!(unusable.reason.len() < 1_000),
         other => panic!("{other:?}"),
@@ -38,14 +38,14 @@ fn what_is_wrong_with_a_long_name_is_told_in_short() {
 }
 
 #[test]
-fn what_a_schema_refers_to_is_within() {
+fn references_are_fetched_and_inlined() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/ids/1" => record("A", "n.B", &["b /%"]),
         "/subjects/b%20%2F%25/versions/3" => record("B", "n.C", &["c"]),
         "/subjects/c/versions/3" => record("C", "int", &[]),
         path => panic!("{path}"),
     });
-    let bed = Bed::of(&[&server]);
+    let fixture = Fixture::of(&[&server]);
     let inlined = |registry: Texts| match registry.wait(id(1), DEADLINE) {
         Lookup::Ready(text) => serde_json::from_str::<Value>(&text).unwrap(),
         other => panic!("{other:?}"),
@@ -55,28 +55,28 @@ fn what_a_schema_refers_to_is_within() {
             "fields": [{"name": "f", "type": kind}]})
     };
     let expected = within("A", within("B", within("C", json!("int"))));
-    assert_eq!(inlined(bed.start("")), expected);
+    assert_eq!(inlined(fixture.start("")), expected);
     assert_eq!(server.requests().len(), 3);
-    // It is kept in one piece.
+    // The inlined schema is cached on disk.
     drop(server);
-    assert_eq!(inlined(bed.start("")), expected);
+    assert_eq!(inlined(fixture.start("")), expected);
 }
 
 #[test]
-fn schemas_that_refer_to_each_other_end() {
+fn circular_references_terminate() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/ids/1" => record("A", "B", &["b"]),
         "/subjects/b/versions/3" => record("B", "A", &["a", "b"]),
         "/subjects/a/versions/3" => record("A", "B", &["b"]),
         path => panic!("{path}"),
     });
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     assert!(matches!(registry.wait(id(1), DEADLINE), Lookup::Ready(_)));
     assert_eq!(server.requests().len(), 3);
 }
 
 #[test]
-fn references_that_lead_nowhere_are_bad() {
+fn schemas_with_unusable_references_are_bad() {
     let to = |subject: &'static str, found: fn() -> Reply| {
         move |request: &Request| match request.path.as_str() {
             "/schemas/ids/1" => record("A", "B", &[subject]),
@@ -90,23 +90,23 @@ fn references_that_lead_nowhere_are_bad() {
     check_bad(to("..", unknown), "refers to the subject \"..\"");
     let other = || ok(json!({"schema": "{}", "schemaType": "JSON"}));
     check_bad(to("b", other), "of the subject \"b\": it is a JSON Schema");
-    check_bad(to("b", || ok(json!({"schema": "{"}))), "is no JSON");
+    check_bad(to("b", || ok(json!({"schema": "{"}))), "is not JSON");
     check_bad(to("b", || Reply::Huge(2 << 20)), "longer than 1 MiB");
 }
 
-/// Each refers to another one, for ever.
+/// Each schema refers to another one, without end.
 #[test]
-fn an_endless_chain_is_bad() {
+fn an_endless_chain_of_references_is_bad() {
     let chain = |request: &Request| {
         let number: u32 = request.path.split('/').find_map(|part| part.parse().ok()).unwrap();
         record("A", "B", &[&(number + 1).to_string()])
     };
-    check_bad(chain, "refers to more than 100 others");
+    check_bad(chain, "more than 100 references");
 }
 
-/// Together they may have no more than one alone.
+/// The length limit of one schema applies to all its references together.
 #[test]
-fn many_long_ones_are_bad() {
+fn references_longer_than_the_limit_are_bad() {
     let long = |request: &Request| {
         let subjects: Vec<String> = (0..9).map(|index| index.to_string()).collect();
         let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
@@ -118,14 +118,14 @@ fn many_long_ones_are_bad() {
     check_bad(long, "longer than 1 MiB");
 }
 
-/// A registry that fails between the schema and what it refers to has said nothing of either.
+/// A failure between the schema and its references is not a result for either.
 #[test]
-fn an_outage_in_the_middle_is_one() {
+fn an_outage_between_references_is_retried() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/ids/1" => record("A", "B", &["b"]),
         _ => Reply::Status(500, String::new()),
     });
-    let registry = Bed::of(&[&server]).start("");
+    let registry = Fixture::of(&[&server]).start("");
     check_waiting(&registry, id(1));
     until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(1));

@@ -1,4 +1,4 @@
-//! A registry that answers by script.
+//! A scripted registry.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,11 +21,11 @@ impl Request {
 
 pub enum Reply {
     Status(u16, String),
-    /// 302 to there.
+    /// Status 302 to this location.
     Redirect(String),
-    /// `{"schema":"` and then as many bytes, without a length before them.
+    /// `{"schema":"` and then this number of bytes, without a content length.
     Huge(usize),
-    /// Nothing, until the server is gone.
+    /// No response until the server stops.
     Never,
 }
 
@@ -33,7 +33,7 @@ pub fn ok(body: impl ToString) -> Reply {
     Reply::Status(200, body.to_string())
 }
 
-/// Of a schema without references.
+/// Replies with a schema without references.
 pub fn schema(text: &str) -> Reply {
     ok(serde_json::json!({ "schema": text }))
 }
@@ -44,7 +44,7 @@ pub fn unknown() -> Reply {
 
 type Script = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// Gone when dropped, with its connections.
+/// Stops when dropped, and closes its connections.
 pub struct Server {
     port: u16,
     state: Arc<State>,
@@ -54,9 +54,9 @@ pub struct Server {
 struct State {
     script: Mutex<Arc<Script>>,
     requests: Mutex<Vec<Request>>,
-    is_gone: AtomicBool,
-    at_work: AtomicUsize,
-    at_work_max: AtomicUsize,
+    is_stopped: AtomicBool,
+    in_flight: AtomicUsize,
+    in_flight_max: AtomicUsize,
 }
 
 impl Server {
@@ -70,19 +70,19 @@ impl Server {
         let state = Arc::new(State {
             script: Mutex::new(Arc::new(script)),
             requests: Mutex::default(),
-            is_gone: AtomicBool::new(false),
-            at_work: AtomicUsize::new(0),
-            at_work_max: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            in_flight_max: AtomicUsize::new(0),
         });
         let shared = state.clone();
         let accepting = thread::spawn(move || {
             for stream in listener.incoming() {
-                if shared.is_gone.load(Ordering::SeqCst) {
+                if shared.is_stopped.load(Ordering::SeqCst) {
                     return;
                 }
                 let shared = shared.clone();
                 let stream = stream.unwrap();
-                // Else a reply in several writes waits for the other side's acknowledgement.
+                // Otherwise a reply in several writes waits for the client's acknowledgement.
                 stream.set_nodelay(true).unwrap();
                 thread::spawn(move || shared.serve(&stream));
             }
@@ -94,7 +94,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// From the next request on.
+    /// Changes the script, from the next request on.
     pub fn set(&self, script: impl Fn(&Request) -> Reply + Send + Sync + 'static) {
         *self.state.script.lock().unwrap() = Arc::new(script);
     }
@@ -107,16 +107,16 @@ impl Server {
         self.requests().into_iter().map(|request| request.path).collect()
     }
 
-    /// The most requests that were answered at a time.
-    pub fn at_work_max(&self) -> usize {
-        self.state.at_work_max.load(Ordering::SeqCst)
+    /// Returns the maximum number of concurrent requests.
+    pub fn in_flight_max(&self) -> usize {
+        self.state.in_flight_max.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.state.is_gone.store(true, Ordering::SeqCst);
-        // Wakes it.
+        self.state.is_stopped.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         self.accepting.take().unwrap().join().unwrap();
     }
@@ -126,15 +126,15 @@ impl State {
     fn serve(&self, stream: &TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(request) = read_request(&mut reader) {
-            if self.is_gone.load(Ordering::SeqCst) {
+            if self.is_stopped.load(Ordering::SeqCst) {
                 return;
             }
-            let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
-            self.at_work_max.fetch_max(at_work, Ordering::SeqCst);
+            let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+            self.in_flight_max.fetch_max(in_flight, Ordering::SeqCst);
             self.requests.lock().unwrap().push(request.clone());
             let script = self.script.lock().unwrap().clone();
             let reply = script(&request);
-            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
             if self.write(stream, reply).is_err() {
                 return;
             }
@@ -148,8 +148,11 @@ impl State {
                 "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             ),
-            Reply::Redirect(to) => {
-                write!(stream, "HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
+            Reply::Redirect(location) => {
+                write!(
+                    stream,
+                    "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+                )
             }
             Reply::Huge(bytes) => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"schema\":\"")?;
@@ -160,7 +163,7 @@ impl State {
                 Err(std::io::ErrorKind::ConnectionAborted.into())
             }
             Reply::Never => {
-                while !self.is_gone.load(Ordering::SeqCst) {
+                while !self.is_stopped.load(Ordering::SeqCst) {
                     thread::sleep(std::time::Duration::from_millis(5));
                 }
                 Ok(())

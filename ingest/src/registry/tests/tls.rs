@@ -1,4 +1,4 @@
-//! TLS with a CA and certificates made for the test, against OpenSSL's own server.
+//! TLS with a CA and certificates made for the test, against `openssl s_server`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// Serves the schema `"string"` under id 7; gone when dropped.
+/// Serves the schema `"string"` under id 7; stops when dropped.
 struct TlsServer {
     child: Child,
     port: u16,
 }
 
 impl TlsServer {
-    /// With what `openssl s_server` is to be told besides.
+    /// Starts `openssl s_server` with further options.
     fn start(folder: &Path, options: &[&str]) -> Self {
         fs::create_dir_all(folder.join("schemas/ids")).unwrap();
         let body = r#"{"schema":"\"string\""}"#;
@@ -29,17 +29,18 @@ impl TlsServer {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("openssl runs (scripts/install --tests brings it)");
+            .expect("openssl runs (scripts/install --tests installs it)");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let accepts = lines.find(|line| line.starts_with("ACCEPT ")).expect("a line with the port");
+        let accepts =
+            lines.find(|line| line.starts_with("ACCEPT ")).expect("openssl prints its port");
         let port = accepts.rsplit(':').next().unwrap().trim().parse().unwrap();
-        // Read on, or it would wait for a reader.
+        // Drains the output: a full pipe would block the server.
         thread::spawn(move || lines.for_each(drop));
         Self { child, port }
     }
 
-    fn bed(&self) -> Bed {
-        Bed::at(&[format!("https://127.0.0.1:{}", self.port)])
+    fn fixture(&self) -> Fixture {
+        Fixture::at(&[format!("https://127.0.0.1:{}", self.port)])
     }
 }
 
@@ -50,7 +51,7 @@ impl Drop for TlsServer {
     }
 }
 
-/// `name.pem` and `name.key` in the folder: a certificate of the CA there, or the CA's own.
+/// Writes `name.pem` and `name.key` into the folder: a certificate signed by its CA, or the CA's own.
 fn certify(folder: &Path, name: &str, options: &[&str]) {
     let output = Command::new("openssl")
         .current_dir(folder)
@@ -59,13 +60,13 @@ fn certify(folder: &Path, name: &str, options: &[&str]) {
         .args(["-out", &format!("{name}.pem"), "-keyout", &format!("{name}.key")])
         .args(options)
         .output()
-        .expect("openssl runs (scripts/install --tests brings it)");
+        .expect("openssl runs (scripts/install --tests installs it)");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 const BY_CA: [&str; 4] = ["-CA", "ca.pem", "-CAkey", "ca.key"];
 
-/// A CA, and certificates of a server on loopback and of a client.
+/// Creates a CA, and certificates of a server on loopback and of a client.
 fn certificates() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     certify(folder.path(), "ca", &[]);
@@ -75,50 +76,50 @@ fn certificates() -> tempfile::TempDir {
     folder
 }
 
-/// The setting as a line that names a file of the folder.
+/// Returns the setting as a line that names a file of the folder.
 fn file(setting: &str, folder: &Path, name: &str) -> String {
     format!("{setting} = {:?}\n", folder.join(name))
 }
 
 #[track_caller]
-fn check_fails(bed: &Bed, lines: &str) {
-    let registry = bed.start(lines);
+fn check_fails(fixture: &Fixture, lines: &str) {
+    let registry = fixture.start(lines);
     check_waiting(&registry, id(7));
     until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 1);
     check_waiting(&registry, id(7));
 }
 
 #[test]
-fn a_ca_of_ones_own_is_trusted_and_no_other() {
+fn only_the_configured_ca_is_trusted() {
     let folder = certificates();
     certify(folder.path(), "other", &[]);
     let server = TlsServer::start(folder.path(), &[]);
-    check_fails(&server.bed(), "");
-    check_fails(&server.bed(), &file("ca", folder.path(), "other.pem"));
-    let registry = server.bed().start(&file("ca", folder.path(), "ca.pem"));
+    check_fails(&server.fixture(), "");
+    check_fails(&server.fixture(), &file("ca", folder.path(), "other.pem"));
+    let registry = server.fixture().start(&file("ca", folder.path(), "ca.pem"));
     check_ready(&registry, id(7), "\"string\"");
 }
 
 #[test]
-fn a_client_certificate_is_shown() {
+fn a_client_certificate_is_presented() {
     let folder = certificates();
     let demand = ["-Verify", "1", "-verify_return_error", "-CAfile", "ca.pem"];
     let server = TlsServer::start(folder.path(), &demand);
     let ca = file("ca", folder.path(), "ca.pem");
-    check_fails(&server.bed(), &ca);
+    check_fails(&server.fixture(), &ca);
     let certificate = file("certificate", folder.path(), "client.pem");
     let key = file("key", folder.path(), "client.key");
-    let registry = server.bed().start(&(ca + &certificate + &key));
+    let registry = server.fixture().start(&(ca + &certificate + &key));
     check_ready(&registry, id(7), "\"string\"");
 }
 
 #[test]
-fn files_that_are_of_no_use_are_named() {
+fn errors_name_the_unusable_file() {
     let folder = certificates();
     fs::write(folder.path().join("empty.pem"), "").unwrap();
-    let bed = Bed::at(&["https://127.0.0.1:1".into()]);
+    let fixture = Fixture::at(&["https://127.0.0.1:1".into()]);
     let check = |lines: &str, setting: &str, problem: &str, name: &str| {
-        let started = Texts::start(&bed.settings(lines), compile, Timing::default());
+        let started = Texts::start(&fixture.settings(lines), compile, Timing::default());
         let error = started.err().unwrap().to_string();
         let expected = format!("registry.{setting}: {problem}");
         assert!(error.starts_with(&expected), "{error}");
