@@ -1,4 +1,4 @@
-//! Avro events against an encoder of another make, and against its rules for schemas that grew.
+//! Avro events against the encoder of `apache-avro`, and against its schema resolution.
 #![cfg(test)]
 
 #[path = "avro/evolve.rs"]
@@ -39,7 +39,7 @@ fn decoded(schema: &Json, datum: &[u8]) -> Result<Fact, DecodeError> {
     decode::decode_avro(datum, &schema, None, &policy())
 }
 
-/// As the same event in JSON is read.
+/// Decodes the same event from JSON.
 fn from_json(event: &Json) -> Result<Fact, DecodeError> {
     decode::decode(event.to_string().as_bytes(), None, &policy())
 }
@@ -48,7 +48,7 @@ fn schemas() -> [Json; 3] {
     SCHEMAS.map(|text| serde_json::from_str(text).expect("JSON"))
 }
 
-/// One event of each schema, with every field.
+/// Returns one event of each schema, with every field.
 fn events() -> [Json; 3] {
     let with = |fields: Json| {
         let mut event = json!({"app": "app-x", "time": 1_773_144_000_000_u64, "ip": "203.0.113.9",
@@ -70,7 +70,7 @@ fn events() -> [Json; 3] {
     ]
 }
 
-/// The published schema of a family with another type for a field, and the event with that value.
+/// Returns the published schema of a family with another type for one field, and the event with that value.
 fn with_field(family: usize, name: &str, schema: Json, value: Datum) -> (Json, Vec<u8>) {
     let (mut writer, event) = (schemas()[family].clone(), &events()[family]);
     let Datum::Record(mut record) = evolve::datum(&writer, event) else { panic!("a record") };
@@ -82,7 +82,7 @@ fn with_field(family: usize, name: &str, schema: Json, value: Datum) -> (Json, V
     (writer, datum)
 }
 
-/// What a field of another type means, as JSON, or why it is refused.
+/// Checks a field of another type: `expected` is its value in JSON, or the error code.
 #[track_caller]
 fn check(family: usize, name: &str, schema: Json, value: Datum, expected: Result<Json, ErrorCode>) {
     let (writer, datum) = with_field(family, name, schema, value);
@@ -105,7 +105,7 @@ fn text(text: &str) -> Datum {
 }
 
 #[test]
-fn events_of_the_published_schemas_are_those_of_the_json() {
+fn events_in_avro_and_json_decode_to_the_same_fact() {
     for (schema, event) in schemas().iter().zip(events()) {
         let fact = decoded(schema, &encoded(schema, evolve::datum(schema, &event)));
         assert!(fact.is_ok(), "{fact:?}");
@@ -114,21 +114,21 @@ fn events_of_the_published_schemas_are_those_of_the_json() {
 }
 
 #[test]
-fn truncated_and_longer_data_are_refused() {
+fn truncated_data_and_trailing_bytes_are_refused() {
     for (schema, event) in schemas().iter().zip(events()) {
         let whole = encoded(schema, evolve::datum(schema, &event));
         for end in 0..whole.len() {
-            let error = decoded(schema, &whole[..end]).expect_err("broken off");
+            let error = decoded(schema, &whole[..end]).expect_err("the data is truncated");
             assert_eq!(error.code, ErrorCode::NotAvro, "{end} of {}: {error}", whole.len());
             assert!(error.field.is_some(), "{end}: {error}");
         }
         let longer = [&whole[..], &[0]].concat();
-        let error = decoded(schema, &longer).expect_err("bytes follow");
+        let error = decoded(schema, &longer).expect_err("bytes follow the record");
         assert_eq!((error.code, error.field), (ErrorCode::NotAvro, None));
     }
 }
 
-/// By Avro's own resolution to the published schema, and then as JSON.
+/// Resolves a datum to the published schema with `apache-avro`, and returns it as JSON.
 fn resolved(writer: &Json, published: &Json, datum: &[u8]) -> Json {
     let (writer, reader) = (parsed(writer), parsed(published));
     let resolving = GenericDatumReader::builder(&writer).reader_schema(&reader).build();
@@ -136,7 +136,7 @@ fn resolved(writer: &Json, published: &Json, datum: &[u8]) -> Json {
     Json::try_from(value).expect("JSON")
 }
 
-/// An event of a family in a schema that grew out of the published one.
+/// An event of a family in a schema that evolved from the published one.
 struct Case {
     family: usize,
     schema: Json,
@@ -152,14 +152,14 @@ fn case(seed: u64) -> Case {
     Case { family, schema, datum }
 }
 
-/// Without the message, which names what stands there in the words of the format.
+/// Removes the message, which describes values in terms of the format.
 fn outline(decoded: Result<Fact, DecodeError>) -> Result<Fact, (ErrorCode, Option<String>)> {
     decoded.map_err(|error| (error.code, error.field))
 }
 
 #[test]
-fn schemas_that_grew_are_resolved_as_avro_says() {
-    // More of them: `AVRO_CASES=10000`.
+fn evolved_schemas_are_resolved_like_apache_avro_does() {
+    // `AVRO_CASES=10000` runs more cases.
     let count = std::env::var("AVRO_CASES").ok().and_then(|count| count.parse().ok());
     let count = count.unwrap_or(300_u64);
     let mut facts = 0;
@@ -172,7 +172,7 @@ fn schemas_that_grew_are_resolved_as_avro_says() {
         let found = decode::decode_avro(&datum, &usable, topic, &policy());
         assert_eq!(outline(found), outline(expected), "seed {seed}: {schema}");
         for end in 0..datum.len() {
-            let error = decoded(&schema, &datum[..end]).expect_err("broken off");
+            let error = decoded(&schema, &datum[..end]).expect_err("the data is truncated");
             assert_eq!(error.code, ErrorCode::NotAvro, "seed {seed}, {end}: {error}");
         }
     }
@@ -180,7 +180,7 @@ fn schemas_that_grew_are_resolved_as_avro_says() {
 }
 
 #[test]
-fn a_field_goes_by_our_name_if_that_is_an_alias_of_it() {
+fn a_field_is_matched_by_an_alias_that_is_our_name() {
     #[track_caller]
     fn check(aliases: &[(&str, &[&str])], expected: &str) {
         let mut writer = schemas()[1].clone();
@@ -208,7 +208,7 @@ fn a_field_goes_by_our_name_if_that_is_an_alias_of_it() {
 }
 
 #[test]
-fn times_in_every_unit() {
+fn times_are_read_in_every_unit() {
     let long = |unit: &str| json!({"type": "long", "logicalType": unit});
     let ms = 1_773_144_000_123_i64;
     for (name, family) in [("time", 0), ("install_begin_time", 1)] {
@@ -235,7 +235,7 @@ fn times_in_every_unit() {
 }
 
 #[test]
-fn revenue_in_every_type() {
+fn revenue_is_read_from_every_numeric_and_text_type() {
     let check = |schema, value, expected| check(2, "revenue", schema, value, expected);
     let decimal = json!({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2});
     let cents = |cents: i64| Datum::Decimal(cents.to_be_bytes().into());
@@ -259,7 +259,7 @@ fn revenue_in_every_type() {
 }
 
 #[test]
-fn other_fields_in_other_types() {
+fn other_fields_are_read_from_compatible_types() {
     let check = |name, schema, value, expected| check(0, name, schema, value, expected);
     let purpose = json!({"type": "enum", "name": "P", "symbols": ["ua", "retargeting"]});
     check("purpose", purpose, Datum::Enum(1, "retargeting".into()), Ok(json!("retargeting")));
@@ -278,7 +278,7 @@ fn other_fields_in_other_types() {
     let (writer, datum) = with_field(0, "site", json!("bytes"), Datum::Bytes(vec![b'u'; 16]));
     let named =
         serde_json::from_str::<Json>(&writer.to_string().replace("\"bytes\"", &uuid.to_string()));
-    let error = decoded(&named.expect("JSON"), &datum).expect_err("no text");
+    let error = decoded(&named.expect("JSON"), &datum).expect_err("not a text");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::WrongType, Some("site")));
     check("ip", json!("null"), Datum::Null, Ok(Json::Null));
     let numbers = json!({"type": "map", "values": "long"});
@@ -290,35 +290,35 @@ fn other_fields_in_other_types() {
 }
 
 #[test]
-fn a_union_of_records_is_read_by_the_one_that_is_there() {
+fn a_union_of_records_is_read_by_its_branch() {
     let union = Json::Array([vec![json!("null")], schemas().to_vec()].concat());
-    for (place, (schema, event)) in (1..).zip(schemas().iter().zip(events())) {
-        let datum = Datum::Union(place, Box::new(evolve::datum(schema, &event)));
+    for (branch, (schema, event)) in (1..).zip(schemas().iter().zip(events())) {
+        let datum = Datum::Union(branch, Box::new(evolve::datum(schema, &event)));
         assert_eq!(decoded(&union, &encoded(&union, datum)), from_json(&event));
     }
     let null = encoded(&union, Datum::Union(0, Box::new(Datum::Null)));
-    assert_eq!(decoded(&union, &null).expect_err("no record").code, ErrorCode::NotAvro);
+    assert_eq!(decoded(&union, &null).expect_err("not a record").code, ErrorCode::NotAvro);
 }
 
 #[test]
-fn schemas_that_can_not_be_used_say_why() {
+fn errors_of_unusable_schemas_state_the_reason() {
     #[track_caller]
     fn check(schema: &str, expected: &str) {
         let error = Schema::parse(schema).expect_err("refused");
         assert!(error.contains(expected), "{error}");
     }
     let click = |fields: &str| format!(r#"{{"type":"record","name":"C","fields":[{fields}]}}"#);
-    check("", "no JSON");
-    check("{", "no JSON");
-    check("\"string\"", "no record");
-    check("[\"null\", \"string\"]", "no record");
-    check("{\"type\": \"record\"}", "no Avro schema");
-    check(&click(r#"{"name": "a", "type": "b"}"#), "no Avro schema");
-    check(&click(r#"{"name": "a", "type": "int"}, {"name": "a"}"#), "no Avro schema");
-    check(&format!("{}{}{}", "[".repeat(200), "\"int\"", "]".repeat(200)), "no JSON");
+    check("", "not JSON");
+    check("{", "not JSON");
+    check("\"string\"", "not a record");
+    check("[\"null\", \"string\"]", "not a record");
+    check("{\"type\": \"record\"}", "not an Avro schema");
+    check(&click(r#"{"name": "a", "type": "b"}"#), "not an Avro schema");
+    check(&click(r#"{"name": "a", "type": "int"}, {"name": "a"}"#), "not an Avro schema");
+    check(&format!("{}{}{}", "[".repeat(200), "\"int\"", "]".repeat(200)), "not JSON");
 }
 
-/// A record may hold one of its own kind, as a list does.
+/// A record may contain another of its own type, as in a linked list.
 #[test]
 fn recursion_is_bounded() {
     let schema = json!({"type": "record", "name": "C", "fields": [
@@ -329,23 +329,23 @@ fn recursion_is_bounded() {
 }
 
 #[test]
-fn a_record_that_always_holds_itself_has_no_event() {
+fn a_record_that_always_contains_itself_is_refused() {
     let schema = json!({"type": "record", "name": "C", "fields": [{"name": "ids", "type": "C"}]});
-    let error = decoded(&schema, b"").expect_err("endless");
+    let error = decoded(&schema, b"").expect_err("the values exceed the limit");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("ids")));
 }
 
 #[test]
-fn elements_of_no_bytes_are_bounded() {
+fn the_number_of_elements_without_bytes_is_bounded() {
     let schema = json!({"type": "record", "name": "C", "fields": [
         {"name": "many", "type": {"type": "array", "items": "null"}}]});
     let error = decoded(&schema, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]).expect_err("too many");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("many")));
 }
 
-/// 33 records, each of the one before it twice: a datum of no bytes means 2^32 values.
+/// 33 record types, each with two fields of the previous type: an empty datum expands to 2^32 values.
 #[test]
-fn records_within_records_are_bounded() {
+fn the_expansion_of_nested_records_is_bounded() {
     let record = |name: usize, kind: Json| {
         json!({"type": "record", "name": format!("r{name}"), "fields": [
             {"name": "a", "type": kind}, {"name": "b", "type": format!("r{}", name.max(1) - 1)}]})
@@ -355,23 +355,23 @@ fn records_within_records_are_bounded() {
     for name in ["other", "props"] {
         let schema = json!({"type": "record", "name": "C", "fields": [
             {"name": name, "type": nested.clone()}]});
-        let error = decoded(&schema, b"").expect_err("endless");
+        let error = decoded(&schema, b"").expect_err("the values exceed the limit");
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some(name)));
     }
-    // And as an array of records of many fields.
+    // An array of records with many fields.
     let fields: Vec<Json> =
         (0..20_000).map(|number| json!({"name": format!("f{number}"), "type": "null"})).collect();
     let wide = json!({"type": "record", "name": "W", "fields": fields});
     let schema = json!({"type": "record", "name": "C", "fields": [
         {"name": "many", "type": {"type": "array", "items": wide}}]});
     let datum = [0x80, 0x80, 0x80, 1, 0];
-    let error = decoded(&schema, &datum).expect_err("endless");
+    let error = decoded(&schema, &datum).expect_err("the values exceed the limit");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("many")));
 }
 
-/// A symbol stands in the schema once, and in the event as often as it likes.
+/// An enum symbol is in the schema once, but may occur in an event any number of times.
 #[test]
-fn texts_of_the_schema_are_bounded() {
+fn the_expansion_of_enum_symbols_is_bounded() {
     let long = "x".repeat(900_000);
     let symbol = json!({"type": "enum", "name": "E", "symbols": [long]});
     let schema = json!({"type": "record", "name": "C", "fields": [
@@ -382,7 +382,7 @@ fn texts_of_the_schema_are_bounded() {
 }
 
 #[test]
-fn aliases_within_nested_records_are_not_fields_of_the_event() {
+fn aliases_in_nested_records_do_not_match_event_fields() {
     let ids = json!({"type": "record", "name": "P", "fields": [
         {"name": "system", "type": "string", "aliases": ["os"]}]});
     let mut plain = ids.clone();
@@ -397,7 +397,7 @@ fn aliases_within_nested_records_are_not_fields_of_the_event() {
 }
 
 #[test]
-fn an_error_of_a_protocol_is_a_record() {
+fn an_error_type_of_a_protocol_is_read_as_a_record() {
     let mut schema = schemas()[1].clone();
     let event = &events()[1];
     let datum = encoded(&schema, evolve::datum(&schema, event));

@@ -41,7 +41,7 @@ fn cases() -> Vec<Case> {
     let bytes = |value: &[u8], code, says| Case { topic: Activations, value: value.into(), code, says };
     let large = format!(r#"{{"app":"app-x","time":1741608000000,"ua":"{}"}}"#, "x".repeat(10 << 20));
     vec![
-        case(Activations, "[1]", "not_an_object", "no object"),
+        case(Activations, "[1]", "not_an_object", "not an object"),
         case(Activations, r#"{"app":"app-x","time":17416"#, "not_json", "EOF"),
         bytes(b"{\"app\":\"app-x\",\"time\":1741608000000,\"ua\":\"\xff\xfe\"}", "not_json", "UTF-8"),
         bytes(b"\x00\x00\x00\x00\x07avro", "unknown_schema", "registry.urls"),

@@ -1,24 +1,24 @@
-//! Plain decimals, kept to the letter.
+//! Plain decimals, kept exactly as written.
 
 use super::field_error::FieldError;
 
-/// The longest decimal.
+/// Maximum length of a decimal.
 const BYTES_MAX: usize = 64;
 
-/// What is allowed, in the words of an error message.
+/// Describes the allowed values in error messages.
 pub const ALLOWED: &str = "a plain decimal such as 9.99, without exponent, of at most 64 \
                                    characters";
 
-/// The text, if it is a decimal or empty.
+/// Returns the text if it is a decimal or empty.
 pub fn checked(text: &str) -> Result<Box<str>, FieldError> {
     if text.is_empty() || is_plain_decimal(text) {
         Ok(text.into())
     } else {
-        Err(FieldError::bad_value("revenue", "no such decimal", ALLOWED))
+        Err(FieldError::bad_value("revenue", "not a plain decimal", ALLOWED))
     }
 }
 
-/// Whether the text is an optional sign, digits, and optionally a point and more digits.
+/// Checks for an optional sign, digits, and optionally a point and further digits.
 fn is_plain_decimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));

@@ -1,4 +1,4 @@
-//! A record's bytes → a fact, in whatever its topic is written.
+//! Decodes a record's value to a fact, in the format of its topic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use crate::kafka::topics::{PerTopic, TopicKind};
 use crate::registry::{JSON_SCHEMA, Lookup, Registry, SchemaKey, UnusableKind};
 use crate::timing::Timing;
 
-/// Schemas that are at hand without asking.
-const LAST: usize = 8;
+/// Number of schemas that are found without a lookup in the registry's cache.
+const RECENT_MAX: usize = 8;
 
-/// What became of a record.
+/// The result of decoding a record.
 pub enum Decoded {
     Fact(Fact),
     Bad(DecodeError),
-    /// Nobody knows yet: its schema has been asked for.
+    /// The schema is not known yet; it is being fetched.
     Waits(SchemaKey),
 }
 
-/// Decodes records of the topics of the settings.
+/// Decodes records of the configured topics.
 pub struct Decoder {
     policy: Arc<Policy>,
     patience: Duration,
     formats: PerTopic<TopicFormat>,
-    registry: Option<Registry<Writing>>,
-    /// What was asked for last: most topics have one schema.
-    last: Vec<(SchemaKey, Arc<Writing>)>,
+    registry: Option<Registry<WriterSchema>>,
+    /// The schemas used last. Most topics have a single schema.
+    recent: Vec<(SchemaKey, Arc<WriterSchema>)>,
 }
 
-/// What a schema of the registry says of the values that name it.
+/// A schema of the registry.
 #[derive(Debug)]
-pub enum Writing {
-    /// Of whatever JSON Schema: the decoder has its own.
+pub enum WriterSchema {
+    /// Any JSON Schema. Its content is not used, because JSON values are decoded without it.
     Json,
     Avro(Schema),
 }
 
-impl Writing {
+impl WriterSchema {
     fn parse(text: &str) -> Result<Self, String> {
         if text == JSON_SCHEMA { Ok(Self::Json) } else { Schema::parse(text).map(Self::Avro) }
     }
@@ -60,22 +60,22 @@ enum TopicFormat {
 }
 
 impl Decoder {
-    /// A record waits so long for its schema before it is said to wait.
+    /// Creates a decoder. It waits up to `patience` for the schema of a record before it returns [`Decoded::Waits`].
     ///
     /// # Errors
-    /// A schema's file that can not be used, or a registry's client that can not be made.
+    /// If the file of a schema cannot be used, or the registry client cannot be created.
     pub fn new(config: &Config, patience: Duration, timing: Timing) -> Result<Self, IngestError> {
         let formats = formats(config)?;
         let registry = config
             .registry
             .as_ref()
-            .map(|settings| Registry::start(settings, Writing::parse, timing));
+            .map(|settings| Registry::start(settings, WriterSchema::parse, timing));
         Ok(Self {
             policy: config.policy.clone(),
             patience,
             formats,
             registry: registry.transpose()?,
-            last: Vec::new(),
+            recent: Vec::new(),
         })
     }
 
@@ -83,12 +83,12 @@ impl Decoder {
         &self.policy
     }
 
-    pub fn registry(&self) -> Option<&Registry<Writing>> {
+    pub fn registry(&self) -> Option<&Registry<WriterSchema>> {
         self.registry.as_ref()
     }
 
-    /// `header` is what the record has under [`decode::framing::HEADER`]; of a topic that is none of
-    /// the three all is told by content.
+    /// Decodes a value. `header` is the value of the header [`decode::framing::HEADER`]. Without a topic, the format is
+    /// detected from the content.
     pub fn decode(
         &mut self,
         value: &[u8],
@@ -105,12 +105,16 @@ impl Decoder {
         };
         match framed {
             Err(error) => Decoded::Bad(error),
-            Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => Decoded::Bad(unnamed()),
+            Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => {
+                Decoded::Bad(missing_schema_key())
+            }
             Ok(Framed::Bare(json)) => done(decode::decode(json, topic, &self.policy)),
-            Ok(Framed::Named(key, rest)) => match self.writing(key) {
-                Ok(Some(writing)) => done(match &*writing {
-                    Writing::Json => decode::decode(rest, topic, &self.policy),
-                    Writing::Avro(schema) => decode::decode_avro(rest, schema, topic, &self.policy),
+            Ok(Framed::Named(key, rest)) => match self.writer_schema(key) {
+                Ok(Some(schema)) => done(match &*schema {
+                    WriterSchema::Json => decode::decode(rest, topic, &self.policy),
+                    WriterSchema::Avro(schema) => {
+                        decode::decode_avro(rest, schema, topic, &self.policy)
+                    }
                 }),
                 Ok(None) => Decoded::Waits(key),
                 Err(error) => Decoded::Bad(error),
@@ -118,8 +122,8 @@ impl Decoder {
         }
     }
 
-    /// What a value that was decoded is taken to be written in, in words for people.
-    pub fn written_in(
+    /// Describes the format of a decoded value, and its schema if it names one.
+    pub fn format_name(
         &self,
         value: &[u8],
         header: Option<&[u8]>,
@@ -130,8 +134,9 @@ impl Decoder {
             TopicFormat::AvroOf(_) => Some("avro".to_owned()),
             TopicFormat::Auto | TopicFormat::Avro => match unframed(value, header).ok()? {
                 Framed::Named(key, _) => {
-                    let is_json = |writing: &Arc<Writing>| matches!(**writing, Writing::Json);
-                    let kind = if self.known(key).is_some_and(is_json) { "json" } else { "avro" };
+                    let is_json =
+                        |schema: &Arc<WriterSchema>| matches!(**schema, WriterSchema::Json);
+                    let kind = if self.recent(key).is_some_and(is_json) { "json" } else { "avro" };
                     Some(format!("{kind} {key}"))
                 }
                 Framed::Bare(value) => {
@@ -145,26 +150,26 @@ impl Decoder {
         topic.map_or(TopicFormat::Auto, |topic| self.formats.of(topic).clone())
     }
 
-    fn known(&self, key: SchemaKey) -> Option<&Arc<Writing>> {
-        self.last.iter().find(|(last, _)| *last == key).map(|(_, writing)| writing)
+    fn recent(&self, key: SchemaKey) -> Option<&Arc<WriterSchema>> {
+        self.recent.iter().find(|(recent, _)| *recent == key).map(|(_, schema)| schema)
     }
 
-    /// `None` if it is not known yet.
-    fn writing(&mut self, key: SchemaKey) -> Result<Option<Arc<Writing>>, DecodeError> {
-        if let Some(writing) = self.known(key) {
-            return Ok(Some(writing.clone()));
+    /// Returns the schema, or `None` if it is not known yet.
+    fn writer_schema(&mut self, key: SchemaKey) -> Result<Option<Arc<WriterSchema>>, DecodeError> {
+        if let Some(schema) = self.recent(key) {
+            return Ok(Some(schema.clone()));
         }
         let Some(registry) = &self.registry else {
             let message = format!(
-                "its schema is {key} of a registry, and none is configured: set registry.urls"
+                "the record needs schema {key}, but no registry is configured; set registry.urls"
             );
             return Err(DecodeError { code: ErrorCode::UnknownSchema, field: None, message });
         };
         match registry.wait(key, self.patience) {
-            Lookup::Ready(writing) => {
-                self.last.truncate(LAST - 1);
-                self.last.insert(0, (key, writing.clone()));
-                Ok(Some(writing))
+            Lookup::Ready(schema) => {
+                self.recent.truncate(RECENT_MAX - 1);
+                self.recent.insert(0, (key, schema.clone()));
+                Ok(Some(schema))
             }
             Lookup::Waiting => Ok(None),
             Lookup::Unusable(unusable) => {
@@ -179,29 +184,29 @@ impl Decoder {
     }
 }
 
-/// That the formats of the settings can be read: schemas are there, and a registry where it is needed.
+/// Checks the formats of the settings: schema files must be usable, and a registry configured if one is needed.
 ///
 /// # Errors
-/// The first that can not.
+/// The first invalid setting.
 pub fn check(config: &Config) -> Result<(), IngestError> {
     formats(config).map(drop)
 }
 
 fn formats(config: &Config) -> Result<PerTopic<TopicFormat>, IngestError> {
-    let given = &config.kafka.formats;
-    let mut read = PerTopic::from_fn(|_| TopicFormat::Auto);
+    let settings = &config.kafka.formats;
+    let mut formats = PerTopic::from_fn(|_| TopicFormat::Auto);
     for topic in TopicKind::ALL {
         let (setting, format) = match topic {
-            TopicKind::Clicks => ("clicks", &given.clicks),
-            TopicKind::Activations => ("activations", &given.activations),
-            TopicKind::Effects => ("effects", &given.effects),
+            TopicKind::Clicks => ("clicks", &settings.clicks),
+            TopicKind::Activations => ("activations", &settings.activations),
+            TopicKind::Effects => ("effects", &settings.effects),
         };
         if *format == Format::Avro && config.registry.is_none() {
             return Err(IngestError::NoRegistry { setting });
         }
-        *read.of_mut(topic) = topic_format(setting, format)?;
+        *formats.of_mut(topic) = topic_format(setting, format)?;
     }
-    Ok(read)
+    Ok(formats)
 }
 
 fn done(decoded: Result<Fact, DecodeError>) -> Decoded {
@@ -211,10 +216,11 @@ fn done(decoded: Result<Fact, DecodeError>) -> Decoded {
     }
 }
 
-fn unnamed() -> DecodeError {
-    let message = "nothing names the schema of this Avro; expected a header __value_schema_id, or \
-                   a byte 0 and an id, or a byte 1 and a GUID before it"
-        .to_owned();
+fn missing_schema_key() -> DecodeError {
+    let message =
+        "the record does not name its Avro schema; expected a header __value_schema_id, or \
+                   a value that begins with a byte 0 and an id, or a byte 1 and a GUID"
+            .to_owned();
     DecodeError { code: ErrorCode::NotAvro, field: None, message }
 }
 
@@ -226,7 +232,7 @@ fn topic_format(setting: &'static str, format: &Format) -> Result<TopicFormat, I
         Format::AvroOf(path) => {
             let refuse = |problem| schema_file(setting, path, problem);
             let text = std::fs::read_to_string(path)
-                .map_err(|error| refuse(format!("the file can not be read, {error}")))?;
+                .map_err(|error| refuse(format!("the file cannot be read, {error}")))?;
             TopicFormat::AvroOf(Arc::new(Schema::parse(&text).map_err(refuse)?))
         }
     })

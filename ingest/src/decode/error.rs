@@ -1,18 +1,18 @@
-//! Why a record is no fact.
+//! Errors of records that cannot be decoded.
 
-/// A record that cannot be decoded. The message names field, place and what is allowed, and
-/// never repeats a value: it goes to logs and headers, where device ids have no business.
+/// A record that cannot be decoded. The message names the field, its location and the allowed values. It never contains
+/// a value, because it goes into logs and headers, which must not have device ids.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DecodeError {
     pub code: ErrorCode,
-    /// The field at fault, a member of a map as `props.level`.
+    /// The invalid field; for a member of a map, such as `props.level`.
     pub field: Option<String>,
     pub message: String,
 }
 
 attribution::named! {
-    /// The kinds of bad record, as metrics and dead letters name them.
+    /// The kinds of invalid records, as named in metrics and dead letters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum ErrorCode {
         NotJson = "not_json",
@@ -24,11 +24,11 @@ attribution::named! {
         BadTime = "bad_time",
         TooLate = "too_late",
         TooLarge = "too_large",
-        /// Truncated, followed by more, or no Avro of its schema at all.
+        /// Truncated, followed by further bytes, or not valid Avro for its schema.
         NotAvro = "not_avro",
-        /// The registry has no schema by the name that the record gives.
+        /// The registry has no schema with the key in the record.
         UnknownSchema = "unknown_schema",
-        /// The registry's schema of that name cannot be parsed.
+        /// The registry's schema with that key cannot be used.
         BadSchema = "bad_schema",
     }
 }

@@ -1,7 +1,7 @@
-//! The fields of an event → the fact, whatever they were read from.
+//! Builds a fact from the fields of an event, independent of the format.
 //!
-//! Read is one flat struct of borrowed values, whatever the event's family; then the family's own
-//! fields are checked and copied into the fact.
+//! Parsing fills one flat struct of borrowed values for every family. Then the fields of the event's family are checked
+//! and copied into the fact.
 
 use attribution::facts::canonical;
 use attribution::facts::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
@@ -13,12 +13,12 @@ use super::value::{Slot, Value};
 use super::{ErrorCode, field};
 use crate::kafka::topics::TopicKind;
 
-/// The longest event that is decoded.
+/// Maximum length of an event.
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
 
 const TYPES: &str = "\"click\", \"impression\", \"activation\" or \"effect\"";
 const APP: &str = "the key of an app of the configuration";
-/// So much of an unknown app's key is repeated in the message.
+/// Maximum length of an unknown app's key in the message.
 const APP_CHARS_MAX: usize = 64;
 
 /// The names of [`Event`]'s fields.
@@ -98,7 +98,7 @@ pub struct Event<'a, R> {
 }
 
 impl<'a, R> Event<'a, R> {
-    /// Sets the field at a place in [`FIELDS`], once; revenue is not set so.
+    /// Sets a field by its index in [`FIELDS`], at most once. `revenue` is set directly.
     pub fn set(&mut self, field: usize, value: Value<'a>) {
         let field = match field {
             0 => &mut self.kind,
@@ -128,9 +128,9 @@ impl<'a, R> Event<'a, R> {
     }
 }
 
-/// A decimal that is kept to the letter, as far as the format has letters.
+/// A decimal, kept exactly as written if the format has it as text.
 pub trait Revenue {
-    /// Empty where there is none.
+    /// Returns the text; empty if absent.
     fn decimal(self) -> Result<Box<str>, FieldError>;
 }
 
@@ -140,7 +140,7 @@ enum Kind {
     Effect,
 }
 
-/// The fact, with its identity.
+/// Builds the fact and computes its identity.
 pub fn build<R: Revenue>(
     mut event: Event<'_, R>,
     topic: Option<TopicKind>,
@@ -157,7 +157,7 @@ pub fn build<R: Revenue>(
     Ok(fact)
 }
 
-/// The event's type, which its topic may leave unsaid and must not contradict.
+/// Returns the event's type. It must be allowed on the topic, whose default applies if it is absent.
 fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, FieldError> {
     let expected = match topic {
         Some(TopicKind::Clicks) => "\"click\" or \"impression\", or nothing, on this topic",
@@ -181,7 +181,7 @@ fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, FieldError>
         ("" | "effect", Some(TopicKind::Effects)) | ("effect", None) => Ok(Kind::Effect),
         ("", None) => Err(FieldError::missing("type", expected)),
         ("click" | "impression" | "activation" | "effect", _) => {
-            Err(FieldError::bad_value("type", "of another topic", expected))
+            Err(FieldError::bad_value("type", "for another topic", expected))
         }
         _ => Err(FieldError::bad_value("type", "unknown", expected)),
     }
@@ -193,10 +193,11 @@ fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldE
     }
     let key = field::required_text(value, "app")?;
     let shown: String = key.chars().take(APP_CHARS_MAX).collect();
-    let what = if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
-    let mut fault = FieldError::bad_value("app", &what, APP);
-    fault.code = ErrorCode::UnknownApp;
-    Err(fault)
+    let problem =
+        if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
+    let mut error = FieldError::bad_value("app", &problem, APP);
+    error.code = ErrorCode::UnknownApp;
+    Err(error)
 }
 
 fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, FieldError> {
@@ -219,9 +220,9 @@ fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch,
     if has_id || !touch.click_id.is_empty() || !touch.device.ip.is_empty() {
         return Ok(touch);
     }
-    let mut fault = FieldError::missing("click_id", "at least one of the three");
-    fault.what.push_str(", and so are ids and ip");
-    Err(fault)
+    let mut error = FieldError::missing("click_id", "at least one of the three");
+    error.problem.push_str(", and so are ids and ip");
+    Err(error)
 }
 
 fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, FieldError> {

@@ -1,8 +1,8 @@
-//! Values of the JSON as the parts of a fact: each reader says what it expects.
+//! Converts field values to the types of a fact. Each error names the expected values.
 
 use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
-use super::field_error::{FieldError, shown_name};
+use super::field_error::{FieldError, printable_name};
 use super::time::{self, TIME_ALLOWED};
 use super::value::Value;
 
@@ -10,11 +10,11 @@ const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
 const SPREADID: &str = "a whole number from 1 to 4294967295";
 const MILLISECONDS: &str = "milliseconds as a whole number, not below 0";
-/// The longest that Avro can say, too.
+/// Equals the maximum of Avro's `long`, so that JSON and Avro have the same limit.
 const LOOKBACK_READ_MAX_MS: u64 = i64::MAX as u64;
 const PURPOSE: &str = "\"ua\" or \"retargeting\"";
 
-/// A text; empty where there is none.
+/// Returns a text; empty if absent.
 pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
     match value {
         Value::Absent => Ok(Box::default()),
@@ -24,24 +24,24 @@ pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldErro
     }
 }
 
-/// A text that must be there and not be empty.
+/// Returns a text that must be present and not empty.
 pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
     let text = text(value, field)?;
     if text.is_empty() { Err(FieldError::missing(field, STRING)) } else { Ok(text) }
 }
 
-/// Keyed texts, sorted.
+/// Returns the members of an object of texts, sorted.
 pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError> {
     let members = match value {
         absent if absent.is_absent() => return Ok(Pairs::new()),
         Value::Object(members) => members,
         other => return Err(FieldError::wrong_type(field, &other, MAP)),
     };
-    if let Some((key, what)) = members.other {
-        let key = shown_name(&key);
-        let mut fault = FieldError::bad_value(&format!("{field}.{key}"), what, STRING);
-        fault.code = super::ErrorCode::WrongType;
-        return Err(fault);
+    if let Some((key, problem)) = members.other {
+        let key = printable_name(&key);
+        let mut error = FieldError::bad_value(&format!("{field}.{key}"), problem, STRING);
+        error.code = super::ErrorCode::WrongType;
+        return Err(error);
     }
     let mut pairs = members.texts;
     event::sort_pairs(&mut pairs);
@@ -59,10 +59,10 @@ pub fn optional_time(
     if value.is_absent() {
         return Ok(None);
     }
-    time::read(value).map(Some).map_err(|(code, what)| {
-        let mut fault = FieldError::bad_value(field, what, TIME_ALLOWED);
-        fault.code = code;
-        fault
+    time::read(value).map(Some).map_err(|(code, problem)| {
+        let mut error = FieldError::bad_value(field, problem, TIME_ALLOWED);
+        error.code = code;
+        error
     })
 }
 
@@ -82,7 +82,7 @@ pub fn spreadid(value: &Value<'_>) -> Result<SpreadId, FieldError> {
 pub fn lookback_ms(value: &Value<'_>) -> Result<Option<u64>, FieldError> {
     match value {
         absent if absent.is_absent() => Ok(None),
-        // Longer than any that counts, and than the store keeps.
+        // The limit exceeds every effective lookback and the retention of the store.
         Value::Unsigned(number) => Ok(Some((*number).min(LOOKBACK_READ_MAX_MS))),
         Value::Negative => Err(FieldError::bad_value("lookback_ms", "out of range", MILLISECONDS)),
         other => Err(FieldError::wrong_type("lookback_ms", other, MILLISECONDS)),
@@ -94,7 +94,7 @@ pub fn purpose(value: &Value<'_>) -> Result<Purpose, FieldError> {
         _ if value.is_absent() => Ok(Purpose::Ua),
         Some("ua") => Ok(Purpose::Ua),
         Some("retargeting") => Ok(Purpose::Retargeting),
-        Some(_) => Err(FieldError::bad_value("purpose", "another string", PURPOSE)),
+        Some(_) => Err(FieldError::bad_value("purpose", "unknown", PURPOSE)),
         None => Err(FieldError::wrong_type("purpose", value, PURPOSE)),
     }
 }

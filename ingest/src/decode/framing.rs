@@ -1,30 +1,31 @@
-//! How a record's value is framed: which schema its bytes were written with.
+//! The framing of a record's value, which names its writer's schema.
 //!
-//! Told by content, as the stock serializers do: a header that names the schema by its GUID, or a
-//! first byte that says what names it. JSON begins with neither.
+//! It is detected from the content, in the format of Confluent's serializers: a header with the schema's GUID, or a
+//! first byte of the value with the kind of the key. JSON begins with neither of these bytes.
 
 use super::{DecodeError, ErrorCode};
 use crate::registry::SchemaKey;
 
-/// The header in which a schema is named where the value is bare.
+/// The header that names the schema if the value itself does not.
 pub const HEADER: &str = "__value_schema_id";
-/// Followed by an id, 4 bytes, the greatest first.
+/// Precedes an id: 4 bytes, big-endian.
 const ID: u8 = 0;
-/// Followed by a GUID.
+/// Precedes a GUID: 16 bytes.
 const GUID: u8 = 1;
 
-/// A value, and what names its schema.
+/// A value, with the key of its schema if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framed<'a> {
-    /// No frame: JSON.
+    /// A value without a schema key: JSON.
     Bare(&'a [u8]),
     Named(SchemaKey, &'a [u8]),
 }
 
-/// Takes the frame off; `header` is what [`HEADER`] holds.
+/// Removes the frame. `header` is the value of the header [`HEADER`].
 pub fn unframed<'a>(value: &'a [u8], header: Option<&[u8]>) -> Result<Framed<'a>, DecodeError> {
     if let Some(header) = header {
-        let (key, rest) = key(header)?.ok_or_else(|| bad(&format!("{HEADER} begins otherwise")))?;
+        let (key, rest) =
+            key(header)?.ok_or_else(|| bad(&format!("{HEADER} begins with another byte")))?;
         return if rest.is_empty() {
             Ok(Framed::Named(key, value))
         } else {
@@ -50,7 +51,7 @@ fn key(bytes: &[u8]) -> Result<Option<(SchemaKey, &[u8])>, DecodeError> {
 
 fn bad(problem: &str) -> DecodeError {
     let message = format!(
-        "the frame is not whole: {problem}; expected a byte 0 and an id of 4 bytes, or a byte 1 \
+        "the schema key is malformed: {problem}; expected a byte 0 and an id of 4 bytes, or a byte 1 \
          and a GUID of 16 bytes"
     );
     DecodeError { code: ErrorCode::NotAvro, field: None, message }

@@ -1,25 +1,25 @@
-//! How late, and how early, a fact may be (the contract's section 7).
+//! Checks how late, and how early, a fact may be (section 7 of the contract).
 //!
-//! A property of the message alone: the broker's timestamp against the fact's own time. So it
-//! depends on no order and on no clock of this machine.
+//! The check compares the broker timestamp with the fact's event time, so it depends on the message alone: neither on
+//! order nor on the local clock.
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::DAY_MS;
 
 use super::{DecodeError, ErrorCode};
 
-/// How far ahead of the broker a producer's clock may be.
+/// Maximum that a producer's clock may be ahead of the broker's.
 pub const AHEAD_MAX_MS: u64 = DAY_MS;
 
-/// Checks a fact's time against the broker's timestamp of its message. Both edges are allowed.
-/// `horizon_ms` is the app's `correction_horizon`; `None` lets every late fact pass.
+/// Checks a fact's time against the broker timestamp of its message. Both bounds are inclusive. `horizon_ms` is the
+/// app's `correction_horizon`; with `None` no fact is too late.
 pub fn check(time: EventTime, broker_ms: i64, horizon_ms: Option<u64>) -> Result<(), DecodeError> {
     let late_ms = i128::from(broker_ms) - i128::from(time.millis());
     if late_ms < -i128::from(AHEAD_MAX_MS) {
         return Err(error(
             ErrorCode::BadTime,
             format!(
-                "time is {} ms ahead of the broker's; allowed: at most {AHEAD_MAX_MS} ms",
+                "time is {} ms ahead of the broker timestamp; allowed: at most {AHEAD_MAX_MS} ms",
                 -late_ms
             ),
         ));
@@ -28,7 +28,7 @@ pub fn check(time: EventTime, broker_ms: i64, horizon_ms: Option<u64>) -> Result
         Some(horizon_ms) if late_ms > i128::from(horizon_ms) => Err(error(
             ErrorCode::TooLate,
             format!(
-                "time is {late_ms} ms before the broker's; \
+                "time is {late_ms} ms before the broker timestamp; \
                  allowed: at most correction_horizon = {horizon_ms} ms"
             ),
         )),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn both_edges_are_inclusive() {
+    fn both_bounds_are_inclusive() {
         let day_ms = i64::try_from(DAY_MS).expect("a day fits");
         let week = Some(7 * DAY_MS);
         check_code(BROKER_MS, week, None);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_broker_times_do_not_overflow() {
+    fn extreme_broker_times_do_not_overflow() {
         let outcome = |broker_ms| check(EventTime::MAX, broker_ms, Some(u64::MAX));
         assert!(outcome(i64::MIN).is_err());
         assert!(outcome(i64::MAX).is_ok());

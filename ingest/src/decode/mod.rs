@@ -1,4 +1,4 @@
-//! What producers send, decoded: bytes → facts.
+//! Decodes the events of producers: bytes → facts.
 
 pub mod avro;
 mod decimal;
@@ -26,8 +26,8 @@ pub use self::error::{DecodeError, ErrorCode};
 use crate::kafka::topics::TopicKind;
 use event::EVENT_BYTES_MAX;
 
-/// Decodes one event and gives it its identity. `topic` says which types belong there and which
-/// one is meant where `type` is left out; a file of mixed events has none, so each says its own.
+/// Decodes one JSON event and computes its identity. `topic` decides which types are allowed and which is the default
+/// if `type` is absent. In a file of mixed events it is `None`, and every event must have a `type`.
 pub fn decode(
     value: &[u8],
     topic: Option<TopicKind>,
@@ -39,7 +39,7 @@ pub fn decode(
     json::decode(value, topic, policy)
 }
 
-/// The same for an event in Avro, as its writer's schema has it.
+/// Like [`decode`], for an event in Avro with its writer's schema.
 pub fn decode_avro(
     datum: &[u8],
     schema: &Schema,

@@ -1,5 +1,5 @@
-//! The published schemas have the fields that the decoder looks at in an event of their family, and
-//! no others; and the AsyncAPI document has the headers of a dead letter.
+//! Checks that each published schema has exactly the fields that the decoder reads for its family, and that the
+//! AsyncAPI document has the headers of a dead letter.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::dead_letters::producer::header;
 
 const ASYNCAPI: &str = include_str!("../../../schemas/asyncapi.yaml");
 
-/// The schemas of the JSON and of the Avro, in [`TopicKind`]'s order.
+/// The JSON and Avro schemas, in the order of [`TopicKind`].
 const SCHEMAS: [[&str; 2]; 3] = [
     [
         include_str!("../../../schemas/json/click.schema.json"),
@@ -29,8 +29,8 @@ const SCHEMAS: [[&str; 2]; 3] = [
     ],
 ];
 
-/// No field may be a boolean: one that may be, nobody looks at.
-fn looks_at(topic: TopicKind, field: &str) -> bool {
+/// Checks whether the decoder reads a field: no field may be a boolean, so a boolean is accepted only if ignored.
+fn is_read(topic: TopicKind, field: &str) -> bool {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let mut event = json!({"app": "app-x", "time": 1, "spreadid": 7, "click_id": "c", "name": "n"});
     assert!(decode(event.to_string().as_bytes(), Some(topic), &policy).is_ok());
@@ -45,10 +45,10 @@ fn looks_at(topic: TopicKind, field: &str) -> bool {
 }
 
 #[test]
-fn every_family_has_the_fields_that_are_read() {
+fn published_schemas_have_the_fields_that_are_read() {
     for (topic, [json, avro]) in TopicKind::ALL.into_iter().zip(SCHEMAS) {
         let read: BTreeSet<String> =
-            FIELDS.into_iter().filter(|field| looks_at(topic, field)).map(str::to_owned).collect();
+            FIELDS.into_iter().filter(|field| is_read(topic, field)).map(str::to_owned).collect();
         let json: Value = serde_json::from_str(json).unwrap();
         let properties = json["properties"].as_object().unwrap();
         assert_eq!(properties.keys().cloned().collect::<BTreeSet<_>>(), read, "JSON, {topic:?}");
@@ -60,13 +60,13 @@ fn every_family_has_the_fields_that_are_read() {
 }
 
 #[test]
-fn dead_letters_have_the_headers_that_are_told() {
+fn the_asyncapi_document_has_the_headers_of_dead_letters() {
     let lines: Vec<&str> = ASYNCAPI.lines().map(str::trim).collect();
-    // Each is described, and required.
+    // Each header is described, and required.
     for name in header::ALL {
-        assert!(lines.contains(&&*format!("{name}:")), "{name} is not told");
+        assert!(lines.contains(&&*format!("{name}:")), "{name} is not described");
         assert!(lines.contains(&&*format!("- {name}")), "{name} is not required");
     }
-    let told = lines.iter().filter(|line| line.starts_with("- __connect.errors.")).count();
-    assert_eq!(told + 1, header::ALL.len());
+    let required = lines.iter().filter(|line| line.starts_with("- __connect.errors.")).count();
+    assert_eq!(required + 1, header::ALL.len());
 }

@@ -1,4 +1,4 @@
-//! What is decoded, what is not, and what is said about it.
+//! Valid and invalid JSON events, and the error messages.
 
 use attribution::facts::canonical;
 use attribution::facts::event::{EventTime, Pid, Purpose, SpreadId, TouchKind};
@@ -27,17 +27,17 @@ fn decode_mixed(json: impl AsRef<[u8]>) -> Result<Fact, DecodeError> {
     decode(json.as_ref(), None, &policy())
 }
 
-/// A record with everything that its family needs, except for what `fields` say.
+/// Returns a record with the required fields of its family, overridden by `fields`.
 fn with(kind: &str, fields: &str) -> String {
-    let needed = match kind {
+    let required = match kind {
         "click" => [r#""app":"app-x""#, r#""spreadid":7"#, r#""time":5"#, r#""click_id":"c""#],
         "activation" => [r#""app":"app-x""#, r#""time":5"#, r#""x":1"#, r#""y":1"#],
         _ => [r#""app":"app-x""#, r#""name":"n""#, r#""time":5"#, r#""x":1"#],
     };
     let name = |field: &str| field.split(':').next().unwrap_or_default().to_owned();
-    let given: Vec<&str> = needed.into_iter().filter(|f| !fields.contains(&name(f))).collect();
+    let others: Vec<&str> = required.into_iter().filter(|f| !fields.contains(&name(f))).collect();
     let comma = if fields.is_empty() { "" } else { "," };
-    format!("{{\"type\":\"{kind}\",{}{comma}{fields}}}", given.join(","))
+    format!("{{\"type\":\"{kind}\",{}{comma}{fields}}}", others.join(","))
 }
 
 #[track_caller]
@@ -103,7 +103,7 @@ fn a_record_without_id_is_identified_by_content() {
 }
 
 #[test]
-fn what_the_families_need() {
+fn required_fields_of_each_family() {
     use ErrorCode::MissingField;
     check("click", "", Ok(()));
     check("click", r#""app":null"#, Err((MissingField, "app")));
@@ -127,7 +127,7 @@ fn what_the_families_need() {
 }
 
 #[test]
-fn wrong_types_name_the_field() {
+fn errors_of_wrong_types_name_the_field() {
     let texts = ["ip", "ua", "device_model", "os", "os_version"];
     let wrong = ["1", "1.5", "-1", "true", "[]", "{}"];
     let check_all = |kind: &str, field: &str| {
@@ -161,14 +161,14 @@ fn wrong_types_name_the_field() {
 }
 
 #[test]
-fn members_that_are_no_texts_are_named() {
+fn errors_name_members_that_are_not_texts() {
     for value in ["1", "true", "[\"a\"]", "{\"b\":\"c\"}"] {
         let expected = Err((ErrorCode::WrongType, "props.level"));
         check("effect", &format!("\"props\":{{\"a\":\"b\",\"level\":{value}}}"), expected);
     }
     check("effect", r#""props":{"level":null}"#, Ok(()));
     let long = with("effect", &format!("\"props\":{{\"{}\":1}}", "k".repeat(100_000)));
-    assert!(decode_mixed(long).expect_err("no text").message.len() < 200);
+    assert!(decode_mixed(long).expect_err("not a text").message.len() < 200);
     let effect = decode_mixed(with("effect", r#""props":{"b":"1","a":null,"b":"2","":""}"#));
     let Ok(Fact::Effect(effect)) = effect else { panic!("an effect") };
     assert_eq!(effect.props, vec![pair("", ""), pair("b", "2")]);
@@ -191,7 +191,7 @@ fn types_belong_to_topics() {
             Some(kind) => with("click", &format!("\"name\":\"n\",\"type\":\"{kind}\"")),
             None => with("click", "\"name\":\"n\""),
         };
-        // Of the two types only one may stay.
+        // `with` writes a type of its own; remove it.
         let json = json.replacen("\"type\":\"click\",", "", 1);
         decode(json.as_bytes(), topic, &policy()).map(|fact| fact.family()).map_err(|e| e.code)
     };
@@ -263,7 +263,7 @@ fn times() {
 }
 
 #[test]
-fn revenues_are_kept_to_the_letter() {
+fn revenues_are_kept_exactly_as_written() {
     let kept = |json: &str| {
         let Ok(Fact::Effect(effect)) = decode_mixed(with("effect", &format!("\"revenue\":{json}")))
         else {
@@ -295,7 +295,7 @@ fn revenues_are_kept_to_the_letter() {
 }
 
 #[test]
-fn records_that_are_no_objects() {
+fn records_that_are_not_objects_are_refused() {
     for json in ["null", "1", "\"x\"", "[]", r#"["click","app-x"]"#, " true "] {
         check_raw(json, Some(ErrorCode::NotAnObject));
     }
@@ -308,7 +308,7 @@ fn records_that_are_no_objects() {
 }
 
 #[test]
-fn only_white_space_may_follow() {
+fn only_white_space_may_follow_a_record() {
     check_raw(format!("\n {CLICK}\r\n\t "), None);
     check_raw(format!("{CLICK},"), Some(ErrorCode::NotJson));
     check_raw(format!("{CLICK}{CLICK}"), Some(ErrorCode::NotJson));
@@ -316,7 +316,7 @@ fn only_white_space_may_follow() {
 }
 
 #[test]
-fn a_record_cut_anywhere_is_no_json() {
+fn a_truncated_record_is_not_json() {
     for record in [CLICK, ACTIVATION, EFFECT] {
         for end in 0..record.len() {
             check_raw(&record.as_bytes()[..end], Some(ErrorCode::NotJson));
@@ -325,7 +325,7 @@ fn a_record_cut_anywhere_is_no_json() {
 }
 
 #[test]
-fn texts_that_cannot_be_held() {
+fn invalid_utf8_and_lone_surrogates_are_refused() {
     for member in [r#""ip":"~""#, r#""nobody_reads_this":"~""#] {
         let mut invalid = with("click", member).into_bytes();
         for byte in invalid.iter_mut().filter(|byte| **byte == b'~') {
@@ -363,7 +363,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
 }
 
 #[test]
-fn unknown_apps_are_named_briefly() {
+fn the_key_of_an_unknown_app_is_truncated_and_escaped() {
     check("click", r#""app":"app-y""#, Err((ErrorCode::UnknownApp, "app")));
     let long = with("click", &format!("\"app\":\"{}\"", "y\\n".repeat(10_000)));
     let error = decode_mixed(long).expect_err("no such app");
@@ -372,7 +372,7 @@ fn unknown_apps_are_named_briefly() {
 }
 
 #[test]
-fn events_of_the_greatest_length_pass() {
+fn events_of_the_maximum_length_are_accepted() {
     let of_length = |bytes: usize| {
         let click = with("click", "");
         click.clone() + &" ".repeat(bytes - click.len())
@@ -384,12 +384,12 @@ fn events_of_the_greatest_length_pass() {
 
 #[track_caller]
 fn check_message(kind: &str, fields: &str, expected: &str) {
-    let error = decode_mixed(with(kind, fields)).expect_err("it is wrong");
+    let error = decode_mixed(with(kind, fields)).expect_err("the event is invalid");
     assert_eq!(error.message, expected);
 }
 
 #[test]
-fn messages_say_where_and_what_is_allowed() {
+fn messages_name_the_location_and_the_allowed_values() {
     check_message(
         "click",
         r#""spreadid":"7""#,
@@ -410,7 +410,7 @@ fn messages_say_where_and_what_is_allowed() {
         r#""props":{"level":3}"#,
         "props.level at byte 73 is a number; expected a string",
     );
-    // An id of a device that stands where a name should.
+    // A device id in place of a name.
     check_message(
         "activation",
         r#""ids":{"867530900000001":3}"#,
@@ -418,14 +418,14 @@ fn messages_say_where_and_what_is_allowed() {
     );
     let error = decode_mixed(r#"{"type":"click","app":"867530900000001"}"#).expect_err("no app");
     assert!(error.message.starts_with("app at byte 22 is unknown;"), "{}", error.message);
-    let error = decode_mixed("{\"app\":}").expect_err("no JSON");
+    let error = decode_mixed("{\"app\":}").expect_err("not JSON");
     assert_eq!(error.message, "expected value at line 1 column 8");
     let error = decode_mixed(r#"{"type":"click","app":"app-x"}"#).expect_err("no spreadid");
     assert!(error.message.starts_with("spreadid is missing or empty;"), "{error}");
 }
 
 #[test]
-fn messages_never_repeat_an_id() {
+fn messages_never_contain_a_device_id() {
     const ID: &str = "secret-device";
     for fields in [
         format!("\"ids\":{{\"oaid\":[\"{ID}\"]}}"),
@@ -436,19 +436,19 @@ fn messages_never_repeat_an_id() {
         format!("\"ids\":{{\"oaid\":\"{ID}\\ud800\"}}"),
         format!("\"ids\":{{\"oaid\":\"{ID}\"}}x"),
     ] {
-        let error = decode_mixed(with("click", &fields)).expect_err("it is wrong");
+        let error = decode_mixed(with("click", &fields)).expect_err("the event is invalid");
         assert!(!error.message.contains(ID), "{error}");
     }
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_decoded_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode_mixed(bytes);
     }
 
     #[test]
-    fn a_changed_byte_is_answered(at in 0..CLICK.len(), byte in any::<u8>()) {
+    fn a_changed_byte_is_decoded_without_panic(at in 0..CLICK.len(), byte in any::<u8>()) {
         let mut record = CLICK.as_bytes().to_vec();
         record[at] = byte;
         if let Err(error) = decode_mixed(record) {

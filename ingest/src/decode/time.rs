@@ -6,11 +6,11 @@ use jiff::civil::{DateTime, date};
 use super::ErrorCode;
 use super::value::Value;
 
-/// What is allowed, in the words of an error message.
+/// Describes the allowed values in error messages.
 pub const TIME_ALLOWED: &str =
     "milliseconds since 1970 UTC as a whole number, or an RFC 3339 string, from 1970 to 9999";
 
-/// The time, or the kind of error and what the value is.
+/// Returns the time, or the error code and a description of the value.
 pub fn read(value: &Value<'_>) -> Result<EventTime, (ErrorCode, &'static str)> {
     match value {
         Value::Unsigned(millis) => i64::try_from(*millis)
@@ -20,19 +20,19 @@ pub fn read(value: &Value<'_>) -> Result<EventTime, (ErrorCode, &'static str)> {
         Value::Negative => Err((ErrorCode::BadTime, "before 1970")),
         other => match other.text() {
             Some(text) => read_text(text),
-            None => Err((ErrorCode::WrongType, other.described())),
+            None => Err((ErrorCode::WrongType, other.description())),
         },
     }
 }
 
 fn read_text(text: &str) -> Result<EventTime, (ErrorCode, &'static str)> {
-    let millis =
-        rfc3339_millis(text).ok_or((ErrorCode::BadValue, "a string that is no RFC 3339 time"))?;
+    let millis = rfc3339_millis(text)
+        .ok_or((ErrorCode::BadValue, "a string that is not an RFC 3339 time"))?;
     EventTime::from_millis(millis).ok_or((ErrorCode::BadTime, "before 1970 or after 9999"))
 }
 
-/// RFC 3339 and nothing else of ISO 8601, floored, so that a nanosecond before 1970 is before
-/// 1970. jiff's own instants end two hours before the year 9999 does.
+/// Parses RFC 3339, and no other form of ISO 8601. Rounds down, so that a nanosecond before 1970 is before 1970. Does
+/// not use jiff's `Timestamp`, which ends two hours before the year 9999 does.
 fn rfc3339_millis(text: &str) -> Option<i64> {
     const LOCAL: usize = "2026-03-10T12:00:00".len();
     let (local, rest) = text.split_at_checked(LOCAL)?;
@@ -55,7 +55,7 @@ fn rfc3339_millis(text: &str) -> Option<i64> {
     Some((seconds - zone_seconds(zone)?) * 1000 + millis)
 }
 
-/// `Z`, or an offset such as `+08:00`.
+/// Parses `Z` or an offset such as `+08:00`.
 fn zone_seconds(zone: &str) -> Option<i64> {
     let bytes = zone.as_bytes();
     let number = |tens: u8, ones: u8, max: i64| {
@@ -74,7 +74,6 @@ fn zone_seconds(zone: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[track_caller]

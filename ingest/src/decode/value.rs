@@ -1,8 +1,7 @@
-//! A field's value as it stands in the JSON, borrowed where it can be.
+//! A field's value as parsed, borrowed if possible.
 //!
-//! Which type a field must have depends on the event's family, and a field that the family does
-//! not have is ignored whatever it holds. So reading accepts every value and remembers what it
-//! is; what it should be is asked when the fact is built.
+//! The type that a field must have depends on the event's family, and fields that the family does not have are ignored
+//! whatever their value. So parsing accepts every value and records its type, which is checked when the fact is built.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,28 +11,28 @@ use attribution::facts::event::Pairs;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value<'a> {
-    /// Left out, or null.
+    /// Absent or null.
     #[default]
     Absent,
     Text(&'a str),
-    /// A text that does not stand there as such: escapes were resolved.
+    /// A text that cannot be borrowed, because escapes were resolved.
     Resolved(Box<str>),
     Unsigned(u64),
     Negative,
     /// With a fraction or an exponent, or beyond 64 bits.
     Float,
     Boolean,
-    /// What only Avro has.
+    /// A type that only Avro has, by its description.
     Other(&'static str),
     List,
     Object(Box<Members>),
 }
 
-/// A place for a value. Most hold nothing that has to be dropped, and to find that out by a call for
-/// each costs as much as reading a tenth of an event.
+/// Storage for a value. Most values need no drop, and a drop call for each field would take a tenth of the time that
+/// reading an event takes.
 #[derive(Debug, Default)]
 pub struct Slot<'a>(ManuallyDrop<Value<'a>>);
 
@@ -46,7 +45,7 @@ impl<'a> Slot<'a> {
         std::mem::take(&mut *self.0)
     }
 
-    /// Where nothing stood.
+    /// Sets the value of an empty slot. The previous value is not dropped.
     #[inline]
     pub fn set(&mut self, value: Value<'a>) {
         self.0 = ManuallyDrop::new(value);
@@ -68,16 +67,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Slot<'a> {
     }
 }
 
-/// A member's name: borrowed, unless escapes had to be resolved.
+/// The name of a member; borrowed unless escapes had to be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
-/// What an object holds; null members are left out.
+/// The members of an object, without those that are null.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Members {
-    /// In the order received.
+    /// In the order of the message.
     pub texts: Pairs,
-    /// The key of the first member that is no text, and what it is.
+    /// The key and description of the first member that is not a text.
     pub other: Option<(Box<str>, &'static str)>,
 }
 
@@ -87,7 +86,7 @@ impl Members {
             Value::Text(text) => self.texts.push((key.into(), text.into())),
             Value::Resolved(text) => self.texts.push((key.into(), text)),
             Value::Absent => {}
-            other if self.other.is_none() => self.other = Some((key.into(), other.described())),
+            other if self.other.is_none() => self.other = Some((key.into(), other.description())),
             _ => {}
         }
     }
@@ -102,7 +101,7 @@ impl Value<'_> {
         }
     }
 
-    /// An empty text is an absent one, of any type.
+    /// Checks whether the value is absent. For every type, an empty text counts as absent.
     pub fn is_absent(&self) -> bool {
         match self {
             Self::Absent => true,
@@ -111,8 +110,8 @@ impl Value<'_> {
         }
     }
 
-    /// What stands there instead of what was expected.
-    pub fn described(&self) -> &'static str {
+    /// Describes the type for an error message.
+    pub fn description(&self) -> &'static str {
         match self {
             Self::Absent => "null",
             Self::Text(_) | Self::Resolved(_) => "a string",
@@ -120,7 +119,7 @@ impl Value<'_> {
             Self::Negative => "a negative number",
             Self::Float => "a number with a fraction or an exponent, or beyond 64 bits",
             Self::Boolean => "a boolean",
-            Self::Other(what) => what,
+            Self::Other(description) => description,
             Self::List => "an array",
             Self::Object(_) => "an object",
         }

@@ -94,7 +94,7 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
             (None, Some(DecodeError { code: ErrorCode::UnknownSchema, field: None, message }))
         }
     };
-    let schema = view.decoder.written_in(value, header, topic);
+    let schema = view.decoder.format_name(value, header, topic);
     Decoded { schema, fact, error }
 }
 

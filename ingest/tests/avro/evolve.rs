@@ -1,16 +1,16 @@
-//! Random schemas that grew out of the published ones, each with a random event in it.
+//! Random schemas that evolved from the published ones, each with a random event.
 
 use apache_avro::types::Value as Datum;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-/// What a producer of another version writes.
+/// A schema of another version, and an event written with it.
 pub struct Evolved {
     pub schema: Json,
     pub datum: Datum,
 }
 
-/// A schema from which Avro's rules lead to the published one, and an event of it.
+/// Returns a schema that Avro's rules resolve to the published one, and an event written with it.
 pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
     let mut fields: Vec<(Json, Datum)> = Vec::new();
     for field in published["fields"].as_array().expect("fields") {
@@ -23,7 +23,7 @@ pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
         fields.push((json!({"name": name, "type": schema, "doc": "another"}), datum));
     }
     for number in 0..rng.usize(..5) {
-        let (schema, datum) = other(&format!("Extra{number}"), 3, rng);
+        let (schema, datum) = ignored(&format!("Extra{number}"), 3, rng);
         fields.push((json!({"name": format!("extra_{number}"), "type": schema}), datum));
     }
     rng.shuffle(&mut fields);
@@ -35,11 +35,11 @@ pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
     Evolved { schema, datum: Datum::Record(datum) }
 }
 
-/// A type that the published one can be read from, and the value in it.
+/// Returns a type that the published type can be read from, and the value in it.
 fn widened(published: &Json, value: &Json, is_null: bool, rng: &mut Rng) -> (Json, Datum) {
     let (base, is_optional) = match published {
         Json::Array(branches) => (&branches[1], true),
-        one => (one, false),
+        schema => (schema, false),
     };
     let is_null = is_null && is_optional;
     let (base, datum) = narrowed(base, value, rng);
@@ -52,14 +52,15 @@ fn widened(published: &Json, value: &Json, is_null: bool, rng: &mut Rng) -> (Jso
             branches.push(json!(wider));
         }
     }
-    let chosen = branches[usize::from(is_null)].clone();
+    let written = branches[usize::from(is_null)].clone();
     rng.shuffle(&mut branches);
-    let place = branches.iter().position(|branch| *branch == chosen).expect("it is there");
+    let index =
+        branches.iter().position(|branch| *branch == written).expect("the branch is in the union");
     let datum = if is_null { Datum::Null } else { datum };
-    (Json::Array(branches), Datum::Union(place as u32, Box::new(datum)))
+    (Json::Array(branches), Datum::Union(index as u32, Box::new(datum)))
 }
 
-/// The type, or one that is promoted to it.
+/// Returns the type, or one that Avro promotes to it.
 fn narrowed(base: &Json, value: &Json, rng: &mut Rng) -> (Json, Datum) {
     if base["type"] == "map" {
         let texts = value.as_object().into_iter().flatten();
@@ -80,10 +81,10 @@ fn string(value: &Json) -> Datum {
     Datum::String(value.as_str().unwrap_or_default().to_owned())
 }
 
-/// Any type, with a value of it, for a field that nobody reads.
-fn other(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
-    let kinds = if depth == 0 { 9 } else { 13 };
-    match rng.u8(..kinds) {
+/// Returns a random type and a value of it, for a field that is ignored.
+fn ignored(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
+    let choices = if depth == 0 { 9 } else { 13 };
+    match rng.u8(..choices) {
         0 => (json!("null"), Datum::Null),
         1 => (json!("boolean"), Datum::Boolean(rng.bool())),
         2 => (json!("int"), Datum::Int(rng.i32(..))),
@@ -93,24 +94,24 @@ fn other(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
         6 => (json!("bytes"), Datum::Bytes((0..rng.u8(..200)).collect())),
         7 => {
             let symbols = ["A", "B", "C"];
-            let chosen = rng.usize(..3);
+            let index = rng.usize(..3);
             let schema = json!({"type": "enum", "name": name, "symbols": symbols});
-            (schema, Datum::Enum(chosen as u32, symbols[chosen].to_owned()))
+            (schema, Datum::Enum(index as u32, symbols[index].to_owned()))
         }
         8 => (json!({"type": "fixed", "name": name, "size": 5}), Datum::Fixed(5, vec![7; 5])),
         9 => {
-            let (schema, datum) = other(&format!("{name}I"), depth - 1, rng);
+            let (schema, datum) = ignored(&format!("{name}I"), depth - 1, rng);
             let items = Datum::Array(vec![datum; rng.usize(..4)]);
             (json!({"type": "array", "items": schema}), items)
         }
         10 => {
-            let (schema, datum) = other(&format!("{name}V"), depth - 1, rng);
+            let (schema, datum) = ignored(&format!("{name}V"), depth - 1, rng);
             let values = (0..rng.u8(..4)).map(|key| (key.to_string(), datum.clone()));
             let values = Datum::Map(values.collect());
             (json!({"type": "map", "values": schema}), values)
         }
         11 => {
-            let (schema, datum) = other(&format!("{name}F"), depth - 1, rng);
+            let (schema, datum) = ignored(&format!("{name}F"), depth - 1, rng);
             let fields = json!([{"name": "time", "type": schema}]);
             let schema = json!({"type": "record", "name": name, "fields": fields});
             (schema, Datum::Record(vec![("time".into(), datum)]))
@@ -122,7 +123,7 @@ fn other(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
     }
 }
 
-/// The fields of an event as a record of a published schema.
+/// Returns the fields of an event as a record of a published schema.
 pub fn datum(published: &Json, event: &Json) -> Datum {
     let fields = published["fields"].as_array().expect("fields").iter().map(|field| {
         let name = field["name"].as_str().expect("a name");

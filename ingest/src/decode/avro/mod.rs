@@ -1,7 +1,7 @@
-//! Avro → the fields of an event, as the schema has it that they were written with.
+//! Decodes Avro into the fields of an event, by its writer's schema.
 //!
-//! A schema is made into a plan once: what to read one after the other, and which field of an event
-//! that is. Then an event is read without a look at names.
+//! A schema is compiled once into a sequence of types to read, each with the field of an event that it fills. So
+//! reading an event needs no lookup of names.
 
 mod primitives;
 mod read;
@@ -25,10 +25,10 @@ pub fn decode(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
-    event::build(event(datum, schema)?, topic, policy).map_err(|fault| fault.told(""))
+    event::build(event(datum, schema)?, topic, policy).map_err(|error| error.at(""))
 }
 
-/// The fields of an event, borrowed.
+/// Decodes the fields of an event, borrowed from the datum.
 pub fn event<'a>(
     datum: &'a [u8],
     schema: &Schema,
@@ -36,22 +36,25 @@ pub fn event<'a>(
     let mut event: Event<'a, Amount<'a>> = Event::default();
     let mut reader = Reader::new(schema, datum);
     let record = reader.record().map_err(|problem| {
-        not_avro(None, format!("no Avro of its schema: {problem} {}", reader.place()))
+        not_avro(None, format!("not valid Avro for its schema: {problem} {}", reader.position()))
     })?;
     for field in record {
-        let read = match field.meaning {
+        let read = match field.target {
             Target::Nothing => reader.skip(field.kind),
             Target::Revenue => reader.amount(field.kind).map(|amount| event.revenue = amount),
-            Target::Field(place) => reader.field(field).map(|value| event.set(place, value)),
+            Target::Field(index) => reader.field(field).map(|value| event.set(index, value)),
         };
         if let Err(problem) = read {
-            let (name, place) = (&field.name, reader.place());
-            let message = format!("{name} is no Avro of its schema: {problem} {place}");
+            let (name, position) = (&field.name, reader.position());
+            let message = format!("{name} is not valid Avro for its schema: {problem} {position}");
             return Err(not_avro(Some(name.to_string()), message));
         }
     }
     if !reader.is_at_end() {
-        return Err(not_avro(None, format!("more follows the record {}", reader.place())));
+        return Err(not_avro(
+            None,
+            format!("further bytes follow the record {}", reader.position()),
+        ));
     }
     Ok(event)
 }

@@ -1,59 +1,59 @@
 //! The primitives of Avro's binary encoding.
 
-/// What is wrong with the bytes, in words for a dead letter.
+/// An error in the bytes, as text for the message of a dead letter.
 pub type Problem = &'static str;
 
-const ENDS: Problem = "the bytes end";
+const TRUNCATED: Problem = "the data ends";
 
-/// Bytes that are not read yet.
+/// The unread bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Problem> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(ENDS)?;
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(TRUNCATED)?;
         self.0 = rest;
         Ok(taken)
     }
 
     pub fn array<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], Problem> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(ENDS)?;
+        let (taken, rest) = self.0.split_first_chunk().ok_or(TRUNCATED)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    /// A number in zigzag, seven bits a byte, the least first.
+    /// Reads a zigzag number: seven bits per byte, least significant first.
     #[inline]
     pub fn long(&mut self) -> Result<i64, Problem> {
-        // Lengths and branches, most of what there is to read.
+        // Fast path: most numbers are lengths and union branches of one byte.
         if let [byte @ ..0x80, rest @ ..] = self.0 {
             self.0 = rest;
             return Ok(zigzag(u64::from(*byte)));
         }
-        self.longer()
+        self.multi_byte_long()
     }
 
     #[inline(never)]
-    fn longer(&mut self) -> Result<i64, Problem> {
+    fn multi_byte_long(&mut self) -> Result<i64, Problem> {
         let mut number = 0_u64;
-        for (place, byte) in self.0.iter().enumerate().take(10) {
-            number |= u64::from(byte & 0x7f) << (7 * place);
+        for (index, byte) in self.0.iter().enumerate().take(10) {
+            number |= u64::from(byte & 0x7f) << (7 * index);
             if byte & 0x80 == 0 {
-                if place == 9 && *byte > 1 {
+                if index == 9 && *byte > 1 {
                     break;
                 }
-                self.0 = self.0.get(place + 1..).unwrap_or_default();
+                self.0 = self.0.get(index + 1..).unwrap_or_default();
                 return Ok(zigzag(number));
             }
         }
-        Err(if self.0.len() < 10 { ENDS } else { "a number is beyond 64 bits" })
+        Err(if self.0.len() < 10 { TRUNCATED } else { "a number is beyond 64 bits" })
     }
 
     pub fn int(&mut self) -> Result<i32, Problem> {
         i32::try_from(self.long()?).map_err(|_| "an int is beyond 32 bits")
     }
 
-    /// What is counted in bytes, or in places.
+    /// Reads a length or an index.
     pub fn count(&mut self) -> Result<usize, Problem> {
         usize::try_from(self.long()?).map_err(|_| "a length is negative")
     }
@@ -75,7 +75,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(self.blob()?).map_err(|_| "a string is not UTF-8")
     }
 
-    /// How many elements the next block has, none at the end, and its bytes if they are counted.
+    /// Reads the header of a block: its number of elements, 0 at the end, and its length in bytes if present.
     pub fn block(&mut self) -> Result<(u64, Option<usize>), Problem> {
         let count = self.long()?;
         let bytes = if count < 0 { Some(self.count()?) } else { None };
@@ -106,9 +106,9 @@ mod tests {
         check(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Ok(i64::MAX));
         check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Ok(i64::MIN));
         check(&[0x80, 0], Ok(0));
-        check(&[], Err(ENDS));
-        check(&[0x80], Err(ENDS));
-        check(&[0xff; 9], Err(ENDS));
+        check(&[], Err(TRUNCATED));
+        check(&[0x80], Err(TRUNCATED));
+        check(&[0xff; 9], Err(TRUNCATED));
         check(&[0xff; 10], Err("a number is beyond 64 bits"));
         let over = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
         check(&over, Err("a number is beyond 64 bits"));

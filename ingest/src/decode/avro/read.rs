@@ -1,4 +1,4 @@
-//! Reads values by a plan, borrowed from the bytes.
+//! Reads values by a compiled schema, borrowed from the bytes.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use super::primitives::{Bytes, Problem};
 use super::reader_schema::{FastPath, Field, Kind, KindId, Schema};
 use crate::decode::event::EVENT_BYTES_MAX;
 
-/// How deep values may stand in each other.
+/// Maximum nesting of values.
 const DEPTH_MAX: u8 = 64;
-/// Digits of a decimal that are looked at; more are no amount of money.
+/// Maximum length of a decimal; a longer one is not an amount of money.
 const DECIMAL_BYTES_MAX: usize = 32;
 
 const NO_BRANCH: Problem = "a union has no such branch";
-const TOO_MUCH: Problem = "it holds more than an event may have bytes";
+const TOO_MUCH: Problem = "the values exceed the maximum size of an event";
 const UNION_IN_UNION: Problem = "a union holds a union";
 
-/// A decimal in any of the types that can hold one.
+/// A decimal, from any type that can represent one.
 #[derive(Debug)]
 pub enum Amount<'a> {
     Text(Cow<'a, str>),
@@ -37,8 +37,8 @@ pub struct Reader<'a, 's> {
     bytes: Bytes<'a>,
     length: usize,
     depth: u8,
-    /// What may still be done for what is within fields: a value is 1, and a text that stands in
-    /// the schema its length. Few bytes can mean very many values, or very long texts.
+    /// Remaining cost of nested values: 1 for each value, and the length of each text from the schema. A few bytes can
+    /// expand to very many values, or very long texts.
     budget: usize,
 }
 
@@ -52,26 +52,26 @@ impl<'a, 's> Reader<'a, 's> {
         self.bytes.0.is_empty()
     }
 
-    /// Where it stands, for a message.
-    pub fn place(&self) -> String {
+    /// Describes the current position for an error message.
+    pub fn position(&self) -> String {
         format!("at byte {} of {}", self.length - self.bytes.0.len(), self.length)
     }
 
-    /// The record that the datum is: its fields, to be read one after the other.
+    /// Returns the fields of the datum's record, which are to be read in this order.
     pub fn record(&mut self) -> Result<&'s [Field], Problem> {
-        match self.chosen(self.schema.root)? {
+        match self.resolve(self.schema.root)? {
             Kind::Record(fields) => Ok(fields),
-            _ => Err("it is no record"),
+            _ => Err("the event is not a record"),
         }
     }
 
-    /// The value of a field.
+    /// Reads the value of a field.
     #[inline]
     pub fn field(&mut self, field: &'s Field) -> Result<Value<'a>, Problem> {
-        match field.shape {
+        match field.fast_path {
             FastPath::Text => self.bytes.text().map(Value::Text),
             FastPath::TextOrNull(null) => match self.bytes.long()? {
-                place if place == null => Ok(Value::Absent),
+                branch if branch == null => Ok(Value::Absent),
                 0 | 1 => self.bytes.text().map(Value::Text),
                 _ => Err(NO_BRANCH),
             },
@@ -81,14 +81,14 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     pub fn value(&mut self, kind: KindId) -> Result<Value<'a>, Problem> {
-        match self.chosen(kind)? {
+        match self.resolve(kind)? {
             Kind::Null => Ok(Value::Absent),
             Kind::String => self.bytes.text().map(Value::Text),
             kind => self.other_value(kind),
         }
     }
 
-    /// One that is no text: most are.
+    /// Reads a value of a less frequent type than string or null.
     fn other_value(&mut self, kind: &'s Kind) -> Result<Value<'a>, Problem> {
         Ok(match kind {
             Kind::Null | Kind::String | Kind::Union(_) => return Err(UNION_IN_UNION),
@@ -96,34 +96,36 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Int => whole(self.bytes.int()?.into(), 1),
             Kind::Long => whole(self.bytes.long()?, 1),
             Kind::Timestamp(unit) => whole(self.bytes.long()?, *unit),
-            Kind::OtherLong(what) => self.bytes.long().map(|_| Value::Other(what))?,
+            Kind::OtherLong(description) => self.bytes.long().map(|_| Value::Other(description))?,
             Kind::Float => self.bytes.array::<4>().map(|_| Value::Float)?,
             Kind::Double => self.bytes.array::<8>().map(|_| Value::Float)?,
             Kind::Decimal { size, .. } => {
                 self.unscaled(*size).map(|_| Value::Other("a decimal"))?
             }
-            // A text by Avro's rules, if it is one.
+            // Avro's schema resolution reads bytes as a string, if they are UTF-8.
             Kind::Bytes => match std::str::from_utf8(self.bytes.blob()?) {
                 Ok(text) => Value::Text(text),
-                Err(_) => Value::Other("bytes that are no UTF-8"),
+                Err(_) => Value::Other("bytes that are not UTF-8"),
             },
-            Kind::OtherBytes(what) => self.bytes.blob().map(|_| Value::Other(what))?,
+            Kind::OtherBytes(description) => {
+                self.bytes.blob().map(|_| Value::Other(description))?
+            }
             Kind::Fixed(size) => self.bytes.take(*size).map(|_| Value::Other("bytes"))?,
             Kind::Enum(symbols) => {
-                let place = self.bytes.count()?;
-                let symbol = symbols.get(place).ok_or("an enum has no such symbol")?;
+                let index = self.bytes.count()?;
+                let symbol = symbols.get(index).ok_or("an enum has no such symbol")?;
                 self.spend(symbol.len())?;
                 Value::Resolved(symbol.clone())
             }
             Kind::Array(items) => {
-                self.blocks(|reader| reader.deeper(|reader| reader.skip(*items)))?;
+                self.blocks(|reader| reader.nested(|reader| reader.skip(*items)))?;
                 Value::List
             }
             Kind::Map(values) => {
                 let mut members = Members::default();
                 self.blocks(|reader| {
                     let key = reader.bytes.text()?;
-                    let value = reader.deeper(|reader| reader.value(*values))?;
+                    let value = reader.nested(|reader| reader.value(*values))?;
                     members.add(key, value);
                     Ok(())
                 })?;
@@ -132,7 +134,7 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Record(fields) => {
                 let mut members = Members::default();
                 for field in fields {
-                    let value = self.deeper(|reader| reader.field(field))?;
+                    let value = self.nested(|reader| reader.field(field))?;
                     self.spend(field.name.len())?;
                     members.add(&field.name, value);
                 }
@@ -141,10 +143,10 @@ impl<'a, 's> Reader<'a, 's> {
         })
     }
 
-    /// An amount of money: numbers by the shortest text that is this number, as 9.99.
+    /// Reads an amount of money. A float becomes its shortest decimal text, such as 9.99.
     pub fn amount(&mut self, kind: KindId) -> Result<Amount<'a>, Problem> {
         let before = self.bytes;
-        Ok(match self.chosen(kind)? {
+        Ok(match self.resolve(kind)? {
             Kind::Null => Amount::default(),
             Kind::String => Amount::Text(self.bytes.text()?.into()),
             Kind::Int => Amount::Text(self.bytes.int()?.to_string().into()),
@@ -168,7 +170,7 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     pub fn skip(&mut self, kind: KindId) -> Result<(), Problem> {
-        match self.chosen(kind)? {
+        match self.resolve(kind)? {
             Kind::Null => {}
             Kind::Boolean => self.bytes.boolean().map(drop)?,
             Kind::Int => self.bytes.int().map(drop)?,
@@ -177,23 +179,23 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Double => self.bytes.array::<8>().map(drop)?,
             Kind::Decimal { size, .. } => self.unscaled(*size).map(drop)?,
             Kind::Bytes | Kind::OtherBytes(_) => self.bytes.blob().map(drop)?,
-            // What nobody reads is text too.
+            // Skipped strings must be UTF-8 too.
             Kind::String => self.bytes.text().map(drop)?,
             Kind::Fixed(size) => self.bytes.take(*size).map(drop)?,
             Kind::Enum(symbols) => {
-                let place = self.bytes.count()?;
-                symbols.get(place).ok_or("an enum has no such symbol")?;
+                let index = self.bytes.count()?;
+                symbols.get(index).ok_or("an enum has no such symbol")?;
             }
             Kind::Array(items) => {
-                self.blocks(|reader| reader.deeper(|reader| reader.skip(*items)))?;
+                self.blocks(|reader| reader.nested(|reader| reader.skip(*items)))?;
             }
             Kind::Map(values) => self.blocks(|reader| {
                 reader.bytes.text()?;
-                reader.deeper(|reader| reader.skip(*values))
+                reader.nested(|reader| reader.skip(*values))
             })?,
             Kind::Record(fields) => {
                 for field in fields {
-                    self.deeper(|reader| reader.skip(field.kind))?;
+                    self.nested(|reader| reader.skip(field.kind))?;
                 }
             }
             Kind::Union(_) => return Err(UNION_IN_UNION),
@@ -201,9 +203,9 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(())
     }
 
-    /// The kind, of a union the one that is there.
+    /// Returns the kind; for a union, reads the branch and returns its kind.
     #[inline]
-    fn chosen(&mut self, kind: KindId) -> Result<&'s Kind, Problem> {
+    fn resolve(&mut self, kind: KindId) -> Result<&'s Kind, Problem> {
         match self.schema.kind(kind) {
             Kind::Union(branches) => {
                 let branch = branches.get(self.bytes.count()?);
@@ -220,10 +222,10 @@ impl<'a, 's> Reader<'a, 's> {
         }
     }
 
-    /// Reads the elements of an array or of a map.
+    /// Reads the elements of an array or map.
     fn blocks(
         &mut self,
-        mut one: impl FnMut(&mut Self) -> Result<(), Problem>,
+        mut read_element: impl FnMut(&mut Self) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         loop {
             let (count, bytes) = self.bytes.block()?;
@@ -235,10 +237,10 @@ impl<'a, 's> Reader<'a, 's> {
             }
             let before = self.bytes.0.len();
             for _ in 0..count {
-                one(self)?;
+                read_element(self)?;
             }
             if bytes.is_some_and(|bytes| before - self.bytes.0.len() != bytes) {
-                return Err("a block is not as long as it says");
+                return Err("a block does not have its declared length");
             }
         }
     }
@@ -248,12 +250,12 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(())
     }
 
-    fn deeper<T>(
+    fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         if self.depth >= DEPTH_MAX {
-            return Err("it is deeper than 64 levels");
+            return Err("values nest more than 64 levels deep");
         }
         self.spend(1)?;
         self.depth += 1;
@@ -267,7 +269,7 @@ fn whole<'a>(number: i64, unit: u64) -> Value<'a> {
     u64::try_from(number).map_or(Value::Negative, |number| Value::Unsigned(number / unit))
 }
 
-/// The text of a decimal with so many digits after its point.
+/// Returns the text of a decimal with `scale` digits after the point.
 fn decimal(unscaled: &[u8], scale: usize) -> String {
     if unscaled.len() > DECIMAL_BYTES_MAX || scale > 2 * DECIMAL_BYTES_MAX {
         return "too long".to_owned();

@@ -1,7 +1,7 @@
-//! The schema that an event was written with, made into what is to be read.
+//! Compiles a writer's schema for reading events.
 //!
-//! Fields are found by name, so those that were added, removed or put elsewhere do no harm. A field
-//! that has another name here and one of ours as its alias goes by ours.
+//! Fields are matched by name, so added, removed and reordered fields are compatible. A field whose name is not one of
+//! ours is matched by an alias that is.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use serde_json::Value as Json;
 
 use super::super::event::FIELDS;
 
-/// A writer's schema.
+/// A compiled writer's schema.
 #[derive(Debug)]
 pub struct Schema {
     pub(super) kinds: Vec<Kind>,
     pub(super) root: KindId,
 }
 
-/// Where a kind stands among those of its schema.
+/// The index of a kind in its schema.
 pub(super) type KindId = usize;
 
-/// What stands in the bytes, and what it means.
+/// How a value is encoded, and its meaning.
 #[derive(Debug)]
 pub(super) enum Kind {
     Null,
@@ -30,12 +30,12 @@ pub(super) enum Kind {
     Float,
     Double,
     Bytes,
-    /// Bytes that are no text, and what they are.
+    /// Bytes that are not a text, with a description.
     OtherBytes(&'static str),
     String,
-    /// A time, so many units a millisecond.
+    /// A time, with the number of units per millisecond.
     Timestamp(u64),
-    /// A number that is no time and no count.
+    /// An integer that is neither a time nor a count, with a description.
     OtherLong(&'static str),
     Fixed(usize),
     Decimal {
@@ -52,71 +52,71 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Field {
     pub name: Box<str>,
-    pub meaning: Target,
+    pub target: Target,
     pub kind: KindId,
-    pub shape: FastPath,
+    pub fast_path: FastPath,
 }
 
-/// Of a field's kind what most have, so that they are read without a look at the kinds.
+/// The most frequent kinds of fields, which are read without a lookup of the kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FastPath {
     Text,
-    /// A union of a text and null, and at which of its two places null is.
+    /// A union of text and null, with the index of null, 0 or 1.
     TextOrNull(i64),
-    /// Whole, so many units to one of ours.
+    /// An integer, with the divisor that converts it to our unit.
     Number(u64),
     Other,
 }
 
-/// Which field of an event it is.
+/// The field of an event that a field of the schema fills.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
     Nothing,
     Revenue,
-    /// Its place in [`FIELDS`].
+    /// The index in [`FIELDS`].
     Field(usize),
 }
 
 impl Schema {
-    /// Takes a schema in which all names are defined.
+    /// Compiles a self-contained schema.
     ///
     /// # Errors
-    /// Why no event can be read with it, in words for a dead letter.
+    /// The reason why it cannot be used for events, as text for a dead letter.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut json: Json =
-            serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         for record in json.as_array_mut().map_or(vec![], |union| union.iter_mut().collect()) {
             rename_fields(record);
         }
         rename_fields(&mut json);
         prepare(&mut json);
         let parsed = apache_avro::Schema::parse(&json)
-            .map_err(|error| format!("it is no Avro schema: {error}"))?;
-        let mut plan = Plan::default();
-        let root = plan.kind(&parsed)?;
-        let kinds: Vec<Kind> = plan.kinds;
+            .map_err(|error| format!("it is not an Avro schema: {error}"))?;
+        let mut compiler = Compiler::default();
+        let root = compiler.kind(&parsed)?;
+        let kinds: Vec<Kind> = compiler.kinds;
         let is_record = |id: KindId| matches!(kinds.get(id), Some(Kind::Record(_)));
         let has_record = match kinds.get(root) {
             Some(Kind::Union(branches)) => branches.iter().any(|branch| is_record(*branch)),
             _ => is_record(root),
         };
-        if has_record { Ok(Self { kinds, root }) } else { Err("it is no record".to_owned()) }
+        if has_record { Ok(Self { kinds, root }) } else { Err("it is not a record".to_owned()) }
     }
 
     pub(super) fn kind(&self, id: KindId) -> &Kind {
-        // An id is made where its kind is pushed, so that there is one.
+        // `push` returns only ids of existing kinds, so the default is never used.
         self.kinds.get(id).unwrap_or(&Kind::Null)
     }
 }
 
-/// Takes out what does not matter for reading, and so need not be right.
+/// Removes members that do not affect reading, so that errors in them do not matter.
 fn prepare(json: &mut Json) {
     match json {
         Json::Array(list) => list.iter_mut().for_each(prepare),
         Json::Object(members) => {
             members.remove("doc");
             members.remove("order");
-            // Of a protocol; it is written as a record is.
+            // An error type of an Avro protocol is encoded like a record.
             if members.get("type").is_some_and(|kind| kind == "error") {
                 members.insert("type".to_owned(), "record".into());
             }
@@ -132,7 +132,7 @@ fn prepare(json: &mut Json) {
     }
 }
 
-/// Has the fields of an event go by our names; those of a record within it are its own.
+/// Renames fields to our names by their aliases. Fields of nested records keep their names.
 fn rename_fields(record: &mut Json) {
     let Some(fields) = record.get_mut("fields").and_then(Json::as_array_mut) else { return };
     let name_of = |field: &Json| field["name"].as_str().map(str::to_owned);
@@ -154,12 +154,12 @@ fn rename_fields(record: &mut Json) {
 
 /// The kinds of a schema under construction.
 #[derive(Default)]
-struct Plan {
+struct Compiler {
     kinds: Vec<Kind>,
     named: HashMap<Name, KindId>,
 }
 
-impl Plan {
+impl Compiler {
     fn push(&mut self, kind: Kind) -> KindId {
         self.kinds.push(kind);
         self.kinds.len() - 1
@@ -188,7 +188,7 @@ impl Plan {
             Avro::TimestampMicros => Kind::Timestamp(1_000),
             Avro::TimestampNanos => Kind::Timestamp(1_000_000),
             Avro::LocalTimestampMillis | Avro::LocalTimestampMicros | Avro::LocalTimestampNanos => {
-                Kind::OtherLong("a local time, which is no moment")
+                Kind::OtherLong("a local timestamp without time zone")
             }
             Avro::Date => Kind::OtherLong("a date"),
             Avro::TimeMillis | Avro::TimeMicros => Kind::OtherLong("a time of day"),
@@ -206,9 +206,10 @@ impl Plan {
             Avro::Fixed(fixed) | Avro::Duration(fixed) | Avro::Uuid(UuidSchema::Fixed(fixed)) => {
                 return Ok(self.named(&fixed.name, Kind::Fixed(fixed.size)));
             }
-            Avro::Enum(one) => {
-                let symbols = one.symbols.iter().map(|symbol| symbol.as_str().into()).collect();
-                return Ok(self.named(&one.name, Kind::Enum(symbols)));
+            Avro::Enum(enum_schema) => {
+                let symbols =
+                    enum_schema.symbols.iter().map(|symbol| symbol.as_str().into()).collect();
+                return Ok(self.named(&enum_schema.name, Kind::Enum(symbols)));
             }
             Avro::Array(array) => Kind::Array(self.kind(&array.items)?),
             Avro::Map(map) => Kind::Map(self.kind(&map.types)?),
@@ -219,25 +220,25 @@ impl Plan {
             Avro::Record(record) => return self.record(record),
             Avro::Ref { name } => {
                 let known = self.named.get(name).copied();
-                return known.ok_or_else(|| "it names a type that it does not define".to_owned());
+                return known.ok_or_else(|| "it refers to an undefined type".to_owned());
             }
         };
         Ok(self.push(kind))
     }
 
-    /// Known by its name before its fields are, for they may be of its own kind.
+    /// Compiles a record. Its name is registered before its fields, which may refer to it.
     fn record(&mut self, record: &RecordSchema) -> Result<KindId, String> {
         let id = self.named(&record.name, Kind::Null);
         let mut fields = Vec::with_capacity(record.fields.len());
         for field in &record.fields {
-            let meaning = match FIELDS.iter().position(|name| *name == field.name) {
+            let target = match FIELDS.iter().position(|name| *name == field.name) {
                 None => Target::Nothing,
                 Some(_) if field.name == "revenue" => Target::Revenue,
-                Some(place) => Target::Field(place),
+                Some(index) => Target::Field(index),
             };
             let kind = self.kind(&field.schema)?;
-            let shape = self.shape(kind);
-            fields.push(Field { name: field.name.as_str().into(), meaning, kind, shape });
+            let fast_path = self.fast_path(kind);
+            fields.push(Field { name: field.name.as_str().into(), target, kind, fast_path });
         }
         if let Some(kind) = self.kinds.get_mut(id) {
             *kind = Kind::Record(fields.into());
@@ -245,7 +246,7 @@ impl Plan {
         Ok(id)
     }
 
-    fn shape(&self, kind: KindId) -> FastPath {
+    fn fast_path(&self, kind: KindId) -> FastPath {
         match self.kinds.get(kind) {
             Some(Kind::String) => FastPath::Text,
             Some(Kind::Long) => FastPath::Number(1),
