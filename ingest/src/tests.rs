@@ -1,4 +1,4 @@
-//! The whole crate against librdkafka's own broker in this process.
+//! Tests of the whole crate against librdkafka's mock broker in this process.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -36,8 +36,8 @@ impl Broker {
         Self { cluster, producer }
     }
 
-    /// With the three topics, of two partitions each, and those for dead letters, which this
-    /// broker cannot be asked to create.
+    /// Starts a broker with the three topics, of two partitions each, and the dead-letter topics, because the mock
+    /// broker does not support creating topics by request.
     fn with_topics() -> Self {
         let broker = Self::new();
         for topic in [CLICKS, "adtrail.activations", EFFECTS] {
@@ -60,7 +60,7 @@ impl Broker {
             headers: Some(headers),
             delivery_opaque: (),
         };
-        self.producer.send(record).map_err(|(error, _)| error).expect("room in the queue");
+        self.producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
     }
 
     fn flush(&self) {
@@ -104,7 +104,7 @@ impl Running {
         Self::start_with(config, positions, Timing::default())
     }
 
-    /// With short waiting times, for tests that wait until one is over.
+    /// Starts with short waiting times, for tests that wait for a timeout.
     fn start_quick(config: &Config, positions: &[Position]) -> Self {
         Self::start_with(config, positions, Timing::default() / 20)
     }
@@ -129,13 +129,13 @@ impl Running {
         Self { batches, committed: Some(committed), shutdown, health, thread }
     }
 
-    /// Takes and commits batches until so many records were read.
+    /// Receives and commits batches until `records` records were read.
     fn take(&self, records: u64) -> Vec<Batch> {
         let (mut taken, mut read) = (Vec::new(), 0);
         while read < records {
             let batch = self.batches.recv_timeout(PATIENCE).expect("a batch");
             read += TopicKind::ALL.iter().map(|topic| batch.intake.of(*topic).read).sum::<u64>();
-            let committed = self.committed.as_ref().expect("not stopped yet");
+            let committed = self.committed.as_ref().expect("the reader is not stopped");
             committed.send(batch.progress.positions.clone()).expect("the reader runs");
             taken.push(batch);
         }
@@ -143,7 +143,7 @@ impl Running {
         taken
     }
 
-    /// How many records are left to be read again.
+    /// Stops the reader and returns the number of records that will be re-read.
     fn stop(mut self) -> Result<u64, IngestError> {
         self.shutdown.request();
         self.committed = None;
@@ -152,10 +152,10 @@ impl Running {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {condition}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -164,20 +164,20 @@ fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
     Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
 }
 
-/// Of all partitions, so that none is noted in a batch.
+/// Returns the positions of all partitions, so that no batch adds one.
 fn beginnings() -> Vec<Position> {
     let of = |topic| [0, 1].map(|partition| position(topic, partition, 0));
     [CLICKS, "adtrail.activations", EFFECTS].into_iter().flat_map(of).collect()
 }
 
-/// The click ids of the batches, in order.
+/// Returns the ids of the facts of the batches, in order.
 fn ids(batches: &[Batch]) -> Vec<String> {
     batches.iter().flat_map(|batch| batch.facts.iter().map(|fact| fact.id().to_owned())).collect()
 }
 
 type Letter = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
 
-/// The first so many letters of a topic: key, value and headers.
+/// Reads the first `count` dead letters of a topic: key, value and headers.
 fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     let consumer: BaseConsumer = client(&broker.cluster.bootstrap_servers())
         .set("group.id", "letters")
@@ -188,7 +188,7 @@ fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     consumer.assign(&list).expect("assigned");
     let (mut found, start) = (Vec::new(), Instant::now());
     while found.len() < count {
-        assert!(start.elapsed() < PATIENCE, "{} letters of {count}", found.len());
+        assert!(start.elapsed() < PATIENCE, "{} of {count} dead letters", found.len());
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
         let header =
             |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
@@ -202,7 +202,7 @@ fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     found
 }
 
-/// That the first bad click is kept, with its headers and those that say what was wrong.
+/// Checks that the dead letter of the first invalid click has its value, its headers and the error headers.
 #[track_caller]
 fn check_letter(broker: &Broker, bad: &[u8]) {
     let found = letters(broker, "adtrail.clicks.dlq", 1).remove(0);
@@ -225,7 +225,7 @@ fn check_letter(broker: &Broker, bad: &[u8]) {
 }
 
 #[test]
-fn records_become_facts_positions_and_letters() {
+fn records_become_facts_positions_and_dead_letters() {
     let broker = Broker::with_topics();
     for id in 0..10 {
         broker.produce(CLICKS, 0, Some(&click(id)));
@@ -258,7 +258,7 @@ fn records_become_facts_positions_and_letters() {
     assert_eq!(sum(&|i| i.of(TopicKind::Effects).dead_lettered(ErrorCode::TooLate)), 1);
     let mut reached: Vec<_> =
         batches.into_iter().flat_map(|batch| batch.progress.positions).collect();
-    // Of the others there is only where they begin.
+    // The other partitions have their start position only.
     reached.retain(|at| at.next_offset > 0);
     reached.sort();
     reached.reverse();
@@ -291,12 +291,12 @@ fn records_become_facts_positions_and_letters() {
         .expect("a consumer");
     let mut list = TopicPartitionList::new();
     list.add_partition(CLICKS, 0);
-    let told = group.committed_offsets(list, PATIENCE).expect("the group's offsets");
-    assert_eq!(told.elements()[0].offset(), Offset::Offset(11));
+    let committed = group.committed_offsets(list, PATIENCE).expect("the group's offsets");
+    assert_eq!(committed.elements()[0].offset(), Offset::Offset(11));
 }
 
 #[test]
-fn reading_goes_on_from_the_stores_positions() {
+fn reading_continues_from_the_positions_of_the_store() {
     let broker = Broker::with_topics();
     for id in 0..10 {
         broker.produce(CLICKS, (id % 2) as i32, Some(&click(id)));
@@ -330,7 +330,7 @@ fn a_position_beyond_the_end_is_fatal() {
 }
 
 #[test]
-fn a_position_on_a_partition_that_is_gone_is_fatal() {
+fn a_position_on_a_missing_partition_is_fatal() {
     let broker = Broker::with_topics();
     let running = Running::start(&broker.config(""), &[position(CLICKS, 2, 1)]);
     let outcome = running.thread.join().expect("no panic");
@@ -351,13 +351,13 @@ fn a_missing_topic_is_named_with_its_setting() {
 }
 
 #[test]
-fn an_unreachable_broker_is_waited_for_until_asked_to_stop() {
-    // It closes each connection, as a broker does that is about to end.
+fn an_unreachable_broker_is_retried_until_shutdown() {
+    // Accepts each connection and closes it, like a broker that is shutting down.
     let broker = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = broker.local_addr().expect("an address").to_string();
     let running = Running::start_quick(&config(&address, ""), &[]);
     for _ in 0..3 {
-        broker.accept().expect("another try");
+        broker.accept().expect("another connection");
     }
     assert!(!running.health.is_connected());
     assert!(!running.health.is_ready());
@@ -366,7 +366,7 @@ fn an_unreachable_broker_is_waited_for_until_asked_to_stop() {
 }
 
 #[test]
-fn no_batch_passes_letters_that_are_not_acknowledged() {
+fn no_batch_overtakes_unacknowledged_dead_letters() {
     let broker = Broker::with_topics();
     let dlq = "adtrail.clicks.dlq";
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
@@ -376,18 +376,18 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
     broker.flush();
 
     let running = Running::start_quick(&broker.config(""), &beginnings());
-    wait_until("letters wait", || running.health.are_letters_waiting());
-    // The two can come in one batch or in two; the second is held either way.
-    let passed: usize = running.batches.try_iter().map(|batch| batch.facts.len()).sum();
-    assert!(passed <= 1, "{passed} passed");
-    let left = running.stop().expect("a clean stop");
-    assert_eq!(left, 2 - passed as u64);
+    wait_until("dead letters wait", || running.health.are_letters_waiting());
+    // The records can be in one batch or in two; the batch of the second waits either way.
+    let emitted: usize = running.batches.try_iter().map(|batch| batch.facts.len()).sum();
+    assert!(emitted <= 1, "{emitted} emitted");
+    let uncommitted = running.stop().expect("a clean stop");
+    assert_eq!(uncommitted, 2 - emitted as u64);
 
     let running = Running::start_quick(
         &broker.config(""),
         &[&[position(CLICKS, 0, 1)], &beginnings()[1..]].concat(),
     );
-    wait_until("letters wait again", || running.health.are_letters_waiting());
+    wait_until("dead letters wait again", || running.health.are_letters_waiting());
     assert!(running.batches.try_recv().is_err());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
@@ -399,7 +399,7 @@ fn no_batch_passes_letters_that_are_not_acknowledged() {
 }
 
 #[test]
-fn large_values_come_and_go_whole() {
+fn large_values_become_complete_dead_letters() {
     let broker = Broker::with_topics();
     let large = vec![b'x'; 4 << 20];
     broker.produce(CLICKS, 0, Some(&large));
@@ -415,9 +415,9 @@ fn large_values_come_and_go_whole() {
     running.stop().expect("a clean stop");
 }
 
-/// Long enough for the reader to let go of its partitions.
+/// The queue is full long enough for the reader to unassign its partitions.
 #[test]
-fn nothing_is_lost_or_doubled_by_a_long_wait() {
+fn nothing_is_lost_or_duplicated_by_long_backpressure() {
     const COUNT: usize = 2_000;
     let broker = Broker::with_topics();
     for id in 0..COUNT {
@@ -425,14 +425,16 @@ fn nothing_is_lost_or_doubled_by_a_long_wait() {
     }
     broker.flush();
     let running = Running::start_quick(&broker.config("[ingest]\nbatch_records_max = 100"), &[]);
-    wait_until("a batch is handed on", || running.health.last_message_ms().is_some());
-    // While batches wait, the end of a partition is looked up only once the reader has let go. Twice: the
-    // first time may still be from a moment before the queue was full.
-    for more in 1..=2 {
-        broker.produce(CLICKS, 0, Some(&click(COUNT + more - 1)));
+    wait_until("a batch is emitted", || running.health.last_message_ms().is_some());
+    // While batches wait, the end of a partition is queried only after the reader has unassigned it. Twice, because the
+    // first lag may be from before the queue was full.
+    for added in 1..=2 {
+        broker.produce(CLICKS, 0, Some(&click(COUNT + added - 1)));
         broker.flush();
-        let lag = (COUNT + more) as u64;
-        wait_until("more is there", || running.health.lag_messages(TopicKind::Clicks) == lag);
+        let lag = (COUNT + added) as u64;
+        wait_until("the lag includes the new record", || {
+            running.health.lag_messages(TopicKind::Clicks) == lag
+        });
     }
     let expected: Vec<_> = (0..COUNT + 2).map(|id| format!("c-{id}")).collect();
     assert_eq!(ids(&running.take(COUNT as u64 + 2)), expected);
@@ -440,22 +442,22 @@ fn nothing_is_lost_or_doubled_by_a_long_wait() {
 }
 
 #[test]
-fn a_receiver_that_is_gone_ends_reading() {
+fn reading_ends_if_the_receiver_is_dropped() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.flush();
     let Running { batches, thread, .. } = Running::start(&broker.config(""), &[]);
     drop(batches);
-    // The first may have been handed on before.
+    // The first batch may have been emitted before.
     broker.produce(CLICKS, 0, Some(&click(1)));
     broker.flush();
     let outcome = thread.join().expect("no panic");
     assert!(matches!(outcome, Err(IngestError::NoReceiver)), "{outcome:?}");
 }
 
-/// The last record is bad and holds its partition, which shows that all before it were read.
+/// The last record is invalid and pauses its partition, which shows that all records before it were read.
 #[test]
-fn the_partial_batch_is_handed_on_at_the_end() {
+fn the_partial_batch_is_emitted_at_shutdown() {
     let broker = Broker::with_topics();
     (0..3).for_each(|id| broker.produce(CLICKS, 0, Some(&click(id))));
     broker.produce(CLICKS, 0, Some(b"bad"));
@@ -466,9 +468,9 @@ fn the_partial_batch_is_handed_on_at_the_end() {
     let config = broker.config(settings);
     let running = ::metrics::with_local_recorder(&recorder, || Running::start(&config, &[]));
     assert_eq!(ids(&running.take(2)), ["c-0", "c-1"]);
-    let held = "adtrail_ingest_paused_partitions{topic=\"adtrail.clicks\",reason=\"bad\"} 1";
-    wait_until("the rest is read", || handle.render().lines().any(|line| line == held));
-    assert!(running.batches.try_recv().is_err(), "it is not enough");
+    let paused = "adtrail_ingest_paused_partitions{topic=\"adtrail.clicks\",reason=\"bad\"} 1";
+    wait_until("the other records are read", || handle.render().lines().any(|line| line == paused));
+    assert!(running.batches.try_recv().is_err(), "the batch is not full");
     running.shutdown.request();
     assert_eq!(ids(&running.take(1)), ["c-2"]);
     let disconnected = running.batches.recv_timeout(PATIENCE);
@@ -476,9 +478,9 @@ fn the_partial_batch_is_handed_on_at_the_end() {
     running.stop().expect("a clean stop");
 }
 
-/// Neither a lag of 0 nor a ready probe, while nobody knows what comes to a topic.
+/// While a topic cannot be read, its lag is unknown, so neither a lag of 0 nor readiness may be reported.
 #[test]
-fn a_topic_that_may_not_be_read_is_told_and_read_on_once_it_may() {
+fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.flush();
@@ -490,13 +492,13 @@ fn a_topic_that_may_not_be_read_is_told_and_read_on_once_it_may() {
     wait_until("not ready", || !running.health.is_ready());
     assert_eq!(running.health.denied().as_deref(), Some(CLICKS));
     assert!(running.health.is_connected());
-    // It stays so while the others are read on.
+    // This does not change while the other topics are read.
     let lag = |topic| running.health.lag_messages(topic);
     broker.produce(EFFECTS, 0, None);
     broker.flush();
     wait_until("another topic has a lag", || lag(TopicKind::Effects) == 1);
     running.take(1);
-    wait_until("another topic has none", || lag(TopicKind::Effects) == 0);
+    wait_until("another topic has no lag", || lag(TopicKind::Effects) == 0);
     assert!(lag(TopicKind::Clicks) > 0);
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(CLICKS, fine).expect("a topic that works");
@@ -507,18 +509,18 @@ fn a_topic_that_may_not_be_read_is_told_and_read_on_once_it_may() {
     running.stop().expect("a clean stop");
 }
 
-/// The client keeps letters for half a minute before it says anything of a topic that is gone.
+/// The client retries for half a minute before it reports a missing topic.
 #[test]
-fn letters_that_wait_for_their_topic_are_told_soon() {
+fn dead_letters_that_wait_for_their_topic_are_reported_early() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
     let gone = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    broker.cluster.topic_error("adtrail.clicks.dlq", gone).expect("a topic that is gone");
+    broker.cluster.topic_error("adtrail.clicks.dlq", gone).expect("a missing topic");
     let running = Running::start_quick(&broker.config(""), &[]);
     let health = running.health.clone();
-    wait_until("something is read", || health.last_message_ms().is_some());
-    wait_until("it is told", || health.are_letters_waiting());
+    wait_until("a record is read", || health.last_message_ms().is_some());
+    wait_until("the wait is reported", || health.are_letters_waiting());
     assert!(!health.is_ready());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");
@@ -527,16 +529,16 @@ fn letters_that_wait_for_their_topic_are_told_soon() {
     running.stop().expect("a clean stop");
 }
 
-/// A few kilobytes of zstd that are 90 MB of records, each of them longer than an event may be.
+/// A few kilobytes of zstd that decompress to 90 MB of records.
 #[test]
-fn a_small_batch_of_much_is_read_or_named() {
+fn a_batch_that_decompresses_to_much_is_read_or_named() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.flush();
     let producer: BaseProducer = client(&broker.cluster.bootstrap_servers())
         .set("message.max.bytes", "1000000000")
         .set("batch.size", "1000000000")
-        // Enough to gather all of them, on a slow machine too. A flush may wait that long.
+        // Long enough to collect all records in one batch, even on a slow machine.
         .set("linger.ms", "5000")
         .set("compression.type", "zstd")
         .create()
@@ -544,7 +546,7 @@ fn a_small_batch_of_much_is_read_or_named() {
     let large = vec![b'0'; 900_000];
     for _ in 0..100 {
         let record = BaseRecord::<(), _>::to(CLICKS).partition(1).payload(&large);
-        producer.send(record).map_err(|(error, _)| error).expect("room in the queue");
+        producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
     }
     producer.flush(PATIENCE).expect("the broker answers");
 
@@ -559,14 +561,14 @@ fn a_small_batch_of_much_is_read_or_named() {
     running.stop().expect("a clean stop");
 }
 
-fn letters_to_clicks(count: usize) -> Vec<producer::DeadLetter> {
+fn invalid_clicks(count: usize) -> Vec<producer::DeadLetter> {
     (0..count).map(|_| producer::DeadLetter::of_value(TopicKind::Clicks, b"bad")).collect()
 }
 
-/// The group takes partitions back while nobody acknowledges; what is under way then is reported later.
+/// A rebalance interrupts a delivery whose dead letters are not acknowledged. Their delivery reports arrive later.
 #[test]
-fn letters_of_a_delivery_that_was_broken_off_are_not_taken_for_others() {
-    const LEFT: usize = 5;
+fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
+    const UNACKNOWLEDGED: usize = 5;
     let broker = Broker::with_topics();
     let config = broker.config("");
     let names = TopicNames::new(&config.kafka.topics);
@@ -574,21 +576,25 @@ fn letters_of_a_delivery_that_was_broken_off_are_not_taken_for_others() {
         producer::DeadLetters::new(&config.kafka, &names, Timing::default()).expect("a producer");
     let deliver = |count, tries: usize| {
         let mut tries = 0..tries;
-        letters_out.deliver(&letters_to_clicks(count), || Ok(tries.next().is_some()))
+        letters_out.deliver(&invalid_clicks(count), || Ok(tries.next().is_some()))
     };
-    assert!(deliver(1, usize::MAX).expect("kafka takes it"));
+    assert!(deliver(1, usize::MAX).expect("Kafka accepts it"));
     broker.cluster.broker_down(1).expect("a broker");
-    assert!(!deliver(LEFT, 20).expect("nobody answers"));
-    // Fewer than are under way: each of those would be one too many.
-    assert!(!deliver(2, 20).expect("nobody answers"), "nothing is acknowledged yet");
+    assert!(!deliver(UNACKNOWLEDGED, 20).expect("no error while the broker is down"));
+    // Fewer than are in flight, so that counting one of those would be noticed.
+    assert!(
+        !deliver(2, 20).expect("no error while the broker is down"),
+        "nothing is acknowledged yet"
+    );
     broker.cluster.broker_up(1).expect("a broker");
-    assert!(deliver(3, usize::MAX).expect("kafka takes them"));
-    assert_eq!(letters(&broker, "adtrail.clicks.dlq", 1 + LEFT + 2 + 3).len(), 1 + LEFT + 2 + 3);
+    assert!(deliver(3, usize::MAX).expect("Kafka accepts them"));
+    let count = 1 + UNACKNOWLEDGED + 2 + 3;
+    assert_eq!(letters(&broker, "adtrail.clicks.dlq", count).len(), count);
 }
 
-/// What Kafka deletes of it before it is read would else be passed over without a word.
+/// Without a position, records that Kafka deletes before they are read would be skipped without a warning.
 #[test]
-fn partitions_of_which_nothing_was_read_have_a_position() {
+fn partitions_without_records_get_a_position() {
     let broker = Broker::with_topics();
     let running = Running::start(&broker.config(""), &[]);
     let batch = running.batches.recv_timeout(PATIENCE).expect("a batch");
@@ -600,7 +606,7 @@ fn partitions_of_which_nothing_was_read_have_a_position() {
     assert!(batch.facts.is_empty() && running.health.last_message_ms().is_none());
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.flush();
-    // They are noted once.
+    // The start positions are reported once.
     let batches = running.take(1);
     assert_eq!(batches[0].progress.positions.len(), 1);
     running.stop().expect("a clean stop");

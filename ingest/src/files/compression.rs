@@ -18,7 +18,7 @@ enum Format {
     Zstd,
 }
 
-/// The text of a file, decompressed if needed.
+/// Returns the text of a file, decompressed if needed.
 ///
 /// # Errors
 /// From reading the first bytes; damage found later is an error of the reader.
@@ -40,11 +40,11 @@ pub(crate) fn is_plain(file: &[u8]) -> bool {
     matches!(format(file), Format::Plain)
 }
 
-/// No event begins with the bytes of a compressed format.
+/// Detects the format. No event begins with the first bytes of a compressed file.
 fn format(file: &[u8]) -> Format {
     match file {
         [0x1f, 0x8b, ..] => Format::Gzip,
-        // A frame, or a skippable one, with which pzstd begins.
+        // A frame, or a skippable frame, with which the output of pzstd begins.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Format::Zstd,
         _ => Format::Plain,
     }
@@ -67,7 +67,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// With a checksum, as the `zstd` command writes it.
+    /// Compresses with a checksum, like the `zstd` command.
     fn zstd(text: &[u8]) -> Vec<u8> {
         let mut encoder = zstd::Encoder::new(Vec::new(), 0).unwrap();
         encoder.include_checksum(true).unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_by_their_first_bytes() {
+    fn formats_are_detected_by_their_first_bytes() {
         for plain in [TEXT, b"", b"\n", b"\x1f", b"P*M", b"P*M+", b"{}"] {
             assert_eq!(read(plain).unwrap(), plain);
         }
@@ -99,7 +99,7 @@ mod tests {
         for (compress, checksum_bytes) in [(gzip as fn(&[u8]) -> Vec<u8>, 8), (zstd, 4)] {
             let whole = compress(TEXT);
             let twice = whole.repeat(2);
-            // Fewer than the magic bytes are a text like any other.
+            // A file shorter than the magic bytes is plain text.
             for length in (4..twice.len()).filter(|length| *length != whole.len()) {
                 let error = read(&twice[..length]).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{length}: {error}");

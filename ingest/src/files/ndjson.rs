@@ -1,4 +1,4 @@
-//! Events from files: one JSON event a line, of any type.
+//! Events from files: one JSON event of any type per line.
 
 use std::io::{self, BufRead, Read};
 
@@ -8,26 +8,26 @@ use attribution::rules::policy::Policy;
 use crate::decode::event::EVENT_BYTES_MAX;
 use crate::decode::{self, DecodeError};
 
-/// What some editors put before UTF-8.
+/// The UTF-8 byte order mark, which some editors write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The facts of a file. There is no broker, so nothing is too late.
+/// An iterator over the facts of a file. There is no broker timestamp, so no fact is too late.
 pub struct Events<'p, R> {
     reader: R,
     policy: &'p Policy,
     line: Vec<u8>,
-    /// Of the line read last, from 1.
+    /// The number of the last line read, starting at 1.
     line_number: u64,
 }
 
-/// What can go wrong with a file.
+/// An error while reading a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// One bad line; reading goes on.
+    /// One invalid line; reading continues.
     #[error("line {line_number}: {error}")]
     Line { line_number: u64, error: DecodeError },
-    /// The file cannot be read on.
-    #[error("cannot read after line {line_number}: {error}")]
+    /// The file cannot be read further.
+    #[error("cannot read the file after line {line_number}: {error}")]
     Read { line_number: u64, error: io::Error },
 }
 
@@ -36,10 +36,10 @@ impl<'p, R: BufRead> Events<'p, R> {
         Self { reader, policy, line: Vec::new(), line_number: 0 }
     }
 
-    /// Reads the next line, without its end. A longer one than allowed is cut, one byte over.
+    /// Reads the next line, without its line end. A line that is too long is truncated to one byte above the limit.
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
-        // Room for the line's end, so that a line of the greatest length is read whole.
+        // Two more bytes for the line end, so that a line of the maximum length is read completely.
         let limit = EVENT_BYTES_MAX as u64 + 2;
         if self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line)? == 0 {
             return Ok(false);
@@ -104,10 +104,10 @@ mod tests {
 
     const GOOD: &str = r#"{"type":"activation","app":"app-x","time":1}"#;
 
-    /// Each line's outcome: `None` for a fact, else its line and code.
+    /// Returns the outcome of each line: `None` for a fact, otherwise the line number and error code.
     fn read(text: &[u8]) -> Vec<Option<(u64, ErrorCode)>> {
         let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
-        // Small, so that lines span buffers.
+        // A small buffer, so that lines span several.
         let reader = BufReader::with_capacity(7, text);
         let outcome = |event: Result<Fact, FileError>| match event {
             Ok(_) => None,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
+    fn each_line_is_a_fact_or_an_error() {
         check("", &[]);
         check("\n\r\n  \n", &[]);
         check(GOOD, &[None]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_set_aside_and_no_more() {
+    fn a_line_that_is_too_long_is_the_only_one_refused() {
         let padded = |bytes: usize| format!("{GOOD}{}", " ".repeat(bytes - GOOD.len()));
         check(&format!("{}\n{GOOD}\n", padded(EVENT_BYTES_MAX)), &[None, None]);
         check(&format!("{}\r\n{GOOD}\n", padded(EVENT_BYTES_MAX)), &[None, None]);

@@ -1,4 +1,4 @@
-//! Events in Avro, against the library that reads schemas for us.
+//! Events in Avro, compared with `apache-avro`.
 
 use std::sync::LazyLock;
 
@@ -17,22 +17,22 @@ const TEXTS: [&str; 3] = [
     include_str!("../../../schemas/avro/effect.avsc"),
 ];
 
-type Both = (Schema, apache_avro::Schema);
+type SchemaPair = (Schema, apache_avro::Schema);
 
-static SCHEMAS: LazyLock<Vec<Both>> = LazyLock::new(|| {
-    let both = TEXTS
+static SCHEMAS: LazyLock<Vec<SchemaPair>> = LazyLock::new(|| {
+    let pairs = TEXTS
         .iter()
         .map(|text| Some((Schema::parse(text).ok()?, apache_avro::Schema::parse_str(text).ok()?)));
-    both.collect::<Option<_>>().unwrap_or_default()
+    pairs.collect::<Option<_>>().unwrap_or_default()
 });
 
-/// The first byte chooses one of the published schemas. What we read, the library reads to its end,
-/// and what it reads is in JSON the same event.
+/// Input: a byte that selects a published schema, and a datum. If we accept the datum, the library must read all of it,
+/// and its value as JSON must decode to the same event.
 pub fn published(input: &[u8]) {
     let Some((choice, datum)) = input.split_first() else { return };
-    let place = usize::from(*choice) % TEXTS.len();
-    let (ours, theirs) = &SCHEMAS[place];
-    let found = decode::decode_avro(datum, ours, TopicKind::ALL.get(place).copied(), &POLICY);
+    let index = usize::from(*choice) % TEXTS.len();
+    let (ours, theirs) = &SCHEMAS[index];
+    let found = decode::decode_avro(datum, ours, TopicKind::ALL.get(index).copied(), &POLICY);
     if let Err(error) = &found {
         check_error(error, datum);
         if error.code == ErrorCode::NotAvro {
@@ -42,22 +42,22 @@ pub fn published(input: &[u8]) {
     let mut rest = datum;
     let value =
         GenericDatumReader::builder(theirs).build().and_then(|reader| reader.read_value(&mut rest));
-    assert!(rest.is_empty(), "{} bytes more", rest.len());
+    assert!(rest.is_empty(), "{} bytes remain", rest.len());
     let json = value.and_then(Json::try_from).map(|json| json.to_string());
-    assert!(json.is_ok(), "they can not read it: {json:?}");
+    assert!(json.is_ok(), "apache-avro cannot read it: {json:?}");
     let json = json.unwrap_or_default();
     if json.len() <= EVENT_BYTES_MAX {
-        let expected = decode::decode(json.as_bytes(), TopicKind::ALL.get(place).copied(), &POLICY);
+        let expected = decode::decode(json.as_bytes(), TopicKind::ALL.get(index).copied(), &POLICY);
         assert_eq!(outline(found), outline(expected), "{json}");
     }
 }
 
-/// Without the message, which names what stands there in the words of the format.
+/// Removes the message, which describes values in terms of the format.
 fn outline(decoded: Result<Fact, DecodeError>) -> Result<Fact, (ErrorCode, Option<String>)> {
     decoded.map_err(|error| (error.code, error.field))
 }
 
-/// A schema, and what may be written with it. Reading ends, in little memory.
+/// Input: a schema and a datum. Decoding must terminate with bounded memory, and give the same result twice.
 pub fn any_schema(input: &[u8]) {
     let mut parts = input.splitn(2, |byte| *byte == BETWEEN);
     let text = parts.next().unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::files::ndjson::{Events, FileError};
 use crate::kafka::topics::TopicKind;
 use crate::peek::event::Event;
 
-/// What is shown of an event is the same event; what is none is told as one.
+/// An accepted event must survive printing and decoding; an error must be consistent with the input.
 pub fn json(input: &[u8]) {
     for topic in TopicKind::ALL.into_iter().map(Some).chain([None]) {
         match decode::decode(input, topic, &POLICY) {
@@ -30,23 +30,24 @@ pub fn json(input: &[u8]) {
 
 fn check_fact(fact: &Fact, input: &[u8]) {
     assert!(serde_json::from_slice::<IgnoredAny>(input).is_ok());
-    let shown = serde_json::to_vec(&Event::new(fact, &POLICY)).unwrap_or_default();
-    if shown.len() <= EVENT_BYTES_MAX {
-        let again = decode::decode(&shown, None, &POLICY);
-        assert_eq!(again.as_ref(), Ok(fact), "{}", String::from_utf8_lossy(&shown));
+    let printed = serde_json::to_vec(&Event::new(fact, &POLICY)).unwrap_or_default();
+    if printed.len() <= EVENT_BYTES_MAX {
+        let again = decode::decode(&printed, None, &POLICY);
+        assert_eq!(again.as_ref(), Ok(fact), "{}", String::from_utf8_lossy(&printed));
     }
 }
 
 type Outcome = Result<Fact, (u64, DecodeError)>;
 
-/// A file as `replay` reads it, through buffers of any size; plain text by its lines.
+/// Reads a file as `replay` does. For plain text, the result must not depend on the buffer size and must equal decoding
+/// each line.
 pub fn lines(input: &[u8]) {
     let whole = read(compression::decompressed(input));
-    let in_pieces = read(Ok(BufReader::with_capacity(3, input)));
+    let buffered = read(Ok(BufReader::with_capacity(3, input)));
     if compression::is_plain(input) {
-        assert_eq!(whole.0, in_pieces.0);
+        assert_eq!(whole.0, buffered.0);
         assert_eq!(whole.0, by_lines(input));
-        assert!(whole.1 && in_pieces.1, "a text is read to its end");
+        assert!(whole.1 && buffered.1, "plain text is read to its end");
     }
     for outcome in &whole.0 {
         if let Err((_, error)) = outcome {
@@ -55,7 +56,7 @@ pub fn lines(input: &[u8]) {
     }
 }
 
-/// What the lines are, and whether the file was read to its end.
+/// Returns the outcome of each line, and whether the file was read to its end.
 fn read(reader: std::io::Result<impl std::io::BufRead>) -> (Vec<Outcome>, bool) {
     let mut outcomes = Vec::new();
     let Ok(reader) = reader else { return (outcomes, false) };
@@ -72,7 +73,7 @@ fn read(reader: std::io::Result<impl std::io::BufRead>) -> (Vec<Outcome>, bool) 
     (outcomes, true)
 }
 
-/// The same, the slow way.
+/// Decodes each line of the whole text.
 fn by_lines(text: &[u8]) -> Vec<Outcome> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let lines = text.split(|byte| *byte == b'\n').zip(1..);

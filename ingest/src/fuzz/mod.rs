@@ -1,5 +1,5 @@
-//! What decodes what others send, for a fuzzer and for the inputs that are kept: see
-//! `docs/fuzzing.md`. Each target takes any bytes, and panics where something does not hold.
+//! Fuzz targets for the decoders of bytes from outside; see `docs/fuzzing.md`. Each target takes arbitrary bytes and
+//! panics if a property is violated.
 
 mod avro;
 mod events;
@@ -17,7 +17,7 @@ use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::decode::DecodeError;
 
-/// By name, for any bytes.
+/// The name and function of a target.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[
@@ -35,14 +35,14 @@ pub const TARGETS: &[Target] = &[
 static POLICY: LazyLock<Policy> =
     LazyLock::new(|| Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]));
 
-/// Where one part ends and the next begins; in no text.
+/// Separates the parts of an input; does not occur in UTF-8.
 const BETWEEN: u8 = 0xff;
 
-/// What a dead letter and a log say is one short line, and no device's id that was sent.
+/// Checks that a message for logs and dead letters is one short line without a device id from the input.
 fn check_error(error: &DecodeError, sent: &[u8]) {
-    /// 64 characters of a name, each escaped, and what is said of it.
+    /// 64 escaped characters of a name, and the rest of the message.
     const BYTES_MAX: usize = 1_200;
-    /// No number that is told has so many, and no id has fewer.
+    /// More digits than any number in a message, and no more than any id has.
     const DIGITS_MIN: usize = 12;
     let DecodeError { message, field, .. } = error;
     assert!(!message.is_empty() && message.len() <= BYTES_MAX, "{message}");
@@ -52,8 +52,8 @@ fn check_error(error: &DecodeError, sent: &[u8]) {
         let Some(id) = std::str::from_utf8(run).ok().filter(|_| digits >= DIGITS_MIN) else {
             continue;
         };
-        let is_told =
+        let is_contained =
             message.contains(id) || field.as_ref().is_some_and(|field| field.contains(id));
-        assert!(!is_told, "{id} is told: {message}");
+        assert!(!is_contained, "{id} is in the message: {message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Records around events: frames, what is shown of one, and dead letters.
+//! Records: framing, printing by `peek`, and dead letters.
 
 use std::cell::RefCell;
 use std::str::FromStr;
@@ -17,7 +17,8 @@ use crate::peek::line::{Record, View, line};
 use crate::registry::SchemaKey;
 use crate::timing::Timing;
 
-/// The first byte says how long a header comes before the value. What is taken off is what was put on.
+/// Input: a byte with the length of a header plus 1, or 0 for none, the header and the value. Framing the result again
+/// must give the input.
 pub fn framing(input: &[u8]) {
     let Some((length, rest)) = input.split_first() else { return };
     let (header, value) = match length.checked_sub(1) {
@@ -61,8 +62,7 @@ fn view(raw: bool) -> Option<View> {
     })
 }
 
-/// A value, a key and headers, a name and a value each. Whatever is in them is shown in one line of
-/// JSON.
+/// Input: a value, a key, and headers, each a name and a value. Every record must be printed as one line of JSON.
 pub fn peek(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == BETWEEN);
     let value = parts.next();
@@ -71,8 +71,8 @@ pub fn peek(input: &[u8]) {
     while let Some(name) = parts.next() {
         let name = match name {
             b"" => HEADER,
-            // Those of dead letters, without having to be found.
-            [place] if usize::from(*place) < header::ALL.len() => header::ALL[usize::from(*place)],
+            // One byte selects a header of dead letters, which the fuzzer would not guess.
+            [index] if usize::from(*index) < header::ALL.len() => header::ALL[usize::from(*index)],
             name => std::str::from_utf8(name).unwrap_or("x"),
         };
         headers.push(Header { key: name, value: parts.next() });
@@ -97,7 +97,7 @@ pub fn peek(input: &[u8]) {
     });
 }
 
-/// Where a letter came from, as the journal has it: read again it is the same place.
+/// Input: the source of a dead letter as written in the journal. Formatting and parsing it must give the same source.
 pub fn letter(input: &[u8]) {
     let names = names();
     if let Some(source) = Source::parse(input, &names) {

@@ -1,5 +1,5 @@
-//! A fact in the form in which producers send it, with what adtrail has made of it: times in one
-//! form, and the id that an event without one gets. It can be sent as it is shown.
+//! A fact as a JSON event, with normalized times, and with the computed id if the event had none. Decoding the JSON
+//! again gives the same fact.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use jiff::civil::{Date, Time};
 use serde::Serialize;
 
-/// What is absent is left out.
+/// The fields of an event. Absent fields are omitted.
 #[derive(Debug, Default, Serialize)]
 pub struct Event<'a> {
     #[serde(rename = "type")]
@@ -110,8 +110,8 @@ fn time(time: EventTime) -> String {
     utc(i64::try_from(time.millis()).unwrap_or(i64::MAX)).unwrap_or_default()
 }
 
-/// Milliseconds since 1970 as `2025-03-10T12:00:00.000Z`; `None` beyond the year 9999, whose last
-/// hours are no instant of the library's, but a date and time.
+/// Formats milliseconds since 1970 as `2025-03-10T12:00:00.000Z`; `None` after the year 9999. Uses a civil date and
+/// time, because jiff's `Timestamp` does not cover the last hours of that year.
 pub fn utc(ms: i64) -> Option<String> {
     let epoch = Date::constant(1970, 1, 1).to_datetime(Time::midnight());
     epoch.checked_add(SignedDuration::from_millis(ms)).ok().map(|time| format!("{time:.3}Z"))
@@ -122,20 +122,20 @@ mod tests {
     use super::*;
     use crate::decode;
 
-    /// What is shown is the same event when it is read again.
+    /// Checks that the printed event decodes to the same fact.
     #[track_caller]
     fn check(text: &str) {
         let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").expect("settings");
         let decode = |text: &str| {
-            decode::decode(text.as_bytes(), None, &config.policy).expect("it is an event")
+            decode::decode(text.as_bytes(), None, &config.policy).expect("a valid event")
         };
         let fact = decode(text);
-        let shown = serde_json::to_string(&Event::new(&fact, &config.policy)).expect("JSON");
-        assert_eq!(decode(&shown), fact, "{shown}");
+        let printed = serde_json::to_string(&Event::new(&fact, &config.policy)).expect("JSON");
+        assert_eq!(decode(&printed), fact, "{printed}");
     }
 
     #[test]
-    fn nothing_of_an_event_is_lost() {
+    fn a_printed_event_decodes_to_the_same_fact() {
         let common = r#""app":"app-x","time":1741608000123,"ids":{"oaid":"A","imei_md5":"b"},"ip":"::1","ua":"u","device_model":"m","os":"android","os_version":"14""#;
         check(&format!(
             r#"{{"type":"click",{common},"click_id":" c ","spreadid":7,"purpose":"retargeting","lookback_ms":5,"site":"s","params":{{"b":"2","a":"1"}}}}"#

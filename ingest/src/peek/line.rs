@@ -1,4 +1,4 @@
-//! One record as one line of JSON.
+//! Formats one record as one line of JSON.
 
 use attribution::facts::event::Fact;
 use base64::Engine;
@@ -13,7 +13,7 @@ use crate::decode::{DecodeError, ErrorCode, framing, lateness};
 use crate::kafka::headers::Unreadable;
 use crate::kafka::topics::{TopicKind, TopicNames};
 
-/// What there is of a record.
+/// The parts of a record that are printed.
 pub struct Record<'a> {
     pub topic: &'a str,
     pub partition: i32,
@@ -24,14 +24,14 @@ pub struct Record<'a> {
     pub headers: Result<Vec<Header<'a, &'a [u8]>>, Unreadable>,
 }
 
-/// How records are looked at.
+/// How records are decoded and printed.
 pub struct View {
     pub decoder: Decoder,
     pub names: TopicNames,
     pub raw: bool,
 }
 
-/// A line, with its end.
+/// Returns the line, including the line end.
 pub fn line(record: &Record<'_>, view: &mut View) -> String {
     let decoded = if view.raw { None } else { Some(decode(record, view)) };
     let mut line = Line {
@@ -49,7 +49,7 @@ pub fn line(record: &Record<'_>, view: &mut View) -> String {
     match &decoded {
         None => {
             line.value = Some(record.value.map(Bytes));
-            line.headers = Some(shown_headers(record));
+            line.headers = Some(headers(record));
         }
         Some(Decoded { schema, fact, error }) => {
             line.schema = Some(schema.as_deref());
@@ -58,24 +58,24 @@ pub fn line(record: &Record<'_>, view: &mut View) -> String {
             line.value = error.as_ref().map(|_| record.value.map(Bytes));
         }
     }
-    // Only a map with keys that are no texts could not be written.
+    // Serialization fails only for maps with keys that are not strings; there are none.
     let mut text = serde_json::to_string(&line).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// What a record's value is taken for.
+/// The result of decoding a record's value.
 struct Decoded {
-    /// What it is written in; `None` if nobody can tell.
+    /// The format, and the schema if the value names one; `None` if unknown.
     schema: Option<String>,
     fact: Option<Fact>,
-    /// Why the service would not take it.
+    /// The error for which the service would produce a dead letter.
     error: Option<DecodeError>,
 }
 
-/// The one place where a value is decoded to be shown.
+/// Decodes the value as the service would.
 fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
-    // Counted and passed over by the service: no event, and no error either.
+    // The service counts empty records and skips them: neither an event nor an error.
     let Some(value) = record.value.filter(|value| !value.is_empty()) else {
         return Decoded { schema: None, fact: None, error: None };
     };
@@ -85,7 +85,7 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
     let topic = kind(record, &view.names);
     let (fact, error) = match view.decoder.decode(value, header, topic) {
         decoder::Decoded::Fact(fact) => {
-            let error = late(record, &fact, view);
+            let error = lateness_error(record, &fact, view);
             (Some(fact), error)
         }
         decoder::Decoded::Bad(error) => (None, Some(error)),
@@ -98,15 +98,16 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
     Decoded { schema, fact, error }
 }
 
-/// Of a dead letter's event, that of the topic where it was.
+/// Returns the topic by which to decode the value: for a dead letter, its original topic.
 fn kind(record: &Record<'_>, names: &TopicNames) -> Option<TopicKind> {
-    let source = added(record, header::TOPIC).and_then(|topic| names.kind(&topic));
+    let source = last_header(record, header::TOPIC).and_then(|topic| names.kind(&topic));
     let by_name = || names.kind(record.topic.strip_suffix(SUFFIX)?);
     names.kind(record.topic).or(source).or_else(by_name)
 }
 
-/// A dead letter has another time than its record had.
-fn late(record: &Record<'_>, fact: &Fact, view: &View) -> Option<DecodeError> {
+/// Returns the error if the event is too late or too early. Dead letters are not checked, because their broker
+/// timestamp is not that of the original record.
+fn lateness_error(record: &Record<'_>, fact: &Fact, view: &View) -> Option<DecodeError> {
     view.names.kind(record.topic)?;
     let app = view.decoder.policy().app(fact.pid())?;
     lateness::check(fact.time(), record.broker_ms?, app.correction_horizon_ms).err()
@@ -127,9 +128,9 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Option<Bytes<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<Vec<ShownHeader<'a>>>,
+    headers: Option<Vec<HeaderJson<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dead_letter: Option<ShownLetter>,
+    dead_letter: Option<DeadLetterJson>,
 }
 
 #[derive(Serialize)]
@@ -147,24 +148,24 @@ impl<'a> From<&'a DecodeError> for Problem<'a> {
 }
 
 #[derive(Serialize)]
-struct ShownHeader<'a> {
+struct HeaderJson<'a> {
     name: &'a str,
     value: Option<Bytes<'a>>,
 }
 
-/// None of them where a name is not UTF-8.
-fn shown_headers<'a>(record: &Record<'a>) -> Vec<ShownHeader<'a>> {
+/// Returns the headers; none if the name of any is not UTF-8.
+fn headers<'a>(record: &Record<'a>) -> Vec<HeaderJson<'a>> {
     let headers = record.headers.as_deref().unwrap_or_default();
-    let shown = |header: &Header<'a, &'a [u8]>| ShownHeader {
+    let json = |header: &Header<'a, &'a [u8]>| HeaderJson {
         name: header.key,
         value: header.value.map(Bytes),
     };
-    headers.iter().map(shown).collect()
+    headers.iter().map(json).collect()
 }
 
-/// What adtrail has noted of a dead letter.
+/// The headers that adtrail added to a dead letter.
 #[derive(Serialize)]
-struct ShownLetter {
+struct DeadLetterJson {
     code: String,
     topic: Option<String>,
     partition: Option<String>,
@@ -172,24 +173,24 @@ struct ShownLetter {
     message: Option<String>,
 }
 
-fn dead_letter(record: &Record<'_>) -> Option<ShownLetter> {
-    Some(ShownLetter {
-        code: added(record, header::CODE)?,
-        topic: added(record, header::TOPIC),
-        partition: added(record, header::PARTITION),
-        offset: added(record, header::OFFSET),
-        message: added(record, header::MESSAGE),
+fn dead_letter(record: &Record<'_>) -> Option<DeadLetterJson> {
+    Some(DeadLetterJson {
+        code: last_header(record, header::CODE)?,
+        topic: last_header(record, header::TOPIC),
+        partition: last_header(record, header::PARTITION),
+        offset: last_header(record, header::OFFSET),
+        message: last_header(record, header::MESSAGE),
     })
 }
 
-/// The last header of this name.
-fn added(record: &Record<'_>, name: &str) -> Option<String> {
+/// Returns the value of the last header with this name.
+fn last_header(record: &Record<'_>, name: &str) -> Option<String> {
     let headers = record.headers.as_deref().unwrap_or_default();
     let header = headers.iter().rfind(|header| header.key == name)?;
     Some(String::from_utf8_lossy(header.value?).into_owned())
 }
 
-/// A text, or what is none in base 64: `{"base64":"…"}`.
+/// Serializes as a string, or as `{"base64":"…"}` if the bytes are not UTF-8.
 struct Bytes<'a>(&'a [u8]);
 
 impl Serialize for Bytes<'_> {
@@ -242,7 +243,7 @@ mod tests {
     const SHOWN: &str = r#""event":{"type":"effect","app":"app-x","event_id":"e","name":"n","time":"2025-03-10T12:00:00.000Z"}"#;
 
     #[test]
-    fn what_is_an_event_is_shown_as_one() {
+    fn events_and_empty_records_are_printed() {
         let topic = "adtrail.effects";
         check(&record(topic, EFFECT), false, &format!(r#"{START},"schema":"json",{SHOWN}}}"#));
         check(&record(topic, b""), false, &format!(r#"{START},"schema":null,"event":null}}"#));
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_shown_with_the_reason() {
+    fn invalid_records_are_printed_with_the_error() {
         check(
             &record("adtrail.effects", b"\xff\x00"),
             false,
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_is_read_as_where_it_was() {
+    fn a_dead_letter_is_decoded_by_its_original_topic() {
         let header = |key, value: &'static str| Header { key, value: Some(value.as_bytes()) };
         let letter = Record {
             headers: Ok(vec![
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_is_as_it_came() {
+    fn raw_output_has_the_bytes_and_headers() {
         let header = |key, value| Header { key, value };
         let raw = Record {
             headers: Ok(vec![

@@ -1,6 +1,6 @@
-//! A topic's records as JSON lines, for people who look at what producers send.
+//! Prints a topic's records as JSON lines, to inspect what producers send.
 //!
-//! What a line says of a record is `line`'s to say; here is which records are shown.
+//! `line` formats a record; this module selects the records.
 
 pub(crate) mod event;
 pub(crate) mod line;
@@ -18,37 +18,37 @@ use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 use line::{Record, View};
 
-/// What is to be shown.
+/// The topic and records to print.
 #[derive(Debug, Clone, Copy)]
 pub struct Peek<'a> {
     pub config: &'a Config,
     pub topic: &'a str,
     pub from: Start,
-    /// At most so many records.
+    /// Maximum number of records.
     pub count: Option<u64>,
-    /// The value as it is, with the headers, and not decoded.
+    /// Prints the value without decoding it, and the headers.
     pub raw: bool,
     pub timing: Timing,
 }
 
-/// Where showing begins, and with that where it ends.
+/// The first record to print, which also decides where printing ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest record; it ends where the topic ends now.
+    /// From the oldest record to the current end of the topic.
     Beginning,
-    /// With those that the broker received at this time, in ms since 1970, or later; it ends
-    /// where the topic ends now.
+    /// From the first record with this broker timestamp, in ms since 1970, or a later one, to the current end of the
+    /// topic.
     Time(i64),
-    /// With what is produced from now on; it does not end.
+    /// Records produced from now on, without end.
     End,
 }
 
 impl Peek<'_> {
-    /// Hands each line, with its end, to `sink`, in order within a partition; nothing when there
-    /// is time to write what was handed on. Ends early when `sink` breaks off.
+    /// Passes each line, with its line end, to `sink`, in order within a partition; and `None` when no record is
+    /// available, so that `sink` can flush. Ends early if `sink` breaks.
     ///
     /// # Errors
-    /// Of reading. What a record is, is none: it is shown.
+    /// If the topic cannot be read. Invalid records are not an error: they are printed.
     pub fn run(
         self,
         mut sink: impl FnMut(Option<&str>) -> ControlFlow<()>,
@@ -65,13 +65,13 @@ impl Peek<'_> {
         let patience = self.timing.peek_schema_patience;
         let decoder = Decoder::new(self.config, patience, self.timing)?;
         let mut view = View { decoder, names, raw: self.raw };
-        let mut left = self.count;
-        let sweep = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;
-        sweep.run(|step, _| {
+        let mut remaining = self.count;
+        let scan = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;
+        scan.run(|step, _| {
             let Step::Record(message) = step else { return Ok(sink(None)) };
             let flow = sink(Some(&line::line(&record(message), &mut view)));
-            left = left.map(|left| left - 1);
-            Ok(if left == Some(0) { ControlFlow::Break(()) } else { flow })
+            remaining = remaining.map(|count| count - 1);
+            Ok(if remaining == Some(0) { ControlFlow::Break(()) } else { flow })
         })
     }
 }
