@@ -1,13 +1,13 @@
-//! What one decision costs when the device or the address behind it has a long history: one
-//! event a batch, committed to the embedded store, as when Kafka is read to its end.
+//! Measures the latency of one decision if the device or address has a long history: one event per batch, committed to
+//! the embedded store, as when the pipeline keeps up with Kafka.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
 mod support;
 
-// The binary's allocator is the library's: without a use of it, it would not be linked.
 use std::time::Instant;
 
+// The crate sets the global allocator; without this line it would not be linked.
 use adtrail as _;
 use attribution::worker::{Batch, Worker};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use store::embedded::Embedded;
 
 use support::{START_MS, count, memory_mib};
 
-/// Every activation is an install of its own in the first app, so that it can be any touch's.
+/// In the first app every activation is an install, so that it can be credited to any touch.
 const SETTINGS: &str = r#"
 [attribution]
 correction_horizon = "off"
@@ -46,51 +46,51 @@ const BATCH: usize = 5_000;
 const DAY_MS: u64 = 86_400_000;
 const NOW_MS: u64 = START_MS + 7 * DAY_MS;
 
-/// A kind of history, and the event that comes after it.
-struct Shape {
+/// A kind of history, and the event that follows it.
+struct Scenario {
     name: &'static str,
-    /// The history's `n`th event of `of`.
+    /// The `n`th of `of` events of the history.
     past: fn(&str, u64, u64) -> Value,
-    /// The `n`th event that is measured.
+    /// The `n`th measured event.
     next: fn(&str, u64) -> Value,
     sizes: [u64; 3],
 }
 
 const MILLION: [u64; 3] = [1, 1_000, 1_000_000];
 
-const SHAPES: [Shape; 8] = [
-    Shape {
-        name: "an activation of a device with that many clicks",
+const SCENARIOS: [Scenario; 8] = [
+    Scenario {
+        name: "activation of a device with this many clicks",
         past: |key, n, of| click(key, n, of, json!({"oaid": key}), ""),
         next: |key, n| activation("apart", key, n, json!({"oaid": key}), ""),
         sizes: MILLION,
     },
-    Shape {
-        name: "an activation at an address with that many clicks without ids",
+    Scenario {
+        name: "activation at an address with this many clicks without ids",
         past: |key, n, of| click(key, n, of, json!({}), &address(key)),
         next: |key, n| {
             activation("apart", key, n, json!({"oaid": format!("{key} {n}")}), &address(key))
         },
         sizes: MILLION,
     },
-    Shape {
-        name: "an activation at an address with that many clicks of other devices",
+    Scenario {
+        name: "activation at an address with this many clicks of other devices",
         past: |key, n, of| click(key, n, of, json!({"oaid": format!("{key} p{n}")}), &address(key)),
         next: |key, n| {
             activation("apart", key, n, json!({"oaid": format!("{key} {n}")}), &address(key))
         },
         sizes: MILLION,
     },
-    Shape {
-        name: "an activation of a device id with that many activations",
+    Scenario {
+        name: "activation of a device id with this many activations",
         past: |key, n, of| past_activation(key, n, of),
         next: |key, n| {
             activation("together", key, n, json!({"imei": key, "oaid": format!("{key} {n}")}), "")
         },
         sizes: [1, 1_000, 100_000],
     },
-    Shape {
-        name: "a click an hour late on a device with that many clicks, activated after it",
+    Scenario {
+        name: "click one hour late, device with this many clicks, activated after it",
         past: |key, n, of| match n {
             0 => activation("apart", key, 0, json!({"oaid": key}), ""),
             _ => click(key, n, of, json!({"oaid": key}), ""),
@@ -98,8 +98,8 @@ const SHAPES: [Shape; 8] = [
         next: |key, n| late_click(key, n, json!({"oaid": key}), ""),
         sizes: MILLION,
     },
-    Shape {
-        name: "a click an hour late of another device, at an address with that many activations",
+    Scenario {
+        name: "click one hour late, other device, address with this many activations",
         past: |key, n, _| {
             activation("apart", key, n, json!({"oaid": format!("{key} {n}")}), &address(key))
         },
@@ -108,14 +108,14 @@ const SHAPES: [Shape; 8] = [
         },
         sizes: [1, 1_000, 10_000],
     },
-    Shape {
-        name: "an activation of a device with that many clicks a month ago, where clicks are counted",
+    Scenario {
+        name: "activation, this many clicks a month ago, clicks_per_device_max on",
         past: |key, n, of| counted_click(key, n, of, 30),
         next: |key, n| activation("counted", key, n, json!({"oaid": key}), ""),
         sizes: MILLION,
     },
-    Shape {
-        name: "an activation of a device with that many clicks of a day, of which 50 are allowed",
+    Scenario {
+        name: "activation, this many clicks in one day, clicks_per_device_max = 50",
         past: |key, n, of| counted_click(key, n, of, 0),
         next: |key, n| activation("counted", key, n, json!({"oaid": key}), ""),
         sizes: [1, 100, 1_000],
@@ -133,29 +133,29 @@ fn main() {
     let mut process = |events: Vec<Value>| {
         let facts = events.iter().map(|event| {
             ingest::decode::decode(event.to_string().as_bytes(), None, &config.policy)
-                .expect("a good event")
+                .expect("a valid event")
         });
         let facts = facts.collect();
         let start = Instant::now();
         worker.process(Batch { facts, ..Batch::default() }).expect("the store works");
         start.elapsed().as_nanos() as f64 / 1e3
     };
-    println!("microseconds from an event to its committed decision, {rounds} events of each");
-    for (number, shape) in SHAPES.iter().enumerate() {
-        println!("\n{}:", shape.name);
-        println!("{:>12} {:>10} {:>10} {:>22}", "history", "p50", "p99", "p99 to that of 1");
-        let sizes = shape.sizes.map(|size| size.min(most as u64));
+    println!("microseconds from an event to its committed decision, {rounds} events per history");
+    for (number, scenario) in SCENARIOS.iter().enumerate() {
+        println!("\n{}:", scenario.name);
+        println!("{:>12} {:>10} {:>10} {:>22}", "history", "p50", "p99", "p99 / first p99");
+        let sizes = scenario.sizes.map(|size| size.min(most as u64));
         let keys = sizes.map(|size| format!("{number}-{size}"));
         for (size, key) in sizes.iter().zip(&keys) {
             let all: Vec<u64> = (0..*size).collect();
             for part in all.chunks(BATCH) {
-                process(part.iter().map(|n| (shape.past)(key, *n, *size)).collect());
+                process(part.iter().map(|n| (scenario.past)(key, *n, *size)).collect());
             }
         }
         let mut times = sizes.map(|_| Vec::new());
         for round in 0..rounds {
             for (key, times) in keys.iter().zip(&mut times) {
-                times.push(process(vec![(shape.next)(key, round)]));
+                times.push(process(vec![(scenario.next)(key, round)]));
             }
         }
         let mut first_p99 = None;
@@ -168,13 +168,13 @@ fn main() {
         }
     }
     println!(
-        "\nRSS {} MiB, at most {} MiB",
+        "\nRSS {} MiB, peak {} MiB",
         memory_mib(std::process::id()).0,
         memory_mib(std::process::id()).1
     );
 }
 
-/// A click of the last day, the newest a minute before the first activation.
+/// Returns a click of the last day; the newest is one minute before the first activation.
 fn click(key: &str, n: u64, of: u64, ids: Value, ip: &str) -> Value {
     let time = NOW_MS - 60_000 - n * (DAY_MS / 2) / of;
     json!({"type": "click", "app": "apart", "click_id": format!("{key} {n}"), "spreadid": 7,
@@ -204,7 +204,7 @@ fn activation(app: &str, key: &str, n: u64, ids: Value, ip: &str) -> Value {
            "time": NOW_MS + n, "ids": ids, "ip": ip, "ua": "agent"})
 }
 
-/// An address for a key.
+/// Returns an IP address derived from the key.
 fn address(key: &str) -> String {
     let sum = key.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("203.{}.{}.{}", sum >> 16 & 0xff, sum >> 8 & 0xff, sum & 0xff)

@@ -1,13 +1,13 @@
-//! What decoding one event costs in Avro and in JSON, in instructions as valgrind counts them: the
-//! same on every machine and however busy it is.
+//! Measures the cost of decoding one event in Avro and in JSON, in instructions as counted by valgrind. The count does
+//! not depend on the load of the machine.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
-// The binary's allocator is the library's: without a use of it, it would not be linked.
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
+// The crate sets the global allocator; without this line it would not be linked.
 use adtrail as _;
 use attribution::facts::event::{Fact, Pid};
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -17,11 +17,12 @@ use serde_json::Value;
 
 const SCHEMA: &str = include_str!("../schemas/avro/click.avsc");
 const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-6f1e2b0a9d34","spreadid":70812,"time":1773144000000,"purpose":"ua","ids":{"oaid":"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},"ip":"203.0.113.97","ua":"Mozilla/5.0 (Linux; Android 14; MNA-AL00 Build/HUAWEIMNA-AL00; wv) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/114.0.5735.196 Mobile Safari/537.36","device_model":"MNA-AL00","os":"android","os_version":"14","site":"com.example.reader"}"#;
-/// Decoded in the longer of two counted runs; what both cost is not the decoding.
+/// Number of events in the longer of two counted runs. The shorter one has none; the difference is the cost of
+/// decoding.
 const COUNTED: u64 = 20_000;
 const TIMED: u64 = 2_000_000;
 
-/// What is decoded, and how.
+/// The event in both formats, and the settings to decode it.
 struct Decoder {
     json: &'static [u8],
     avro: Vec<u8>,
@@ -36,7 +37,7 @@ impl Decoder {
         Self { json: CLICK.as_bytes(), avro: avro(), schema, policy }
     }
 
-    /// To borrowed fields, or on to a fact with its identity.
+    /// Decodes to borrowed fields, or to a fact with its identity.
     fn decode(&self, format: &str, to: &str) {
         let (json, avro) = (black_box(self.json), black_box(&self.avro));
         let topic = Some(TopicKind::Clicks);
@@ -45,18 +46,17 @@ impl Decoder {
             ("Avro", "fields") => {
                 drop(black_box(decode::avro::event(avro, &self.schema).expect("a good event")));
             }
-            ("JSON", _) => fact(decode::decode(json, topic, &self.policy)),
-            _ => fact(decode::decode_avro(avro, &self.schema, topic, &self.policy)),
+            ("JSON", _) => drop_fact(decode::decode(json, topic, &self.policy)),
+            _ => drop_fact(decode::decode_avro(avro, &self.schema, topic, &self.policy)),
         }
     }
 }
 
-fn fact(decoded: Result<Fact, DecodeError>) {
+fn drop_fact(decoded: Result<Fact, DecodeError>) {
     drop(black_box(decoded.expect("a good event")));
 }
 
-/// The click in Avro: the fields in the schema's order, those with null before string after which
-/// of the two they are.
+/// Encodes the click in Avro: the fields in the order of the schema, optional fields preceded by their union branch.
 fn avro() -> Vec<u8> {
     let json: Value = serde_json::from_str(CLICK).expect("JSON");
     let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
@@ -67,7 +67,7 @@ fn avro() -> Vec<u8> {
             long(&mut datum, i64::from(!value.is_null()));
         }
         match value {
-            Value::Number(number) => long(&mut datum, number.as_i64().expect("a whole number")),
+            Value::Number(number) => long(&mut datum, number.as_i64().expect("an integer")),
             Value::Object(members) => {
                 long(&mut datum, members.len() as i64);
                 for (key, value) in members {
@@ -98,17 +98,21 @@ fn long(datum: &mut Vec<u8>, number: i64) {
     datum.push(rest as u8);
 }
 
-/// Instructions of a run of this program that decodes so many events.
+/// Runs this program under valgrind to decode `count` events; returns the number of instructions.
 fn instructions(format: &str, to: &str, count: u64) -> u64 {
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().expect("this program"))
         .args(["--count", format, to, &count.to_string()])
         .output()
-        .expect("valgrind runs: apt-get install valgrind");
-    let said = String::from_utf8_lossy(&run.stderr);
-    let total = said.lines().find_map(|line| line.split("Collected : ").nth(1));
-    total.unwrap_or_else(|| panic!("no count: {said}")).trim().parse().expect("a number")
+        .expect("valgrind runs (apt-get install valgrind)");
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    let total = stderr.lines().find_map(|line| line.split("Collected : ").nth(1));
+    total
+        .unwrap_or_else(|| panic!("no instruction count: {stderr}"))
+        .trim()
+        .parse()
+        .expect("a number")
 }
 
 fn main() {
@@ -121,14 +125,14 @@ fn main() {
         (0..count).for_each(|_| decoder.decode(format, to));
         return;
     }
-    println!("one click: to borrowed fields, and to a fact with its identity\n");
+    println!("decoding one click: to borrowed fields, and to a fact with its identity\n");
     println!("                 bytes  instructions  nanoseconds  of JSON's instructions");
     for to in ["fields", "fact"] {
         let mut first = None;
         for format in ["JSON", "Avro"] {
             let bytes = if format == "JSON" { decoder.json.len() } else { decoder.avro.len() };
-            let more = instructions(format, to, COUNTED) - instructions(format, to, 0);
-            let each = more as f64 / COUNTED as f64;
+            let decoding = instructions(format, to, COUNTED) - instructions(format, to, 0);
+            let each = decoding as f64 / COUNTED as f64;
             let start = Instant::now();
             (0..TIMED).for_each(|_| decoder.decode(format, to));
             let ns = start.elapsed().as_nanos() as f64 / TIMED as f64;

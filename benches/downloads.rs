@@ -1,8 +1,8 @@
-//! Ingest beside downloads: the events of a real Kafka are read by the real binary once alone and once
-//! while many clients download the app over and over, each time into a store that has rows already.
+//! Measures ingest during downloads: the real binary reads events from a real Kafka, once alone and once while many
+//! clients repeatedly download the app. Both stores already contain rows.
 //!
-//! `ADTRAIL_BENCH_EVENTS` sets the number of events (600,000), `ADTRAIL_BENCH_ROWS` that of rows
-//! (200,000), `ADTRAIL_BENCH_DOWNLOADS` that of clients (50).
+//! `ADTRAIL_BENCH_EVENTS` sets the number of events (600,000), `ADTRAIL_BENCH_ROWS` that of rows (200,000) and
+//! `ADTRAIL_BENCH_DOWNLOADS` that of clients (50).
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -35,8 +35,8 @@ fn main() {
     let alone = Site::new(&kafka, "bench", PARTITIONS, APP)
         .set("export.downloads_per_token_max", &clients.to_string());
     produce(&kafka.brokers(), alone.topics.all(), events);
-    let beside = alone.beside();
-    for site in [&alone, &beside] {
+    let loaded = alone.beside();
+    for site in [&alone, &loaded] {
         let config = settings(site);
         let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
         fill(&mut store, rows, |_| 1);
@@ -45,11 +45,11 @@ fn main() {
     let rate_alone = rate(&adtrail, events);
     println!("alone: {rate_alone:.0} events/s, {:.1} CPU-s", cpu_seconds(adtrail.pid()));
     drop(adtrail);
-    let adtrail = beside.start();
-    let (rate, downloaded) = beside_downloads(&adtrail, clients, || rate(&adtrail, events));
+    let adtrail = loaded.start();
+    let (rate, downloaded) = during_downloads(&adtrail, clients, || rate(&adtrail, events));
     println!(
-        "beside {clients} clients that download {rows} rows each, over and over: {rate:.0} events/s, {:.2} of \
-         that; {downloaded} downloads, {:.1} CPU-s, at most {} MiB",
+        "with {clients} clients that repeatedly download {rows} rows: {rate:.0} events/s, {:.2} of the \
+         rate alone; {downloaded} downloads, {:.1} CPU-s, peak {} MiB",
         rate / rate_alone,
         cpu_seconds(adtrail.pid()),
         memory_mib(adtrail.pid()).1
@@ -62,7 +62,7 @@ fn settings(site: &Site) -> Config {
     config::load(&sources).expect("the settings are valid")
 }
 
-/// Events a second, from the first tenth of them on.
+/// Returns the events per second, without the first tenth of the events.
 fn rate(adtrail: &Adtrail, events: usize) -> f64 {
     let await_read = |records: f64| {
         while adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0) < records {
@@ -75,8 +75,8 @@ fn rate(adtrail: &Adtrail, events: usize) -> f64 {
     all * 0.9 / (last - first).as_secs_f64()
 }
 
-/// What `run` gives while clients download, and how many downloads they began.
-fn beside_downloads(adtrail: &Adtrail, clients: usize, run: impl FnOnce() -> f64) -> (f64, u64) {
+/// Runs `run` while clients download. Returns its result and the number of downloads started.
+fn during_downloads(adtrail: &Adtrail, clients: usize, run: impl FnOnce() -> f64) -> (f64, u64) {
     let (is_over, downloads) = (AtomicBool::new(false), AtomicU64::new(0));
     let url = format!(
         "http://{}/v1/apps/{APP_KEY}/events.csv?from=2026-01-01&to=2030-01-01",
@@ -86,7 +86,7 @@ fn beside_downloads(adtrail: &Adtrail, clients: usize, run: impl FnOnce() -> f64
         for _ in 0..clients {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    // One that breaks off at the end of the bench is no failure.
+                    // A download interrupted by the end of the bench is not a failure.
                     let mut curl = Command::new("curl");
                     let _ = curl.args(["-s", "-o", "/dev/null", "-m", "60"]).arg(&url).status();
                     downloads.fetch_add(1, Relaxed);

@@ -1,10 +1,10 @@
-//! The attribution engine alone, over the ledger in memory: facts per CPU-second.
+//! Measures the attribution engine alone, over the in-memory ledger: facts per CPU-second.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
 mod support;
 
-// The binary's allocator is the library's: without a use of it, it would not be linked.
+// The crate sets the global allocator; without this line it would not be linked.
 use adtrail as _;
 use attribution::worker::{Batch, Worker};
 use store::memory::Memory;
@@ -19,7 +19,9 @@ fn main() {
     let mut events = Events::default();
     let mut worker = Worker::new(Memory::default(), config.policy.clone());
     let (mut seconds, mut done) = (0.0, 0);
-    println!("engine over memory, batches of {BATCH}: CPU-seconds of attribution alone");
+    println!(
+        "engine over the in-memory ledger, batches of {BATCH}: CPU-seconds of attribution only"
+    );
     println!("{:>12} {:>14} {:>18} {:>10}", "facts", "CPU-seconds", "facts/CPU-second", "RSS MiB");
     let mut next_line = total / 4;
     while done < total {
@@ -27,12 +29,15 @@ fn main() {
             .by_ref()
             .take(BATCH)
             .map(|(_, json)| {
-                ingest::decode::decode(json.as_bytes(), None, &config.policy).expect("a good event")
+                ingest::decode::decode(json.as_bytes(), None, &config.policy)
+                    .expect("a valid event")
             })
             .collect();
         done += facts.len();
         let before = cpu_nanos();
-        worker.process(Batch { facts, ..Batch::default() }).expect("memory does not fail");
+        worker
+            .process(Batch { facts, ..Batch::default() })
+            .expect("the in-memory ledger does not fail");
         seconds += (cpu_nanos() - before) as f64 / 1e9;
         if done >= next_line {
             let pid = std::process::id();
@@ -47,7 +52,7 @@ fn main() {
     assert!(worker.ledger().rows().count() > 0, "rows were written");
 }
 
-/// CPU time of this thread so far.
+/// Returns the CPU time of this thread so far.
 fn cpu_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! The export from a warm store: rows per CPU-second from scan to CSV, all threads: one where there
-//! is one processor (`taskset -c 0`), else another that reads ahead.
+//! Measures the export from a warm store: rows per CPU-second from scan to CSV, all threads. With two or more
+//! processors a second thread reads ahead; `taskset -c 0` disables that.
 //!
 //! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000).
 
@@ -19,7 +19,7 @@ use store::embedded::Embedded;
 use stored::fill;
 use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
 
-/// Until the process has done nothing for a second: compactions count among its CPU-seconds.
+/// Waits until the process was idle for a second, because compactions would count as its CPU-seconds.
 fn wait_for_compactions() {
     let cpu = || cpu_seconds(std::process::id());
     let mut before = f64::NEG_INFINITY;

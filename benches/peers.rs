@@ -1,9 +1,9 @@
-//! The export beside ClickHouse, DuckDB and PostgreSQL: one app's rows out of a store of ten apps, the
-//! same 30 columns and the same bytes, to a file; then what HTTP adds to it, and what a small export
-//! and the first byte take.
+//! Compares the export with ClickHouse, DuckDB and PostgreSQL: the rows of one app out of a store of ten apps, with the
+//! same 30 columns and the same bytes, to a file. Then measures the export over HTTP, small exports and the time to the
+//! first byte.
 //!
-//! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000), a tenth of them exported;
-//! `ADTRAIL_BENCH_ROUNDS` the rounds in which everybody has a turn (5).
+//! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000), a tenth of which is exported; `ADTRAIL_BENCH_ROUNDS` the
+//! number of rounds, in which the systems take turns (5).
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -35,7 +35,7 @@ const FIELDS: &str = "event_type,event_name,event_time,app,pid,event_id,status,i
     activation_time,contributor1_spreadid,contributor1_channel,contributor1_touch_type,\
     contributor1_touch_time,contributor1_match_type,oaid,ip,ua,device_model,os,os_version,revenue,\
     currency";
-/// Exported one after the other on a connection.
+/// Number of small exports, one after the other on one connection.
 const SMALL_EXPORTS: usize = 500;
 const PEERS: [&str; 3] = ["clickhouse", "duckdb", "postgresql"];
 
@@ -54,28 +54,28 @@ fn main() {
     std::fs::remove_file(&rows).expect("the rows are a file");
 
     println!("{} of {total} rows, 30 columns, to a file", total / APPS as usize);
-    let own = bench.file("adtrail.csv");
-    let mut sheet = Sheet::new();
+    let ours = bench.file("adtrail.csv");
+    let mut results = Results::new();
     for _ in 0..rounds {
-        sheet.add("adtrail", bench.export(&own));
-        sheet.add("adtrail, by HTTP", bench.curl(&own));
+        results.add("adtrail", bench.export(&ours));
+        results.add("adtrail, by HTTP", bench.curl(&ours));
         for peer in &mut peers {
-            sheet.add(peer.name, peer.export());
-            assert!(is_same(&own, &peer.out), "{} writes other bytes", peer.name);
+            results.add(peer.name, peer.export());
+            assert!(is_same(&ours, &peer.out), "{} writes different bytes", peer.name);
         }
     }
-    sheet.print(total as f64 / f64::from(APPS));
+    results.print(total as f64 / f64::from(APPS));
     bench.http();
 }
 
-/// What the peers need, where it is missing.
+/// Installs what the peers need, if it is missing.
 fn install() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let status = Command::new(root.join("scripts/install")).arg("--peers").status();
-    assert!(status.expect("a script").success(), "the peers can not be installed");
+    assert!(status.expect("a script").success(), "the peers cannot be installed");
 }
 
-/// Ten apps with a campaign each.
+/// Returns settings with ten apps, each with one campaign.
 fn settings(folder: &Path) -> Config {
     let others = (2..=APPS).map(|pid| {
         format!(
@@ -106,7 +106,7 @@ impl Bench {
         ExportQuery::parse(Format::Csv, range).expect("a query")
     }
 
-    /// Every app's rows in key order, with their number in the first column.
+    /// Writes the rows of all apps in key order, with their number in the first column.
     fn write_all(&self, path: &Path) {
         let mut file = BufWriter::new(File::create(path).expect("a file"));
         let apps: Vec<_> = self.config.policy.apps().collect();
@@ -115,21 +115,22 @@ impl Bench {
             for line in chunk.bytes.split_inclusive(|byte| *byte == b'\n') {
                 let head = if number == 0 { "seq".to_owned() } else { number.to_string() };
                 number += 1;
-                file.write_all(&[head.as_bytes(), b",", line].concat()).expect("room on the disk");
+                file.write_all(&[head.as_bytes(), b",", line].concat())
+                    .expect("the file can be written");
             }
             ControlFlow::Continue(())
         })
         .expect("an export");
-        file.flush().expect("room on the disk");
+        file.flush().expect("the file can be written");
     }
 
-    /// One app's to a file, in this process as the peers do.
+    /// Exports one app to a file, in this process, as the peers do.
     fn export(&self, path: &Path) -> Turn {
         let app = self.config.policy.app_by_key(APP_KEY).expect("the app");
         let (wall, cpu) = (Instant::now(), cpu_seconds(std::process::id()));
         let mut file = File::create(path).expect("a file");
         export::write_rows(&self.reader, &[app], &Self::query(), &self.config.policy, |chunk| {
-            file.write_all(&chunk.bytes).expect("room on the disk");
+            file.write_all(&chunk.bytes).expect("the file can be written");
             ControlFlow::Continue(())
         })
         .expect("an export");
@@ -138,7 +139,7 @@ impl Bench {
         Turn { wall: wall.elapsed().as_secs_f64(), cpu }
     }
 
-    /// The same by HTTP; its client's CPU is not counted.
+    /// Exports the same over HTTP; the client's CPU is not counted.
     fn curl(&self, path: &Path) -> Turn {
         let before = Self::bytes_of(path);
         let turn = self.serve(|address| {
@@ -148,7 +149,7 @@ impl Bench {
             let cpu = cpu_seconds(std::process::id()) - cpu;
             Turn { wall: wall.elapsed().as_secs_f64(), cpu }
         });
-        assert!(before == Self::bytes_of(path), "HTTP gives other bytes");
+        assert!(before == Self::bytes_of(path), "the download has different bytes");
         turn
     }
 
@@ -163,7 +164,7 @@ impl Bench {
         )
     }
 
-    /// What is done while users are served.
+    /// Calls `run` with the address of a running export server.
     fn serve<T>(&self, run: impl FnOnce(&str) -> T) -> T {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let state = ExportState::new(
@@ -175,18 +176,18 @@ impl Bench {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = listener.local_addr().expect("an address").to_string();
         runtime.spawn(export::serve(listener, state, std::future::pending()));
-        let done = run(&address);
+        let result = run(&address);
         runtime.shutdown_background();
-        done
+        result
     }
 
-    /// Small exports one after the other, and the first byte of small and large ones.
+    /// Measures small exports one after the other, and the time to the first byte of small and large ones.
     fn http(&self) {
         let timed = "%{time_total} %{time_starttransfer}\n";
         let null = ["-o", "/dev/null", "-w", timed];
         self.serve(|address| {
             let small = Self::url(address, APP_KEY, "2026-03-01T00:02:40", "");
-            // A glob of curl's: the same again, on one connection.
+            // A URL glob of curl: repeats the request on one connection.
             let many = format!("{small}&limit=[100001-{}]", 100_000 + SMALL_EXPORTS);
             let body = curl(&[], &small);
             let lines = body.lines().count() - 1;
@@ -202,19 +203,19 @@ impl Bench {
             for (name, to) in [("1 day", "2026-03-01"), ("all", "2030-01-01")] {
                 let mut first: Vec<f64> = (0..11)
                     .map(|_| {
-                        let answer = curl(&null, &Self::url(address, APP_KEY, to, ""));
-                        let first = answer.split_whitespace().nth(1).and_then(|text| text.parse().ok());
-                        first.expect("curl's time")
+                        let times = curl(&null, &Self::url(address, APP_KEY, to, ""));
+                        let first = times.split_whitespace().nth(1).and_then(|text| text.parse().ok());
+                        first.expect("curl prints the time")
                     })
                     .collect();
                 first.sort_by(f64::total_cmp);
-                println!("first byte of {name}: p50 {:.1} ms, at most {:.1}", 1e3 * first[5], 1e3 * first[10]);
+                println!("first byte of {name}: p50 {:.1} ms, maximum {:.1}", 1e3 * first[5], 1e3 * first[10]);
             }
         });
     }
 }
 
-/// What curl writes to its standard output.
+/// Runs curl and returns its standard output.
 fn curl(options: &[&str], url: &str) -> String {
     let output = Command::new("curl").args(["-sS", "--fail"]).args(options).arg(url).output();
     let output = output.expect("curl runs");
@@ -222,17 +223,17 @@ fn curl(options: &[&str], url: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The first number of each line.
+/// Returns the first number of each line.
 fn times(text: &str) -> Vec<f64> {
     let first = |line: &str| line.split_whitespace().next().and_then(|word| word.parse().ok());
     text.lines().filter_map(first).collect()
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    Bench::bytes_of(one) == Bench::bytes_of(other)
+fn is_same(left: &Path, right: &Path) -> bool {
+    Bench::bytes_of(left) == Bench::bytes_of(right)
 }
 
-/// Another system in a process of its own, with the rows loaded.
+/// Another system, in a separate process, with the rows loaded.
 struct Peer {
     name: &'static str,
     out: PathBuf,
@@ -245,8 +246,8 @@ impl Peer {
     fn load(name: &'static str, folder: &Path, rows: &Path) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let record = std::env::var_os("HOME").map(|record| Path::new(&record).join(".cache"));
-        let cache = cache.or(record).expect("a home").join("adtrail");
+        let home_cache = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+        let cache = cache.or(home_cache).expect("HOME is set").join("adtrail");
         let out = folder.join(format!("{name}.csv"));
         let mut process = Command::new(cache.join("peers/bin/python"))
             .arg(root.join("benches/peers/peer.py"))
@@ -255,9 +256,9 @@ impl Peer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("a Python of its own");
-        let input = process.stdin.take().expect("it is piped");
-        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+            .expect("the Python of the peers runs");
+        let input = process.stdin.take().expect("stdin is piped");
+        let output = BufReader::new(process.stdout.take().expect("stdout is piped"));
         let mut peer = Self { name, out, process, input, output };
         println!("{name} {}", peer.line());
         peer
@@ -265,13 +266,13 @@ impl Peer {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.output.read_line(&mut line).expect("it can be read");
+        self.output.read_line(&mut line).expect("the output can be read");
         assert!(!line.is_empty(), "{} has ended", self.name);
         line.trim_end().to_owned()
     }
 
     fn export(&mut self) -> Turn {
-        writeln!(self.input, "export").expect("it runs");
+        writeln!(self.input, "export").expect("the peer runs");
         let line = self.line();
         let mut numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
         let mut next = || numbers.next().expect("seconds");
@@ -281,7 +282,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The peer exits on this line, or at the end of its input.
         let _ = writeln!(self.input, "end");
         let _ = self.process.wait();
     }
@@ -293,10 +294,10 @@ struct Turn {
     cpu: f64,
 }
 
-/// Everybody's turns.
-struct Sheet(Vec<(&'static str, Vec<Turn>)>);
+/// The turns of each system.
+struct Results(Vec<(&'static str, Vec<Turn>)>);
 
-impl Sheet {
+impl Results {
     fn new() -> Self {
         Self(Vec::new())
     }
@@ -308,7 +309,7 @@ impl Sheet {
         }
     }
 
-    /// The medians, and their ratio to the first one's.
+    /// Prints the medians, and their ratio to those of the first system.
     fn print(&self, rows: f64) {
         let median = |turns: &[Turn], of: fn(&Turn) -> f64| {
             let mut values: Vec<f64> = turns.iter().map(of).collect();
@@ -317,7 +318,7 @@ impl Sheet {
         };
         println!(
             "{:<18} {:>8} {:>8} {:>8} {:>14} {:>12}",
-            "median of turns", "wall s", "CPU s", "rows/s", "wall to ours", "CPU to ours"
+            "median of turns", "wall s", "CPU s", "rows/s", "wall / ours", "CPU / ours"
         );
         let ours = &self.0[0].1;
         let (wall_ours, cpu_ours) = (median(ours, |turn| turn.wall), median(ours, |turn| turn.cpu));

@@ -1,5 +1,5 @@
-//! The whole pipeline as users run it: JSON events in a real Apache Kafka, the real binary, rows in
-//! its store. Events per CPU-second of the adtrail process, its memory, and where the time goes.
+//! Measures the whole pipeline as users run it: JSON events in a real Apache Kafka, the real binary, rows in its store.
+//! Prints events per CPU-second of the adtrail process and its memory.
 //!
 //! `ADTRAIL_BENCH_EVENTS` sets the number of events (5,000,000).
 
@@ -47,18 +47,18 @@ fn main() {
         std::thread::sleep(Duration::from_millis(200));
     }
     let rows = adtrail.metric("adtrail_store_rows").unwrap_or(0.0);
-    println!("{rows:.0} rows; waiting for compactions to end");
-    settle(&adtrail);
+    println!("{rows:.0} rows; waiting for compactions");
+    wait_until_idle(&adtrail);
     line(&adtrail, total as f64, started);
     let (status, _) = adtrail.terminate();
-    assert!(status.success(), "adtrail ends well: {status}");
+    assert!(status.success(), "adtrail exits cleanly: {status}");
     let export = site.download(APP_KEY, "2026-03-01", "2027-01-01", &[]);
     let lines = export.iter().filter(|byte| **byte == b'\n').count() - 1;
     assert_eq!(lines as f64, rows, "the export has every row");
 }
 
-/// Waits until the process uses nearly no CPU.
-fn settle(adtrail: &Adtrail) {
+/// Waits until the process uses almost no CPU.
+fn wait_until_idle(adtrail: &Adtrail) {
     loop {
         let before = cpu_seconds(adtrail.pid());
         std::thread::sleep(Duration::from_secs(2));

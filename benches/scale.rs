@@ -1,6 +1,6 @@
-//! The same events of a real Kafka by the real binary, once over its embedded store and once over a real
-//! HBase: events per CPU-second of adtrail itself and of HBase's process, what tables and logs take, and
-//! that both exports are what `adtrail replay` makes of the events.
+//! Compares the embedded store with HBase: the real binary reads the same events from a real Kafka over each. Prints
+//! events per CPU-second of adtrail and of the HBase process, and the size of tables and write-ahead logs; checks that
+//! both exports equal the output of `adtrail replay`.
 //!
 //! `ADTRAIL_BENCH_EVENTS` sets the number of events (200,000).
 
@@ -32,20 +32,20 @@ fn main() {
         "{:>10} {:>8} {:>8} {:>18} {:>9}",
         "store", "wall s", "CPU s", "events/CPU-second", "RSS MiB"
     );
-    let one = read(&embedded, "run", total);
+    let embedded_rate = read(&embedded, "run", total);
     let cluster = HBase::shared();
     let shared = hbase::in_hbase(embedded.beside(), &cluster.servers(), "bench");
     testbed::run_ok(&mut shared.command(&["hbase", "init"]), b"");
     let before = cpu_seconds(cluster.pid());
-    let other = read(&shared, "attribute", total);
-    let taken = cpu_seconds(cluster.pid()) - before;
-    println!("{:>10} {:>8} {taken:>8.1} {:>18.0}", "(hbase)", "", total as f64 / taken);
-    println!("over hbase {:.2} of the events per CPU-second", other / one);
+    let hbase_rate = read(&shared, "attribute", total);
+    let hbase_cpu = cpu_seconds(cluster.pid()) - before;
+    println!("{:>10} {:>8} {hbase_cpu:>8.1} {:>18.0}", "(hbase)", "", total as f64 / hbase_cpu);
+    println!("with HBase {:.2} of the events per CPU-second", hbase_rate / embedded_rate);
     sizes(cluster, total);
     compare(&[&embedded, &shared], total);
 }
 
-/// What is on disk once nothing is in memory alone.
+/// Prints the size on disk after flushing the tables.
 fn sizes(cluster: &HBase, total: usize) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let client = runtime
@@ -55,56 +55,59 @@ fn sizes(cluster: &HBase, total: usize) {
     Events::default().take(total).for_each(|(family, _)| counts[family as usize] += 1);
     let [clicks, activations, effects] = counts;
     let root = cluster.dir().join("data/root");
-    for (table, things) in [
+    for (table, count) in [
         ("events", activations + effects),
         ("touches", clicks),
         ("activations", activations),
         ("effects", effects),
     ] {
         let table = format!("bench_{table}");
-        runtime.block_on(client.admin().flush(&table)).expect("it is flushed");
+        runtime.block_on(client.admin().flush(&table)).expect("the table is flushed");
         let bytes = size(&root.join("data/default").join(&table));
-        println!("{table}: {things} things, {} bytes each", bytes / things.max(1) as u64);
+        println!("{table}: {count} records, {} bytes each", bytes / count.max(1) as u64);
     }
     let logs = size(&root.join("WALs")) + size(&root.join("oldWALs"));
-    println!("write-ahead logs: {} bytes an event", logs / total as u64);
+    println!("write-ahead logs: {} bytes per event", logs / total as u64);
 }
 
-/// Of all files in a folder; those that are gone meanwhile count nothing.
+/// Returns the total size of the files in a folder. Files deleted meanwhile count as 0.
 fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     entries
         .map(|entry| match entry.metadata() {
-            Ok(about) if about.is_dir() => size(&entry.path()),
-            Ok(about) => about.len(),
+            Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+            Ok(metadata) => metadata.len(),
             Err(_) => 0,
         })
         .sum()
 }
 
-/// That all exports are what `adtrail replay` makes of the events.
+/// Checks that all exports equal the output of `adtrail replay`.
 fn compare(sites: &[&Site], total: usize) {
     let folder = sites[0].path();
     let [events, expected] =
         ["events.ndjson", "expected.csv"].map(|name| folder.join(name).display().to_string());
     let mut file = BufWriter::new(File::create(&events).expect("a file"));
     for (_, json) in Events::default().take(total) {
-        writeln!(file, "{json}").expect("the file takes it");
+        writeln!(file, "{json}").expect("the file can be written");
     }
-    file.flush().expect("the file takes it");
+    file.flush().expect("the file can be written");
     let replay = ["replay", &events, "--app", APP_KEY, "--out", &expected];
     testbed::run_ok(&mut sites[0].command(&replay), b"");
-    let expected = fs::read(&expected).expect("the file");
+    let expected = fs::read(&expected).expect("replay has written the file");
     for site in sites {
-        assert!(site.download(APP_KEY, RANGE[0], RANGE[1], &[]) == expected, "the same bytes");
+        assert!(
+            site.download(APP_KEY, RANGE[0], RANGE[1], &[]) == expected,
+            "the export equals the output of replay"
+        );
     }
     let rows = expected.iter().filter(|byte| **byte == b'\n').count() - 1;
-    println!("both exports are the {rows} rows, {} bytes, of replay", expected.len());
+    println!("both exports equal the {rows} rows ({} bytes) of replay", expected.len());
 }
 
 fn produce(site: &Site, total: usize) {
     let topics = site.topics.all();
-    // One app is spread over all partitions, so that its key is not given.
+    // Explicit partitions, because the key of the single app would put all events on one.
     let message = |(number, json): (usize, String)| Message {
         partition: Some(number as i32 % PARTITIONS),
         ..Message::new(APP_KEY, json)
@@ -115,7 +118,7 @@ fn produce(site: &Site, total: usize) {
     Kafka::shared().produce_all(records);
 }
 
-/// Events per CPU-second of a process that reads all of them.
+/// Runs a process that reads all events; returns its events per CPU-second.
 fn read(site: &Site, role: &str, total: usize) -> f64 {
     let started = Instant::now();
     let adtrail = site.start_role(role);
@@ -129,11 +132,11 @@ fn read(site: &Site, role: &str, total: usize) -> f64 {
     rate
 }
 
-/// Whether all is read, and what was read is in the store.
+/// Checks whether all events are read and committed to the store.
 fn has_written(adtrail: &Adtrail, total: usize) -> bool {
-    let is = |name, wanted: &dyn Fn(f64) -> bool| adtrail.metric(name).is_some_and(wanted);
-    is("adtrail_ingest_read_total", &|read| read >= total as f64)
-        && is("adtrail_ingest_lag_messages", &|lag| lag == 0.0)
+    let holds = |name, condition: &dyn Fn(f64) -> bool| adtrail.metric(name).is_some_and(condition);
+    holds("adtrail_ingest_read_total", &|read| read >= total as f64)
+        && holds("adtrail_ingest_lag_messages", &|lag| lag == 0.0)
 }
 
 fn end(adtrail: Adtrail) {

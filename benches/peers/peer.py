@@ -1,10 +1,10 @@
-"""Another system in the export bench: loads the rows, then exports one app's whenever a line asks.
+"""Another system in the export bench: loads the rows, then exports those of one app for each input line.
 
 usage: peer.py NAME FIELDS FOLDER ROWS OUT
 
-ROWS is a CSV file with the rows of all apps in key order, their number in the column `seq`. What is
-written to OUT has to be the bytes that adtrail writes. Prints one line once all is loaded, and for each
-export a line of seconds, by the clock and of CPU.
+ROWS is a CSV file with the rows of all apps in key order, with their number in the column `seq`. OUT must
+get the same bytes that adtrail writes. Prints one line when all rows are loaded, and for each export a line
+with the seconds of wall clock and of CPU.
 """
 
 import glob
@@ -17,8 +17,8 @@ import time
 
 FOLDER, ROWS, OUT = sys.argv[3:6]
 FIELDS = sys.argv[2].split(",")
-# What all rows together have few values of.
-FEW = {
+# Columns with few distinct values.
+LOW_CARDINALITY = {
     "event_type", "event_name", "app", "status", "install_type", "campaign", "channel", "match_type",
     "touch_type", "contributor1_channel", "contributor1_touch_type", "contributor1_match_type",
     "os", "os_version", "device_model", "ip", "ua", "currency",
@@ -31,9 +31,9 @@ PID = 1
 
 
 class ClickHouse:
-    """In the process. MergeTree in the order of adtrail's keys, one part, times as times, texts of few
-    values as such. Its CSV puts quotes around every text: what needs them gets them by an expression,
-    so that the bytes are the same."""
+    """Runs in this process. MergeTree in the order of adtrail's keys, in one part; times as DateTime64, texts
+    with few values as LowCardinality. ClickHouse's CSV quotes every text, so an expression adds quotes where
+    needed, so that the bytes are the same."""
 
     def __init__(self):
         from chdb import session
@@ -59,7 +59,7 @@ class ClickHouse:
             return "UInt32"
         if name in TIMES:
             return "DateTime64(3, 'UTC')"
-        return "LowCardinality(String)" if name in FEW else "String"
+        return "LowCardinality(String)" if name in LOW_CARDINALITY else "String"
 
     def run(self, sql):
         return self.session.query(sql)
@@ -88,7 +88,7 @@ class ClickHouse:
 
 
 class DuckDb:
-    """In the process. Loaded in the order of keys, which it keeps, so nothing is sorted."""
+    """Runs in this process. Loaded in key order, which DuckDB keeps, so an export needs no sort."""
 
     def __init__(self):
         import duckdb
@@ -117,15 +117,15 @@ class DuckDb:
 
 
 class PostgreSql:
-    """A server of its own. Rows in the order of keys with an index on them; times as the texts that are
-    exported, beside the key: making texts of them takes it longer."""
+    """Runs as a separate server. Rows in key order with an index on the key; times stored as the exported texts,
+    because formatting them takes PostgreSQL longer."""
 
     def __init__(self):
         self.bin = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
         os.makedirs(FOLDER)
         self.user = None
         if os.geteuid() == 0:
-            # It refuses to run as root.
+            # PostgreSQL refuses to run as root.
             self.user = "postgres"
             os.chown(FOLDER, pwd.getpwnam(self.user).pw_uid, -1)
             os.chmod(os.path.dirname(FOLDER), 0o711)
@@ -161,7 +161,7 @@ class PostgreSql:
         subprocess.run(self.as_user(name, *words), check=True, stdout=subprocess.DEVNULL, cwd="/")
 
     def sql(self, *statements):
-        # As the one who runs the bench: `\\copy` reads the rows with its rights.
+        # As the user who runs the bench, because `\\copy` reads the rows with the rights of psql.
         words = [word for statement in statements for word in ("-c", statement)]
         command = [os.path.join(self.bin, "psql"), "-h", FOLDER, "-U", "bench", "-Xqd", "postgres"]
         subprocess.run([*command, "-v", "ON_ERROR_STOP=1", *words], check=True, stdout=subprocess.DEVNULL)
@@ -169,12 +169,12 @@ class PostgreSql:
     def ask(self, statement):
         self.backend.stdin.write(statement + "\n\\echo .\n")
         self.backend.stdin.flush()
-        answer = ""
+        output = ""
         while (line := self.backend.stdout.readline()) != ".\n":
             if not line:
                 sys.exit("PostgreSQL has ended; its log: " + open(self.log).read()[-2000:])
-            answer += line
-        return answer.strip()
+            output += line
+        return output.strip()
 
     def export(self):
         # The server writes the file itself, without a client in between.

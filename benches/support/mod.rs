@@ -1,12 +1,12 @@
-//! What the benches share: the events of the speed promise, and this process's own figures.
+//! Shared by the benches: the generated events, and CPU time and memory of a process.
 
-#![allow(dead_code, reason = "no bench uses all of it")]
+#![allow(dead_code, reason = "no bench uses all functions")]
 
 use std::fs;
 
 use testbed::traffic::Family;
 
-/// The settings of the app that the events are of.
+/// The settings of the app of the events.
 pub const APP: &str = r#"
 [attribution]
 correction_horizon = "off"
@@ -27,12 +27,13 @@ name = "Spring"
 
 pub const APP_KEY: &str = "app-bench";
 
-/// Milliseconds of 2026-03-01T00:00:00Z, where the events start; one every 10 ms.
+/// The time of the first event: 2026-03-01T00:00:00Z, in ms since 1970.
 pub const START_MS: u64 = 1_772_323_200_000;
+/// One event every 10 ms.
 const STEP_MS: u64 = 10;
 
-/// Clicks of about 450 bytes with one device id and a click id; an activation per 100 clicks,
-/// of a device that clicked shortly before; three effects per activation.
+/// Generates clicks of about 450 bytes with one device id and a click id; one activation per 100 clicks, of a device
+/// that clicked shortly before; and three effects per activation.
 #[derive(Debug, Default)]
 pub struct Events {
     clicks: u64,
@@ -40,7 +41,7 @@ pub struct Events {
 }
 
 impl Iterator for Events {
-    /// In JSON.
+    /// The family and JSON of an event.
     type Item = (Family, String);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -63,7 +64,7 @@ fn time_ms(number: u64) -> u64 {
     START_MS + number * STEP_MS
 }
 
-/// A made-up device id, different for every number.
+/// Returns a generated device id, different for every number.
 pub fn oaid(number: u64) -> String {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (a, b) = (mixed >> 32, mixed & 0xffff_ffff);
@@ -110,7 +111,7 @@ fn effect_of(number: u64, effect: u64) -> String {
     )
 }
 
-/// CPU-seconds of a process so far, user and system.
+/// Returns the CPU-seconds of a process so far, user and system.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -120,7 +121,7 @@ pub fn cpu_seconds(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Resident memory of a process, now and at its greatest, in MiB.
+/// Returns the current and peak resident memory of a process, in MiB.
 pub fn memory_mib(pid: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let of = |name: &str| -> u64 {
@@ -131,7 +132,7 @@ pub fn memory_mib(pid: u32) -> (u64, u64) {
     (of("VmRSS:"), of("VmHWM:"))
 }
 
-/// How many events a bench takes, `default` unless the environment says otherwise.
+/// Returns the number in an environment variable, or `default` if it is not set.
 pub fn count(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -1,4 +1,4 @@
-//! Events into a Kafka.
+//! Produces the events to Kafka.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 
 use crate::support::Events;
 
-/// Produces so many events to the topics of clicks, activations and effects; returns bytes and seconds.
+/// Produces `total` events to the topics of clicks, activations and effects; returns bytes and seconds.
 pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
     let producer: ThreadedProducer<_> = ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -27,6 +27,6 @@ pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    producer.flush(Duration::from_secs(120)).expect("all is acknowledged");
+    producer.flush(Duration::from_secs(120)).expect("all records are acknowledged");
     (bytes, started.elapsed().as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! Rows of a store, made without attributing anything.
+//! Fills a store with rows directly, without attribution.
 
 use attribution::facts::device_ids::IdKind;
 use attribution::facts::event::{
@@ -19,21 +19,21 @@ use crate::support::START_MS;
 
 const BATCH: usize = 10_000;
 
-/// Commits `total` purchases, each of the app whose pid its number gives.
+/// Commits `total` purchases; `pid_of` maps the number of a purchase to the pid of its app.
 pub fn fill(store: &mut Embedded, total: usize, pid_of: impl Fn(u64) -> u32) {
     let mut written = 0;
     while written < total {
-        let upto = total.min(written + BATCH);
-        let batch = (written as u64..upto as u64).map(|n| purchase(n, Pid(pid_of(n)))).collect();
+        let end = total.min(written + BATCH);
+        let batch = (written as u64..end as u64).map(|n| purchase(n, Pid(pid_of(n)))).collect();
         store.commit(batch, &Progress::default()).expect("a commit");
-        written = upto;
+        written = end;
     }
 }
 
-/// A credited purchase, one in ten milliseconds, about 230 bytes as a row.
+/// Returns a credited purchase, one every 10 ms; its row has about 230 bytes.
 fn purchase(number: u64, app: Pid) -> DecisionWrite {
     let time = |ms| EventTime::from_millis((START_MS + ms) as i64).expect("a time");
-    // Campaign 7 is of the first app.
+    // The campaign of the first app is 7.
     let spreadid = SpreadId(6 + app.0);
     let device = Device {
         ip: format!("203.0.113.{}", number % 250).into(),
