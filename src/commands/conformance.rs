@@ -18,7 +18,7 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
     let cases =
         suite.chosen(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
     let engine = match &options.engine {
-        None => Engine::Own,
+        None => Engine::Builtin,
         Some(line) if line.trim().is_empty() => {
             return Err(WrongUse("--engine: expected a command".into()).into());
         }

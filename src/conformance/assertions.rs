@@ -1,10 +1,10 @@
-//! Comparison of rows with the expectations of a case.
+//! Compares rows with the expectations of a case.
 
 use csv::StringRecord;
 
-use super::case::{Case, Expected, NAMING};
+use super::case::{Case, Expected, IDENTITY};
 
-/// The differences, in the order of the case.
+/// Returns the differences, in the order of the case.
 pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     let rows = match Rows::parse(csv) {
         Ok(rows) => rows,
@@ -20,7 +20,7 @@ pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     differences
 }
 
-/// The first line in which two exports differ.
+/// Returns the first line in which two exports differ.
 pub(crate) fn first_difference(csv: &[u8], other: &[u8]) -> Option<String> {
     if csv == other {
         return None;
@@ -32,14 +32,14 @@ pub(crate) fn first_difference(csv: &[u8], other: &[u8]) -> Option<String> {
             (None, None) => break,
             (line, other) if line == other => {}
             (line, other) => {
-                let [line, other] = [line, other].map(|line| line.unwrap_or("(no such line)"));
+                let [line, other] = [line, other].map(|line| line.unwrap_or("(no line)"));
                 return Some(format!(
-                    "line {number} is not as in the order given: expected {line:?}, found {other:?}"
+                    "line {number} differs from that in order given: expected {line:?}, found {other:?}"
                 ));
             }
         }
     }
-    Some("the ends of lines are not as in the order given".into())
+    Some("the line ends differ from those in order given".into())
 }
 
 struct Rows {
@@ -55,19 +55,19 @@ impl Rows {
     }
 
     fn differences(&self, expected: &Expected) -> Vec<String> {
-        let naming = || expected.columns.iter().filter(|(name, _)| NAMING.contains(&&***name));
-        let is_meant =
-            |row: &&StringRecord| naming().all(|(name, text)| self.cell(row, name) == Some(text));
-        let rows: Vec<&StringRecord> = self.records.iter().filter(is_meant).collect();
-        let shown: Vec<&str> = naming().map(|(_, text)| text.as_str()).collect();
-        let shown = shown.join(" ");
+        let identity = || expected.columns.iter().filter(|(name, _)| IDENTITY.contains(&&***name));
+        let is_expected =
+            |row: &&StringRecord| identity().all(|(name, text)| self.cell(row, name) == Some(text));
+        let rows: Vec<&StringRecord> = self.records.iter().filter(is_expected).collect();
+        let id: Vec<&str> = identity().map(|(_, text)| text.as_str()).collect();
+        let id = id.join(" ");
         let [row] = rows[..] else {
-            return vec![format!("{shown}: expected one row, found {}", rows.len())];
+            return vec![format!("{id}: expected one row, found {}", rows.len())];
         };
         let difference = |(name, expected): (&String, &String)| match self.cell(row, name) {
             Some(found) if found == expected => None,
-            Some(found) => Some(format!("{shown}: {name}: expected {expected:?}, found {found:?}")),
-            None => Some(format!("{shown}: {name}: expected {expected:?}, found no such column")),
+            Some(found) => Some(format!("{id}: {name}: expected {expected:?}, found {found:?}")),
+            None => Some(format!("{id}: {name}: expected {expected:?}, found no such column")),
         };
         expected.columns.iter().filter_map(difference).collect()
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_by_their_naming_columns_and_compared() {
+    fn rows_are_found_by_their_identifying_columns_and_compared() {
         check(2, &[&[("event_id", "a"), ("event_type", "effect"), ("status", "orphan")]], &[]);
         check(1, &[], &["rows: expected 1, found 2"]);
         check(2, &[&[("event_id", "a")]], &["a: expected one row, found 2"]);
@@ -129,6 +129,6 @@ mod tests {
         check(CSV, None);
         check("event_id,event_type,status\na,activation,organic\n", Some("line 3 "));
         check(&format!("{CSV}b\n"), Some("line 4 "));
-        check(&CSV.replace('\n', "\r\n"), Some("the ends of lines"));
+        check(&CSV.replace('\n', "\r\n"), Some("the line ends"));
     }
 }

@@ -1,4 +1,4 @@
-//! adtrail itself as an engine: the attribution of `replay`, on one thread, with access to the rows at any time.
+//! The built-in engine: the attribution of `replay`, on one thread. The rows can be exported at any time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use store::embedded::Embedded;
 use store::reader::Reader;
 use tempfile::TempDir;
 
-pub struct Own {
+pub struct BuiltinEngine {
     worker: Worker<Embedded>,
     reader: Reader,
     config: Config,
@@ -21,10 +21,10 @@ pub struct Own {
     _folder: TempDir,
 }
 
-impl Own {
+impl BuiltinEngine {
     /// Opens an empty store.
     pub fn open(mut config: Config) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("no temporary folder can be created")?;
+        let folder = tempfile::tempdir().context("the temporary folder cannot be created")?;
         config.store = config.store.keeping_all(folder.path().join("store"));
         let embedded = Embedded::open(&config.store, &config.policy)?;
         let reader = embedded.reader();
@@ -32,14 +32,14 @@ impl Own {
         Ok(Self { worker, reader, config, _folder: folder })
     }
 
-    /// Attributes events, one a line; returns the number of lines that are not events.
-    pub fn take_in(&mut self, lines: &str) -> anyhow::Result<u64> {
+    /// Attributes events, one per line; returns the number of lines that are not events.
+    pub fn attribute(&mut self, lines: &str) -> anyhow::Result<u64> {
         let mut facts = Vec::new();
-        let mut left_out = 0;
+        let mut invalid = 0;
         for event in Events::new(lines.as_bytes(), &self.config.policy) {
             match event {
                 Ok(fact) => facts.push(fact),
-                Err(FileError::Line { .. }) => left_out += 1,
+                Err(FileError::Line { .. }) => invalid += 1,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -48,10 +48,10 @@ impl Own {
             let facts = std::mem::replace(&mut facts, rest);
             self.worker.process(Batch { facts, ..Batch::default() })?;
         }
-        Ok(left_out)
+        Ok(invalid)
     }
 
-    /// The rows of all apps, by pid.
+    /// Exports the rows of all apps, ordered by pid.
     pub fn csv(&self) -> anyhow::Result<Vec<u8>> {
         let mut apps: Vec<&AppPolicy> = self.config.policy.apps().collect();
         apps.sort_by_key(|app| app.pid);

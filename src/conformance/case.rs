@@ -1,4 +1,4 @@
-//! A case, as written in its file.
+//! The format of a case in its file.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde::Deserialize;
 /// Facts and settings, and the expected rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Its folder and file, as `3-candidates/window-click-edge`.
+    /// Its folder and file, such as `3-candidates/window-click-edge`.
     pub name: String,
     /// All settings, including the catalogue of the suite.
     pub settings: String,
-    /// Lines with one event each.
+    /// The events, one line each.
     pub events: Vec<String>,
-    /// Number of lines that are not events and are left out.
+    /// Number of lines that are not events and are skipped.
     pub left_out: u64,
-    /// Number of all rows.
+    /// Total number of rows.
     pub rows: usize,
     pub expect: Vec<Expected>,
 }
@@ -28,11 +28,11 @@ pub(crate) struct Expected {
 }
 
 /// The columns that identify a row.
-pub(super) const NAMING: [&str; 3] = ["event_id", "app", "event_type"];
+pub(super) const IDENTITY: [&str; 3] = ["event_id", "app", "event_type"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct CaseFile {
     why: String,
     contract: String,
     #[serde(default)]
@@ -46,29 +46,31 @@ struct Written {
 }
 
 impl Case {
+    /// Parses a case.
+    ///
     /// # Errors
-    /// What is wrong with the text, and where it is.
+    /// The problem and its location in the text.
     pub fn parse(name: String, text: &str, catalogue: &str) -> Result<Self, String> {
-        let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
-        if written.why.trim().is_empty() || written.contract.trim().is_empty() {
-            return Err("`why` and `contract` describe the case: expected texts".into());
+        let file: CaseFile = toml::from_str(text).map_err(|error| error.to_string())?;
+        if file.why.trim().is_empty() || file.contract.trim().is_empty() {
+            return Err("expected texts in `why` and `contract`, which describe the case".into());
         }
-        let settings = with_catalogue(&written.settings, catalogue)?;
-        if let Some(nameless) = written.expect.iter().find(|row| !row.contains_key("event_id")) {
-            return Err(format!("[[expect]] without event_id: {nameless:?}"));
+        let settings = with_catalogue(&file.settings, catalogue)?;
+        if let Some(row) = file.expect.iter().find(|columns| !columns.contains_key("event_id")) {
+            return Err(format!("[[expect]] without event_id: {row:?}"));
         }
-        if written.expect.len() > written.rows {
-            let (expected, rows) = (written.expect.len(), written.rows);
-            return Err(format!("{expected} times [[expect]], but rows = {rows}"));
+        if file.expect.len() > file.rows {
+            let (expected, rows) = (file.expect.len(), file.rows);
+            return Err(format!("{expected} tables [[expect]], but rows = {rows}"));
         }
-        let lines = written.events.lines().filter(|line| !line.trim().is_empty());
+        let lines = file.events.lines().filter(|line| !line.trim().is_empty());
         Ok(Self {
             name,
             settings,
             events: lines.map(str::to_owned).collect(),
-            left_out: written.left_out,
-            rows: written.rows,
-            expect: written.expect.into_iter().map(|columns| Expected { columns }).collect(),
+            left_out: file.left_out,
+            rows: file.rows,
+            expect: file.expect.into_iter().map(|columns| Expected { columns }).collect(),
         })
     }
 }
@@ -76,7 +78,7 @@ impl Case {
 /// Adds the catalogue to settings without apps.
 fn with_catalogue(settings: &str, catalogue: &str) -> Result<String, String> {
     let table: toml::Table =
-        toml::from_str(settings).map_err(|error| format!("in its settings: {error}"))?;
+        toml::from_str(settings).map_err(|error| format!("settings: {error}"))?;
     if table.contains_key("apps") {
         Ok(settings.to_owned())
     } else {
@@ -107,8 +109,8 @@ mod tests {
         let case = parse(&format!("{GOOD}rows = 0\nsettings = '[fraud]'")).unwrap();
         assert_eq!(case.settings, format!("[fraud]\n{CATALOGUE}"));
         assert_eq!(case.events, ["{}", "[]"]);
-        let own = parse(&format!("{GOOD}rows = 0\nsettings = '[[apps]]'")).unwrap();
-        assert_eq!(own.settings, "[[apps]]");
+        let with_apps = parse(&format!("{GOOD}rows = 0\nsettings = '[[apps]]'")).unwrap();
+        assert_eq!(with_apps.settings, "[[apps]]");
     }
 
     #[test]

@@ -11,42 +11,42 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::builtin_engine::Own;
+use super::builtin_engine::BuiltinEngine;
 use super::case::Case;
 use super::order::Order;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Engine {
     /// The code of `adtrail replay`, in this process.
-    Own,
+    Builtin,
     Command(Command),
 }
 
-/// A command of the shell, run once per case and order.
+/// A shell command, run once per case and order.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    /// As the shell reads it; arguments are appended.
+    /// In shell syntax; arguments are appended.
     pub line: String,
-    /// After which a run is killed.
+    /// Maximum duration of a run; then it is killed.
     pub timeout: Duration,
 }
 
-/// How much of an engine's output is shown.
+/// Maximum length of an engine's output in a message; the end is shown.
 const OUTPUT_CHARS_MAX: usize = 300;
-/// How much of its end is read for that.
+/// Maximum number of bytes read from the end of the output for that.
 const OUTPUT_BYTES_MAX: u64 = 16 << 10;
 
-/// The CSV of a case's rows, or why the engine has failed.
+/// The CSV of a case's rows, or the reason why the engine failed.
 pub(super) type Rows = Result<Vec<u8>, String>;
 
 impl Engine {
-    /// The rows of the case in every order.
+    /// Runs the case in every order.
     pub fn runs(&self, case: &Case) -> Vec<(Order, Rows)> {
         match self {
-            Self::Own => {
+            Self::Builtin => {
                 [[Order::Given, Order::GivenTwice], [Order::Reversed, Order::ReversedThenGiven]]
                     .into_iter()
-                    .flat_map(|orders| orders.into_iter().zip(own_rows(case, orders[0])))
+                    .flat_map(|orders| orders.into_iter().zip(builtin_rows(case, orders[0])))
                     .collect()
             }
             Self::Command(command) => {
@@ -56,29 +56,28 @@ impl Engine {
     }
 }
 
-/// The rows in an order, and after all events once more, in the same store: opening one takes most of the time.
-fn own_rows(case: &Case, order: Order) -> [Rows; 2] {
-    let mut own = own(case, order).map_err(|error| format!("{error:#}"));
+/// Returns the rows after all events in an order, and after redelivery of all events into the same store, because
+/// opening a store takes most of the time.
+fn builtin_rows(case: &Case, order: Order) -> [Rows; 2] {
+    let mut engine = open_builtin(case, order).map_err(|error| format!("{error:#}"));
     [order, Order::Given].map(|order| {
-        let own = own.as_mut().map_err(|error| error.clone())?;
-        let left_out = own.take_in(&order.lines(case)).map_err(|error| format!("{error:#}"))?;
-        if left_out != case.left_out {
+        let engine = engine.as_mut().map_err(|error| error.clone())?;
+        let invalid = engine.attribute(&order.lines(case)).map_err(|error| format!("{error:#}"))?;
+        if invalid != case.left_out {
             let expected = case.left_out;
-            return Err(format!(
-                "lines that are not events: expected {expected}, found {left_out}"
-            ));
+            return Err(format!("lines that are not events: expected {expected}, found {invalid}"));
         }
-        own.csv().map_err(|error| format!("{error:#}"))
+        engine.csv().map_err(|error| format!("{error:#}"))
     })
 }
 
-fn own(case: &Case, order: Order) -> anyhow::Result<Own> {
+fn open_builtin(case: &Case, order: Order) -> anyhow::Result<BuiltinEngine> {
     let mut config = config::parse(&case.settings)?;
-    // In the reversed order each event is a batch of its own, in others all are one: rows must not differ.
+    // Batches must not affect the rows: in reversed order each event is one batch, otherwise all events are one.
     if order == Order::Reversed {
         config.ingest.batch_records_max = 1;
     }
-    Own::open(config)
+    BuiltinEngine::open(config)
 }
 
 impl Command {
@@ -102,23 +101,23 @@ impl Command {
             .run(&mut command, &output)
             .map_err(|error| format!("sh cannot be started: {error}"))?
         else {
-            return Err(format!("not done within {:?}{}", self.timeout, shown()));
+            return Err(format!("timed out after {:?}{}", self.timeout, shown()));
         };
-        // An engine may report the lines that it leaves out by its exit status.
+        // An engine may report skipped lines by its exit status.
         if !status.success() && case.left_out == 0 {
-            return Err(format!("the engine ended with {status}{}", shown()));
+            return Err(format!("the engine failed with {status}{}", shown()));
         }
-        fs::read(&out).map_err(|error| format!("no rows at --out: {error}{}", shown()))
+        fs::read(&out).map_err(|error| format!("no file at --out: {error}{}", shown()))
     }
 
-    /// Runs the command in a process group of its own; `None` if that had to be killed after the timeout. The output
-    /// goes to a file: on a pipe, the end of background processes would have to be awaited.
+    /// Runs the command in a separate process group; `None` if it was killed after the timeout. The output goes to a
+    /// file, because reading a pipe would wait for background processes too.
     fn run(
         &self,
         command: &mut process::Command,
         output: &Path,
     ) -> io::Result<Option<process::ExitStatus>> {
-        // The case has all settings.
+        // All settings are in the case, so variables of the environment must not apply.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(config::PREFIX.as_bytes()) {
                 command.env_remove(name);
@@ -128,11 +127,11 @@ impl Command {
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         let mut child = command.spawn()?;
         let group = Pid::from_child(&child);
-        let (ended, end) = mpsc::channel();
+        let (sender, exit) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(move || ended.send(child.wait()));
-            end.recv_timeout(self.timeout).map(|status| status.map(Some)).unwrap_or_else(|_| {
-                // An error means that it has ended in the meantime.
+            scope.spawn(move || sender.send(child.wait()));
+            exit.recv_timeout(self.timeout).map(|status| status.map(Some)).unwrap_or_else(|_| {
+                // An error means that the process has exited in the meantime.
                 let _ = kill_process_group(group, Signal::KILL);
                 Ok(None)
             })
@@ -140,14 +139,14 @@ impl Command {
     }
 }
 
-/// The end of an engine's output, in one line.
+/// Returns the end of an engine's output, in one line.
 fn shown_output(output: &Path, folder: &Path) -> io::Result<String> {
     let mut file = File::open(output)?;
     let start = file.metadata()?.len().saturating_sub(OUTPUT_BYTES_MAX);
     file.seek(SeekFrom::Start(start))?;
     let mut end = Vec::new();
     file.take(OUTPUT_BYTES_MAX).read_to_end(&mut end)?;
-    // The folder has another name in each run.
+    // The name of the folder differs in each run.
     let end = String::from_utf8_lossy(&end).replace(&*folder.to_string_lossy(), "…");
     let lines: Vec<&str> = end.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let end = lines.join(" | ");

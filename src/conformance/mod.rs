@@ -1,8 +1,8 @@
 //! The conformance suite: small cases of the attribution contract, run on any engine.
 //!
-//! A [`case`] is a file of facts, settings and expected rows; a [`suite`] has those of the binary or of a folder. An
-//! [`engine`], adtrail itself or a command, runs each in every [`order`], because a result that depends on arrival is
-//! wrong; [`assertions`] compares the rows.
+//! A [`case`] is a file of events, settings and expected rows; a [`suite`] has the built-in cases or those of a folder.
+//! An [`engine`], adtrail itself or a command, runs each case in every [`order`], because the result must not depend on
+//! arrival; [`assertions`] compares the rows.
 //!
 //! Start with [`report`]. The format of a case is in `docs/conformance.md`.
 

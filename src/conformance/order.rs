@@ -7,15 +7,15 @@ attribution::named! {
     pub(crate) enum Order {
         Given = "given",
         Reversed = "reversed",
-        /// As given, then everything again.
+        /// As given, then all events again.
         GivenTwice = "given-twice",
-        /// Reversed, then everything again as given.
+        /// Reversed, then all events again as given.
         ReversedThenGiven = "reversed-then-given",
     }
 }
 
 impl Order {
-    /// The events in order of arrival, one a line.
+    /// Returns the events in order of arrival, one per line.
     pub fn lines(self, case: &Case) -> String {
         let given = || case.events.iter();
         let lines: Vec<&String> = match self {

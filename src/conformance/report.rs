@@ -1,4 +1,4 @@
-//! Runs all cases and reports the outcome of each.
+//! Runs all cases and returns the outcome of each.
 
 use std::thread;
 
@@ -18,7 +18,7 @@ pub(crate) struct Outcome {
 
 /// Runs every case in every order, several at once. The outcomes are sorted by name.
 pub(crate) fn run_all(cases: &[Case], engine: &Engine) -> Vec<Outcome> {
-    // More than the cores: opening a store, or a process, is mostly waiting.
+    // More threads than cores, because opening a store and starting a process is mostly waiting.
     let threads = (4 * thread::available_parallelism().map_or(2, usize::from)).min(cases.len());
     let mut outcomes: Vec<_> = thread::scope(|scope| {
         let start = |first| {
@@ -29,22 +29,22 @@ pub(crate) fn run_all(cases: &[Case], engine: &Engine) -> Vec<Outcome> {
         // A panic ends the process.
         running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
     });
-    outcomes.sort_by(|one, other| one.name.cmp(&other.name));
+    outcomes.sort_by(|a, b| a.name.cmp(&b.name));
     outcomes
 }
 
 fn run(case: &Case, engine: &Engine) -> Outcome {
-    let mut given: Option<Vec<u8>> = None;
-    // With the orders in which each was found.
+    let mut first: Option<Vec<u8>> = None;
+    // Each failure with the orders in which it was found.
     let mut failures: Vec<(String, Vec<&str>)> = Vec::new();
     for (order, rows) in engine.runs(case) {
         let failure = match rows {
             Err(failure) => Some(failure),
             Ok(csv) => {
                 let differences = assertions::differences(case, &csv);
-                let given: &Vec<u8> = given.get_or_insert_with(|| csv.clone());
+                let first: &Vec<u8> = first.get_or_insert_with(|| csv.clone());
                 if differences.is_empty() {
-                    assertions::first_difference(given, &csv)
+                    assertions::first_difference(first, &csv)
                 } else {
                     Some(differences.join("; "))
                 }
@@ -61,7 +61,7 @@ fn run(case: &Case, engine: &Engine) -> Outcome {
         _ => format!("[{}] {failure}", orders.join(", ")),
     });
     let text = texts.collect::<Vec<_>>().join("; ").replace('\n', " ");
-    // It may contain anything, and is shown on terminals.
+    // The output of an engine may contain control characters.
     let failure = (!failures.is_empty()).then(|| printable(&text).into_owned());
     Outcome { name: case.name.clone(), failure }
 }

@@ -18,7 +18,7 @@ const SUFFIX: &str = ".toml";
 pub(crate) struct Suite(Vec<Case>);
 
 impl Suite {
-    /// The suite of this binary.
+    /// Returns the built-in suite.
     ///
     /// # Errors
     /// All cases that cannot be read, with the reasons.
@@ -28,7 +28,7 @@ impl Suite {
         Self::of(files)
     }
 
-    /// The `.toml` files in and below a folder. Its `catalogue.toml` replaces the built-in one.
+    /// Reads the `.toml` files in and below a folder. Its `catalogue.toml` replaces the built-in one.
     ///
     /// # Errors
     /// All cases that cannot be read, with the reasons.
@@ -40,9 +40,10 @@ impl Suite {
 
     /// Parses files, given as paths and texts.
     fn of(files: Vec<(String, String)>) -> Result<Self, String> {
-        let own = files.iter().find(|(path, _)| path == CATALOGUE).map(|(_, text)| text.as_str());
+        let replacement =
+            files.iter().find(|(path, _)| path == CATALOGUE).map(|(_, text)| text.as_str());
         let embedded = || EMBEDDED.get_file(CATALOGUE).and_then(|file| file.contents_utf8());
-        let catalogue = own.or_else(embedded).unwrap_or_default();
+        let catalogue = replacement.or_else(embedded).unwrap_or_default();
         let (mut cases, mut problems) = (Vec::new(), Vec::new());
         for (path, text) in files.iter().filter(|(path, _)| path != CATALOGUE) {
             let name = path.strip_suffix(SUFFIX).unwrap_or(path);
@@ -51,33 +52,33 @@ impl Suite {
                 Err(problem) => problems.push(format!("{path}: {}", problem.trim())),
             }
         }
-        cases.sort_by(|one, other| one.name.cmp(&other.name));
+        cases.sort_by(|a, b| a.name.cmp(&b.name));
         match (problems.is_empty(), cases.is_empty()) {
             (false, _) => Err(problems.join("\n")),
-            (true, true) => Err("there are no cases: expected files that end with .toml".into()),
+            (true, true) => Err("no cases found: expected files that end with .toml".into()),
             (true, false) => Ok(Self(cases)),
         }
     }
 
-    /// The cases with these names, or in folders with these names; without any, all.
+    /// Returns the cases with these names, or in folders with these names; without names, all.
     ///
     /// # Errors
     /// The first unknown name, with the nearest known one.
     pub fn chosen(self, names: &[String]) -> Result<Vec<Case>, String> {
         for name in names {
-            if !self.0.iter().any(|case| is_meant(name, case)) {
+            if !self.0.iter().any(|case| matches_name(name, case)) {
                 let known = self.0.iter().map(|case| &*case.name);
                 let nearest = nearest(name, known).unwrap_or_default();
-                return Err(format!("no such case: {name}, the nearest is {nearest}"));
+                return Err(format!("unknown case: {name}; the nearest is {nearest}"));
             }
         }
-        let is_chosen =
-            |case: &Case| names.is_empty() || names.iter().any(|name| is_meant(name, case));
-        Ok(self.0.into_iter().filter(is_chosen).collect())
+        let is_selected =
+            |case: &Case| names.is_empty() || names.iter().any(|name| matches_name(name, case));
+        Ok(self.0.into_iter().filter(is_selected).collect())
     }
 }
 
-fn is_meant(name: &str, case: &Case) -> bool {
+fn matches_name(name: &str, case: &Case) -> bool {
     let name = name.trim_end_matches('/');
     case.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -113,7 +114,7 @@ fn add_files(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> R
 mod tests {
     use super::*;
 
-    /// Adding a file does not make cargo build this again: then `touch` this file.
+    /// Cargo does not rebuild this file when a case is added; `touch` it then.
     #[test]
     fn all_cases_of_the_folder_are_embedded() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_chosen_by_name_and_by_folder() {
+    fn cases_are_selected_by_name_and_by_folder() {
         let case =
             |path: &str| (path.to_owned(), "why='w'\ncontract='3'\nevents=''\nrows=0".to_owned());
         let suite =
@@ -139,6 +140,6 @@ mod tests {
         check(&["a"], &["a/b", "a/bc"]);
         check(&["a/", "d"], &["a/b", "a/bc", "d"]);
         let problem = suite().chosen(&["a/bd".into()]).unwrap_err();
-        assert_eq!(problem, "no such case: a/bd, the nearest is a/b");
+        assert_eq!(problem, "unknown case: a/bd; the nearest is a/b");
     }
 }

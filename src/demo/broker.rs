@@ -1,8 +1,7 @@
-//! A Kafka broker in this process, and a producer to it.
+//! A Kafka broker in this process, and a producer for it.
 //!
-//! librdkafka's own, made for tests: it keeps 5 MiB of a partition and forgets the oldest beyond
-//! that. The demo's traffic is bounded and compressed so that what is not read yet stays far
-//! below it.
+//! It is librdkafka's mock broker, which keeps 5 MiB per partition and deletes the oldest records beyond that. The
+//! demo's traffic is bounded and compressed, so that unread records stay far below this.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ const PARTITIONS: i32 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Broker {
-    // Dropped before the cluster that it is connected to.
+    // Dropped before the cluster to which it is connected.
     producer: BaseProducer,
     cluster: MockCluster<'static, DefaultProducerContext>,
 }
@@ -36,33 +35,34 @@ impl Broker {
                 .create()?;
             Ok::<_, KafkaError>(Self { producer, cluster })
         };
-        start().context("the broker in this process does not start")
+        start().context("the built-in broker does not start")
     }
 
     pub fn address(&self) -> String {
         self.cluster.bootstrap_servers()
     }
 
-    /// The topics, and those for dead letters, which this broker cannot be asked for later.
+    /// Creates the topics and the dead-letter topics, because the mock broker does not support creating topics by
+    /// request.
     pub fn create_topics(&self, names: &TopicNames) -> anyhow::Result<()> {
         for topic in TopicKind::ALL {
             let name = names.of(topic);
             for (name, partitions) in [(&**name, PARTITIONS), (&*format!("{name}.dlq"), 1)] {
                 self.cluster
                     .create_topic(name, partitions, 1)
-                    .with_context(|| format!("no topic {name} in the broker of this process"))?;
+                    .with_context(|| format!("the built-in broker cannot create topic {name}"))?;
             }
         }
         Ok(())
     }
 
-    /// Waits while the producer's queue is full.
+    /// Produces a message; waits while the producer's queue is full.
     pub fn send(&self, names: &TopicNames, message: &Message) -> anyhow::Result<()> {
         let mut record =
             BaseRecord::to(names.of(message.topic)).key(message.key).payload(&message.value);
         while let Err((error, unsent)) = self.producer.send(record) {
             if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
-                return Err(error).context("an event cannot be produced");
+                return Err(error).context("a message cannot be produced");
             }
             record = unsent;
             self.producer.poll(Duration::from_millis(10));
@@ -71,8 +71,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Waits until the broker has all that was sent.
+    /// Waits until the broker has acknowledged all messages.
     pub fn flush(&self) -> anyhow::Result<()> {
-        self.producer.flush(PATIENCE).context("the broker in this process does not answer")
+        self.producer.flush(PATIENCE).context("the built-in broker does not answer")
     }
 }

@@ -1,4 +1,4 @@
-//! Asks the service's own listeners, as a user's curl does.
+//! A minimal HTTP client for the service's listeners.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,14 +8,14 @@ use anyhow::{Context, ensure};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The whole body of an answer that is 200.
+/// Returns the whole body of a response with status 200.
 pub fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
-    let answer = exchange(address, path).with_context(|| format!("http://{address}{path}"))?;
-    let (head, body) = read(&answer)
-        .with_context(|| format!("http://{address}{path}: the answer is not complete"))?;
+    let response = exchange(address, path).with_context(|| format!("http://{address}{path}"))?;
+    let (head, body) = parse(&response)
+        .with_context(|| format!("http://{address}{path}: the response is truncated"))?;
     let status_line = head.lines().next().unwrap_or_default();
-    let is_good = status_line.split(' ').nth(1) == Some("200");
-    ensure!(is_good, "http://{address}{path}: {status_line}: {body}");
+    let is_ok = status_line.split(' ').nth(1) == Some("200");
+    ensure!(is_ok, "http://{address}{path}: {status_line}: {body}");
     Ok(body)
 }
 
@@ -23,14 +23,14 @@ fn exchange(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response)?;
+    Ok(response)
 }
 
-/// Head and body as text; `None` if the answer was cut short.
-fn read(answer: &[u8]) -> Option<(String, String)> {
-    let (head, rest) = split(answer, b"\r\n\r\n")?;
+/// Returns head and body as text; `None` if the response is truncated.
+fn parse(response: &[u8]) -> Option<(String, String)> {
+    let (head, rest) = split(response, b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(head).into_owned();
     let field = |name: &str| {
         let mut fields = head.lines().filter_map(|line| line.split_once(": "));
@@ -56,9 +56,9 @@ fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn split<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let at = bytes.windows(mark.len()).position(|window| window == mark)?;
-    Some((&bytes[..at], &bytes[at + mark.len()..]))
+fn split<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = bytes.windows(separator.len()).position(|window| window == separator)?;
+    Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
 #[cfg(test)]
@@ -66,12 +66,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(answer: &str, expected: Option<&str>) {
-        assert_eq!(read(answer.as_bytes()).map(|(_, body)| body).as_deref(), expected);
+    fn check(response: &str, expected: Option<&str>) {
+        assert_eq!(parse(response.as_bytes()).map(|(_, body)| body).as_deref(), expected);
     }
 
     #[test]
-    fn an_answer_cut_short_is_none() {
+    fn a_truncated_response_is_refused() {
         check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", Some("ab"));
         check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab", None);
         check("HTTP/1.1 200 OK\r\nContent-Le", None);
@@ -80,8 +80,8 @@ mod tests {
         check(&format!("{chunked}2\r\n春"), None);
         check(&format!("{chunked}2\r\nab\r\n"), None);
         check(&format!("{chunked}2\r\n\u{6625}\r\n"), None);
-        // A character can be cut by the end of a chunk.
+        // A character may be split between two chunks.
         let parts = [chunked.as_bytes(), b"2\r\n\xe6\x98\r\n1\r\n\xa5\r\n0\r\n\r\n"].concat();
-        assert_eq!(read(&parts).map(|(_, body)| body).as_deref(), Some("春"));
+        assert_eq!(parse(&parts).map(|(_, body)| body).as_deref(), Some("春"));
     }
 }

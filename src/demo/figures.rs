@@ -1,13 +1,13 @@
-//! What the pipeline's own metrics say, for the progress and the summary.
+//! Reads the pipeline's metrics, for the progress and the summary.
 
 use std::collections::BTreeMap;
 
-/// A scrape in Prometheus' text format.
-pub struct Figures(pub String);
+/// A scrape in the Prometheus text format.
+pub struct Metrics(pub String);
 
-impl Figures {
-    /// Messages whose outcome is committed, of all topics.
-    pub fn settled(&self) -> u64 {
+impl Metrics {
+    /// Returns the number of messages of all topics whose outcome is committed.
+    pub fn processed(&self) -> u64 {
         let outcomes = [
             "adtrail_attribution_accepted_total",
             "adtrail_attribution_redelivered_total",
@@ -17,28 +17,28 @@ impl Figures {
         outcomes.iter().flat_map(|name| self.samples(name)).map(|(_, value)| value).sum()
     }
 
-    /// Facts that were new, of one topic.
+    /// Returns the number of accepted facts of one topic.
     pub fn accepted(&self, topic: &str) -> u64 {
         let samples = self.samples("adtrail_attribution_accepted_total");
         samples.filter(|(labels, _)| label(labels, "topic") == topic).map(|(_, value)| value).sum()
     }
 
-    /// Messages that repeated one.
+    /// Returns the number of redeliveries.
     pub fn redelivered(&self) -> u64 {
         self.samples("adtrail_attribution_redelivered_total").map(|(_, value)| value).sum()
     }
 
-    /// Messages that were no events, by reason.
+    /// Returns the number of dead letters by error code, without those that are 0.
     pub fn dead_lettered(&self) -> BTreeMap<&str, u64> {
-        let mut reasons = BTreeMap::new();
+        let mut codes = BTreeMap::new();
         for (labels, value) in self.samples("adtrail_ingest_dead_lettered_total") {
-            *reasons.entry(label(labels, "code")).or_default() += value;
+            *codes.entry(label(labels, "code")).or_default() += value;
         }
-        reasons.retain(|_, count| *count > 0);
-        reasons
+        codes.retain(|_, count| *count > 0);
+        codes
     }
 
-    /// Labels and values of a metric.
+    /// Returns the labels and values of a metric.
     fn samples<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
         self.0.lines().filter_map(move |line| {
             let (labels, value) = line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once("} ")?;
@@ -47,7 +47,7 @@ impl Figures {
     }
 }
 
-/// The value of a label; none of these holds a quote.
+/// Returns the value of a label. The labels read here never contain a quote or comma.
 fn label<'a>(labels: &'a str, name: &str) -> &'a str {
     let found = labels.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix("=\""));
     found.and_then(|value| value.strip_suffix('"')).unwrap_or_default()
@@ -71,11 +71,11 @@ adtrail_ingest_empty_total{topic="b"} 1
 
     #[test]
     fn a_scrape_is_summed() {
-        let figures = Figures(SCRAPE.to_owned());
-        assert_eq!(figures.settled(), 5 + 7 + 2 + 3 + 1 + 1);
-        assert_eq!((figures.accepted("b"), figures.accepted("c")), (7, 0));
-        assert_eq!(figures.redelivered(), 2);
-        assert_eq!(figures.dead_lettered(), BTreeMap::from([("not_json", 4)]));
-        assert_eq!(Figures(String::new()).settled(), 0);
+        let metrics = Metrics(SCRAPE.to_owned());
+        assert_eq!(metrics.processed(), 5 + 7 + 2 + 3 + 1 + 1);
+        assert_eq!((metrics.accepted("b"), metrics.accepted("c")), (7, 0));
+        assert_eq!(metrics.redelivered(), 2);
+        assert_eq!(metrics.dead_lettered(), BTreeMap::from([("not_json", 4)]));
+        assert_eq!(Metrics(String::new()).processed(), 0);
     }
 }

@@ -1,8 +1,7 @@
-//! `adtrail demo`: all of it in one process, with made-up traffic and a broker of its own.
+//! `adtrail demo`: the whole pipeline in one process, with generated traffic and a built-in broker.
 //!
-//! The service is the one that `adtrail run` starts; the demo only feeds it, waits, asks it for
-//! rows as any user would, and shows what it got. Everything is in a temporary folder, which is
-//! gone at the end.
+//! The service is the one that `adtrail run` starts. The demo only produces events, waits, downloads rows as any user
+//! would, and prints them. All files are in a temporary folder, which is deleted at the end.
 
 mod broker;
 mod client;
@@ -32,32 +31,33 @@ use crate::service::{self, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
 use broker::Broker;
-use figures::Figures;
+use figures::Metrics;
 use progress::Progress;
-use report::{Counts, Places};
+use report::{Counts, Links};
 use traffic::catalogue::{self, APPS};
 use traffic::{Plan, Traffic};
 
-/// The same events on every machine; with this one the first rows show much of what there is.
+/// A fixed seed, so that every machine gets the same events; with this one the first rows are varied.
 const SEED: u64 = 5;
 const DAY_MS: i64 = 86_400_000;
 const PAST_MS: i64 = 3 * DAY_MS;
 /// About 40,000 messages.
 const PAST_JOURNEYS: u32 = 14_700;
-/// Live events, 10 to 20 a second, end after so long: the store is a temporary folder.
+/// Duration of live events, 10 to 20 per second; limited because the store is in a temporary folder.
 const LIVE_MS: i64 = 2 * 3_600_000;
 const LIVE_JOURNEYS: u32 = 72_000;
 const LIVE_EVERY: Duration = Duration::from_millis(100);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Without any progress for so long something is wrong.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+/// The demo fails after this long without progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs until Ctrl-C, or, asked to show it once, until the first rows were shown.
+/// Runs until Ctrl-C or, with `--once`, until the first rows are printed.
 ///
 /// # Errors
-/// What keeps the service from starting, or ended it.
+/// If the service cannot start, or fails.
 pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
-    let folder = TempDir::with_prefix("adtrail-demo-").context("no temporary folder")?;
+    let folder =
+        TempDir::with_prefix("adtrail-demo-").context("the temporary folder cannot be created")?;
     let broker = Broker::start()?;
     let settings = write_settings(&broker, folder.path())?;
     let config = config::parse(&fs::read_to_string(&settings)?)?;
@@ -71,12 +71,12 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
         thread::Builder::new()
             .name("service".into())
             .spawn(move || service::run(&config, timing, &shutdown, recorder))
-            .context("no thread for the service")?
+            .context("the service thread cannot be started")?
     };
     let demo = Demo { config, settings, names, broker, recorder, shutdown, service };
-    let shown = demo.show(options.once);
+    let shown = demo.run(options.once);
     demo.shutdown.request();
-    let served = demo.service.join().map_err(|_| anyhow!("the service has panicked"))?;
+    let served = demo.service.join().map_err(|_| anyhow!("the service panicked"))?;
     served.and(shown)
 }
 
@@ -91,8 +91,8 @@ struct Demo {
 }
 
 impl Demo {
-    /// Comes back early where the service ends, which then says why.
-    fn show(&self, once: bool) -> anyhow::Result<()> {
+    /// Returns early if the service ends; its own result has the reason.
+    fn run(&self, once: bool) -> anyhow::Result<()> {
         let now = Timestamp::now();
         let to_ms = now.as_millisecond();
         let (seed, from_ms) = (SEED, to_ms - PAST_MS);
@@ -101,94 +101,94 @@ impl Demo {
             return Ok(());
         }
         let day = |time: Timestamp| time.to_zoned(TimeZone::UTC).date();
-        let places = Places {
+        let links = Links {
             export: self.config.export_listen,
             admin: self.config.admin_listen,
             settings: &self.settings,
             from: day(Timestamp::from_millisecond(from_ms)?),
             to: day(now),
         };
-        tell(&self.report(&places)?)?;
+        print(&self.report(&links)?)?;
         if once {
             return Ok(());
         }
-        tell(&format!("\n{}\nLive events keep coming, until Ctrl-C.\n", places.text()))?;
-        self.trickle()
+        print(&format!("\n{}\nLive events are produced until Ctrl-C.\n", links.text()))?;
+        self.produce_live_events()
     }
 
     fn wait_until_ready(&self) -> bool {
-        while self.goes_on() {
+        while self.is_running() {
             if client::get(self.config.admin_listen, "/readyz").is_ok() {
                 return true;
             }
-            self.shutdown.sleep(LOOK_EVERY);
+            self.shutdown.sleep(POLL_EVERY);
         }
         false
     }
 
-    /// Produces everything and waits until it is attributed; `false` if that was broken off.
+    /// Produces all events and waits until they are attributed; `false` if interrupted.
     fn attribute(&self, past: Traffic) -> anyhow::Result<bool> {
         let messages: Vec<_> = past.collect();
         let total = u64::try_from(messages.len())?;
         let mut progress = Progress::new(total);
-        progress.doing("producing made-up events");
+        progress.set_step("producing generated events");
         for message in &messages {
             self.broker.send(&self.names, message)?;
         }
         self.broker.flush()?;
-        progress.doing("attributing them");
-        let (mut settled, mut moved_at) = (0, Instant::now());
-        while settled < total {
-            if !self.goes_on() {
+        progress.set_step("attributing events");
+        let (mut processed, mut progress_at) = (0, Instant::now());
+        while processed < total {
+            if !self.is_running() {
                 return Ok(false);
             }
-            self.shutdown.sleep(LOOK_EVERY);
-            let before = settled;
-            settled = self.figures().settled();
-            progress.at(settled);
-            if settled > before {
-                moved_at = Instant::now();
-            } else if moved_at.elapsed() > PATIENCE {
-                bail!("no progress for {PATIENCE:?} at event {settled} of {total}");
+            self.shutdown.sleep(POLL_EVERY);
+            let before = processed;
+            processed = self.metrics().processed();
+            progress.update(processed);
+            if processed > before {
+                progress_at = Instant::now();
+            } else if progress_at.elapsed() > PATIENCE {
+                bail!("no progress for {PATIENCE:?} at event {processed} of {total}");
             }
         }
         progress.finish("attributed");
         Ok(true)
     }
 
-    /// First rows and summary, from the service itself.
-    fn report(&self, places: &Places<'_>) -> anyhow::Result<String> {
+    /// Downloads the first rows and the summary from the service.
+    fn report(&self, links: &Links<'_>) -> anyhow::Result<String> {
         let get = |app_key: &str, fields: &str| {
-            client::get(places.export, &format!("{}&fields={fields}", places.csv(app_key)))
+            client::get(links.export, &format!("{}&fields={fields}", links.csv_path(app_key)))
         };
         let table = report::table(&get(APPS[0].key, report::FIELDS)?)?;
         let mut counts = Counts::default();
         for app in &APPS {
             counts.add(&get(app.key, "event_type,status")?)?;
         }
-        let figures = self.figures();
-        let accepted = |topic| figures.accepted(self.names.of(topic));
+        let metrics = self.metrics();
+        let accepted = |topic| metrics.accepted(self.names.of(topic));
         for (event_type, topic) in [
             (EventType::Activation, TopicKind::Activations),
             (EventType::Effect, TopicKind::Effects),
         ] {
             let (rows, events) = (counts.of(event_type), accepted(topic));
-            ensure!(rows == events, "the CSV has {rows} {}s of {events}", event_type.name());
+            ensure!(rows == events, "the CSV has {rows} of {events} {}s", event_type.name());
         }
-        let summary = report::summary(&counts, accepted(TopicKind::Clicks), &figures);
+        let summary = report::summary(&counts, accepted(TopicKind::Clicks), &metrics);
         Ok(format!(
-            "\nThe first rows of {}, in some of their columns\n\n{table}\n{summary}",
+            "\nThe first rows of {}, some of the columns\n\n{table}\n{summary}",
             APPS[0].name
         ))
     }
 
-    /// Produces live events, each when it is due, until asked to stop.
-    fn trickle(&self) -> anyhow::Result<()> {
+    /// Produces live events, each at its arrival time, until shutdown.
+    fn produce_live_events(&self) -> anyhow::Result<()> {
         let from_ms = Timestamp::now().as_millisecond();
         let (seed, to_ms) = (SEED + 1, from_ms + LIVE_MS);
         let live = Traffic::new(Plan { seed, from_ms, to_ms, journeys: LIVE_JOURNEYS });
         let mut live = live.peekable();
-        while self.goes_on() {
+        while self.is_running() {
             let now_ms = Timestamp::now().as_millisecond();
             while let Some(message) = live.next_if(|message| message.arrival_ms <= now_ms) {
                 self.broker.send(&self.names, &message)?;
@@ -198,19 +198,19 @@ impl Demo {
         Ok(())
     }
 
-    fn figures(&self) -> Figures {
-        Figures(self.recorder.render())
+    fn metrics(&self) -> Metrics {
+        Metrics(self.recorder.render())
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.shutdown.is_requested() && !self.service.is_finished()
     }
 }
 
-/// The settings as a user would write them.
+/// Writes a settings file as a user would.
 fn write_settings(broker: &Broker, folder: &Path) -> anyhow::Result<PathBuf> {
     let text = format!(
-        "# The settings of this demo; config/example.toml explains all there are.\n\n\
+        "# The settings of this demo; config/example.toml explains all settings.\n\n\
          [kafka]\nbrokers = {:?}\n\n\
          [store]\npath = {:?}\n\n\
          [export]\nlisten = \"{}\"\n\n\
@@ -222,24 +222,26 @@ fn write_settings(broker: &Broker, folder: &Path) -> anyhow::Result<PathBuf> {
         catalogue::settings(),
     );
     let file = folder.join("adtrail.toml");
-    fs::write(&file, text).with_context(|| format!("can not be written: {}", file.display()))?;
+    fs::write(&file, text).with_context(|| format!("cannot be written: {}", file.display()))?;
     Ok(file)
 }
 
-/// The port wished for, or a free one if it is taken.
+/// Returns an address with the preferred port, or a free one if it is in use.
 fn choose_address(port: u16) -> anyhow::Result<SocketAddr> {
-    let wished = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    if TcpListener::bind(wished).is_ok() {
-        return Ok(wished);
+    let preferred = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if TcpListener::bind(preferred).is_ok() {
+        return Ok(preferred);
     }
     let free =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let free = free.context("no free port to listen on")?;
-    crate::telemetry::tell(format_args!("{wished} is taken, so this demo uses {free}\n"));
+    crate::telemetry::tell(format_args!("{preferred} is in use, so the demo listens on {free}\n"));
     Ok(free)
 }
 
-fn tell(text: &str) -> anyhow::Result<()> {
+fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("nobody reads the output")
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("standard output cannot be written")
 }

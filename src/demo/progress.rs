@@ -1,4 +1,4 @@
-//! How far it is: a bar on a terminal, a line now and then elsewhere.
+//! Progress output: a bar on a terminal, otherwise a line every two seconds.
 
 use std::time::{Duration, Instant};
 
@@ -22,16 +22,16 @@ impl Progress {
         Self { bar, started, line_at: started }
     }
 
-    /// What is being done.
-    pub fn doing(&mut self, what: &'static str) {
-        self.bar.set_message(what);
+    /// Starts the next step.
+    pub fn set_step(&mut self, step: &'static str) {
+        self.bar.set_message(step);
         if self.bar.is_hidden() {
-            tell(format_args!("{what} …\n"));
+            tell(format_args!("{step} …\n"));
             self.line_at = Instant::now() + LINE_EVERY;
         }
     }
 
-    pub fn at(&mut self, done: u64) {
+    pub fn update(&mut self, done: u64) {
         self.bar.set_position(done);
         if self.bar.is_hidden() && Instant::now() >= self.line_at {
             let (done, total) = (HumanCount(done), HumanCount(self.total()));
@@ -40,11 +40,11 @@ impl Progress {
         }
     }
 
-    /// The bar is gone; `done` is what is left of it.
-    pub fn finish(self, done: &str) {
+    /// Replaces the bar by a line that starts with `verb`.
+    pub fn finish(self, verb: &str) {
         let (total, seconds) = (HumanCount(self.total()), self.started.elapsed().as_secs_f64());
         self.bar.finish_and_clear();
-        tell(format_args!("{done} {total} events in {seconds:.1} s\n"));
+        tell(format_args!("{verb} {total} events in {seconds:.1} s\n"));
     }
 
     fn total(&self) -> u64 {
@@ -52,7 +52,7 @@ impl Progress {
     }
 }
 
-/// Whatever ends it early should not write behind the bar.
+/// Clears the bar, so that an error message is not written after it.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! What is told when all is attributed: first rows, a summary, and where to go on.
+//! The report after all events are attributed: first rows, a summary and links.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,19 +10,19 @@ use attribution::rules::row::{EventType, Status};
 use indicatif::HumanCount;
 use jiff::civil::Date;
 
-use super::figures::Figures;
+use super::figures::Metrics;
 use super::traffic::catalogue::APPS;
 
-/// The columns shown, of more than forty: what fits a terminal.
+/// The printed columns, of more than forty; as many as fit a terminal.
 pub const FIELDS: &str = "event_time,event_name,status,channel,campaign,match_type,revenue";
-const ROWS_SHOWN: usize = 12;
+const ROWS_PRINTED: usize = 12;
 
-/// The first rows of a CSV as aligned columns.
+/// Formats the first rows of a CSV as aligned columns.
 pub fn table(csv: &str) -> anyhow::Result<String> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_bytes());
     let rows: Vec<csv::StringRecord> = reader
         .records()
-        .take(ROWS_SHOWN + 1)
+        .take(ROWS_PRINTED + 1)
         .collect::<Result<_, _>>()
         .context("the service's CSV cannot be read")?;
     let width = |column: usize| {
@@ -40,7 +40,7 @@ pub fn table(csv: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Rows by type and status.
+/// The number of rows by type and status.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts(BTreeMap<(String, String), u64>);
 
@@ -81,54 +81,55 @@ impl Counts {
     }
 }
 
-/// What became of everything that was sent.
-pub fn summary(counts: &Counts, clicks: u64, figures: &Figures) -> String {
-    let dead = figures.dead_lettered();
-    let total = dead.values().sum();
-    let reasons: Vec<_> = dead.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+/// Formats the outcome of all messages.
+pub fn summary(counts: &Counts, clicks: u64, metrics: &Metrics) -> String {
+    let dead_letters = metrics.dead_lettered();
+    let total = dead_letters.values().sum();
+    let codes: Vec<_> =
+        dead_letters.iter().map(|(code, count)| format!("{code} {count}")).collect();
     format!(
-        "What became of the events, over all {} apps\n\n{}\n  \
-         clicks and impressions they were matched against: {}\n  \
-         repeats of an event, which counts once: {}\n  \
-         no events at all, now dead letters: {} ({})\n",
+        "Results over all {} apps\n\n{}\n  \
+         clicks and impressions: {}\n  \
+         redeliveries, each event counted once: {}\n  \
+         dead letters: {} ({})\n",
         APPS.len(),
         counts.summary(),
         HumanCount(clicks),
-        HumanCount(figures.redelivered()),
+        HumanCount(metrics.redelivered()),
         HumanCount(total),
-        reasons.join(", "),
+        codes.join(", "),
     )
 }
 
-/// Where the demo can be reached.
-pub struct Places<'a> {
+/// The addresses of the demo.
+pub struct Links<'a> {
     pub export: SocketAddr,
     pub admin: SocketAddr,
     pub settings: &'a Path,
-    /// The days that the events are of.
+    /// The first and last day of the events.
     pub from: Date,
     pub to: Date,
 }
 
-impl Places<'_> {
-    /// The path of an app's CSV.
-    pub fn csv(&self, app_key: &str) -> String {
+impl Links<'_> {
+    /// Returns the path of an app's CSV.
+    pub fn csv_path(&self, app_key: &str) -> String {
         format!("/v1/apps/{app_key}/events.csv?from={}&to={}", self.from, self.to)
     }
 
     pub fn text(&self) -> String {
         let Self { export, admin, settings, .. } = self;
-        let (app, csv) = (APPS[0].key, self.csv(APPS[0].key));
+        let (app, csv) = (APPS[0].key, self.csv_path(APPS[0].key));
         let others: Vec<_> = APPS.iter().skip(1).map(|app| app.key).collect();
         format!(
-            "Look around\n\n  \
-             page       http://{export}/\n  \
-             full CSV   curl -fsS 'http://{export}{csv}' -o {app}.csv\n  \
-             more apps  {}\n  \
-             metrics    http://{admin}/metrics\n  \
-             settings   {settings}\n  \
-             why        adtrail explain --config {settings} --app {app} --activation ID\n  \
-             bad ones   adtrail peek --config {settings} adtrail.activations.dlq\n",
+            "Next steps\n\n  \
+             page          http://{export}/\n  \
+             full CSV      curl -fsS 'http://{export}{csv}' -o {app}.csv\n  \
+             other apps    {}\n  \
+             metrics       http://{admin}/metrics\n  \
+             settings      {settings}\n  \
+             explain       adtrail explain --config {settings} --app {app} --activation ID\n  \
+             dead letters  adtrail peek --config {settings} adtrail.activations.dlq\n",
             others.join(", "),
             settings = settings.display(),
         )
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(table(csv).unwrap(), expected);
         assert_eq!(table("").unwrap(), "");
         let long = format!("a\n{}", "1\n".repeat(100));
-        assert_eq!(table(&long).unwrap().lines().count(), ROWS_SHOWN + 1);
+        assert_eq!(table(&long).unwrap().lines().count(), ROWS_PRINTED + 1);
     }
 
     #[test]

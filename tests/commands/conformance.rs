@@ -116,7 +116,7 @@ fn broken_engines_are_caught() {
     effect(r#"replay "$@" && sed -i 's/,organic,/,attributed,/' "$4""#, &changed);
     effect(r#"printf 'a,b\n1\n' > "$4""#, &["not CSV"]);
     effect("echo no >&2; exit 3", &["exit status: 3, with output: no"]);
-    effect("true", &["no rows at --out", "without output"]);
+    effect("true", &["no file at --out", "without output"]);
     effect(r#"echo "$ADTRAIL_CONFORMANCE_CASE"; exit 1"#, &[EFFECT]);
     // An engine that ignores clicks after the first activation depends on the order of arrival.
     let blind = r#"sed -n '/"activation"/{p;q};p' "$5" > "$5.seen"
@@ -125,7 +125,7 @@ fn broken_engines_are_caught() {
     check_caught(blind, CHAIN, &parts);
     // In a column that no case names.
     let script = r#"replay "$@" && sed -i "s/,pid,/,$ADTRAIL_CONFORMANCE_ORDER,/" "$4""#;
-    effect(script, &["[reversed] line 1 is not as in the order given"]);
+    effect(script, &["[reversed] line 1 differs from that in order given"]);
 }
 
 /// In one of the orders, which are runs of their own, a background process hangs.
@@ -136,8 +136,8 @@ fn an_engine_that_hangs_is_killed() {
         *) echo waiting; sleep 600 ;;
         esac"#;
     let parts = [
-        "[reversed] not done within 1s, without output",
-        "[given, given-twice, reversed-then-given] not done within 1s, with output: waiting",
+        "[reversed] timed out after 1s, without output",
+        "[given, given-twice, reversed-then-given] timed out after 1s, with output: waiting",
     ];
     check_caught_within("1", script, EFFECT, &parts);
 }
@@ -199,6 +199,6 @@ fn wrong_usage_ends_with_2() {
     check_wrong(&["--nonsense"], &["--nonsense"]);
     let empty = TempDir::new().unwrap();
     let empty = empty.path().to_str().unwrap();
-    check_wrong(&["--dir", empty], &["there are no cases"]);
+    check_wrong(&["--dir", empty], &["no cases found"]);
     check_wrong(&["--dir", &format!("{empty}/absent")], &["absent", "cannot be read"]);
 }

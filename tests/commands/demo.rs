@@ -47,7 +47,7 @@ fn once_shows_rows_and_leaves_nothing_behind() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     // What was drawn for a terminal alone is not there.
-    assert!(log.contains("attributing them") && !log.contains('█'), "{log}");
+    assert!(log.contains("attributing events") && !log.contains('█'), "{log}");
     assert_nothing_is_left(&temporary);
 }
 
@@ -70,7 +70,11 @@ fn the_demo_serves_until_it_is_interrupted() {
     });
     eventually("it says which port it has", || {
         let log = log.text();
-        if log.contains("127.0.0.1:8080 is taken, so this demo uses") { Ok(()) } else { Err(log) }
+        if log.contains("127.0.0.1:8080 is in use, so the demo listens on") {
+            Ok(())
+        } else {
+            Err(log)
+        }
     });
 
     let told = |label: &str| {

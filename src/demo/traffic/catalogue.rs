@@ -1,4 +1,4 @@
-//! The apps, channels and campaigns that made-up traffic is about.
+//! The apps, channels and campaigns of the generated traffic.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ pub struct App {
     pub pid: u32,
     pub key: &'static str,
     pub name: &'static str,
-    /// Of the devices.
+    /// Relative share of devices.
     weight: u32,
     pub currency: &'static str,
-    /// Also matches by address and device.
+    /// True if probabilistic matching is on.
     probabilistic: bool,
     pub campaigns: &'static [Campaign],
 }
@@ -22,10 +22,10 @@ pub struct Campaign {
     pub spreadid: u32,
     pub channel: &'static Channel,
     pub name: &'static str,
-    /// Among the app's campaigns for new users.
+    /// Relative share among the app's campaigns for new users.
     weight: u32,
     pub is_retargeting: bool,
-    /// Nobody has told the settings about it yet, as happens.
+    /// True if the settings do not have it, as happens in practice.
     is_unlisted: bool,
 }
 
@@ -41,7 +41,7 @@ pub enum IdForm {
     Raw,
     Md5,
     Md5UpperCase,
-    /// The system's own id instead of the one for ads.
+    /// The id of the operating system instead of the advertising id.
     System,
 }
 
@@ -102,12 +102,12 @@ impl Campaign {
 }
 
 impl App {
-    /// One of the apps, by weight.
+    /// Draws an app, by weight.
     pub fn draw(rng: &mut Rng) -> &'static Self {
         draw(rng, &APPS, |app| app.weight)
     }
 
-    /// A campaign for new users, by weight.
+    /// Draws a campaign for new users, by weight.
     pub fn draw_campaign(&self, rng: &mut Rng) -> &'static Campaign {
         draw(rng, self.campaigns, |campaign| campaign.weight)
     }
@@ -117,11 +117,10 @@ impl App {
     }
 }
 
-/// The catalogue as settings: `[[apps]]`, `[[channels]]` and `[[campaigns]]`.
+/// Returns the catalogue as settings: `[[apps]]`, `[[channels]]` and `[[campaigns]]`.
 pub fn settings() -> String {
     let mut text = String::new();
-    // A text in quotes reads the same in TOML as in Rust, as long as it can be printed. Writing
-    // to a String cannot fail.
+    // A quoted string without control characters is the same in TOML as in Rust. Writing to a String cannot fail.
     for App { pid, key, name, probabilistic, .. } in &APPS {
         let _ = writeln!(text, "[[apps]]\npid = {pid}\nkey = {key:?}\nname = {name:?}");
         let _ = writeln!(text, "[apps.attribution]\nprobabilistic = {probabilistic}\n");
@@ -141,10 +140,10 @@ pub fn settings() -> String {
 
 fn draw<T>(rng: &mut Rng, from: &'static [T], weight: impl Fn(&T) -> u32) -> &'static T {
     let mut drawn = rng.u32(0..from.iter().map(&weight).sum());
-    let chosen = from.iter().find(|item| {
-        let is_chosen = drawn < weight(item);
+    let item = from.iter().find(|item| {
+        let is_drawn = drawn < weight(item);
         drawn = drawn.saturating_sub(weight(item));
-        is_chosen
+        is_drawn
     });
-    chosen.unwrap_or(&from[0])
+    item.unwrap_or(&from[0])
 }

@@ -1,4 +1,4 @@
-//! Devices: what they tell of themselves, and in which form an ad channel passes it on.
+//! Devices: their ids and attributes, and the form in which an ad channel sends them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,14 +12,14 @@ use super::catalogue::IdForm;
 /// Device ids by kind.
 pub type Ids = BTreeMap<String, String>;
 
-/// Its kind and its value.
+/// The kind and value of an id.
 type Id = (&'static str, String);
 
 #[derive(Debug, Clone)]
 pub struct Device {
-    /// The id for ads, by which channels know the device; a private one has none.
+    /// The advertising id, by which channels know the device. Devices with ad tracking off have none.
     ad_id: Option<Id>,
-    /// The id that the app reads from the system.
+    /// The id that the app reads from the operating system.
     system_id: Id,
     pub ip: String,
     pub ua: String,
@@ -68,17 +68,17 @@ impl Device {
         Self { ad_id, system_id, ip: draw_ip(rng), ua, model, os, os_version }
     }
 
-    /// What the app knows: all ids, as they are.
+    /// Returns the ids that the app sends: all of them, as they are.
     pub fn app_ids(&self) -> Ids {
-        let known = self.ad_id.iter().chain([&self.system_id]);
-        known.map(|(kind, value)| ((*kind).to_owned(), value.clone())).collect()
+        let ids = self.ad_id.iter().chain([&self.system_id]);
+        ids.map(|(kind, value)| ((*kind).to_owned(), value.clone())).collect()
     }
 
-    /// What a channel knows: one id in the channel's form; nothing of a private device.
+    /// Returns the ids that a channel sends: one id in the channel's form, none without an advertising id.
     pub fn channel_ids(&self, form: IdForm) -> Ids {
         let Some((mut kind, mut value)) = self.ad_id.clone() else { return Ids::new() };
         let md5 = hex(&Md5::digest(&value));
-        // Only Android's is the same for every app, so only that is known to a channel.
+        // Only the id of Android is the same for every app, so channels know only that one.
         if form == IdForm::System && self.os == "android" {
             (kind, value) = self.system_id.clone();
         }
@@ -89,7 +89,7 @@ impl Device {
         }])
     }
 
-    /// Moves to another network, as from home to the office.
+    /// Changes the address, as between home and office.
     pub fn change_ip(&mut self, rng: &mut Rng) {
         self.ip = draw_ip(rng);
     }
@@ -111,7 +111,7 @@ fn uuid(rng: &mut Rng) -> String {
     )
 }
 
-/// From the ranges that are kept for documentation.
+/// Draws an address from the ranges reserved for documentation.
 fn draw_ip(rng: &mut Rng) -> String {
     let host = rng.u8(1..255);
     match rng.u32(0..3) {

@@ -1,4 +1,4 @@
-//! One device's doings in one app, from the first ad to the last purchase.
+//! The events of one device in one app, from the first ad to the last purchase.
 
 use fastrand::Rng;
 use ingest::TopicKind;
@@ -24,30 +24,30 @@ const APP_VERSION: &str = "3.2.1";
 const STORES: [&str; 4] = ["huawei", "xiaomi", "oppo", "应用宝"];
 const NOTES: [&str; 4] = ["太好用了 🎉", "said \"wow\", twice", "a, b; c", "第一单"];
 
-/// A journey under way.
-struct Traveller<'r> {
+/// A journey being generated.
+struct Journey<'r> {
     rng: &'r mut Rng,
     app: &'static App,
     device: Device,
     messages: Vec<Message>,
 }
 
-/// The messages of one journey, in no order. Nothing happens before `start_ms`.
+/// Generates the messages of one journey, in no particular order. No event is before `start_ms`.
 pub fn draw(rng: &mut Rng, start_ms: i64) -> Vec<Message> {
     let (app, device) = (App::draw(rng), Device::draw(rng));
-    let mut traveller = Traveller { rng, app, device, messages: Vec::new() };
-    match traveller.rng.u32(0..200) {
-        // Found the app without an ad.
-        0..9 => traveller.activate(start_ms, None),
-        // Had the app long before anybody tracked it.
-        9 => traveller.use_app(start_ms),
-        _ => traveller.see_ads(start_ms),
+    let mut journey = Journey { rng, app, device, messages: Vec::new() };
+    match journey.rng.u32(0..200) {
+        // The user found the app without an ad.
+        0..9 => journey.activate(start_ms, None),
+        // The user had the app before it was tracked.
+        9 => journey.use_app(start_ms),
+        _ => journey.see_ads(start_ms),
     }
-    traveller.messages
+    journey.messages
 }
 
-impl Traveller<'_> {
-    /// Some ads, and at times what they are for.
+impl Journey<'_> {
+    /// Sends some touches, and sometimes an activation.
     fn see_ads(&mut self, start_ms: i64) {
         let mut time_ms = start_ms;
         let mut click_id = None;
@@ -57,11 +57,11 @@ impl Traveller<'_> {
             if !self.chance(53) {
                 break;
             }
-            time_ms += self.spread(20 * SECOND_MS, 11);
+            time_ms += self.log_uniform(20 * SECOND_MS, 11);
         }
         if self.chance(16) {
-            // From seconds, where the app is small, to two days.
-            time_ms += self.spread(20 * SECOND_MS, 13);
+            // From seconds, for a small app, to two days.
+            time_ms += self.log_uniform(20 * SECOND_MS, 13);
             if self.chance(15) {
                 self.device.change_ip(self.rng);
             }
@@ -69,7 +69,7 @@ impl Traveller<'_> {
         }
     }
 
-    /// Gives the click id that a store can pass on.
+    /// Sends a touch; returns the click id that an app store can pass on.
     fn touch(&mut self, campaign: &Campaign, time_ms: i64) -> Option<String> {
         let is_click = self.chance(72);
         let click_id = self.chance(90).then(|| self.id("c"));
@@ -77,11 +77,11 @@ impl Traveller<'_> {
             "type": if is_click { "click" } else { "impression" },
             "spreadid": campaign.spreadid,
             "purpose": campaign.is_retargeting.then_some("retargeting"),
-            // Not every channel gives one.
+            // Not every channel sends one.
             "click_id": click_id,
             "ids": self.device.channel_ids(campaign.channel.form),
             "site": self.choose(&SITES),
-            // The link's own window.
+            // An attribution window set by the link.
             "lookback_ms": self.chance(5).then_some(3 * DAY_MS),
             "params": {"sub1": campaign.channel.id},
         });
@@ -98,7 +98,7 @@ impl Traveller<'_> {
             self.send_activation(again_ms, referrer.as_deref());
         }
         if self.chance(70) {
-            let registered_ms = time_ms + self.spread(5 * SECOND_MS, 7);
+            let registered_ms = time_ms + self.log_uniform(5 * SECOND_MS, 7);
             self.send_effect("register", registered_ms, None);
         }
         self.use_app(time_ms);
@@ -107,13 +107,13 @@ impl Traveller<'_> {
         }
     }
 
-    /// A session, and each day with less likelihood another one.
+    /// Sends the effects of a session, and with decreasing probability of further daily ones.
     fn use_app(&mut self, start_ms: i64) {
-        let mut time_ms = start_ms + self.spread(30 * SECOND_MS, 6);
+        let mut time_ms = start_ms + self.log_uniform(30 * SECOND_MS, 6);
         loop {
             self.send_effect("login", time_ms, None);
             while self.chance(14) {
-                time_ms += self.spread(MINUTE_MS, 5);
+                time_ms += self.log_uniform(MINUTE_MS, 5);
                 self.purchase(time_ms);
             }
             if !self.chance(48) {
@@ -126,18 +126,18 @@ impl Traveller<'_> {
     fn purchase(&mut self, time_ms: i64) {
         let cents = self.choose(&[99, 600, 999, 1_250, 6_800, 64_800]);
         let price = format!("{}.{:02}", cents / 100, cents % 100);
-        // Some senders write a number, some a text.
+        // Some producers send a number, some a text.
         let number =
             serde_json::from_str(&price).ok().filter(|_| cents % 100 != 0 && self.chance(50));
         let revenue = number.unwrap_or(Value::String(price));
         self.send_effect("purchase", time_ms, Some(revenue));
     }
 
-    /// Comes back, where there is such a campaign often because of an ad.
+    /// Sends a reinstall, often after a touch if the app has a retargeting campaign.
     fn reinstall(&mut self, installed_ms: i64) {
         let time_ms = installed_ms + self.between(6 * HOUR_MS, 40 * HOUR_MS);
         if let Some(campaign) = self.app.retargeting().filter(|_| self.chance(60)) {
-            let touched_ms = time_ms - self.spread(MINUTE_MS, 7);
+            let touched_ms = time_ms - self.log_uniform(MINUTE_MS, 7);
             self.touch(campaign, touched_ms);
         }
         self.send_activation(time_ms, None);
@@ -150,7 +150,7 @@ impl Traveller<'_> {
             "type": "activation",
             "event_id": self.id("a"),
             "install_begin_time": self.chance(50).then_some(begun_ms),
-            // What the store passed on from the ad.
+            // The click id that the app store passed on.
             "click_id": click_id,
             "ids": self.device.app_ids(),
             "app_version": APP_VERSION,
@@ -179,35 +179,35 @@ impl Traveller<'_> {
         self.send(TopicKind::Effects, time_ms, effect);
     }
 
-    /// Most arrive at once and alone; a few later, an activation after its effects then, and a
-    /// few again.
-    fn send(&mut self, topic: TopicKind, time_ms: i64, own: Value) {
-        let (key, value) = (self.app.key, self.write(time_ms, own));
+    /// Adds a message. Most arrive once and within seconds. A few are late, so that an activation may follow its
+    /// effects, and a few are redelivered.
+    fn send(&mut self, topic: TopicKind, time_ms: i64, fields: Value) {
+        let (key, value) = (self.app.key, self.encode(time_ms, fields));
         let is_late = self.chance(if topic == TopicKind::Activations { 8 } else { 3 });
         let delay_ms =
-            if is_late { self.spread(MINUTE_MS, 8) } else { self.between(100, 4 * SECOND_MS) };
+            if is_late { self.log_uniform(MINUTE_MS, 8) } else { self.between(100, 4 * SECOND_MS) };
         let copies = match self.rng.u32(0..100) {
             0 => 3,
             1..3 => 2,
             _ => 1,
         };
         let arrival_ms = time_ms + delay_ms;
-        let mut message = Message { topic, key, value, time_ms, arrival_ms, is_broken: false };
+        let mut message = Message { topic, key, value, time_ms, arrival_ms, is_invalid: false };
         for _ in 0..copies {
             self.messages.push(message.clone());
             message.arrival_ms += self.between(0, 30 * SECOND_MS);
         }
     }
 
-    /// As JSON: the event's own fields, without those that are null, and those of its device.
-    fn write(&self, time_ms: i64, own: Value) -> Vec<u8> {
+    /// Encodes an event as JSON: `fields` without those that are null, and the common fields.
+    fn encode(&self, time_ms: i64, fields: Value) -> Vec<u8> {
         let Device { ip, ua, model, os, os_version, .. } = &self.device;
         let mut event = json!({
             "app": self.app.key, "time": time_ms, "ip": ip, "ua": ua, "device_model": model,
             "os": os, "os_version": os_version,
         });
-        if let (Value::Object(event), Value::Object(own)) = (&mut event, own) {
-            event.extend(own.into_iter().filter(|(_, value)| !value.is_null()));
+        if let (Value::Object(event), Value::Object(fields)) = (&mut event, fields) {
+            event.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
         }
         event.to_string().into_bytes()
     }
@@ -220,14 +220,14 @@ impl Traveller<'_> {
         from[self.rng.usize(..from.len())]
     }
 
-    fn between(&mut self, least: i64, end: i64) -> i64 {
-        self.rng.i64(least..end)
+    fn between(&mut self, min: i64, end: i64) -> i64 {
+        self.rng.i64(min..end)
     }
 
-    /// From `least_ms` to that doubled so many times, and as often within each doubling: short
-    /// times are likely, long ones possible.
-    fn spread(&mut self, least_ms: i64, doublings: u32) -> i64 {
-        let doubled_ms = least_ms << self.rng.u32(0..doublings);
+    /// Draws a duration from `min_ms` to `min_ms << doublings`, with the same probability for each doubling: short
+    /// durations are likely, long ones possible.
+    fn log_uniform(&mut self, min_ms: i64, doublings: u32) -> i64 {
+        let doubled_ms = min_ms << self.rng.u32(0..doublings);
         doubled_ms + self.rng.i64(0..doubled_ms)
     }
 

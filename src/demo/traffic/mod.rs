@@ -1,9 +1,8 @@
-//! Made-up traffic: believable, and the same whenever the plan is the same.
+//! Generated traffic: realistic, and always the same for the same plan.
 //!
-//! Pure, so that a demo, a test and a measurement can all be fed with it: time and seed are
-//! arguments. [`Traffic`] gives messages in the order in which a broker would receive them, which
-//! is not the order in which things happened: some come late, some more than once, and a few are
-//! no events at all. Apps and campaigns are in [`catalogue`], one device's doings in `journey`.
+//! Pure: time and seed are arguments, so the demo and tests can use it. [`Traffic`] yields messages in the order in
+//! which a broker would receive them, which is not the order of event times: some are late, some are redelivered, and
+//! a few are invalid. [`catalogue`] has the apps and campaigns, `journey` the events of one device.
 
 mod broken;
 pub mod catalogue;
@@ -18,15 +17,15 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use ingest::TopicKind;
 
-/// What to make up.
+/// The parameters of the traffic.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub seed: u64,
-    /// Milliseconds since 1970; nothing happens before.
+    /// The earliest event time, in milliseconds since 1970.
     pub from_ms: i64,
-    /// Nothing happens from here on, and all that happened has been received.
+    /// The end of event times, exclusive, and the latest arrival, in milliseconds since 1970.
     pub to_ms: i64,
-    /// Devices, each with its doings in one app: three messages on average, mostly clicks.
+    /// The number of journeys, each of one device in one app: three messages on average, mostly clicks.
     pub journeys: u32,
 }
 
@@ -34,45 +33,45 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     pub topic: TopicKind,
-    /// The app's.
+    /// The app's key.
     pub key: &'static str,
     pub value: Vec<u8>,
-    /// When it happened, in milliseconds since 1970.
+    /// The event time, in milliseconds since 1970.
     pub time_ms: i64,
     /// When the broker receives it, in milliseconds since 1970.
     pub arrival_ms: i64,
-    /// Not an event: it has to end as a dead letter.
-    pub is_broken: bool,
+    /// True if the message is invalid and must become a dead letter.
+    pub is_invalid: bool,
 }
 
-/// The messages of a plan, by time of arrival.
+/// The messages of a plan, in order of arrival.
 #[derive(Debug)]
 pub struct Traffic {
     plan: Plan,
     rng: Rng,
     begun: u32,
-    /// By time of arrival, and a number that sets apart what arrives at the same moment.
-    under_way: BTreeMap<(i64, u64), Message>,
+    /// Messages by time of arrival, and a number that distinguishes messages with the same time.
+    pending: BTreeMap<(i64, u64), Message>,
     sent: u64,
 }
 
-/// One journey in so many has a broken message.
-const BROKEN_EVERY: u32 = 450;
+/// One journey in this many has an invalid message.
+const INVALID_EVERY: u32 = 450;
 
 impl Traffic {
     pub fn new(plan: Plan) -> Self {
         let rng = Rng::with_seed(plan.seed);
-        Self { plan, rng, begun: 0, under_way: BTreeMap::new(), sent: 0 }
+        Self { plan, rng, begun: 0, pending: BTreeMap::new(), sent: 0 }
     }
 
-    /// Begins the next journey.
+    /// Generates the next journey.
     fn begin(&mut self) {
         let start_ms = self.next_start_ms();
         let messages = journey::draw(&mut self.rng, start_ms);
-        if self.begun % BROKEN_EVERY == BROKEN_EVERY / 2
+        if self.begun % INVALID_EVERY == INVALID_EVERY / 2
             && let Some(sample) = messages.first()
         {
-            self.send(broken::message(self.begun / BROKEN_EVERY, sample));
+            self.send(broken::message(self.begun / INVALID_EVERY, sample));
         }
         let to_ms = self.plan.to_ms;
         for message in messages.into_iter().filter(|message| message.time_ms < to_ms) {
@@ -83,20 +82,20 @@ impl Traffic {
 
     fn send(&mut self, mut message: Message) {
         message.arrival_ms = message.arrival_ms.min(self.plan.to_ms);
-        self.under_way.insert((message.arrival_ms, self.sent), message);
+        self.pending.insert((message.arrival_ms, self.sent), message);
         self.sent += 1;
     }
 
-    /// Journeys begin evenly over the plan's time.
+    /// Returns the start of the next journey. Journeys start evenly over the plan's time.
     fn next_start_ms(&self) -> i64 {
         let span_ms = self.plan.to_ms.saturating_sub(self.plan.from_ms).max(0);
-        let part = f64::from(self.begun) / f64::from(self.plan.journeys.max(1));
-        self.plan.from_ms + (span_ms as f64 * part) as i64
+        let fraction = f64::from(self.begun) / f64::from(self.plan.journeys.max(1));
+        self.plan.from_ms + (span_ms as f64 * fraction) as i64
     }
 
-    /// Whether no journey to come can send anything before the first message under way.
-    fn is_first_settled(&self) -> bool {
-        let first = self.under_way.first_key_value();
+    /// Checks whether the first pending message is next: no later journey can send an earlier one.
+    fn is_first_final(&self) -> bool {
+        let first = self.pending.first_key_value();
         first.is_some_and(|((arrival_ms, _), _)| *arrival_ms <= self.next_start_ms())
     }
 }
@@ -105,9 +104,9 @@ impl Iterator for Traffic {
     type Item = Message;
 
     fn next(&mut self) -> Option<Message> {
-        while self.begun < self.plan.journeys && !self.is_first_settled() {
+        while self.begun < self.plan.journeys && !self.is_first_final() {
             self.begin();
         }
-        self.under_way.pop_first().map(|(_, message)| message)
+        self.pending.pop_first().map(|(_, message)| message)
     }
 }

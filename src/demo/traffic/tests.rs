@@ -14,16 +14,17 @@ fn settings() -> Config {
     config::parse(&catalogue::settings()).expect("valid settings")
 }
 
-/// What the good messages say.
+/// Returns the valid messages with their facts.
 fn facts() -> Vec<(Message, Fact)> {
     let config = settings();
-    let good = Traffic::new(PLAN).filter(|message| !message.is_broken);
-    good.map(|message| {
-        let fact = decode::decode(&message.value, Some(message.topic), &config.policy);
-        let text = String::from_utf8_lossy(&message.value).into_owned();
-        (message, fact.unwrap_or_else(|error| panic!("{error}: {text}")))
-    })
-    .collect()
+    let valid = Traffic::new(PLAN).filter(|message| !message.is_invalid);
+    valid
+        .map(|message| {
+            let fact = decode::decode(&message.value, Some(message.topic), &config.policy);
+            let text = String::from_utf8_lossy(&message.value).into_owned();
+            (message, fact.unwrap_or_else(|error| panic!("{error}: {text}")))
+        })
+        .collect()
 }
 
 fn percent(part: usize, whole: usize) -> usize {
@@ -31,7 +32,7 @@ fn percent(part: usize, whole: usize) -> usize {
 }
 
 #[test]
-fn one_plan_has_one_outcome() {
+fn the_same_plan_generates_the_same_messages() {
     let all = |plan| Traffic::new(plan).collect::<Vec<_>>();
     assert!(all(PLAN) == all(PLAN));
     assert!(all(PLAN) != all(Plan { seed: 8, ..PLAN }));
@@ -39,41 +40,41 @@ fn one_plan_has_one_outcome() {
 }
 
 #[test]
-fn the_catalogue_is_valid_settings() {
+fn the_catalogue_is_a_valid_configuration() {
     let config = settings();
     assert_eq!(config.policy.apps().count(), 3);
     assert_eq!((config.channels.len(), config.policy.campaigns().count()), (5, 7));
     for app in &catalogue::APPS {
-        let known = config.policy.app_by_key(app.key).expect("the app is known");
-        assert_eq!((known.pid.0, &*known.name), (app.pid, app.name));
+        let configured = config.policy.app_by_key(app.key).expect("the app is configured");
+        assert_eq!((configured.pid.0, &*configured.name), (app.pid, app.name));
     }
     let names: BTreeSet<_> = config.policy.campaigns().map(|campaign| &*campaign.name).collect();
     assert!(names.contains("健身季 💪") && names.contains(r#"Playables "A", wave 2"#), "{names:?}");
 }
 
 #[test]
-fn good_messages_are_facts_and_broken_ones_are_not() {
+fn valid_messages_are_facts_and_invalid_ones_are_not() {
     let config = settings();
     let mut codes = BTreeMap::new();
     for message in Traffic::new(PLAN) {
         let outcome = decode::decode(&message.value, Some(message.topic), &config.policy);
-        assert_eq!(outcome.is_err(), message.is_broken, "{:?}", String::from_utf8(message.value));
+        assert_eq!(outcome.is_err(), message.is_invalid, "{:?}", String::from_utf8(message.value));
         if let Err(error) = outcome {
             *codes.entry(error.code.name()).or_insert(0) += 1;
         }
     }
     let kinds: Vec<_> = codes.keys().copied().collect();
     assert_eq!(kinds, ["bad_time", "missing_field", "not_json", "unknown_app"]);
-    // Far from the share at which a schema break is suspected.
+    // Far below the share at which the limit of invalid records pauses a partition.
     assert_eq!(codes.values().sum::<usize>(), 33);
 }
 
 #[test]
-fn shares_are_as_planned() {
+fn event_types_have_realistic_shares() {
     let facts = facts();
     #[track_caller]
-    fn check(facts: &[(Message, Fact)], what: impl Fn(&Fact) -> bool, expected: [usize; 2]) {
-        let share = percent(facts.iter().filter(|(_, fact)| what(fact)).count(), facts.len());
+    fn check(facts: &[(Message, Fact)], matches: impl Fn(&Fact) -> bool, expected: [usize; 2]) {
+        let share = percent(facts.iter().filter(|(_, fact)| matches(fact)).count(), facts.len());
         assert!((expected[0]..=expected[1]).contains(&share), "{share} percent");
     }
     assert!((38_000..42_000).contains(&facts.len()), "{} messages", facts.len());
@@ -89,7 +90,7 @@ fn shares_are_as_planned() {
 }
 
 #[test]
-fn devices_show_ids_in_every_form() {
+fn touches_have_ids_in_every_form() {
     let mut kinds = BTreeMap::new();
     let (mut unknown, mut upper, mut retargeting, mut unlisted) = (0, 0, 0, 0);
     for (_, fact) in facts() {
@@ -110,7 +111,7 @@ fn devices_show_ids_in_every_form() {
 }
 
 #[test]
-fn arrival_is_in_order_and_happening_is_not() {
+fn messages_are_ordered_by_arrival_but_not_by_event_time() {
     let facts = facts();
     let mut newest_ms = 0;
     let mut late = 0;
@@ -126,7 +127,7 @@ fn arrival_is_in_order_and_happening_is_not() {
 }
 
 #[test]
-fn some_come_again_and_some_effects_before_their_activation() {
+fn some_messages_are_redelivered_and_some_effects_precede_their_activation() {
     let facts = facts();
     let mut copies: BTreeMap<(&'static str, TopicKind, &str), usize> = BTreeMap::new();
     let mut activated = BTreeMap::new();
@@ -141,7 +142,7 @@ fn some_come_again_and_some_effects_before_their_activation() {
             Fact::Touch(_) => {}
         }
     }
-    let counted = |times| copies.values().filter(|count| **count == times).count();
-    assert!(counted(2) > 300 && counted(3) > 150 && counted(4) == 0);
+    let with_copies = |times| copies.values().filter(|count| **count == times).count();
+    assert!(with_copies(2) > 300 && with_copies(3) > 150 && with_copies(4) == 0);
     assert!(early > 100, "{early} early");
 }
