@@ -209,7 +209,7 @@ fn check_letter(broker: &Broker, bad: &[u8]) {
     assert_eq!(found.0.as_deref(), Some(&b"app-x"[..]));
     assert_eq!(found.1.as_deref(), Some(bad));
     let header = |key: &str| {
-        let value = found.2.iter().find(|(own, _)| own == key).expect(key).1.clone();
+        let value = found.2.iter().find(|(name, _)| name == key).expect(key).1.clone();
         value.map(|value| String::from_utf8(value).expect("text"))
     };
     assert_eq!(header("own").as_deref(), Some("kept"));
