@@ -272,7 +272,7 @@ fn what_has_expired_stays_so_for_all_workers() {
     });
     assert!(held[0].touches > ago(70 * DAY), "{held:?}");
     assert!(held.iter().all(|one| *one == held[0]), "{held:?}");
-    assert_eq!(store.reader().held(X), held[0]);
+    assert_eq!(store.reader().expiry_floor(X), held[0]);
     let mut worker = started(&store, &late_by(None));
     assert_eq!(worker.ledger().held_back(&late_by(None))[0].settings, ["correction_horizon"]);
     let report = give(&mut worker, vec![late("a2", "c2"), old("c1")]);
