@@ -12,7 +12,7 @@ pub enum StoreError {
     InUse { path: PathBuf },
 
     /// Fix the path.
-    #[error("there is no store in this directory: {}", .path.display())]
+    #[error("no store in this directory: {}", .path.display())]
     Missing { path: PathBuf },
 
     /// Fix the path: the directory belongs to something else.
@@ -111,9 +111,7 @@ pub enum StoreError {
     Torn { pid: u32, millis: u64 },
 
     /// Create the tables.
-    #[error(
-        "there is no store in the tables {prefix}_… of this HBase: run adtrail hbase init to create it"
-    )]
+    #[error("no store in the tables {prefix}_… of this HBase: run adtrail hbase init to create it")]
     NotMade { prefix: String },
 
     /// Fix the setting: the number is fixed when the store is created.

@@ -97,7 +97,7 @@ impl Ledger for Memory {
     }
 
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
-        keys.iter().map(|key| Ok(self.expiry.known(key.pid, self.stored_record(key)?))).collect()
+        keys.iter().map(|key| Ok(self.expiry.lookup(key.pid, self.stored_record(key)?))).collect()
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
@@ -204,7 +204,7 @@ impl Entries {
     }
 
     fn insert(&mut self, entry: IndexEntry) {
-        if let Err(index) = self.as_slice().binary_search_by(|other| order(other, &entry)) {
+        if let Err(index) = self.as_slice().binary_search_by(|stored| order(stored, &entry)) {
             let mut entries = match self {
                 Self::One(only) => vec![*only],
                 Self::Many(many) => std::mem::take(many),
@@ -216,7 +216,7 @@ impl Entries {
 
     fn remove(&mut self, entry: &IndexEntry) {
         let mut entries = self.as_slice().to_vec();
-        entries.retain(|other| other != entry);
+        entries.retain(|stored| stored != entry);
         *self = Self::Many(entries);
     }
 }

@@ -58,7 +58,7 @@ impl Reader {
             Self::Embedded(reader) => reader.names()?,
             Self::Shared(reader) => reader.names()?,
         };
-        names::require(&names, policy).map(drop)
+        names::check_app_ids(&names, policy).map(drop)
     }
 
     /// All apps that the store knows.

@@ -63,6 +63,6 @@ fn a_store_is_moved_there_and_back() {
     let again = copy(&one, &many);
     assert_eq!(again.status.code(), Some(1));
     let said = String::from_utf8_lossy(&again.stderr);
-    assert!(said.contains("it has rows already"), "{said}");
+    assert!(said.contains("it already has rows"), "{said}");
     remove("hbase-moved");
 }

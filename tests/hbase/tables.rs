@@ -29,7 +29,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
         done(async |client| client.admin().create(&spec, &[]).await.expect("it is made"));
     };
     foreign("hbase-wrong_events");
-    check(&servers, ["it has no column family d, but other", "run adtrail hbase init"]);
+    check(&servers, ["it has no column family d, only other", "run adtrail hbase init"]);
     // Where the rest of a store is there.
     let site = hbase::made("hbase-replaced", 1, traffic::SETTINGS);
     done(async |client| {
@@ -84,7 +84,7 @@ fn init_makes_tables_once_and_checks_them() {
     let site = site.set("store.retention", "30d");
     let (code, shown, said) = run_on(&site, &["hbase", "init"]);
     assert_eq!(code, Some(1), "{shown}{said}");
-    let line = "hbase-tables_events: TTL is not set, and should be 2678400; in the hbase shell: alter \
+    let line = "hbase-tables_events: TTL is not set, expected 2678400; in the hbase shell: alter \
                 'hbase-tables_events', {NAME => 'd', TTL => '2678400'}\n";
     assert!(shown.contains(line), "{shown}");
     let site = site.set("store.partitions", "9");
@@ -114,13 +114,14 @@ fn no_worker_starts_where_hbase_would_drop_what_is_needed() {
     assert!(worker.terminate().0.success());
     // Kept for longer by now.
     let site = site.set("store.retention", "off");
-    let what = "TTL is 2678400, and should be not set, or hbase drops what exports need";
+    let what = "TTL is 2678400, expected not set: HBase deletes data that exports need";
     let remedy = "alter 'hbase-short_events', {NAME => 'd', TTL => '2147483647'}";
     for args in [&["hbase", "init"][..], &["hbase", "init", "--dry-run"]] {
         let (code, shown, said) = run_on(&site, args);
         assert!(code == Some(1) && said.contains("no worker starts before"), "{said}");
         check_told(&shown, "hbase-short_events", what, remedy);
-        let lossy = shown.lines().filter(|line| line.contains("drops what exports need")).count();
+        let lossy =
+            shown.lines().filter(|line| line.contains("deletes data that exports need")).count();
         assert_eq!(lossy, 4, "rows and facts: {shown}");
     }
     for role in ["attribute", "run"] {
@@ -167,7 +168,7 @@ fn differing_tables_are_reported_with_a_remedy() {
     );
     let events = "hbase-other_events";
     let remedy = format!("alter '{events}', {{NORMALIZATION_ENABLED => 'false'}}");
-    check_told(&shown, events, "NORMALIZATION_ENABLED is true, and should be false", &remedy);
+    check_told(&shown, events, "NORMALIZATION_ENABLED is true, expected false", &remedy);
     for partition in [1, 2, 3, 5, 6, 7] {
         let row = format!("\"\\x00\\x0{partition}\"");
         let what = format!("no region begins at {row}");
@@ -235,7 +236,8 @@ fn no_store_is_made_over_rows_of_another() {
     for args in [&["hbase", "init"][..], &["hbase", "init", "--dry-run"]] {
         let (code, shown, said) = run_on(&site, args);
         assert_eq!((code, &*shown), (Some(1), ""), "{said}");
-        let part = "table hbase-rest_events cannot be used: it has rows, and hbase-rest_meta does not tell";
+        let part =
+            "table hbase-rest_events cannot be used: it has rows, but hbase-rest_meta has no";
         assert!(said.contains(part), "{said}");
     }
     let (code, _, said) = run_on(&site, &["attribute"]);

@@ -333,7 +333,7 @@ fn a_store_with_a_long_path_is_backed_up_without_the_service() {
 #[test]
 fn unusable_directories_and_full_disks_are_reported() {
     let site = alone("backup.refused");
-    check_refused(&site.run(&["backup", "backups"]), 1, &["there is no store", "store"]);
+    check_refused(&site.run(&["backup", "backups"]), 1, &["no store in", "store"]);
     assert!(!site.path().join("backups").exists());
     let (adtrail, socket) = serving(&site);
     check_refused(&on_a_full_disk(&site, &["backup", "full"]), 1, &["cannot be written", "full/"]);

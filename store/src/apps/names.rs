@@ -15,7 +15,10 @@ pub type Names = BTreeMap<Pid, Box<str>>;
 ///
 /// # Errors
 /// If an app would be shown the rows of another one, or would not find its own.
-pub fn require<'a>(names: &Names, policy: &'a Policy) -> Result<Vec<(Pid, &'a str)>, StoreError> {
+pub fn check_app_ids<'a>(
+    names: &Names,
+    policy: &'a Policy,
+) -> Result<Vec<(Pid, &'a str)>, StoreError> {
     let mut changed = Vec::new();
     for app in policy.apps() {
         match names.get(&app.pid) {
@@ -24,7 +27,7 @@ pub fn require<'a>(names: &Names, policy: &'a Policy) -> Result<Vec<(Pid, &'a st
                 return Err(other_app(app, stored));
             }
             Some(_) => {}
-            None => require_free(names, policy, app)?,
+            None => check_new_app(names, policy, app)?,
         }
         changed.push((app.pid, &*app.key));
     }
@@ -36,7 +39,7 @@ fn other_app(AppPolicy { pid, key, .. }: &AppPolicy, had: &str) -> StoreError {
 }
 
 /// Checks that a new app's key is not that of another pid, unless the app with that pid was renamed.
-fn require_free(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), StoreError> {
+fn check_new_app(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), StoreError> {
     let Some((had, _)) = names.iter().find(|(_, name)| **name == app.key) else { return Ok(()) };
     let was_renamed =
         policy.app(*had).is_some_and(|other| other.previous_key.as_ref() == Some(&app.key));

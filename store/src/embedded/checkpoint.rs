@@ -74,8 +74,8 @@ pub fn place(store: &Path) -> PathBuf {
     store.join("checkpoint")
 }
 
-/// Locks the checkpoint of a store until the handle is dropped, so that no other process clears it. One that opens the
-/// store meanwhile would.
+/// Locks the checkpoint of a store until the handle is dropped, so that no other process clears it: a process that
+/// opens the store would otherwise do so.
 pub fn hold(store: &Path) -> Result<File, StoreError> {
     let path = place(store);
     let folder = File::open(&path).map_err(StoreError::file("read", &path))?;

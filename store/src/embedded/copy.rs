@@ -21,14 +21,14 @@ use crate::layout::key::{self, RowKey};
 use crate::maintenance::copy_piece::CopyItem;
 
 /// A store that is open exclusively for a copy.
-pub struct Moved<'s> {
+pub struct EmbeddedSide<'s> {
     tables: Tables,
     settings: &'s config::Store,
     /// The folder in which a target is built before it is renamed to its path.
     temporary_path: Option<PathBuf>,
 }
 
-impl<'s> Moved<'s> {
+impl<'s> EmbeddedSide<'s> {
     pub fn source(settings: &'s config::Store) -> Result<Self, StoreError> {
         let path = &settings.path;
         // Opened for writing, which locks the store.
@@ -79,15 +79,15 @@ impl<'s> Moved<'s> {
     }
 
     /// The expiry floors of all apps.
-    pub fn expired(&self) -> Result<ExpiryRecords, StoreError> {
+    pub fn expiry_floors(&self) -> Result<ExpiryRecords, StoreError> {
         let until = meta::consumed_until(&self.tables)?;
-        expiry_floor::expired(
+        expiry_floor::floors(
             &self.tables,
             Some(until).filter(|until| *until > EventTime::default()),
         )
     }
 
-    pub fn put_noted(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
+    pub fn put_expiry_record(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         expiry_floor::put(&mut batch, &self.tables, pid, record);
         Ok(self.tables.db.write(batch)?)
@@ -155,7 +155,7 @@ impl<'s> Moved<'s> {
     }
 }
 
-/// In the same parent folder, so that the rename is atomic.
+/// The folder in which a target is built: in the same parent folder, so that the rename is atomic.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-copying");

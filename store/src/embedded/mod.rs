@@ -86,10 +86,10 @@ impl Embedded {
         let limits = Limits { retention: Retention::default(), expiry };
         let mut tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
-        names::require(&meta::names(&tables)?, policy)?;
+        names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
         let Limits { retention, expiry } = limits;
-        expiry_floor::note(&tables, &expiry, meta.consumed())?;
+        expiry_floor::record(&tables, &expiry, meta.consumed())?;
         expiry.until().advance(meta.consumed_until);
         let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
         meta::put_names(&tables, policy)?;
@@ -209,7 +209,7 @@ impl Ledger for Embedded {
         Ok(keys
             .iter()
             .zip(records)
-            .map(|(key, record)| self.expiry.known(key.pid, record))
+            .map(|(key, record)| self.expiry.lookup(key.pid, record))
             .collect())
     }
 
@@ -282,7 +282,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
     let expiry = Expiry::default();
-    expiry.hold(&expiry_floor::expired(&tables, meta.consumed())?);
+    expiry.set_floors(&expiry_floor::floors(&tables, meta.consumed())?);
     expiry.until().advance(meta.consumed_until);
     let (apps, retention) = (meta::apps(&tables, meta.partitions)?, Retention::default());
     let clock = retention::clock(now(), meta.consumed());

@@ -19,7 +19,7 @@ pub struct ExpiryRecord {
     /// The settings with which the store was last opened; `None`: nothing expires.
     pub kept: Option<Kept>,
     /// The floor that remains from earlier settings.
-    pub held: ExpiryFloor,
+    pub floor: ExpiryFloor,
 }
 
 pub type ExpiryRecords = BTreeMap<Pid, ExpiryRecord>;
@@ -31,26 +31,26 @@ impl ExpiryRecord {
     /// The record after a change to the settings `kept`, at the consumption time `until`.
     pub fn under(&self, kept: Option<Kept>, until: Option<EventTime>) -> Self {
         let (current, before) = (expired(kept, until), expired(self.kept, until));
-        let mut held = self.held;
+        let mut floor = self.floor;
         if kept != self.kept && !current.covers(&before) {
-            held = held.or(&before);
+            floor = floor.or(&before);
         }
-        if current.covers(&held) {
-            held = ExpiryFloor::default();
+        if current.covers(&floor) {
+            floor = ExpiryFloor::default();
         }
-        Self { kept, held }
+        Self { kept, floor }
     }
 
     /// The record for a copy of the store: everything that has expired becomes the floor.
-    pub fn moved(&self, until: Option<EventTime>) -> Self {
+    pub fn for_copy(&self, until: Option<EventTime>) -> Self {
         let current = expired(self.kept, until);
-        let held = if current.covers(&self.held) { current } else { current.or(&self.held) };
-        Self { kept: None, held }
+        let floor = if current.covers(&self.floor) { current } else { current.or(&self.floor) };
+        Self { kept: None, floor }
     }
 
     /// False for a damaged record, with a floor more than a day later than `now`.
     pub fn is_possible(&self, now: EventTime) -> bool {
-        let ExpiryFloor { touches, activations, effects, late, rows } = self.held;
+        let ExpiryFloor { touches, activations, effects, late, rows } = self.floor;
         [touches, activations, effects, late, rows]
             .iter()
             .all(|time| *time <= now.plus(CLOCK_OFF_MS))
@@ -60,7 +60,7 @@ impl ExpiryRecord {
         let kept = self.kept.map(|kept| (kept.needed.to_ms(), kept.retention_ms.unwrap_or(NONE)));
         let ([touches_ms, activations_ms, effects_ms, late_ms], rows_ms) =
             kept.unwrap_or(([NONE; 4], NONE));
-        let ExpiryFloor { touches, activations, effects, late, rows } = self.held;
+        let ExpiryFloor { touches, activations, effects, late, rows } = self.floor;
         let times = [touches, activations, effects, late, rows].map(EventTime::millis);
         let limits = [touches_ms, activations_ms, effects_ms, late_ms, rows_ms];
         limits.iter().chain(&times).flat_map(|ms| ms.to_be_bytes()).collect()
@@ -75,12 +75,12 @@ impl ExpiryRecord {
         let mut time = || number().map(|ms| i64::try_from(ms).unwrap_or(-1));
         let mut time = || time().and_then(EventTime::from_millis);
         let (touches, activations, effects) = (time()?, time()?, time()?);
-        let held = ExpiryFloor { touches, activations, effects, late: time()?, rows: time()? };
+        let floor = ExpiryFloor { touches, activations, effects, late: time()?, rows: time()? };
         input.end().ok()?;
         let [.., late_ms] = needed;
         let retention_ms = Some(rows_ms).filter(|ms| *ms != NONE);
         let kept = Kept { needed: Needed::from_ms(needed), retention_ms };
-        Some(Self { kept: Some(kept).filter(|_| late_ms != NONE), held })
+        Some(Self { kept: Some(kept).filter(|_| late_ms != NONE), floor })
     }
 }
 
@@ -117,7 +117,7 @@ pub struct RetainedFloor {
 
 impl RetainedFloor {
     /// `None` if the present settings have passed the floor.
-    pub fn of(pid: Pid, held: &ExpiryFloor, kept: Option<Kept>, until: EventTime) -> Option<Self> {
+    pub fn of(pid: Pid, floor: &ExpiryFloor, kept: Option<Kept>, until: EventTime) -> Option<Self> {
         let current = expired(kept, Some(until));
         let kinds = [
             StateKind::Late,
@@ -126,23 +126,23 @@ impl RetainedFloor {
             StateKind::Effects,
             StateKind::Rows,
         ];
-        let is_held = |kind: &StateKind| kind.of(held) > kind.of(&current);
-        let held_kinds: Vec<StateKind> = kinds.into_iter().filter(is_held).collect();
-        let ahead_ms = |kind: &StateKind| kind.of(held).since(kind.of(&current)).unwrap_or(0);
+        let is_ahead = |kind: &StateKind| kind.of(floor) > kind.of(&current);
+        let kinds_ahead: Vec<StateKind> = kinds.into_iter().filter(is_ahead).collect();
+        let ahead_ms = |kind: &StateKind| kind.of(floor).since(kind.of(&current)).unwrap_or(0);
         let late_ms = ahead_ms(&StateKind::Late);
         let mut settings: Vec<&str> = Vec::new();
-        for kind in &held_kinds {
+        for kind in &kinds_ahead {
             // A longer horizon moves the cutoffs of all facts: their own settings are the cause only beyond that.
             let is_cause =
                 matches!(kind, StateKind::Late | StateKind::Rows) || ahead_ms(kind) > late_ms;
             if is_cause {
-                settings.push(kind.setting(held));
+                settings.push(kind.setting(floor));
             }
         }
         settings.dedup();
-        let all_expire = held_kinds.iter().all(|kind| kind.of(&current) > EventTime::default());
-        let longest_ms = held_kinds.iter().map(ahead_ms).max()?;
-        let before = held_kinds.iter().map(|kind| kind.of(held)).max()?;
+        let all_expire = kinds_ahead.iter().all(|kind| kind.of(&current) > EventTime::default());
+        let longest_ms = kinds_ahead.iter().map(ahead_ms).max()?;
+        let before = kinds_ahead.iter().map(|kind| kind.of(floor)).max()?;
         Some(Self { pid, settings, before, ends: all_expire.then(|| until.plus(longest_ms)) })
     }
 }
@@ -169,10 +169,10 @@ impl StateKind {
     }
 
     /// The name of the setting by which it expires.
-    fn setting(self, held: &ExpiryFloor) -> &'static str {
+    fn setting(self, floor: &ExpiryFloor) -> &'static str {
         match self {
             // Without a horizon, facts are kept as long as rows.
-            Self::Late if held.late.plus(DISORDER_MS) == held.rows => "store.retention",
+            Self::Late if floor.late.plus(DISORDER_MS) == floor.rows => "store.retention",
             Self::Late => "correction_horizon",
             Self::Touches => "windows or clicks_per_device_max",
             Self::Activations => "effect_window or reattribution_window",
@@ -204,28 +204,28 @@ mod tests {
 
     #[test]
     fn encoded_records_decode_to_the_same_value() {
-        let held = week().unwrap().expired(day(600));
+        let floor = week().unwrap().expired(day(600));
         for kept in [None, week(), kept([1, 2, 3, 4], None)] {
-            for held in [ExpiryFloor::default(), held] {
-                let record = ExpiryRecord { kept, held };
+            for floor in [ExpiryFloor::default(), floor] {
+                let record = ExpiryRecord { kept, floor };
                 let value = record.encode();
                 assert_eq!(ExpiryRecord::decode(&value), Some(record));
                 assert_eq!(ExpiryRecord::decode(&value[1..]), None);
                 assert!(record.is_possible(day(600)));
             }
         }
-        assert!(!ExpiryRecord { kept: None, held }.is_possible(day(500)));
+        assert!(!ExpiryRecord { kept: None, floor }.is_possible(day(500)));
     }
 
     #[test]
     fn unchanged_or_shorter_settings_leave_no_floor() {
         let record = ExpiryRecord::default().under(week(), Some(day(600)));
-        assert_eq!(record, ExpiryRecord { kept: week(), held: ExpiryFloor::default() });
+        assert_eq!(record, ExpiryRecord { kept: week(), floor: ExpiryFloor::default() });
         for shorter in [week(), kept([7, 490, 0, 6], Some(400)), kept([1, 1, 0, 7], Some(7))] {
-            assert_eq!(record.under(shorter, Some(day(700))).held, ExpiryFloor::default());
+            assert_eq!(record.under(shorter, Some(day(700))).floor, ExpiryFloor::default());
         }
         let unconsumed = record.under(kept([30, 490, 0, 30], None), None);
-        assert_eq!(unconsumed.held, ExpiryFloor::default(), "nothing was consumed");
+        assert_eq!(unconsumed.floor, ExpiryFloor::default(), "nothing was consumed");
     }
 
     #[test]
@@ -233,22 +233,23 @@ mod tests {
         let longer = kept([7, 490, 0, 30], Some(400));
         let record =
             ExpiryRecord::default().under(week(), Some(day(600))).under(longer, Some(day(600)));
-        assert_eq!(record.held, week().unwrap().expired(day(600)));
+        assert_eq!(record.floor, week().unwrap().expired(day(600)));
         // The store is opened again with the same settings.
         assert_eq!(record.under(longer, Some(day(622))), record);
-        assert_eq!(record.under(longer, Some(day(623))).held, ExpiryFloor::default());
+        assert_eq!(record.under(longer, Some(day(623))).floor, ExpiryFloor::default());
         // The app is removed from the settings and added again.
         let off = record.under(None, Some(day(610)));
-        let held = record.held.or(&longer.unwrap().expired(day(610)));
-        assert_eq!(off, ExpiryRecord { kept: None, held });
-        assert_eq!(off.under(longer, Some(day(611))).held, held);
+        let floor = record.floor.or(&longer.unwrap().expired(day(610)));
+        assert_eq!(off, ExpiryRecord { kept: None, floor });
+        assert_eq!(off.under(longer, Some(day(611))).floor, floor);
     }
 
     #[track_caller]
     fn check(before: Option<Kept>, now: Option<Kept>, settings: &[&str], ends: Option<u64>) {
         let record =
             ExpiryRecord::default().under(before, Some(day(600))).under(now, Some(day(600)));
-        let floor = RetainedFloor::of(Pid(1), &record.held, now, day(600)).expect("a floor");
+        let floor = RetainedFloor::of(Pid(1), &record.floor, now, day(600))
+            .expect("the floor is in effect");
         assert_eq!(floor.settings, settings);
         assert_eq!(floor.ends, ends.map(day));
     }

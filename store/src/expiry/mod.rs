@@ -35,7 +35,7 @@ impl ConsumedUntil {
 pub struct Expiry {
     apps: Arc<HashMap<Pid, Kept, FixedState>>,
     until: ConsumedUntil,
-    held: Arc<OnceLock<HashMap<Pid, ExpiryFloor, FixedState>>>,
+    floors: Arc<OnceLock<HashMap<Pid, ExpiryFloor, FixedState>>>,
 }
 
 /// How long the state of an app is kept.
@@ -68,24 +68,24 @@ impl Expiry {
 
     /// Sets the floors of all apps; only the first call has an effect. Must be called before anything expires by these
     /// settings.
-    pub fn hold(&self, records: &ExpiryRecords) {
-        let held = records.iter().filter(|(_, record)| record.held != ExpiryFloor::default());
+    pub fn set_floors(&self, records: &ExpiryRecords) {
+        let floors = records.iter().filter(|(_, record)| record.floor != ExpiryFloor::default());
         // Called once, when the store is opened.
-        let _ = self.held.set(held.map(|(pid, record)| (*pid, record.held)).collect());
+        let _ = self.floors.set(floors.map(|(pid, record)| (*pid, record.floor)).collect());
     }
 
     /// The floor of an app that remains from earlier settings.
     pub fn floor(&self, pid: Pid) -> ExpiryFloor {
-        self.held.get().and_then(|held| held.get(&pid)).copied().unwrap_or_default()
+        self.floors.get().and_then(|floors| floors.get(&pid)).copied().unwrap_or_default()
     }
 
     /// The floors that are still in effect for apps of the policy, at a consumption time.
     pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
         let Some(until) = until else { return Vec::new() };
-        let held = self.held.get().into_iter().flatten();
-        let known = held.filter(|(pid, _)| policy.app(**pid).is_some());
+        let floors = self.floors.get().into_iter().flatten();
+        let known = floors.filter(|(pid, _)| policy.app(**pid).is_some());
         known
-            .filter_map(|(pid, held)| RetainedFloor::of(*pid, held, self.kept(*pid), until))
+            .filter_map(|(pid, floor)| RetainedFloor::of(*pid, floor, self.kept(*pid), until))
             .collect()
     }
 
@@ -104,25 +104,25 @@ impl Expiry {
 
     /// The time before which facts of a family have expired.
     pub fn oldest(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [current, held] = self.floors(pid).map(|of| of.oldest(family, lookback_ms));
-        current.max(held)
+        let [current, floor] = self.cutoffs(pid).map(|of| of.oldest(family, lookback_ms));
+        current.max(floor)
     }
 
     /// The time before which records of a family are removed. Those of activations and effects stay longer than they
     /// can be needed, as tombstones.
     pub fn oldest_record(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [current, held] = self.floors(pid).map(|of| of.oldest_record(family, lookback_ms));
-        current.max(held)
+        let [current, floor] = self.cutoffs(pid).map(|of| of.oldest_record(family, lookback_ms));
+        current.max(floor)
     }
 
     /// The time of the oldest activation whose decision can still be recomputed from complete facts.
     pub fn changeable_from(&self, pid: Pid) -> EventTime {
-        let [current, held] = self.floors(pid).map(|of| of.late);
-        current.max(held)
+        let [current, floor] = self.cutoffs(pid).map(|of| of.late);
+        current.max(floor)
     }
 
     /// The cutoffs of the present settings, and the floor of earlier ones.
-    fn floors(&self, pid: Pid) -> [ExpiryFloor; 2] {
+    fn cutoffs(&self, pid: Pid) -> [ExpiryFloor; 2] {
         let current = self.until.get().zip(self.apps.get(&pid));
         let current = current.map(|(until, app)| app.expired(until)).unwrap_or_default();
         [current, self.floor(pid)]
@@ -134,7 +134,7 @@ impl Expiry {
     }
 
     /// The lookup result for a stored record.
-    pub fn known(&self, pid: Pid, record: Option<FactRecord>) -> Lookup {
+    pub fn lookup(&self, pid: Pid, record: Option<FactRecord>) -> Lookup {
         let Some(record) = record else { return Lookup::Missing };
         if !self.has_expired(pid, &record) {
             return Lookup::Found(record);

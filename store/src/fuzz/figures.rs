@@ -1,5 +1,4 @@
-//! Counts, and what a store says of itself: adding up what is damaged ends nothing, and in no order
-//! it is another sum.
+//! Counts and metadata: adding damaged values does not panic, and sums do not depend on the order.
 
 use attribution::facts::event::EventTime;
 
@@ -12,7 +11,7 @@ use crate::layout::key::Key;
 use crate::layout::region::Regions;
 use crate::layout::summary_counts::Totals;
 
-/// A byte says how long the first of two values is.
+/// The first byte is the length of the first of two values.
 pub fn figures(input: &[u8]) {
     let Some((length, values)) = input.split_first() else { return };
     let (one, other) = values.split_at(usize::from(*length).min(values.len()));
@@ -32,8 +31,8 @@ pub fn figures(input: &[u8]) {
         assert_eq!(App::decode(&app.encode()), Some(app));
         assert!(app.partitions(64).all(|partition| partition < 64));
     }
-    if let Some(noted) = ExpiryRecord::decode(one) {
-        assert_eq!(ExpiryRecord::decode(&noted.encode()), Some(noted));
+    if let Some(record) = ExpiryRecord::decode(one) {
+        assert_eq!(ExpiryRecord::decode(&record.encode()), Some(record));
     }
     let decoded = [(one, 0), (other, 1)].map(|(value, start)| {
         let mut key = Key::default();
@@ -79,7 +78,7 @@ fn counts(one: Totals, other: Totals) {
     assert_eq!(Totals::decode(&one.encode()), Some(one));
     assert_eq!(sum(one, &other), sum(other, &one));
     assert_eq!(sum(sum(one, &other), &other.negated()), one);
-    // As long as a sum of revenue can be.
+    // Sums of revenue are never longer; a longer sum may not decode.
     let (both, written) = (sum(one, &other), sum(one, &other).encode());
     if written.len() < 80 {
         assert_eq!(Totals::decode(&written), Some(both));

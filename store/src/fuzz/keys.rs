@@ -1,4 +1,4 @@
-//! Keys: one that is read is written with the same bytes.
+//! Keys: a decoded key encodes to the same bytes.
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::{FactKey, MatchKey};
@@ -8,24 +8,24 @@ use crate::layout::hourly_counts::{self, CellKey};
 use crate::layout::key::{self, FactPlace, Key, RowKey};
 use crate::layout::summary_counts::SummaryKey;
 
-/// Bytes as every kind of key.
+/// Decodes the input as each kind of key.
 pub fn key(input: &[u8]) {
     if let Some(row) = RowKey::decode(input) {
         assert_eq!(row.encode(), input);
         assert_eq!(CreditedActivation::of(&row).row(row.partition), row);
     }
-    if let Some(brought) = CreditedActivation::decode(input) {
-        assert_eq!(brought.encode(), input);
+    if let Some(credited) = CreditedActivation::decode(input) {
+        assert_eq!(credited.encode(), input);
     }
-    if let Some(counted) = SummaryKey::decode(input) {
-        assert_eq!(counted.encode(), input, "{counted:?}");
+    if let Some(summary) = SummaryKey::decode(input) {
+        assert_eq!(summary.encode(), input, "{summary:?}");
     }
     if let Some((key, value)) = input.split_first_chunk() {
         facts(key, value);
         neighbours(key);
     }
     if let Ok(cell) = CellKey::try_from(input) {
-        // Where an hour is one of event times, its first row is in it.
+        // An hour that event times can reach contains its first row.
         let first = RowKey::decode(&hourly_counts::first_row(&cell));
         if let Some(first) = first.filter(|first| hourly_counts::cell_key(first) == cell) {
             assert_eq!(hourly_counts::pid(&cell), first.pid);
@@ -38,8 +38,8 @@ pub fn key(input: &[u8]) {
         assert_eq!(key::position(&position), key);
         assert_eq!(position.next_offset.to_be_bytes(), *value);
     }
-    if let Some(mark) = key::decode_mark(input) {
-        assert_eq!(key::mark(mark), input);
+    if let Some(fingerprint) = key::decode_fingerprint(input) {
+        assert_eq!(key::fingerprint(fingerprint), input);
     }
 }
 
@@ -60,7 +60,7 @@ fn facts(key: &Key, value: &[u8]) {
             assert_eq!(key::index(found_by, &fact, time), *key);
             let mut again = Vec::new();
             crate::layout::codec::put_index_value(&mut again, id, lookback_ms);
-            // Of days beyond the longest lookback less is kept, and more is never read.
+            // A lookback beyond the longest one is limited to that when it is encoded.
             assert!(again == value || again.last() < value.last());
         }
     }

@@ -1,5 +1,5 @@
-//! What decodes stored bytes, for a fuzzer and for the inputs that are kept: see `docs/fuzzing.md`.
-//! Each target takes any bytes, and panics where something does not hold.
+//! Fuzz targets for the decoders of stored bytes, run by a fuzzer and on checked-in inputs: see `docs/fuzzing.md`.
+//! Each target takes any bytes, and panics if an invariant is violated.
 
 mod figures;
 mod keys;
@@ -9,7 +9,7 @@ mod values;
 #[path = "../../../fuzz/kept.rs"]
 mod kept;
 
-/// By name, for any bytes.
+/// A name, and the function that takes any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[

@@ -1,15 +1,15 @@
-//! Values of facts and rows, and what a backup is told by: damage is an error, and what is no error
-//! is written and read again as it was.
+//! Values of facts and rows, and the names and manifests of backups: damage is an error, and every other value encodes
+//! and decodes to the same value.
 
 use attribution::facts::event::{Family, Pid};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::codec::row::{RowView, TextCell};
-use crate::layout::codec::{fact, fact_record as code, row as row_code};
+use crate::layout::codec::{fact, fact_record as record_codec, row as row_codec};
 use crate::layout::key::{KEY_BYTES, RowKey};
 use crate::maintenance::backup::StoredFile;
-use crate::maintenance::backup::manifest::{Manifest, PageName};
-use crate::maintenance::verify::stored_row as whole;
+use crate::maintenance::backup::manifest::{Manifest, ManifestName};
+use crate::maintenance::verify::stored_row;
 
 /// A row's key and value.
 pub fn row(input: &[u8]) {
@@ -22,41 +22,41 @@ pub fn row(input: &[u8]) {
         let (bytes, len) = view.bytes(cell);
         assert_eq!(bytes.get(..len), Some(text.as_bytes()));
     }
-    let Some(row) = whole::row(&key, &view) else { return };
+    let Some(row) = stored_row::row(&key, &view) else { return };
     let mut written = Vec::new();
-    row_code::encode(&row, &mut written);
-    let again = RowView::decode(&written).ok().and_then(|view| whole::row(&key, &view));
+    row_codec::encode(&row, &mut written);
+    let again = RowView::decode(&written).ok().and_then(|view| stored_row::row(&key, &view));
     assert_eq!(again, Some(row));
 }
 
-/// A byte for the family, and the value of a home.
+/// The first byte is the family; the rest is the value of a fact record.
 pub fn record(input: &[u8]) {
     let Some((family, value)) = input.split_first() else { return };
     let (family, pid) = (Family::ALL[usize::from(*family) % Family::ALL.len()], Pid(1));
-    let Ok(found) = code::decode(family, pid, value) else { return };
+    let Ok(found) = record_codec::decode(family, pid, value) else { return };
     let times = fact::times(family, value).ok();
     assert_eq!(times, Some((found.time(), found.lookback_ms())));
     let mut written = Vec::new();
-    code::encode(&found, &mut written);
-    assert_eq!(code::decode(family, pid, &written).ok(), Some(found));
+    record_codec::encode(&found, &mut written);
+    assert_eq!(record_codec::decode(family, pid, &written).ok(), Some(found));
 }
 
-/// The name of a page or of a file, or a page's text.
+/// The name of a manifest or of a stored file, or the text of a manifest.
 pub fn backup(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
-        if let Some(name) = PageName::parse(text) {
+        if let Some(name) = ManifestName::parse(text) {
             assert_eq!(name.file(), text);
         }
-        if let Ok(piece) = text.parse::<StoredFile>() {
-            assert_eq!(piece.to_string(), text);
-            assert!(!piece.source.name.contains('/') && !piece.source.name.starts_with('.'));
+        if let Ok(file) = text.parse::<StoredFile>() {
+            assert_eq!(file.to_string(), text);
+            assert!(!file.source.name.contains('/') && !file.source.name.starts_with('.'));
         }
     }
-    let name = PageName { backup: 1, hash: xxh3_64(input) };
-    let Ok(page) = Manifest::parse(input, name) else { return };
-    assert_eq!(page.backup, 1);
-    assert!(page.pieces().is_ok_and(|pieces| pieces.len() as u64 == page.amount().files));
-    let written = page.encode().ok();
+    let name = ManifestName { backup: 1, hash: xxh3_64(input) };
+    let Ok(manifest) = Manifest::parse(input, name) else { return };
+    assert_eq!(manifest.backup, 1);
+    assert!(manifest.pieces().is_ok_and(|files| files.len() as u64 == manifest.amount().files));
+    let written = manifest.encode().ok();
     let again = written.and_then(|(name, text)| Manifest::parse(&text, name).ok());
-    assert_eq!(again, Some(page));
+    assert_eq!(again, Some(manifest));
 }

@@ -1,4 +1,4 @@
-//! The cells of a real HBase, over its client. Whoever calls waits; the client runs on threads of its own.
+//! The cells of a real HBase, through its client. Calls block; the client runs on threads of its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,67 +19,67 @@ use crate::StoreError;
 use crate::Timing;
 use crate::layout::key::Key;
 
-/// The one family of every table.
+/// The only column family of every table.
 pub const FAMILY: &[u8] = b"d";
 
 /// Deadline of one operation with all retries of the client. It is not part of [`Timing`]: HBase takes seconds to
 /// move a region or to replace a server, and a shorter deadline would fail where waiting helps.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Of buffers that actions have their bytes in.
+/// Size of the buffers that the bytes of actions are copied into.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A connection to a cluster and the tables of one store; cheap to clone, for any thread. What HBase does not
-/// do in its time fails, but for [`Cluster::for_one_thread`].
+/// A connection to a cluster and the tables of one store; cheap to clone, for any thread. Operations fail after
+/// `OPERATION_TIMEOUT`, except on a connection of [`Cluster::for_one_thread`], which retries them.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     settings: Arc<config::HBase>,
     timing: Timing,
     runtime: Arc<Runtime>,
-    patience: Arc<Patience>,
-    is_patient: bool,
+    retries: Arc<RetryState>,
+    retries_forever: bool,
 }
 
-/// How a table answers.
+/// The state of a table, found by a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    Stands,
+    Available,
     Missing,
     Disabled,
-    /// It has not the family of ours.
+    /// The table lacks the column family [`FAMILY`].
     Foreign,
-    /// It does not, for now.
-    Silent,
+    /// The read failed, but may succeed later.
+    Unresponsive,
 }
 
-/// Whether a worker tries again and again what HBase does not do, and whether that is so now.
+/// The retries of a worker, shared between its connection and the one that it was made from.
 #[derive(Debug, Default)]
-struct Patience {
-    is_over: AtomicBool,
-    /// What answers of one kind say is not so of the other: rows may be read that nobody can write.
-    is_needed: AtomicBool,
-    is_needed_for_checks: AtomicBool,
+struct RetryState {
+    has_given_up: AtomicBool,
+    /// Set while plain operations are retried. Checks have a flag of their own, because one kind can fail while the
+    /// other succeeds: rows may be readable but not writable.
+    is_retrying: AtomicBool,
+    is_retrying_checks: AtomicBool,
 }
 
 impl Cluster {
-    /// To the servers and tables of the settings.
+    /// Connects to the configured servers.
     ///
     /// # Errors
-    /// Where none of the servers answers as HBase does, or a file of TLS can not be read.
+    /// If none of the servers answers as HBase does, or a TLS file cannot be read.
     pub fn connect(settings: &config::HBase, timing: Timing) -> Result<Self, StoreError> {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(2).thread_name("hbase");
         Self::connect_on(threads, Arc::new(settings.clone()), timing)
     }
 
-    /// The same for a worker, which tries until it succeeds, or [`Cluster::give_up`], and on its thread, which
-    /// does nothing else meanwhile: the client runs on it while it waits. That saves waking others, a sixth of
-    /// what a worker takes.
+    /// Connects once more, for a worker, which retries failed operations until [`Cluster::give_up`]. The client runs on
+    /// the worker's thread while that waits. This saves waking other threads, a sixth of a worker's CPU time.
     pub fn for_one_thread(&self) -> Result<Self, StoreError> {
         let (threads, settings) = (Builder::new_current_thread(), Arc::clone(&self.settings));
-        let own = Self::connect_on(threads, settings, self.timing)?;
-        Ok(Self { patience: Arc::clone(&self.patience), is_patient: true, ..own })
+        let cluster = Self::connect_on(threads, settings, self.timing)?;
+        Ok(Self { retries: Arc::clone(&self.retries), retries_forever: true, ..cluster })
     }
 
     fn connect_on(
@@ -90,19 +90,19 @@ impl Cluster {
         let runtime = threads.enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Runtime { reason: error.to_string() })?;
         let client = runtime.block_on(Client::connect(client_config(&settings)?))?;
-        let (runtime, patience) = (Arc::new(runtime), Arc::default());
-        Ok(Self { client, settings, timing, runtime, patience, is_patient: false })
+        let (runtime, retries) = (Arc::new(runtime), Arc::default());
+        Ok(Self { client, settings, timing, runtime, retries, retries_forever: false })
     }
 
-    /// From now on what HBase does not do in its time fails for the worker too.
+    /// From now on operations of the worker fail too after `OPERATION_TIMEOUT`.
     pub fn give_up(&self) {
-        self.patience.is_over.store(true, Ordering::Relaxed);
+        self.retries.has_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the worker is trying something again now.
+    /// True while the worker retries an operation.
     pub fn is_waiting(&self) -> bool {
-        let Patience { is_needed, is_needed_for_checks, .. } = &*self.patience;
-        [is_needed, is_needed_for_checks].into_iter().any(|flag| flag.load(Ordering::Relaxed))
+        let RetryState { is_retrying, is_retrying_checks, .. } = &*self.retries;
+        [is_retrying, is_retrying_checks].into_iter().any(|flag| flag.load(Ordering::Relaxed))
     }
 
     pub fn client(&self) -> &Client {
@@ -113,12 +113,12 @@ impl Cluster {
         &self.settings.prefix
     }
 
-    /// Waits for what the client does.
+    /// Blocks until a future of the client is ready.
     pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// As [`Cluster::wait`], for what can be done without.
+    /// Like [`Cluster::wait`], with a short timeout, for results that are optional.
     pub fn wait_briefly<T>(
         &self,
         what: &'static str,
@@ -129,26 +129,26 @@ impl Cluster {
         done.unwrap_or(Err(Error::Deadline { what, limit, last: None }))
     }
 
-    /// How a table answers to a read of nothing: no master is asked.
-    pub fn look_at(&self, table: &str) -> Result<State, StoreError> {
+    /// Returns the state of a table, by a read of a row that does not exist; this needs no master.
+    pub fn probe(&self, table: &str) -> Result<State, StoreError> {
         const NOTHING: [u8; 1] = [0];
         let get = Get::new(NOTHING.to_vec()).select(Selection::all().column(FAMILY, VALUE));
         let table = self.client.table(table)?;
-        match self.wait_briefly("a look at a table", table.get(get)) {
-            Ok(_) => Ok(State::Stands),
+        match self.wait_briefly("a check of a table", table.get(get)) {
+            Ok(_) => Ok(State::Available),
             Err(Error::NoTable { .. }) => Ok(State::Missing),
             Err(Error::Disabled { .. }) => Ok(State::Disabled),
             Err(Error::Refused { fault, .. }) if fault.name() == "NoSuchColumnFamilyException" => {
                 Ok(State::Foreign)
             }
             Err(error) if error.advice() == RetryAdvice::Change => Err(error.into()),
-            Err(_) => Ok(State::Silent),
+            Err(_) => Ok(State::Unresponsive),
         }
     }
 
     pub fn has_rows(&self, table: &str) -> Result<bool, StoreError> {
         let table = self.client.table(table)?;
-        // A scan begins on the client's threads.
+        // Scans must be started in the runtime.
         let mut rows = self.wait(async { table.scan(Scan::all().limit(1)) });
         Ok(self.wait(rows.next()).transpose()?.is_some())
     }
@@ -157,8 +157,9 @@ impl Cluster {
         Ok(self.client.table(&tables::name(self.prefix(), table))?)
     }
 
-    /// Does what does no harm twice, for a worker until all of it is done. Gives the outcomes in their order.
-    fn each<I, A, T, W>(
+    /// Performs idempotent operations; for a worker, retries failed ones until all have succeeded. Returns the results
+    /// in the order of `items`.
+    fn retry_each<I, A, T, W>(
         &self,
         items: &[I],
         action: impl Fn(&I, &mut Buffer) -> A,
@@ -168,24 +169,24 @@ impl Cluster {
         W: Future<Output = Vec<Result<T, Error>>>,
     {
         let mut done: Vec<Option<T>> = items.iter().map(|_| None).collect();
-        let mut open: Vec<usize> = (0..items.len()).collect();
-        while !open.is_empty() {
+        let mut pending: Vec<usize> = (0..items.len()).collect();
+        while !pending.is_empty() {
             let mut buffer = Buffer::default();
-            let some = open.iter().filter_map(|place| items.get(*place));
+            let some = pending.iter().filter_map(|index| items.get(*index));
             let actions = some.map(|item| action(item, &mut buffer)).collect();
             let mut failure = None;
-            let mut left = Vec::new();
-            for (place, outcome) in open.iter().zip(self.wait(attempt(actions))) {
+            let mut failed = Vec::new();
+            for (index, outcome) in pending.iter().zip(self.wait(attempt(actions))) {
                 match outcome {
-                    Ok(value) => done[*place] = Some(value),
+                    Ok(value) => done[*index] = Some(value),
                     Err(error) => {
-                        left.push(*place);
+                        failed.push(*index);
                         failure = Some(error);
                     }
                 }
             }
-            self.pause_after(failure, left.len(), &self.patience.is_needed)?;
-            open = left;
+            self.pause_after(failure, failed.len(), &self.retries.is_retrying)?;
+            pending = failed;
         }
         Ok(done.into_iter().flatten().collect())
     }
@@ -193,37 +194,37 @@ impl Cluster {
     fn rows(&self, table: Table, rows: &[Key]) -> Result<Vec<Option<Row>>, StoreError> {
         let table = self.table(table)?;
         let get = |row: &Key, buffer: &mut Buffer| Get::new(buffer.put(row));
-        self.each(rows, get, |gets| table.get_many(gets))
+        self.retry_each(rows, get, |gets| table.get_many(gets))
     }
 
-    /// What may succeed later a worker waits for.
+    /// For a worker, waits before the next attempt after a failure that may be temporary; other failures are returned.
     fn pause_after(
         &self,
         failure: Option<Error>,
         rows: usize,
-        is_needed: &AtomicBool,
+        is_retrying: &AtomicBool,
     ) -> Result<(), StoreError> {
-        if !self.is_patient {
+        if !self.retries_forever {
             return failure.map_or(Ok(()), |error| Err(error.into()));
         }
-        is_needed.store(failure.is_some(), Ordering::Relaxed);
+        is_retrying.store(failure.is_some(), Ordering::Relaxed);
         let Some(error) = failure else { return Ok(()) };
-        if !may_pass(&error) || self.patience.is_over.load(Ordering::Relaxed) {
+        if !is_temporary(&error) || self.retries.has_given_up.load(Ordering::Relaxed) {
             return Err(error.into());
         }
-        tracing::warn!(%error, rows, "hbase does not do it now, trying again");
+        tracing::warn!(%error, rows, "HBase request failed, retrying");
         thread::sleep(self.timing.hbase_retry_delay);
         Ok(())
     }
 }
 
-/// A table is disabled to be changed, and enabled afterwards.
-fn may_pass(error: &Error) -> bool {
+/// A disabled table counts as temporary: administrators disable a table to alter it, and enable it afterwards.
+fn is_temporary(error: &Error) -> bool {
     error.advice() != RetryAdvice::Change || matches!(error, Error::Disabled { .. })
 }
 
-/// In doubt, as no try was answered until the deadline: the next may not be either. One call has less time, and
-/// another that came after it may have been answered.
+/// True if the outcome is uncertain because no attempt was answered within `OPERATION_TIMEOUT`: the next one may not
+/// be answered either. A single call has a shorter limit, and a later call may have been answered.
 fn has_run_out_of_time(error: &Error) -> bool {
     let is_late =
         |last: &Error| matches!(last, Error::Deadline { limit, .. } if *limit >= OPERATION_TIMEOUT);
@@ -250,8 +251,7 @@ fn tls(settings: &config::Tls) -> Result<Tls, StoreError> {
     Ok(Tls { authorities_pem, identity })
 }
 
-/// What the bytes of many actions are copied into, one behind the other: each by itself would be an
-/// allocation.
+/// Holds the bytes of many actions, to save an allocation for each.
 #[derive(Default)]
 struct Buffer(BytesMut);
 
@@ -265,7 +265,7 @@ impl Buffer {
     }
 }
 
-fn living(put: hbase_client::Put, ttl_ms: Option<u64>) -> hbase_client::Put {
+fn with_ttl(put: hbase_client::Put, ttl_ms: Option<u64>) -> hbase_client::Put {
     match ttl_ms {
         Some(ms) => put.ttl(ms),
         None => put,
@@ -279,7 +279,7 @@ fn columns(row: Option<Row>) -> Columns {
 
 impl Cells for Cluster {
     fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        // What else is in the row is hardly ever there: facts that another took the place of.
+        // Whole rows are fetched: other columns, which hold replaced facts, are rare.
         let found = self.rows(table, rows)?;
         let value = |row: Option<Row>| row?.value(FAMILY, VALUE).map(<[u8]>::to_vec);
         Ok(found.into_iter().map(value).collect())
@@ -297,7 +297,7 @@ impl Cells for Cluster {
             let selection = Selection::all().columns_between(columns).columns_max(limit);
             Get::new(buffer.put(row)).select(selection)
         };
-        let found = self.each(pages, get, |gets| table.get_many(gets))?;
+        let found = self.retry_each(pages, get, |gets| table.get_many(gets))?;
         Ok(found.into_iter().map(columns).collect())
     }
 
@@ -305,21 +305,21 @@ impl Cells for Cluster {
         let table = self.table(table)?;
         let mutation = |put: &Put, buffer: &mut Buffer| -> Mutation {
             let Put { row, column, value, time, ttl_ms } = put;
-            let put = living(hbase_client::Put::new(buffer.put(row)), *ttl_ms);
+            let put = with_ttl(hbase_client::Put::new(buffer.put(row)), *ttl_ms);
             let (column, value) = (buffer.put(column), buffer.put(value));
             match *time {
                 Some(time) => put.cell_at(time, FAMILY, column, value).into(),
                 None => put.cell(FAMILY, column, value).into(),
             }
         };
-        self.each(&puts, mutation, |puts| table.mutate_many(puts)).map(drop)
+        self.retry_each(&puts, mutation, |puts| table.mutate_many(puts)).map(drop)
     }
 
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError> {
         let table = self.table(table)?;
         let check = |PutWhere { row, expected, value, ttl_ms }: PutWhere| {
             let put = hbase_client::Put::new(row.to_vec()).cell(FAMILY, VALUE, value);
-            let put = living(put, ttl_ms);
+            let put = with_ttl(put, ttl_ms);
             match expected {
                 Some(expected) => CheckAndMutate::where_equal(FAMILY, VALUE, expected, put),
                 None => CheckAndMutate::where_absent(FAMILY, VALUE, put),
@@ -331,7 +331,7 @@ impl Cells for Cluster {
         for outcome in self.wait(table.check_and_mutate_many(checks)) {
             taken.push(match outcome {
                 Ok(is_taken) => is_taken,
-                // Done or not: whoever asks reads once more.
+                // It may have been applied or not: the caller reads the row again.
                 Err(error) => {
                     if error.advice() != RetryAdvice::ReadAgain || has_run_out_of_time(&error) {
                         failure = Some(error);
@@ -341,7 +341,7 @@ impl Cells for Cluster {
             });
         }
         let refused = taken.iter().filter(|is_taken| !**is_taken).count();
-        self.pause_after(failure, refused, &self.patience.is_needed_for_checks)?;
+        self.pause_after(failure, refused, &self.retries.is_retrying_checks)?;
         Ok(taken)
     }
 
@@ -351,12 +351,12 @@ impl Cells for Cluster {
             let delete = Delete::new(buffer.put(row));
             delete.column_until(*until, FAMILY, buffer.put(column)).into()
         };
-        self.each(&cells, delete, |deletes| table.mutate_many(deletes)).map(drop)
+        self.retry_each(&cells, delete, |deletes| table.mutate_many(deletes)).map(drop)
     }
 
-    /// What was in doubt was done, perhaps by another worker.
+    /// Uncertain checks have been resolved, perhaps by another worker.
     fn settled(&mut self) {
-        self.patience.is_needed_for_checks.store(false, Ordering::Relaxed);
+        self.retries.is_retrying_checks.store(false, Ordering::Relaxed);
     }
 }
 
@@ -365,13 +365,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doubt_that_the_deadline_left_is_waited_for() {
+    fn an_outcome_that_is_uncertain_after_the_timeout_is_retried_later() {
         let timeout = OPERATION_TIMEOUT;
         let uncertain = |last| Error::Uncertain { last: Arc::new(last) };
         let late = Error::Deadline { what: "a batch of rows", limit: timeout, last: None };
         let of_a_call = Error::Deadline { what: "Multi", limit: timeout / 3, last: None };
         assert!(has_run_out_of_time(&uncertain(late.clone())));
-        // Another try told so much: it is read again at once.
+        // Another attempt was answered: the row is read again at once.
         assert!(!has_run_out_of_time(&uncertain(Error::NoMaster)));
         assert!(!has_run_out_of_time(&uncertain(of_a_call)));
         assert!(!has_run_out_of_time(&late));

@@ -1,4 +1,4 @@
-//! A store in HBase that is moved, or that one is moved into.
+//! A store in HBase as the source or the target of a copy.
 
 use std::collections::BTreeMap;
 
@@ -21,33 +21,33 @@ use crate::layout::codec::row::RowView;
 use crate::layout::key::{FactPlace, KEY_BYTES, decode_fact};
 use crate::maintenance::copy_piece::{CopyItem, Form};
 
-/// The tables of a store. That no worker writes meanwhile is for the caller to see to.
-pub struct Moved<'s> {
+/// A store that is open for a copy. The caller must ensure that no worker writes to it meanwhile.
+pub struct SharedSide<'s> {
     cluster: Cluster,
     settings: &'s config::Store,
 }
 
-impl<'s> Moved<'s> {
+impl<'s> SharedSide<'s> {
     pub fn source(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
         let cluster = Shared::open(settings, hbase)?.into_cluster();
         Ok(Self { cluster, settings })
     }
 
-    /// Of tables that are made, and in which nothing is, or what was begun to be moved there.
+    /// Opens existing tables that are empty or hold an interrupted copy.
     pub fn target(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
         let cluster = Shared::open_for_copying(settings, hbase)?.into_cluster();
-        let moved = Self { cluster, settings };
-        if !meta::is_copying(&moved.cluster)? {
-            for name in tables::names(moved.cluster.prefix()) {
-                if moved.cluster.has_rows(&name)? {
-                    let reason = "it has rows already, and a store is moved into an empty one: truncate \
-                                  all tables of this prefix, or set another store.hbase.prefix";
+        let target = Self { cluster, settings };
+        if !meta::is_copying(&target.cluster)? {
+            for name in tables::names(target.cluster.prefix()) {
+                if target.cluster.has_rows(&name)? {
+                    let reason = "it already has rows, but the target of a copy must be empty: truncate all \
+                                  tables with this prefix, or set another store.hbase.prefix";
                     return Err(StoreError::Unusable { table: name, reason: reason.into() });
                 }
             }
-            meta::begin_copying(&moved.cluster)?;
+            meta::begin_copying(&target.cluster)?;
         }
-        Ok(moved)
+        Ok(target)
     }
 
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
@@ -66,17 +66,18 @@ impl<'s> Moved<'s> {
         meta::put_app(&self.cluster, pid, app)
     }
 
-    /// What has expired here, as far as that is not for the tables to say.
-    pub fn expired(&self) -> Result<ExpiryRecords, StoreError> {
+    /// The expiry floors of all apps.
+    pub fn expiry_floors(&self) -> Result<ExpiryRecords, StoreError> {
         let until = Some(now().minus(LAG_MS));
-        let all = meta::noted(&self.cluster)?.into_iter();
-        Ok(all.map(|(pid, noted)| (pid, noted.moved(until))).collect())
+        let records = meta::expiry_records(&self.cluster)?.into_iter();
+        Ok(records.map(|(pid, record)| (pid, record.for_copy(until))).collect())
     }
 
-    pub fn put_noted(&mut self, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
-        meta::put_noted(&self.cluster, pid, noted)
+    pub fn put_expiry_record(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
+        meta::put_expiry_record(&self.cluster, pid, record)
     }
 
+    /// Calls `visit` with all facts and rows.
     pub fn each(
         &self,
         apps: &BTreeMap<Pid, App>,
@@ -90,8 +91,8 @@ impl<'s> Moved<'s> {
         }
         let times = (EventTime::default(), EventTime::END);
         for (pid, app) in apps {
-            let places = app.partitions(self.settings.partitions);
-            let mut rows = Rows::open(&self.cluster, *pid, places, times, None)?;
+            let partitions = app.partitions(self.settings.partitions);
+            let mut rows = Rows::open(&self.cluster, *pid, partitions, times, None)?;
             while let Some((key, value)) = rows.current()? {
                 visit(CopyItem::Row(key, value.to_vec()))?;
                 rows.advance();
@@ -100,10 +101,10 @@ impl<'s> Moved<'s> {
         Ok(())
     }
 
-    pub fn put(&mut self, pieces: Vec<CopyItem>) -> Result<(), StoreError> {
+    pub fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut puts: BTreeMap<Table, Vec<CellPut>> = BTreeMap::new();
-        for piece in pieces {
-            let (table, put) = match piece {
+        for item in items {
+            let (table, put) = match item {
                 CopyItem::Fact(family, key, value) => {
                     (Table::Facts(family), put_fact(&key, value)?)
                 }
@@ -140,20 +141,21 @@ impl<'s> Moved<'s> {
     }
 }
 
-/// A home, or the entries of a match key. Only as columns a home brings the rows that go, and the facts that were
-/// replaced: an embedded store has no place for them, and is made right afterwards.
+/// The fact record of a row, or the index entries of a match key. In the form of columns, a record keeps its replaced
+/// rows and replaced facts. An embedded store cannot hold these, and is repaired after the copy.
 fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<CopyItem>, StoreError> {
     if row.key().len() == KEY_BYTES {
-        let key = row.key().try_into().map_err(|_| StoreError::corrupt("a home's key"))?;
+        let key =
+            row.key().try_into().map_err(|_| StoreError::corrupt("the key of a fact record"))?;
         let column = |cell: &hbase_client::Cell| {
             CopyItem::Column(family, key, cell.qualifier().to_vec(), cell.value().to_vec())
         };
         if form == Form::Columns {
             return Ok(row.cells().iter().map(column).collect());
         }
-        // What was replaced can be there for longer than what took its place.
+        // A replaced fact may outlive the record that replaced it.
         let Some(value) = row.value(FAMILY, VALUE) else { return Ok(Vec::new()) };
-        return Ok(vec![CopyItem::Fact(family, key, fact_record::bare(value)?.to_vec())]);
+        return Ok(vec![CopyItem::Fact(family, key, fact_record::embedded_value(value)?.to_vec())]);
     }
     let entry = |cell: &hbase_client::Cell| {
         let key = join(row.key(), cell.qualifier())?;
@@ -169,7 +171,7 @@ fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError
             Ok(CellPut {
                 row,
                 column,
-                value: fact_record::with_nothing_gone(&value),
+                value: fact_record::from_embedded(&value),
                 time: None,
                 ttl_ms: None,
             })

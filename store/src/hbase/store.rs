@@ -1,4 +1,4 @@
-//! A store in HBase as a whole, as it is opened.
+//! A store in HBase: how it is opened, and its writing and reading sides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,46 +22,46 @@ use crate::expiry::Expiry;
 use crate::layout::key::{KEY_BYTES, Key};
 use crate::reader;
 
-/// A store that there is.
+/// An existing store in HBase.
 pub struct Shared {
     cluster: Cluster,
     settings: Arc<config::Store>,
 }
 
 impl Shared {
-    /// Connects to the store of the settings. Needs no more than to read its tables, and no master.
+    /// Connects to the configured store. This needs permission to read its tables, but no master.
     ///
     /// # Errors
-    /// Where no server answers, there is no such store, or it is another one than the settings say.
+    /// If no server answers, the store is missing, or it does not match the settings.
     pub fn open(settings: &config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
         Self::open_with_timing(settings, hbase, Timing::default())
     }
 
-    /// As [`Shared::open`], with the given timing instead of the default.
+    /// [`Shared::open`] with another timing.
     ///
     /// # Errors
-    /// As of [`Shared::open`].
+    /// See [`Shared::open`].
     pub fn open_with_timing(
         settings: &config::Store,
         hbase: &config::HBase,
         timing: Timing,
     ) -> Result<Self, StoreError> {
-        let store = Self::open_unfinished(settings, hbase, timing)?;
+        let store = Self::open_incomplete(settings, hbase, timing)?;
         if meta::is_copying(&store.cluster)? {
             return Err(StoreError::HalfCopied { prefix: store.cluster.prefix().into() });
         }
         Ok(store)
     }
 
-    /// As [`Shared::open`], also where another store is being moved there.
+    /// [`Shared::open`] that also accepts the target of an incomplete copy.
     pub(super) fn open_for_copying(
         settings: &config::Store,
         hbase: &config::HBase,
     ) -> Result<Self, StoreError> {
-        Self::open_unfinished(settings, hbase, Timing::default())
+        Self::open_incomplete(settings, hbase, Timing::default())
     }
 
-    fn open_unfinished(
+    fn open_incomplete(
         settings: &config::Store,
         hbase: &config::HBase,
         timing: Timing,
@@ -79,26 +79,25 @@ impl Shared {
         self.cluster
     }
 
-    /// That HBase keeps rows and state for as long as the settings need them.
+    /// Checks that the TTLs of the tables keep rows and state as long as the settings need them.
     ///
     /// # Errors
-    /// [`StoreError::ShortLived`] where it does not; that of HBase where no master tells.
+    /// [`StoreError::ShortLived`] if they do not; that of HBase if no master answers.
     pub fn require_kept(&self, policy: &Policy) -> Result<(), StoreError> {
         provision::require_kept(&self.cluster, &self.settings, policy)
     }
 
-    /// The writing side, for one worker of many. Apps of the policy that the store does not know yet are
-    /// noted in it.
+    /// The writing side, for one of many workers. Apps of the policy that the store does not know yet are added to it.
     ///
     /// # Errors
-    /// Where HBase does not answer in its time.
+    /// If HBase does not answer in time.
     pub fn ledger(&self, policy: &Policy) -> Result<SharedLedger<Cluster>, StoreError> {
         let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
         let cells = self.cluster.for_one_thread()?;
         let ledger = SharedLedger::new(cells, apps, self.settings.partitions);
         let expiry = Expiry::new(policy, |pid| self.settings.retention_of(pid));
-        expiry.hold(&meta::note(&self.cluster, &expiry, now().minus(LAG_MS))?);
-        Ok(ledger.with_lives(Ttls::new(&self.settings, policy)).with_expiry(expiry))
+        expiry.set_floors(&meta::record_expiry(&self.cluster, &expiry, now().minus(LAG_MS))?);
+        Ok(ledger.with_ttls(Ttls::new(&self.settings, policy)).with_expiry(expiry))
     }
 
     /// The reading side, for any number of threads.
@@ -108,10 +107,10 @@ impl Shared {
         reader::Reader::Shared(Reader { cluster, partitions, settings })
     }
 
-    /// Whether HBase answers.
+    /// Checks that HBase answers, and that no worker of this process is retrying.
     ///
     /// # Errors
-    /// Why it does not; or that something is written again and again in vain.
+    /// That of HBase if it does not answer; [`StoreError::Waiting`] while a worker retries.
     pub fn look(&self) -> Result<(), StoreError> {
         require(&self.cluster, self.settings.partitions)?;
         match self.cluster.is_waiting() {
@@ -120,10 +119,11 @@ impl Shared {
         }
     }
 
-    /// Tells all who export how far partitions are in, and how many there are of each topic.
+    /// Stores up to which time partitions are complete, and the number of partitions of each topic, for the processes
+    /// that export.
     ///
     /// # Errors
-    /// Where HBase does not answer in its time.
+    /// If HBase does not answer in time.
     pub fn tell(
         &self,
         complete: &[Complete],
@@ -132,46 +132,47 @@ impl Shared {
         meta::put_complete(&self.cluster, complete, counts)
     }
 
-    /// All that Kafka received in these topics before this is in; `None` while that is not known.
+    /// The time before which all records that Kafka received in these topics are in the store; `None` while it is
+    /// unknown.
     ///
     /// # Errors
-    /// Where HBase does not answer in its time.
+    /// If HBase does not answer in time.
     pub fn complete_until(&self, topics: &[&str]) -> Result<Option<EventTime>, StoreError> {
         meta::complete_until(&self.cluster, topics)
     }
 
-    /// The cluster's own regions of the table of rows, in the order of their keys.
+    /// HBase's regions of the table of rows, in key order.
     ///
     /// # Errors
-    /// Where HBase does not answer in its time.
+    /// If HBase does not answer in time.
     pub fn regions(&self) -> Result<Vec<ClusterRegion>, StoreError> {
         let table = tables::name(self.cluster.prefix(), Table::Events);
         let regions = self.cluster.wait(self.cluster.client().admin().regions(&table))?;
         Ok(regions.into_iter().map(ClusterRegion::new).collect())
     }
 
-    /// From now on what HBase does not do in its time fails, and is not tried again.
+    /// From now on operations that time out fail and are not retried.
     pub fn give_up(&self) {
         self.cluster.give_up();
     }
 }
 
-/// What HBase tells of a region of rows.
+/// A region of the table of rows, as HBase reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterRegion {
-    /// The first key that can be in it.
+    /// The start key, inclusive.
     pub start: Key,
-    /// `None` while it moves.
+    /// `None` while the region is in transition.
     pub server: Option<String>,
-    /// `None` where its server does not say.
+    /// `None` if its server does not report it.
     pub load: Option<RegionLoad>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionLoad {
-    /// In files, compressed, and in memory; whole MiB.
+    /// Size of its files, compressed, and of its memstore; in whole MiB.
     pub bytes: u64,
-    /// Requests since the server has it, one for each row.
+    /// Requests since the server opened the region, one per row.
     pub writes: u64,
     pub reads: u64,
 }
@@ -189,11 +190,11 @@ impl ClusterRegion {
     }
 }
 
-/// That a table is there, by a read alone. What does not answer now is left to whoever reads it.
+/// Checks that a table exists, by a read. A table that does not answer now passes: later reads report the error.
 fn require_table(cluster: &Cluster, name: String) -> Result<(), StoreError> {
-    match cluster.look_at(&name)? {
+    match cluster.probe(&name)? {
         State::Missing => Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
         State::Foreign => Err(provision::foreign(name, &[])),
-        State::Stands | State::Disabled | State::Silent => Ok(()),
+        State::Available | State::Disabled | State::Unresponsive => Ok(()),
     }
 }

@@ -8,9 +8,9 @@ use attribution::rules::row::{EventType, Status};
 use super::key::RowKey;
 
 /// pid u32 · spreadid u32 · inverted time u48 · seq u64.
-pub const BROUGHT_KEY_BYTES: usize = 22;
+pub const CAMPAIGN_KEY_BYTES: usize = 22;
 
-pub type BroughtKey = [u8; BROUGHT_KEY_BYTES];
+pub type CampaignKey = [u8; CAMPAIGN_KEY_BYTES];
 
 const U48_MAX: u64 = (1 << 48) - 1;
 
@@ -35,7 +35,7 @@ impl CreditedActivation {
         event_type == EventType::Activation && status == Status::Attributed
     }
 
-    pub fn encode(&self) -> BroughtKey {
+    pub fn encode(&self) -> CampaignKey {
         let mut key = from(self.pid, self.spreadid, self.event_time);
         key[14..].copy_from_slice(&self.seq.to_be_bytes());
         key
@@ -43,7 +43,7 @@ impl CreditedActivation {
 
     /// `None` if the bytes are not such a key.
     pub fn decode(key: &[u8]) -> Option<Self> {
-        let key: &BroughtKey = key.try_into().ok()?;
+        let key: &CampaignKey = key.try_into().ok()?;
         let number = |at: usize, len: usize| {
             key[at..at + len].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
         };
@@ -64,8 +64,8 @@ impl CreditedActivation {
 }
 
 /// The first key of a campaign at or before a time.
-pub fn from(pid: Pid, spreadid: SpreadId, newest: EventTime) -> BroughtKey {
-    let mut key = [0; BROUGHT_KEY_BYTES];
+pub fn from(pid: Pid, spreadid: SpreadId, newest: EventTime) -> CampaignKey {
+    let mut key = [0; CAMPAIGN_KEY_BYTES];
     key[..4].copy_from_slice(&pid.0.to_be_bytes());
     key[4..8].copy_from_slice(&spreadid.0.to_be_bytes());
     let [_, _, inverted @ ..] = (U48_MAX - newest.millis()).to_be_bytes();
@@ -76,7 +76,7 @@ pub fn from(pid: Pid, spreadid: SpreadId, newest: EventTime) -> BroughtKey {
 /// An exclusive upper bound of the keys of a campaign.
 pub fn end(pid: Pid, spreadid: SpreadId) -> Vec<u8> {
     let mut end = from(pid, spreadid, EventTime::MAX)[..8].to_vec();
-    end.resize(BROUGHT_KEY_BYTES + 1, 0xff);
+    end.resize(CAMPAIGN_KEY_BYTES + 1, 0xff);
     end
 }
 

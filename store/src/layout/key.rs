@@ -180,14 +180,14 @@ pub fn position(position: &Position) -> Vec<u8> {
 }
 
 /// The value of a fingerprint: offset i64 · digest u64.
-pub fn mark(RecordFingerprint { offset, digest }: RecordFingerprint) -> [u8; 16] {
+pub fn fingerprint(RecordFingerprint { offset, digest }: RecordFingerprint) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&offset.to_be_bytes());
     value[8..].copy_from_slice(&digest.to_be_bytes());
     value
 }
 
-pub fn decode_mark(value: &[u8]) -> Option<RecordFingerprint> {
+pub fn decode_fingerprint(value: &[u8]) -> Option<RecordFingerprint> {
     let (offset, digest) = value.split_first_chunk()?;
     let digest = u64::from_be_bytes(digest.try_into().ok()?);
     Some(RecordFingerprint { offset: i64::from_be_bytes(*offset), digest })
@@ -293,8 +293,9 @@ mod tests {
         assert_eq!(decode_position(&position(&written), &value), Some(written));
         assert_eq!(decode_position(b"x", &value), None);
         let fingerprint = RecordFingerprint { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
-        assert_eq!(decode_mark(&mark(fingerprint)), Some(fingerprint));
-        assert_eq!(decode_mark(&[0; 15]), None);
+        let value = super::fingerprint(fingerprint);
+        assert_eq!(decode_fingerprint(&value), Some(fingerprint));
+        assert_eq!(decode_fingerprint(&[0; 15]), None);
     }
 
     #[test]

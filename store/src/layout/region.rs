@@ -2,8 +2,8 @@
 //!
 //! The key space is divided into a few fixed ranges of partitions. Within each, a region is split when it exceeds a
 //! limit that grows with the number of regions, and empty ones are merged. Regions are statistics only: no row is
-//! moved, and no read depends on them. The caller chooses the split point from [`super::hourly_counts`]; there is no IO
-//! here.
+//! moved, and no read depends on them. The caller chooses the split point from [`super::hourly_counts`]; this module
+//! does no IO.
 
 use attribution::facts::event::EventTime;
 
@@ -154,7 +154,7 @@ impl Regions {
     }
 
     /// The index of the region that contains a key.
-    pub fn place(&self, key: &Key) -> usize {
+    pub fn index_of(&self, key: &Key) -> usize {
         self.regions.partition_point(|region| region.start <= *key).saturating_sub(1)
     }
 

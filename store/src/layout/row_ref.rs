@@ -6,7 +6,7 @@ use attribution::rules::row::Row;
 use super::summary_counts;
 
 /// The reference to a row of `bytes` bytes, key and value.
-pub fn row_place(row: &Row, fanout_bits: u8, bytes: usize) -> RowRef {
+pub fn row_ref(row: &Row, fanout_bits: u8, bytes: usize) -> RowRef {
     let (bytes, install_type) = (bytes as u32, row.install_type);
     RowRef { fanout_bits, bytes, install_type, fact_hash: fact_hash(row) }
 }

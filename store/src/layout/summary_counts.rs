@@ -19,7 +19,7 @@ pub const QUARTER_MS: u64 = 15 * 60_000;
 /// pid u32 · quarters of an hour since 1970 u32.
 pub const PREFIX_BYTES: usize = 8;
 
-/// What the rows of a count have in common.
+/// The dimensions that the rows of a count share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SummaryKey<'a> {
     pub pid: Pid,
@@ -73,8 +73,8 @@ impl<'a> SummaryKey<'a> {
         Self { pid: key.pid, time: key.event_time, spreadid: key.spreadid, what }
     }
 
-    /// pid u32 · quarter u32 · spreadid u32 · event type, status, code of the install type · length
-    /// of the currency, currency · the effect's name.
+    /// pid u32 · quarter u32 · spreadid u32 · event type, status, code of the install type · length of the currency,
+    /// currency · the effect's name.
     pub fn encode(&self) -> Vec<u8> {
         let Dimensions { event_type, status, install_type, event_name, currency } = &self.what;
         let mut key = Vec::with_capacity(16 + currency.len() + event_name.len());

@@ -1,7 +1,7 @@
-//! A store moved into an empty one of either kind, as it is: every fact with what was decided about it, every
-//! entry that leads to one, every row. What is derived from these the new one makes itself.
+//! Copies a store into an empty one of either kind: all facts with their decisions, index entries and rows. The target
+//! rebuilds derived data itself.
 //!
-//! Both sides give out what they have in pieces; the sums over the pieces of either are compared in the end.
+//! Both sides are read as a sequence of items, whose checksums are compared at the end.
 
 use std::collections::BTreeMap;
 
@@ -15,43 +15,45 @@ use crate::StoreError;
 use crate::apps::names::Names;
 use crate::apps::spread::App;
 use crate::clock::now;
-use crate::embedded::copy::Moved as EmbeddedSide;
+use crate::embedded::copy::EmbeddedSide;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::expiry::retention;
-use crate::hbase::copy::Moved as SharedSide;
+use crate::hbase::copy::SharedSide;
 
-/// So many pieces are written together.
-const PIECES: usize = 2_000;
+/// Items that are written together.
+const ITEMS_PER_WRITE: usize = 2_000;
 
-/// How much there is of a table, and a sum over all of it that does not depend on their order.
+/// The size of a table, and a checksum of its items that does not depend on their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     pub count: u64,
     pub bytes: u64,
-    sum: u64,
+    checksum: u64,
 }
 
-/// By the name of the table.
+/// Amounts by table name.
 pub type Amounts = BTreeMap<&'static str, Amount>;
 
-/// A side of a move.
+/// The source or the target of a copy.
 enum Side<'s> {
     Embedded(EmbeddedSide<'s>),
     Shared(SharedSide<'s>),
 }
 
-/// A store that is moved, and is nobody else's meanwhile.
+/// The store to copy. No other process may write to it meanwhile.
 pub struct Source<'s> {
     side: Side<'s>,
     apps: BTreeMap<Pid, App>,
     names: Names,
-    /// What has expired there may be there and may be gone.
-    expired: ExpiryRecords,
+    /// Expired state may or may not have been removed, so its cutoffs become the floors of the target.
+    expiry_floors: ExpiryRecords,
 }
 
 impl<'s> Source<'s> {
+    /// Opens the configured store.
+    ///
     /// # Errors
-    /// Where there is no such store, or another process has it.
+    /// If the store is missing, or another process has it open.
     pub fn open(settings: &'s config::Store) -> Result<Self, StoreError> {
         let side = match &settings.hbase {
             Some(hbase) => Side::Shared(SharedSide::source(settings, hbase)?),
@@ -61,17 +63,17 @@ impl<'s> Source<'s> {
             Side::Embedded(side) => (side.apps()?, side.names()?),
             Side::Shared(side) => (side.apps()?, side.names()?),
         };
-        let expired = match &side {
-            Side::Embedded(side) => side.expired()?,
-            Side::Shared(side) => side.expired()?,
+        let expiry_floors = match &side {
+            Side::Embedded(side) => side.expiry_floors()?,
+            Side::Shared(side) => side.expiry_floors()?,
         };
-        Ok(Self { side, apps, names, expired })
+        Ok(Self { side, apps, names, expiry_floors })
     }
 
-    /// Those that the store keeps itself; those of a shared one are the consumer group's.
+    /// The stored positions; `None` for a shared store, whose positions are the offsets of the consumer group.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn positions(&self) -> Result<Option<Vec<Position>>, StoreError> {
         match &self.side {
             Side::Embedded(side) => side.positions().map(Some),
@@ -80,15 +82,17 @@ impl<'s> Source<'s> {
     }
 }
 
-/// An empty store that takes what is moved. It is no store that opens until [`Target::finish`].
+/// The store to fill, empty at first. It does not open as a store before [`Target::finish`].
 pub struct Target<'s> {
     side: Side<'s>,
     settings: &'s config::Store,
 }
 
 impl<'s> Target<'s> {
+    /// Creates the target.
+    ///
     /// # Errors
-    /// Where it is not empty.
+    /// If it is not empty.
     pub fn open(settings: &'s config::Store) -> Result<Self, StoreError> {
         let side = match &settings.hbase {
             Some(hbase) => Side::Shared(SharedSide::target(settings, hbase)?),
@@ -97,10 +101,10 @@ impl<'s> Target<'s> {
         Ok(Self { side, settings })
     }
 
-    /// Takes all that the source has, and looks whether it is there.
+    /// Copies everything from the source, reads it back and compares it.
     ///
     /// # Errors
-    /// Those of either; [`StoreError::NotTheSame`] where it is not.
+    /// Errors of both stores; [`StoreError::NotTheSame`] if the copy differs from the source.
     pub fn fill(
         &mut self,
         source: &Source<'_>,
@@ -112,49 +116,51 @@ impl<'s> Target<'s> {
         for (pid, key) in &source.names {
             self.put_name(*pid, key)?;
         }
-        for (pid, noted) in &source.expired {
-            self.put_noted(*pid, noted)?;
+        for (pid, record) in &source.expiry_floors {
+            self.put_expiry_record(*pid, record)?;
         }
-        let (mut given, mut pieces, mut done) = (Amounts::new(), Vec::with_capacity(PIECES), 0);
+        let (mut copied, mut items, mut done) =
+            (Amounts::new(), Vec::with_capacity(ITEMS_PER_WRITE), 0);
         let oldest = self.oldest(&source.apps);
         let form = match (&source.side, &self.side) {
             (Side::Shared(_), Side::Shared(_)) => Form::Columns,
             _ => Form::Plain,
         };
-        each((&source.side, form), &source.apps, |piece| {
-            // What the target would not keep stays where it is.
-            if is_gone(&piece, &oldest) {
+        each((&source.side, form), &source.apps, |item| {
+            // Rows that the target would not retain are not copied.
+            if is_expired(&item, &oldest) {
                 return Ok(());
             }
-            add(&mut given, &piece);
-            pieces.push(piece);
-            if pieces.len() < PIECES {
+            add(&mut copied, &item);
+            items.push(item);
+            if items.len() < ITEMS_PER_WRITE {
                 return Ok(());
             }
-            done += PIECES as u64;
+            done += ITEMS_PER_WRITE as u64;
             progress(done);
-            self.put(std::mem::replace(&mut pieces, Vec::with_capacity(PIECES)))
+            self.put(std::mem::replace(&mut items, Vec::with_capacity(ITEMS_PER_WRITE)))
         })?;
-        self.put(pieces)?;
+        self.put(items)?;
         let mut found = Amounts::new();
-        each((&self.side, form), &source.apps, |piece| {
-            if !is_gone(&piece, &oldest) {
-                add(&mut found, &piece);
+        each((&self.side, form), &source.apps, |item| {
+            if !is_expired(&item, &oldest) {
+                add(&mut found, &item);
             }
             Ok(())
         })?;
-        if found == given {
-            return Ok(given);
+        if found == copied {
+            return Ok(copied);
         }
-        let differs = |table: &&&str| found.get(**table) != given.get(**table);
-        let tables: Vec<&str> = given.keys().chain(found.keys()).filter(differs).copied().collect();
+        let differs = |table: &&&str| found.get(**table) != copied.get(**table);
+        let tables: Vec<&str> =
+            copied.keys().chain(found.keys()).filter(differs).copied().collect();
         Err(StoreError::NotTheSame { tables: tables.join(", ") })
     }
 
-    /// From now on it is a store, which goes on from the positions if it keeps them itself.
+    /// Completes the copy, so that the target opens as a store. An embedded store resumes at `positions`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
         match self.side {
             Side::Embedded(side) => side.finish(positions, policy),
@@ -162,7 +168,7 @@ impl<'s> Target<'s> {
         }
     }
 
-    /// Before this rows of an app are not kept here.
+    /// The retention cutoff of each app in the target.
     fn oldest(&self, apps: &BTreeMap<Pid, App>) -> BTreeMap<Pid, EventTime> {
         let now = now();
         let oldest = |pid: &Pid| retention::gone_before(self.settings.retention_of(*pid), now);
@@ -183,17 +189,17 @@ impl<'s> Target<'s> {
         }
     }
 
-    fn put_noted(&mut self, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
+    fn put_expiry_record(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
         match &mut self.side {
-            Side::Embedded(side) => side.put_noted(pid, noted),
-            Side::Shared(side) => side.put_noted(pid, noted),
+            Side::Embedded(side) => side.put_expiry_record(pid, record),
+            Side::Shared(side) => side.put_expiry_record(pid, record),
         }
     }
 
-    fn put(&mut self, pieces: Vec<CopyItem>) -> Result<(), StoreError> {
+    fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         match &mut self.side {
-            Side::Embedded(side) => side.put(pieces),
-            Side::Shared(side) => side.put(pieces),
+            Side::Embedded(side) => side.put(items),
+            Side::Shared(side) => side.put(items),
         }
     }
 }
@@ -209,8 +215,8 @@ fn each(
     }
 }
 
-fn is_gone(piece: &CopyItem, oldest: &BTreeMap<Pid, EventTime>) -> bool {
-    match piece {
+fn is_expired(item: &CopyItem, oldest: &BTreeMap<Pid, EventTime>) -> bool {
+    match item {
         CopyItem::Fact(..) | CopyItem::Column(..) => false,
         CopyItem::Row(key, _) => {
             oldest.get(&key.pid).is_some_and(|oldest| key.event_time < *oldest)
@@ -218,8 +224,8 @@ fn is_gone(piece: &CopyItem, oldest: &BTreeMap<Pid, EventTime>) -> bool {
     }
 }
 
-fn add(amounts: &mut Amounts, piece: &CopyItem) {
-    let (table, key, value) = match piece {
+fn add(amounts: &mut Amounts, item: &CopyItem) {
+    let (table, key, value) = match item {
         CopyItem::Fact(family, key, value) => (table(*family), key.to_vec(), value),
         CopyItem::Column(family, key, column, value) => {
             (table(*family), [&key[..], column].concat(), value)
@@ -229,7 +235,7 @@ fn add(amounts: &mut Amounts, piece: &CopyItem) {
     let amount = amounts.entry(table).or_default();
     amount.count += 1;
     amount.bytes += (key.len() + value.len()) as u64;
-    amount.sum = amount.sum.wrapping_add(xxh3_64(&[&key[..], value].concat()));
+    amount.checksum = amount.checksum.wrapping_add(xxh3_64(&[&key[..], value].concat()));
 }
 
 fn table(family: Family) -> &'static str {

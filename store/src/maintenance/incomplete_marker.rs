@@ -1,6 +1,8 @@
-//! What says that a directory is no store yet: a file that is there before all else, and goes once all is
-//! whole. A process that is killed meanwhile leaves it, and whoever comes next knows that the directory
-//! was empty before: what else is there is not somebody's.
+//! Marker files of incomplete stores.
+//!
+//! A marker is the first file in the directory of a new store, and is removed once the store is complete. If the
+//! process is killed meanwhile, the marker says that the directory was empty before, so the next one may remove its
+//! other files.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +11,7 @@ use std::path::Path;
 use crate::StoreError;
 use crate::fs::sync_folder;
 
-/// What becomes a store.
+/// The way in which a store comes into being.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncompleteStore {
     Creating,
@@ -17,7 +19,8 @@ pub enum IncompleteStore {
 }
 
 impl IncompleteStore {
-    pub const fn mark(self) -> &'static str {
+    /// The name of the marker file.
+    pub const fn file_name(self) -> &'static str {
         match self {
             Self::Creating => "adtrail-making",
             Self::Restoring => "adtrail-restoring",
@@ -25,24 +28,24 @@ impl IncompleteStore {
     }
 
     pub fn is_at(self, path: &Path) -> bool {
-        path.join(self.mark()).exists()
+        path.join(self.file_name()).exists()
     }
 
-    /// The mark is on the disk before anything else can be.
+    /// Creates the marker and syncs it. Must be called before any other file is created.
     pub fn begin(self, path: &Path) -> io::Result<()> {
-        File::create(path.join(self.mark()))?;
+        File::create(path.join(self.file_name()))?;
         sync_folder(path)
     }
 
-    /// All else is on the disk.
+    /// Removes the marker, after all other files of the directory are durable.
     pub fn end(self, path: &Path) -> io::Result<()> {
         sync_folder(path)?;
-        fs::remove_file(path.join(self.mark()))?;
+        fs::remove_file(path.join(self.file_name()))?;
         sync_folder(path)
     }
 }
 
-/// For whoever reads, or looks for damage: there is nothing to read yet.
+/// Refuses an incomplete store, for readers and checks.
 pub fn refuse(path: &Path) -> Result<(), StoreError> {
     if IncompleteStore::Creating.is_at(path) {
         return Err(StoreError::Missing { path: path.into() });

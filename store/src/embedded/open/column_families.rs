@@ -27,7 +27,7 @@ pub const META: &str = "meta";
 pub const TABLES: [&str; 9] =
     [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, BROUGHT, META];
 
-/// What compactions remove.
+/// The limits beyond which compactions remove rows and facts.
 pub struct Limits {
     pub retention: Retention,
     pub expiry: Expiry,

@@ -1,9 +1,9 @@
-//! Detection of a damage that RocksDB does not survive, before a store is opened.
+//! Detects damage that RocksDB does not survive, before a store is opened.
 //!
 //! RocksDB 11.8.1 never gets past a record of a type that only recycled logs have, in a WAL or manifest that began with
-//! another type: `Reader::ReadPhysicalRecord` returns `kBadRecord` without consuming it. One flipped bit makes such a
-//! type of a good one, and then opening never ends; no option avoids that. Logs are not recycled here, so such a type
-//! is always damage.
+//! another type: `Reader::ReadPhysicalRecord` returns `kBadRecord` without consuming it. A single flipped bit can turn
+//! a valid type into such a type, and then opening never ends; no option avoids that. Logs are not recycled here, so
+//! such a type is always damage.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -29,12 +29,12 @@ pub fn truncate_logs(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// For readers, which must not change a log.
+/// Refuses a store with such damage in a log, for readers, which must not change logs.
 pub fn refuse_logs(path: &Path) -> Result<(), StoreError> {
     refuse(files(path, is_log))
 }
 
-/// A manifest lists the files of the store, so nothing of it can be cut off.
+/// Refuses a store with such damage in a manifest, which cannot be truncated because it lists the files of the store.
 pub fn refuse_manifests(path: &Path) -> Result<(), StoreError> {
     refuse(files(path, is_manifest))
 }

@@ -26,7 +26,7 @@ pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
 /// Followed by the key of a position; the value is the fingerprint of a verified record.
 pub const MARKS: &[u8] = b"last_read/";
-/// As [`MARKS`], of the last record that was read.
+/// Like [`MARKS`], for the last record that was read.
 pub const LAST_MARKS: &[u8] = b"newest_read/";
 
 /// Metadata that is loaded when a store is opened.
@@ -160,7 +160,7 @@ pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Posi
     for (prefix, fingerprint) in [(MARKS, position.mark), (LAST_MARKS, position.last)] {
         if let Some(fingerprint) = fingerprint {
             let name = [prefix, &key::position(position)].concat();
-            batch.put_cf(tables.meta(), name, key::mark(fingerprint));
+            batch.put_cf(tables.meta(), name, key::fingerprint(fingerprint));
         }
     }
 }
@@ -179,7 +179,7 @@ fn fingerprint(
 ) -> Result<Option<RecordFingerprint>, StoreError> {
     let name = [prefix, &key::position(position)].concat();
     let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
-    let fingerprint = key::decode_mark(&value);
+    let fingerprint = key::decode_fingerprint(&value);
     fingerprint.map(Some).ok_or_else(|| StoreError::corrupt("the fingerprint of a record"))
 }
 
@@ -190,7 +190,7 @@ pub fn names(tables: &Tables) -> Result<Names, StoreError> {
 /// Stores the names of apps that the store does not know yet.
 pub fn put_names(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
     let mut batch = WriteBatch::default();
-    for (pid, key) in names::require(&names(tables)?, policy)? {
+    for (pid, key) in names::check_app_ids(&names(tables)?, policy)? {
         put_name(&mut batch, tables, pid, key);
     }
     if batch.is_empty() { Ok(()) } else { Ok(tables.db.write(batch)?) }

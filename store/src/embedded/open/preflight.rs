@@ -70,7 +70,7 @@ pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     if is_foreign { Err(StoreError::NotAStore { path: path.into() }) } else { Ok(()) }
 }
 
-/// An empty database is not foreign: it is left by an interrupted creation.
+/// Returns false for an empty database: an interrupted creation leaves one.
 fn is_foreign_database(path: &Path) -> Result<bool, rocksdb::Error> {
     let found = DB::list_cf(&Options::default(), path)?;
     // Stores of all layout versions have these tables.

@@ -7,7 +7,7 @@ use rocksdb::ReadOptions;
 
 use super::snapshot::View;
 use crate::StoreError;
-use crate::layout::campaign_index::{self, BROUGHT_KEY_BYTES, CreditedActivation};
+use crate::layout::campaign_index::{self, CAMPAIGN_KEY_BYTES, CreditedActivation};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
@@ -87,7 +87,7 @@ impl View<'_> {
 
 /// The key of the row to which an entry points.
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<RowKey> {
-    let key: &[u8; BROUGHT_KEY_BYTES] = key.try_into().ok()?;
+    let key: &[u8; CAMPAIGN_KEY_BYTES] = key.try_into().ok()?;
     let partition = value.try_into().map(u16::from_be_bytes).ok()?;
     Some(CreditedActivation::decode(key)?.row(partition))
 }

@@ -10,7 +10,7 @@ use rocksdb::WriteBatch;
 
 use crate::StoreError;
 use crate::embedded::tables::Tables;
-use crate::layout::campaign_index::{BROUGHT_KEY_BYTES, CreditedActivation};
+use crate::layout::campaign_index::{CAMPAIGN_KEY_BYTES, CreditedActivation};
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::row_ref::fact_hash;
@@ -31,7 +31,7 @@ impl AggregateChanges {
     pub fn add(&mut self, batch: &mut WriteBatch, tables: &Tables, key: &RowKey, row: &Row) {
         self.count(&SummaryKey::new(key, Dimensions::of(row)), &Totals::row(&row.revenue));
         if CreditedActivation::has(row.event_type, row.status) {
-            put_brought(batch, tables, key);
+            put_credited(batch, tables, key);
         }
     }
 
@@ -72,7 +72,7 @@ impl AggregateChanges {
         let count = Totals::row(view.text(TextCell::Revenue));
         self.count(&SummaryKey::new(key, Dimensions::of_view(view)), &count);
         if CreditedActivation::has(view.event_type, view.status) {
-            put_brought(batch, tables, key);
+            put_credited(batch, tables, key);
         }
     }
 
@@ -95,7 +95,7 @@ impl AggregateChanges {
     }
 }
 
-pub fn put_brought(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
+pub fn put_credited(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
     batch.put_cf(
         tables.brought(),
         CreditedActivation::of(row).encode(),
@@ -106,7 +106,7 @@ pub fn put_brought(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
 /// Deletes all entries of both tables.
 pub fn clear(batch: &mut WriteBatch, tables: &Tables) {
     // Greater than every key: no count has the greatest quarter of an hour that a key can encode.
-    let end = [0xff; BROUGHT_KEY_BYTES + 1];
+    let end = [0xff; CAMPAIGN_KEY_BYTES + 1];
     for table in [tables.counts(), tables.brought()] {
         batch.delete_range_cf(table, &[][..], &end[..]);
     }

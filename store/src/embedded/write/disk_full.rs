@@ -56,7 +56,7 @@ impl DiskFullGate {
     /// Writes the batch. If enabled, blocks until there is space.
     ///
     /// # Errors
-    /// Those of the engine, a full disk only if waiting is not enabled; [`StoreError::Stopped`] if the engine does not
+    /// Errors of the engine, a full disk only if waiting is not enabled; [`StoreError::Stopped`] if the engine does not
     /// resume.
     pub(crate) fn write(
         &self,

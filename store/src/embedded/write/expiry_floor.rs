@@ -16,21 +16,25 @@ pub const EXPIRING: &[u8] = b"expiring/";
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] if one is invalid.
-pub fn noted(tables: &Tables) -> Result<ExpiryRecords, StoreError> {
+pub fn records(tables: &Tables) -> Result<ExpiryRecords, StoreError> {
     let all = tables.meta_entries(EXPIRING)?;
     all.iter().map(|(pid, value)| floor::decode(pid, value, now())).collect()
 }
 
 /// The expiry floors under the stored settings, for a reader or a copy.
-pub fn expired(tables: &Tables, until: Option<EventTime>) -> Result<ExpiryRecords, StoreError> {
-    let records = noted(tables)?.into_iter();
-    Ok(records.map(|(pid, record)| (pid, record.moved(until))).collect())
+pub fn floors(tables: &Tables, until: Option<EventTime>) -> Result<ExpiryRecords, StoreError> {
+    let records = records(tables)?.into_iter();
+    Ok(records.map(|(pid, record)| (pid, record.for_copy(until))).collect())
 }
 
 /// Stores the records for the present settings and applies their floors. They are synced to disk before anything
 /// expires under these settings.
-pub fn note(tables: &Tables, expiry: &Expiry, until: Option<EventTime>) -> Result<(), StoreError> {
-    let before = noted(tables)?;
+pub fn record(
+    tables: &Tables,
+    expiry: &Expiry,
+    until: Option<EventTime>,
+) -> Result<(), StoreError> {
+    let before = records(tables)?;
     let now = floor::under(&before, expiry, until);
     let mut batch = WriteBatch::default();
     for (pid, record) in &now {
@@ -42,7 +46,7 @@ pub fn note(tables: &Tables, expiry: &Expiry, until: Option<EventTime>) -> Resul
         tables.db.write(batch)?;
         tables.db.flush_wal(true)?;
     }
-    expiry.hold(&now);
+    expiry.set_floors(&now);
     Ok(())
 }
 

@@ -112,10 +112,10 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
         }
     }
     let _update = swept.update.lock();
-    let left = swept.bytes.load(Ordering::Relaxed).saturating_sub(before);
-    swept.bytes.store(left, Ordering::Relaxed);
+    let remaining = swept.bytes.load(Ordering::Relaxed).saturating_sub(before);
+    swept.bytes.store(remaining, Ordering::Relaxed);
     let mut batch = WriteBatch::default();
-    meta::put_swept(&mut batch, tables, left);
+    meta::put_swept(&mut batch, tables, remaining);
     // If this fails, the compaction is repeated after the next start.
     let _ = tables.db.write(batch);
 }

@@ -30,7 +30,7 @@ impl SharedRegions {
 
     pub fn count_reads(&self, key: &Key, rows: u64) {
         let mut regions = self.lock();
-        let index = regions.place(key);
+        let index = regions.index_of(key);
         if let Some(region) = regions.at_mut(index) {
             region.reads.add(rows, now());
         }
@@ -42,7 +42,7 @@ impl SharedRegions {
         let mut changed: Vec<usize> = Vec::new();
         let now = now();
         for (key, change) in changes {
-            let index = regions.place(&hourly_counts::first_row(key));
+            let index = regions.index_of(&hourly_counts::first_row(key));
             if let Some(region) = regions.at_mut(index) {
                 region.figures.add(change.cell.rows(), change.cell.bytes);
                 region.writes.add(change.written, now);
@@ -86,7 +86,7 @@ impl SharedRegions {
         loop {
             let (index, end) = {
                 let regions = self.lock();
-                let index = regions.place(start);
+                let index = regions.index_of(start);
                 if !regions.is_too_large(index) {
                     return Ok(());
                 }

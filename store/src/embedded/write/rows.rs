@@ -200,7 +200,7 @@ impl RowTable {
         }
         batch.put_cf(tables.events(), key, value);
         if let Some(current_row) = write.record.current_row_mut() {
-            current_row.place = row_ref::row_place(row, app.fanout_bits, bytes);
+            current_row.place = row_ref::row_ref(row, app.fanout_bits, bytes);
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl RowTable {
         Ok(())
     }
 
-    /// Must be called after the batch was written.
+    /// Publishes the changes of a batch to readers, and adjusts regions. Must be called after the batch was written.
     pub fn after_commit(&mut self, tables: &Tables) -> Result<(), StoreError> {
         for pid in self.swept.drain(..) {
             if let Some(app) = self.local_apps.get(&pid) {
@@ -286,7 +286,7 @@ impl RowTable {
         RowKey { partition, pid: row.pid, event_time, spreadid, seq: row.seq }
     }
 
-    /// Expired rows are not counted.
+    /// Adds a change of counts, unless the row has expired.
     fn count(&mut self, app: &App, key: &RowKey, cell: Cell, written: u64) {
         if key.event_time >= app.oldest {
             let change = self.changes.entry(hourly_counts::cell_key(key)).or_default();

@@ -1,4 +1,4 @@
-//! What the ledger asks of HBase. Nothing is atomic but one row.
+//! The operations of HBase that the ledger uses. Only a single row is atomic.
 
 use std::ops::Range;
 
@@ -7,34 +7,34 @@ use attribution::facts::event::Family;
 use crate::StoreError;
 use crate::layout::key::Key;
 
-/// Reads and writes of rows; each of a call stands for itself, in any order, and all that a call writes is
-/// durable when it returns.
+/// Reads and writes of rows. The operations of a call are independent and run in any order; everything that a call
+/// writes is durable when it returns.
 pub trait Cells {
     /// The newest value in [`VALUE`] of each row.
     fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
 
-    /// Each row whole.
+    /// All columns of each row.
     fn get_rows(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Columns>, StoreError>;
 
-    /// A page of each row, in the order of its columns.
+    /// The columns of each page, in column order.
     fn get_pages(&mut self, table: Table, pages: &[Page]) -> Result<Vec<Columns>, StoreError>;
 
     fn put(&mut self, table: Table, puts: Vec<Put>) -> Result<(), StoreError>;
 
-    /// Puts each where the row's [`VALUE`] is what is expected, and says whether it did. Where it can not be
-    /// told it says no: who asks reads once more.
+    /// Performs each put if the row's [`VALUE`] is the expected one, and returns whether it was performed. If the
+    /// outcome is uncertain it returns false: the caller reads the row again.
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError>;
 
     fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError>;
 
-    /// Of what was asked for nothing is left to be done, also where it was not told whether it was.
+    /// Reports that all writes of a batch have taken effect, including those with an uncertain outcome.
     fn settled(&mut self) {}
 }
 
-/// The column of a row's value.
+/// The column that holds the value of a row.
 pub const VALUE: &[u8] = b"v";
 
-/// The time of a deletion of all that is there.
+/// The timestamp of a delete that covers all present versions.
 pub const NOW: u64 = i64::MAX as u64;
 
 /// A row's columns with their newest values.
@@ -42,12 +42,12 @@ pub type Columns = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
-    /// The rows of events.
+    /// Exported rows.
     Events,
     Facts(Family),
 }
 
-/// The columns of a row from one on and before another, at most so many.
+/// At most `limit` columns of a row, within a half-open range.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub row: Vec<u8>,
@@ -60,24 +60,24 @@ pub struct Put {
     pub row: Vec<u8>,
     pub column: Vec<u8>,
     pub value: Vec<u8>,
-    /// The server's, where there is none.
+    /// The timestamp of the cell; `None`: the server's time.
     pub time: Option<u64>,
-    /// How long it is kept from its time on; as long as its table says, where there is none.
+    /// How long the cell is kept from its timestamp on; `None`: the TTL of the table.
     pub ttl_ms: Option<u64>,
 }
 
-/// A value in [`VALUE`], at the server's time.
+/// A check-and-put of [`VALUE`], with the server's time as timestamp.
 #[derive(Debug, Clone)]
 pub struct PutWhere {
     pub row: Key,
-    /// `None` where there is to be nothing.
+    /// `None`: the row must have no value.
     pub expected: Option<Vec<u8>>,
     pub value: Vec<u8>,
-    /// As of a [`Put`].
+    /// See [`Put::ttl_ms`].
     pub ttl_ms: Option<u64>,
 }
 
-/// What is in a column up to a time, and what comes later with such a time.
+/// A delete of all versions of a column with timestamps up to `until`, including those that are written later.
 #[derive(Debug, Clone)]
 pub struct Gone {
     pub row: Vec<u8>,

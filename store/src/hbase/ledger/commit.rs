@@ -1,4 +1,4 @@
-//! What is decided, the rows that show it, and those that go.
+//! Commits decisions: their records, then their rows, then the deletes of replaced rows.
 
 use attribution::facts::keys::FactKey;
 use attribution::ledger::DecisionWrite;
@@ -6,48 +6,47 @@ use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::row::Row;
 
 use super::cells::{self, Cells, Put, Table, VALUE};
-use super::fact_record::{self, Gone};
+use super::fact_record::{self, ReplacedRow};
 use super::{NewRecord, SharedLedger};
 use crate::StoreError;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
 use crate::layout::{codec, row_ref};
 
-/// What a commit does.
+/// The writes of a commit.
 #[derive(Default)]
 struct Plan {
-    shows: Vec<RowUpdate>,
-    /// Of decisions that stand.
+    updates: Vec<RowUpdate>,
+    /// Rows of unchanged decisions, to put again.
     rows: Vec<Put>,
     /// Rows to delete once all others are put.
-    after: Vec<Gone>,
-    /// Decisions that were made from something else.
-    lost: Vec<FactKey>,
+    deletes: Vec<ReplacedRow>,
+    /// Decisions that were made from an outdated record.
+    conflicts: Vec<FactKey>,
 }
 
-/// A home to put, then its row, and then to delete the rows that go.
+/// A record to put, then its row; the rows that it replaces are deleted last.
 struct RowUpdate {
     key: FactKey,
     record: FactRecord,
     row: Put,
-    /// Rows that the standing home tells of.
-    noted: Vec<Gone>,
-    /// That of the decision that is replaced.
-    replaced: Option<Gone>,
+    /// Replaced rows that the stored record notes.
+    noted: Vec<ReplacedRow>,
+    /// The row of the decision that is replaced.
+    replaced: Option<ReplacedRow>,
 }
 
 impl RowUpdate {
-    /// What the new home tells of. A row at the place of the new one is written over.
-    fn gone(&self) -> Vec<Gone> {
-        let goes = |gone: &&Gone| gone.row.encode()[..] != self.row.row[..];
-        self.noted.iter().chain(&self.replaced).filter(goes).copied().collect()
+    /// The replaced rows that the new record notes. A row under the key of the new one is overwritten instead.
+    fn replaced_rows(&self) -> Vec<ReplacedRow> {
+        let has_other_key = |old: &&ReplacedRow| old.row.encode()[..] != self.row.row[..];
+        self.noted.iter().chain(&self.replaced).filter(has_other_key).copied().collect()
     }
 }
 
 impl<C: Cells> SharedLedger<C> {
-    /// Puts what was decided from what stands, each home before its row, and gives back what was decided
-    /// from something else.
-    pub(super) fn decide(
+    /// Writes the decisions that were made from the stored records, each record before its row. Returns the others.
+    pub(super) fn commit_decisions(
         &mut self,
         decisions: Vec<DecisionWrite>,
     ) -> Result<Vec<FactKey>, StoreError> {
@@ -55,43 +54,44 @@ impl<C: Cells> SharedLedger<C> {
         for write in decisions {
             self.plan(write, &mut plan)?;
         }
-        let Plan { mut shows, mut rows, mut after, mut lost } = plan;
-        self.delete_noted(&mut shows)?;
-        let parts = |show: RowUpdate| {
-            let gone = show.gone();
-            let RowUpdate { key, record, row, .. } = show;
-            let value = fact_record::encode(&record, &gone);
-            (NewRecord { key, value, ttl_ms: None }, (key, row, gone))
+        let Plan { mut updates, mut rows, mut deletes, mut conflicts } = plan;
+        self.delete_noted(&mut updates)?;
+        let parts = |update: RowUpdate| {
+            let replaced = update.replaced_rows();
+            let RowUpdate { key, record, row, .. } = update;
+            let value = fact_record::encode(&record, &replaced);
+            (NewRecord { key, value, ttl_ms: None }, (key, row, replaced))
         };
-        let (records, shown): (Vec<_>, Vec<_>) = shows.into_iter().map(parts).unzip();
-        let is_put = self.put_homes(records)?;
-        for ((key, row, gone), is_put) in shown.into_iter().zip(is_put) {
+        let (records, new_rows): (Vec<_>, Vec<_>) = updates.into_iter().map(parts).unzip();
+        let is_put = self.put_records(records)?;
+        for ((key, row, replaced), is_put) in new_rows.into_iter().zip(is_put) {
             if is_put {
                 rows.push(row);
-                after.extend(gone);
+                deletes.extend(replaced);
             } else {
-                lost.push(key);
+                conflicts.push(key);
             }
         }
         if !rows.is_empty() {
             self.cells.put(Table::Events, rows)?;
         }
-        self.delete_rows(after)?;
-        Ok(lost)
+        self.delete_rows(deletes)?;
+        Ok(conflicts)
     }
 
     fn plan(&self, mut write: DecisionWrite, plan: &mut Plan) -> Result<(), StoreError> {
-        let Some(noted) = self.standing(&write)? else {
-            plan.lost.push(write.key);
+        let Some(noted) = self.noted_rows(&write)? else {
+            plan.conflicts.push(write.key);
             return Ok(());
         };
         if let (true, Some(current_row)) = (write.is_rewrite(), write.replaced) {
             let key = self.row_key(&write.row, current_row.place.fanout_bits);
-            plan.after.extend(noted.into_iter().filter(|gone| gone.row != key));
+            plan.deletes.extend(noted.into_iter().filter(|old| old.row != key));
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
         }
-        // Of partitions no two are read at one moment, so rows of an event stay in one, whatever the fanout is by now.
+        // The partitions of an app are not read at the same moment, so an event's rows stay in one partition, even if
+        // the fanout has changed.
         let fanout_bits = match &write.replaced {
             Some(replaced) => replaced.place.fanout_bits,
             None => self.apps.get(&write.row.pid).map_or(0, |app| app.fanout_bits),
@@ -100,51 +100,53 @@ impl<C: Cells> SharedLedger<C> {
         let row = put_row(&key, &write.row);
         if let Some(current_row) = write.record.current_row_mut() {
             current_row.place =
-                row_ref::row_place(&write.row, fanout_bits, KEY_BYTES + row.value.len());
+                row_ref::row_ref(&write.row, fanout_bits, KEY_BYTES + row.value.len());
         }
-        let replaced = write.replaced.as_ref().map(|replaced| self.gone(&write.row, replaced));
-        plan.shows.push(RowUpdate { key: write.key, record: write.record, row, noted, replaced });
+        let replaced =
+            write.replaced.as_ref().map(|replaced| self.replaced_row(&write.row, replaced));
+        plan.updates.push(RowUpdate { key: write.key, record: write.record, row, noted, replaced });
         Ok(())
     }
 
-    /// Deletes what homes told of where the row that took its place is really there. Where it is not, as
-    /// its writer ended before it, what they told of may be all that there is of the event: it stays until
-    /// the new row stands, and the new home tells of it too.
-    fn delete_noted(&mut self, shows: &mut [RowUpdate]) -> Result<(), StoreError> {
-        let asked = |show: &&mut RowUpdate| !show.noted.is_empty() && show.replaced.is_some();
-        let shows: Vec<&mut RowUpdate> = shows.iter_mut().filter(asked).collect();
-        if shows.is_empty() {
+    /// Deletes noted rows if the row that replaced them exists. If it does not, because its writer ended before writing
+    /// it, a noted row may be the only one of the event. It then stays until the new row is put, and the new record
+    /// notes it too.
+    fn delete_noted(&mut self, updates: &mut [RowUpdate]) -> Result<(), StoreError> {
+        let has_noted =
+            |update: &&mut RowUpdate| !update.noted.is_empty() && update.replaced.is_some();
+        let updates: Vec<&mut RowUpdate> = updates.iter_mut().filter(has_noted).collect();
+        if updates.is_empty() {
             return Ok(());
         }
-        let rows: Vec<Gone> = shows.iter().filter_map(|show| show.replaced).collect();
-        let keys: Vec<Key> = rows.iter().map(|gone| gone.row.encode()).collect();
+        let rows: Vec<ReplacedRow> = updates.iter().filter_map(|update| update.replaced).collect();
+        let keys: Vec<Key> = rows.iter().map(|old| old.row.encode()).collect();
         let found = self.cells.get(Table::Events, &keys)?;
-        let mut deleted = Vec::new();
-        for ((show, replaced), found) in shows.into_iter().zip(rows).zip(found) {
-            if is_there(&replaced, found.as_deref())? {
-                let noted = std::mem::take(&mut show.noted);
-                deleted.extend(noted.into_iter().filter(|gone| gone.row != replaced.row));
+        let mut deletes = Vec::new();
+        for ((update, replaced), found) in updates.into_iter().zip(rows).zip(found) {
+            if is_written(&replaced, found.as_deref())? {
+                let noted = std::mem::take(&mut update.noted);
+                deletes.extend(noted.into_iter().filter(|old| old.row != replaced.row));
             }
         }
-        self.delete_rows(deleted)
+        self.delete_rows(deletes)
     }
 
-    /// The home that a decision is compared with, if it was made from just that.
-    fn standing(&self, write: &DecisionWrite) -> Result<Option<Vec<Gone>>, StoreError> {
+    /// The replaced rows that the stored record notes; `None` if the decision was not made from that record.
+    fn noted_rows(&self, write: &DecisionWrite) -> Result<Option<Vec<ReplacedRow>>, StoreError> {
         let Some(value) = self.read.get(&write.key) else { return Ok(None) };
-        let (stored, gone) = fact_record::decode(write.key.family, write.key.pid, value)?;
-        Ok(is_as_read(&stored, write).then_some(gone))
+        let (stored, noted) = fact_record::decode(write.key.family, write.key.pid, value)?;
+        Ok(is_as_read(&stored, write).then_some(noted))
     }
 
-    fn delete_rows(&mut self, gone: Vec<Gone>) -> Result<(), StoreError> {
-        if gone.is_empty() {
+    fn delete_rows(&mut self, rows: Vec<ReplacedRow>) -> Result<(), StoreError> {
+        if rows.is_empty() {
             return Ok(());
         }
-        let cell = |Gone { row, revision }: Gone| {
+        let cell = |ReplacedRow { row, revision }: ReplacedRow| {
             let until = row_time(&row, revision);
             cells::Gone { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
         };
-        self.cells.delete(Table::Events, gone.into_iter().map(cell).collect())
+        self.cells.delete(Table::Events, rows.into_iter().map(cell).collect())
     }
 
     fn row_key(&self, row: &Row, fanout_bits: u8) -> RowKey {
@@ -158,15 +160,15 @@ impl<C: Cells> SharedLedger<C> {
         }
     }
 
-    /// Where the row was that a decision replaces.
-    fn gone(&self, row: &Row, replaced: &CurrentRow) -> Gone {
+    /// The row that a decision replaces.
+    fn replaced_row(&self, row: &Row, replaced: &CurrentRow) -> ReplacedRow {
         let key = self.row_key(row, replaced.place.fanout_bits);
         let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
-        Gone { row, revision: replaced.revision }
+        ReplacedRow { row, revision: replaced.revision }
     }
 }
 
-/// Whether nobody has decided about the event, or replaced its fact, since it was read.
+/// True if no worker has decided the event or replaced its fact since the record was read.
 fn is_as_read(stored: &FactRecord, write: &DecisionWrite) -> bool {
     let is_same_fact = match (stored, &write.record) {
         (FactRecord::Activation(stored), FactRecord::Activation(record)) => {
@@ -175,19 +177,19 @@ fn is_as_read(stored: &FactRecord, write: &DecisionWrite) -> bool {
         (FactRecord::Effect(stored), FactRecord::Effect(record)) => stored.fact == record.fact,
         _ => false,
     };
-    let revision = |current_row: Option<&CurrentRow>| current_row.map(|one| one.revision);
+    let revision = |current_row: Option<&CurrentRow>| current_row.map(|row| row.revision);
     is_same_fact && revision(stored.current_row()) == revision(write.replaced.as_ref())
 }
 
-/// When a row was decided on: later decisions hide earlier ones, and all expire by the event's age.
+/// The timestamp of a row's cell: later decisions hide earlier ones, and all expire by the age of the event.
 pub(in crate::hbase) fn row_time(row: &RowKey, revision: u32) -> u64 {
     row.event_time.millis().saturating_add(u64::from(revision))
 }
 
-/// Whether a row is the one of that revision.
-fn is_there(of: &Gone, row: Option<&[u8]>) -> Result<bool, StoreError> {
+/// True if the stored row has the expected revision or a later one.
+fn is_written(expected: &ReplacedRow, row: Option<&[u8]>) -> Result<bool, StoreError> {
     let revision = row.map(|row| RowView::decode(row).map(|row| row.revision)).transpose()?;
-    Ok(revision.is_some_and(|revision| revision >= of.revision))
+    Ok(revision.is_some_and(|revision| revision >= expected.revision))
 }
 
 fn put_row(key: &RowKey, row: &Row) -> Put {

@@ -1,9 +1,9 @@
-//! What stands in the row of a home.
+//! The columns of a fact record's row.
 //!
 //! | column | value |
 //! |---|---|
-//! | `v` | how many rows go (u8), each with its key and its revision u32, and then the home, as embedded |
-//! | `o` and a hash u64 | a fact that the home's own took the place of, as a home without decision |
+//! | `v` | number of replaced rows u8, the key and the revision u32 of each, then the record as in an embedded store |
+//! | `o` and a hash u64 | a fact that the record's fact replaced, as a record without decision |
 
 use attribution::facts::event::{Fact, Family, Pid};
 use attribution::ledger::record::FactRecord;
@@ -16,19 +16,19 @@ use crate::layout::key::{KEY_BYTES, RowKey};
 
 const OUTGOING: u8 = b'o';
 
-/// A row that is shown no more, and may still be there.
+/// A row that was replaced and may not be deleted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone {
+pub struct ReplacedRow {
     pub row: RowKey,
     pub revision: u32,
 }
 
-/// Of all that go the last ones, where they are more than the count can say.
-pub fn encode(record: &FactRecord, gone: &[Gone]) -> Vec<u8> {
-    let gone = &gone[gone.len().saturating_sub(usize::from(u8::MAX))..];
+/// Encodes a record with its replaced rows, at most the last 255 of them.
+pub fn encode(record: &FactRecord, replaced: &[ReplacedRow]) -> Vec<u8> {
+    let replaced = &replaced[replaced.len().saturating_sub(usize::from(u8::MAX))..];
     let mut value = Vec::with_capacity(384);
-    value.push(u8::try_from(gone.len()).unwrap_or(u8::MAX));
-    for Gone { row, revision } in gone {
+    value.push(u8::try_from(replaced.len()).unwrap_or(u8::MAX));
+    for ReplacedRow { row, revision } in replaced {
         value.extend(row.encode());
         value.extend(revision.to_be_bytes());
     }
@@ -40,34 +40,35 @@ pub fn decode(
     family: Family,
     pid: Pid,
     value: &[u8],
-) -> Result<(FactRecord, Vec<Gone>), StoreError> {
-    let (gone, record) = split(value).ok_or_else(|| StoreError::corrupt("a home"))?;
-    Ok((codec::fact_record::decode(family, pid, record)?, gone))
+) -> Result<(FactRecord, Vec<ReplacedRow>), StoreError> {
+    let (replaced, record) = split(value).ok_or_else(|| StoreError::corrupt("a fact record"))?;
+    Ok((codec::fact_record::decode(family, pid, record)?, replaced))
 }
 
-/// As an embedded store has it.
-pub fn bare(value: &[u8]) -> Result<&[u8], StoreError> {
-    split(value).map(|(_, record)| record).ok_or_else(|| StoreError::corrupt("a home"))
+/// The value of the record in an embedded store.
+pub fn embedded_value(value: &[u8]) -> Result<&[u8], StoreError> {
+    split(value).map(|(_, record)| record).ok_or_else(|| StoreError::corrupt("a fact record"))
 }
 
-/// Of the home as an embedded store has it, where no row went.
-pub fn with_nothing_gone(record: &[u8]) -> Vec<u8> {
+/// The value for a record of an embedded store, which has no replaced rows.
+pub fn from_embedded(record: &[u8]) -> Vec<u8> {
     [&[0][..], record].concat()
 }
 
-fn split(value: &[u8]) -> Option<(Vec<Gone>, &[u8])> {
+fn split(value: &[u8]) -> Option<(Vec<ReplacedRow>, &[u8])> {
     let (count, mut rest) = value.split_first()?;
-    let mut gone = Vec::new();
+    let mut replaced = Vec::new();
     for _ in 0..*count {
         let (row, after) = rest.split_at_checked(KEY_BYTES)?;
         let (revision, after) = after.split_first_chunk()?;
-        gone.push(Gone { row: RowKey::decode(row)?, revision: u32::from_be_bytes(*revision) });
+        let revision = u32::from_be_bytes(*revision);
+        replaced.push(ReplacedRow { row: RowKey::decode(row)?, revision });
         rest = after;
     }
-    Some((gone, rest))
+    Some((replaced, rest))
 }
 
-/// The column and value of a fact that another takes the place of.
+/// The column and the value of a fact that is replaced.
 pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
     let mut value = Vec::with_capacity(256);
     codec::fact_record::encode(&fact.clone().into(), &mut value);
@@ -75,7 +76,7 @@ pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
     (column, value)
 }
 
-/// Of the columns of a home's row: its value, and the facts that went.
+/// Returns the value of the record and the facts that it replaced, from the columns of its row.
 pub fn read(
     family: Family,
     pid: Pid,

@@ -1,4 +1,4 @@
-//! Index entries, as cells.
+//! Index entries as cells.
 
 use attribution::facts::event::Family;
 use attribution::ledger::FactWrite;
@@ -9,8 +9,8 @@ use crate::StoreError;
 use crate::layout::codec;
 use crate::layout::key::{self, FACT_PREFIX_BYTES, KEY_BYTES, Key};
 
-/// All entries of a match key and app are columns of one row: a page of them is one get, and gets of many
-/// rows are one call to each server.
+/// Splits an index key into row and column. All entries of a match key and app are columns of one row, so a page of
+/// them is one get, and gets of many rows are one call per server.
 pub(in crate::hbase) fn split(key: &Key) -> (Vec<u8>, Vec<u8>) {
     let (row, column) = key.split_at(FACT_PREFIX_BYTES);
     (row.to_vec(), column.to_vec())
@@ -20,7 +20,7 @@ pub(in crate::hbase) fn join(row: &[u8], column: &[u8]) -> Result<Key, StoreErro
     [row, column].concat().try_into().map_err(|_| StoreError::corrupt("an index entry"))
 }
 
-/// Those that the fact is found by.
+/// The entries by which a fact is found.
 pub(super) fn own_entries(write: &FactWrite, ttl_ms: Option<u64>) -> impl Iterator<Item = Put> {
     let lookback_ms = write.record.lookback_ms();
     let time = write.record.time();

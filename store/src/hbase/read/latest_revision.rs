@@ -1,5 +1,5 @@
-//! Which rows are shown where several stand of one event: while one takes the place of another, and
-//! where whoever did that ended in between.
+//! Selects the current row where several rows of an event exist: while one replaces another, and after a worker ended
+//! between writing the new row and deleting the old one.
 
 use std::collections::HashMap;
 
@@ -9,32 +9,31 @@ use crate::StoreError;
 use crate::layout::codec::row::RowView;
 use crate::layout::stored_row::StoredRow;
 
-/// Of the rows of one app in one millisecond, in key order: leaves of each event the one of the
-/// greatest revision.
+/// Keeps the row with the greatest revision of each event. `rows` are those of one app and millisecond, in key order.
 pub fn settle(rows: &mut Vec<StoredRow>) -> Result<(), StoreError> {
     if rows.len() < 2 {
         return Ok(());
     }
-    let mut newest: HashMap<u64, (u32, usize), FixedState> = HashMap::default();
+    let mut latest: HashMap<u64, (u32, usize), FixedState> = HashMap::default();
     let mut is_older = vec![false; rows.len()];
     let mut has_older = false;
-    for (place, (key, value)) in rows.iter().enumerate() {
+    for (index, (key, value)) in rows.iter().enumerate() {
         let revision = RowView::decode(value)?.revision;
-        let (standing, standing_place) = *newest.entry(key.seq).or_insert((revision, place));
-        if standing_place == place {
+        let (latest_revision, latest_index) = *latest.entry(key.seq).or_insert((revision, index));
+        if latest_index == index {
             continue;
         }
         has_older = true;
-        if revision > standing {
-            is_older[standing_place] = true;
-            newest.insert(key.seq, (revision, place));
+        if revision > latest_revision {
+            is_older[latest_index] = true;
+            latest.insert(key.seq, (revision, index));
         } else {
-            is_older[place] = true;
+            is_older[index] = true;
         }
     }
     if has_older {
-        let mut places = is_older.into_iter();
-        rows.retain(|_| !places.next().unwrap_or_default());
+        let mut is_older = is_older.into_iter();
+        rows.retain(|_| !is_older.next().unwrap_or_default());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The reading side of a store in HBase: it knows no more than the tables say.
+//! The reading side of a store in HBase. It keeps no state between calls.
 
 pub mod latest_revision;
 pub mod newest_first;
@@ -32,7 +32,7 @@ use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals, quarter_star
 use newest_first::Backwards;
 use rows::Rows;
 
-/// Cheap to clone, for any number of threads.
+/// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Clone)]
 pub struct Reader {
     pub(super) cluster: Cluster,
@@ -49,7 +49,7 @@ impl Reader {
         meta::apps(&self.cluster)
     }
 
-    /// As [`crate::reader::View::rows`].
+    /// See [`crate::reader::View::rows`].
     pub fn rows(
         &self,
         pid: Pid,
@@ -57,31 +57,32 @@ impl Reader {
         after: Option<RowKey>,
     ) -> Result<Rows, StoreError> {
         let range = (from.max(self.oldest(pid)), to);
-        Rows::open(&self.cluster, pid, self.places(pid)?.into_iter(), range, after)
+        Rows::open(&self.cluster, pid, self.partitions(pid)?.into_iter(), range, after)
     }
 
-    /// As [`crate::reader::View::rows_newest_first`].
+    /// See [`crate::reader::View::rows_newest_first`].
     pub fn rows_newest_first(
         &self,
         pid: Pid,
         (from, to): (EventTime, EventTime),
     ) -> Result<Backwards, StoreError> {
         let range = (from.max(self.oldest(pid)), to);
-        Ok(Backwards::new(&self.cluster, pid, self.places(pid)?, range))
+        Ok(Backwards::new(&self.cluster, pid, self.partitions(pid)?, range))
     }
 
-    /// The partitions that the app's rows are in. Asked anew for each scan: a worker notes that an app is
-    /// spread further before it writes a row there.
-    fn places(&self, pid: Pid) -> Result<Vec<u16>, StoreError> {
+    /// The partitions with rows of an app. They are read for each scan: a worker stores a greater fanout before it
+    /// writes a row with it.
+    fn partitions(&self, pid: Pid) -> Result<Vec<u16>, StoreError> {
         let app = meta::app(&self.cluster, pid)?;
         Ok(app.map_or(Vec::new(), |app| app.partitions(self.partitions).collect()))
     }
 
+    /// Rows of an app before this time have expired.
     pub fn oldest(&self, pid: Pid) -> EventTime {
         retention::gone_before(self.settings.retention_of(pid), now())
     }
 
-    /// As [`crate::reader::View::counts`].
+    /// See [`crate::reader::View::counts`].
     pub fn counts(
         &self,
         pid: Pid,
@@ -94,7 +95,7 @@ impl Reader {
         while let Some((key, value)) = rows.current()? {
             let of = quarter_start(key.event_time);
             if quarter.replace(of).is_some_and(|before| before != of)
-                && tell(&mut counts, &mut visit)?.is_break()
+                && visit_counts(&mut counts, &mut visit)?.is_break()
             {
                 return Ok(());
             }
@@ -104,10 +105,10 @@ impl Reader {
             counts.entry(counted).or_default().add(&count);
             rows.advance();
         }
-        tell(&mut counts, &mut visit).map(drop)
+        visit_counts(&mut counts, &mut visit).map(drop)
     }
 
-    /// As [`crate::reader::View::brought`].
+    /// See [`crate::reader::View::brought`].
     pub fn brought(
         &self,
         pid: Pid,
@@ -116,7 +117,7 @@ impl Reader {
         after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
-        // Those of the millisecond of the one before are told from it by their place.
+        // Rows of the same millisecond as `after` are compared with it by seq.
         let to = after.map_or(to, |after| to.min(after.event_time.plus(1)));
         let mut rows = self.rows_newest_first(pid, (from, to))?;
         let (mut found, mut moment): (Vec<StoredRow>, Vec<StoredRow>) = (Vec::new(), Vec::new());
@@ -144,8 +145,8 @@ impl Reader {
     }
 }
 
-/// Tells what was counted, and begins anew.
-fn tell(
+/// Calls `visit` with all counts and clears them.
+fn visit_counts(
     counts: &mut BTreeMap<Vec<u8>, Totals>,
     visit: &mut impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, StoreError> {
@@ -169,14 +170,14 @@ impl Facts for Reader {
         SharedLedger::new(self.cluster.clone(), [], self.partitions).scan(scans)
     }
 
-    /// What the tables' times to live are made for: a worker that is no further behind finds all it needs.
+    /// The lag that the TTLs of the tables allow for: they keep all state that a worker with this lag needs.
     fn consumed_until(&self) -> Option<EventTime> {
         Some(now().minus(LAG_MS))
     }
 
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
-        // Where HBase does not answer, what is read next tells of it.
-        meta::noted_of(&self.cluster, pid).unwrap_or_default().held
+        // If HBase does not answer, the next read reports it.
+        meta::expiry_record(&self.cluster, pid).unwrap_or_default().floor
     }
 }
 

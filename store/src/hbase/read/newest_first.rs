@@ -1,5 +1,7 @@
-//! An app's rows, the newest first. HBase would read backwards; the rows of a millisecond are settled
-//! together, which is one thing to get right, so they are read forwards here too, window by window.
+//! An app's rows, newest first.
+//!
+//! HBase could scan in reverse. But the rows of a millisecond must be read together to select their latest revisions,
+//! so this module reuses the forward scan, window by window.
 
 use attribution::facts::event::{EventTime, Pid};
 
@@ -9,28 +11,28 @@ use crate::hbase::cluster::Cluster;
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
 
-/// The first window; the next is as wide as suits what was found.
+/// Width of the first window. Later widths depend on the number of rows found.
 const FIRST_MS: u64 = 60_000;
-/// A window with fewer rows is followed by one of twice its width.
+/// A window with fewer rows is followed by one of twice the width.
 const ROWS_MIN: usize = 1_000;
-/// One with more is read in parts.
+/// A window with more rows is read again in parts.
 const ROWS_MAX: usize = 5_000;
 
-/// A place among the rows of an app.
+/// An iterator over rows of an app, newest first.
 pub struct Backwards {
     cluster: Cluster,
     pid: Pid,
     partitions: Vec<u16>,
     from: EventTime,
-    /// All from here on is read.
+    /// All rows from this time on have been read.
     end: EventTime,
     width_ms: u64,
-    /// The last one comes next.
+    /// Rows of the current window, oldest first; the last one is the next to return.
     rows: Vec<StoredRow>,
 }
 
 impl Backwards {
-    /// Those of the times, `from <= event_time < to`.
+    /// Iterates over the rows with `from <= event_time < to`.
     pub fn new(
         cluster: &Cluster,
         pid: Pid,
@@ -41,24 +43,24 @@ impl Backwards {
         Self { cluster, pid, partitions, from, end: to, width_ms: FIRST_MS, rows }
     }
 
-    /// The row at this place; `None` after the last.
+    /// The row at the iterator's position; `None` after the last.
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
         while self.rows.is_empty() && self.from < self.end {
-            self.read_on()?;
+            self.read_window()?;
         }
         Ok(self.rows.last().map(|(key, value)| (*key, value.as_slice())))
     }
 
-    /// To the next row.
+    /// Moves to the next row.
     pub fn advance(&mut self) {
         self.rows.pop();
     }
 
-    /// The next window, if it has not too many rows.
-    fn read_on(&mut self) -> Result<(), StoreError> {
+    /// Reads the next window, or reduces its width if it has too many rows.
+    fn read_window(&mut self) -> Result<(), StoreError> {
         let start = self.from.max(self.end.minus(self.width_ms));
-        let places = self.partitions.iter().copied();
-        let mut rows = Rows::open(&self.cluster, self.pid, places, (start, self.end), None)?;
+        let partitions = self.partitions.iter().copied();
+        let mut rows = Rows::open(&self.cluster, self.pid, partitions, (start, self.end), None)?;
         while let Some((key, value)) = rows.current()? {
             if self.rows.len() >= ROWS_MAX && self.width_ms > 1 {
                 self.rows.clear();

@@ -1,8 +1,8 @@
-//! An app's rows in the order of an export, from all partitions that it is spread over.
+//! An app's rows in the order of an export, merged from all its partitions.
 //!
-//! A scanner of HBase shows one moment of one region. Where another one goes on, after a fault or in the
-//! region that follows, a row may have moved to a place that was passed already, within its millisecond; so
-//! that millisecond is read once more, until one scanner shows all of it, or it is the same twice in a row.
+//! An HBase scanner sees one moment of one region. When another scanner continues, after a fault or in the next region,
+//! a corrected row may meanwhile have moved to a key that was already passed, within its millisecond. Such a
+//! millisecond is read again until a single scanner returns all of it, or two consecutive reads are equal.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,32 +18,34 @@ use crate::hbase::schema::tables;
 use crate::layout::key::{self, RowKey};
 use crate::layout::stored_row::StoredRow;
 
-/// How often a millisecond is read until it stands still.
-const TRIES_MAX: u32 = 20;
+/// Limit for reads of a millisecond that keeps changing.
+const ATTEMPTS_MAX: u32 = 20;
 
-/// A place among the rows of an app.
+/// An iterator over rows of an app.
 #[derive(Default)]
 pub struct Rows {
-    parts: Vec<Part>,
-    /// The times of the parts' next rows.
+    partitions: Vec<PartitionRows>,
+    /// The time of each partition's next row, with the index of the partition.
     next: BinaryHeap<Reverse<(EventTime, usize)>>,
-    /// The rest of the present millisecond.
+    /// The remaining rows of the current millisecond.
     moment: VecDeque<StoredRow>,
     failure: Option<StoreError>,
 }
 
-/// The rows of one partition.
-struct Part {
+/// The rows of an app in one partition.
+struct PartitionRows {
     cluster: Cluster,
     partition: u16,
     pid: Pid,
     rows: hbase_client::Rows,
-    read: VecDeque<StoredRow>,
+    /// Rows that were fetched and not returned yet.
+    fetched: VecDeque<StoredRow>,
+    /// The number of the scanner that returned the last batch.
     scanner: u64,
 }
 
 impl Rows {
-    /// Those of the times, `from <= event_time < to`, after the row where one is given, whatever its partition.
+    /// Iterates over the rows with `from <= event_time < to`, after the row `after`, whose partition is ignored.
     pub fn open(
         cluster: &Cluster,
         pid: Pid,
@@ -52,29 +54,29 @@ impl Rows {
         after: Option<RowKey>,
     ) -> Result<Self, StoreError> {
         let mut rows = Self::default();
-        // The millisecond of that row is read whole: one of its events may have had another row before.
+        // The millisecond of that row is read completely: its rows include replaced ones that must be left out.
         let from = after.map_or(from, |after| from.max(after.event_time));
         for partition in partitions {
-            let mut part = Part::open(cluster, (partition, pid), (from, to))?;
-            if let Some(time) = part.time()? {
-                rows.next.push(Reverse((time, rows.parts.len())));
+            let mut partition = PartitionRows::open(cluster, (partition, pid), (from, to))?;
+            if let Some(time) = partition.next_time()? {
+                rows.next.push(Reverse((time, rows.partitions.len())));
             }
-            rows.parts.push(part);
+            rows.partitions.push(partition);
         }
         rows.fill()?;
         if let Some(after) = after {
-            let place = |key: &RowKey| (key.event_time, key.spreadid, key.seq);
-            while rows.current()?.is_some_and(|(key, _)| place(&key) <= place(&after)) {
+            let order = |key: &RowKey| (key.event_time, key.spreadid, key.seq);
+            while rows.current()?.is_some_and(|(key, _)| order(&key) <= order(&after)) {
                 rows.advance();
             }
         }
         Ok(rows)
     }
 
-    /// The row at this place; `None` after the last.
+    /// The row at the iterator's position; `None` after the last.
     ///
     /// # Errors
-    /// Where HBase does not answer in its time, or a row can not be read: nothing follows then.
+    /// If HBase does not answer in time, or a row is damaged. No row follows an error.
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
         if let Some(failure) = self.failure.take() {
             self.moment.clear();
@@ -84,7 +86,7 @@ impl Rows {
         Ok(self.moment.front().map(|(key, value)| (*key, value.as_slice())))
     }
 
-    /// To the next row.
+    /// Moves to the next row.
     pub fn advance(&mut self) {
         self.moment.pop_front();
         if self.moment.is_empty() {
@@ -92,29 +94,29 @@ impl Rows {
         }
     }
 
-    /// Reads the next millisecond.
+    /// Reads the next millisecond that has rows.
     fn fill(&mut self) -> Result<(), StoreError> {
         let Some(Reverse((time, _))) = self.next.peek().copied() else { return Ok(()) };
         let mut moment = Vec::new();
-        while let Some(Reverse((next, place))) = self.next.peek().copied()
+        while let Some(Reverse((next, index))) = self.next.peek().copied()
             && next == time
         {
             self.next.pop();
-            let Some(part) = self.parts.get_mut(place) else { continue };
-            moment.extend(part.moment(time)?);
-            if let Some(time) = part.time()? {
-                self.next.push(Reverse((time, place)));
+            let Some(partition) = self.partitions.get_mut(index) else { continue };
+            moment.extend(partition.moment(time)?);
+            if let Some(time) = partition.next_time()? {
+                self.next.push(Reverse((time, index)));
             }
         }
         settle(&mut moment)?;
         moment.sort_unstable_by_key(|(key, _)| (key.spreadid, key.seq));
         self.moment = moment.into();
-        // All of them can have been replaced meanwhile.
+        // The rows of this millisecond may all have been replaced meanwhile.
         if self.moment.is_empty() { self.fill() } else { Ok(()) }
     }
 }
 
-impl Part {
+impl PartitionRows {
     fn open(
         cluster: &Cluster,
         (partition, pid): (u16, Pid),
@@ -122,50 +124,51 @@ impl Part {
     ) -> Result<Self, StoreError> {
         let rows = scan(cluster, (partition, pid), times)?;
         let cluster = cluster.clone();
-        Ok(Self { cluster, partition, pid, rows, read: VecDeque::new(), scanner: 0 })
+        Ok(Self { cluster, partition, pid, rows, fetched: VecDeque::new(), scanner: 0 })
     }
 
-    /// Of its next row.
-    fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
-        if self.read.is_empty() {
-            self.read_on()?;
+    /// The time of the next row; `None` after the last.
+    fn next_time(&mut self) -> Result<Option<EventTime>, StoreError> {
+        if self.fetched.is_empty() {
+            self.fetch()?;
         }
-        Ok(self.read.front().map(|(key, _)| key.event_time))
+        Ok(self.fetched.front().map(|(key, _)| key.event_time))
     }
 
-    /// Nothing is read at the end.
-    fn read_on(&mut self) -> Result<(), StoreError> {
+    /// Fetches the next batch, if any.
+    fn fetch(&mut self) -> Result<(), StoreError> {
         if let Some(rows) = self.cluster.wait(self.rows.next_batch()) {
-            self.read.extend(decode(rows?)?);
+            self.fetched.extend(decode(rows?)?);
             self.scanner = self.rows.scanner();
         }
         Ok(())
     }
 
-    /// All of its rows of a millisecond, the next that it has.
+    /// Takes all rows of a millisecond, which must be that of the next row.
     fn moment(&mut self, time: EventTime) -> Result<Vec<StoredRow>, StoreError> {
         let (mut rows, mut is_whole) = (Vec::new(), true);
         loop {
-            while self.read.front().is_some_and(|(key, _)| key.event_time == time) {
-                rows.extend(self.read.pop_front());
+            while self.fetched.front().is_some_and(|(key, _)| key.event_time == time) {
+                rows.extend(self.fetched.pop_front());
             }
-            if !self.read.is_empty() {
+            if !self.fetched.is_empty() {
                 break;
             }
             let scanner = self.scanner;
-            self.read_on()?;
+            self.fetch()?;
             is_whole &= self.scanner == scanner;
-            if self.read.is_empty() {
+            if self.fetched.is_empty() {
                 break;
             }
         }
-        if is_whole { Ok(rows) } else { self.once_more(time) }
+        if is_whole { Ok(rows) } else { self.read_again(time) }
     }
 
-    /// The same by one scanner, or twice in a row the same: a row that moves has another revision then.
-    fn once_more(&self, time: EventTime) -> Result<Vec<StoredRow>, StoreError> {
+    /// Reads a millisecond until a single scanner returns all of it, or two consecutive reads are equal. A row that
+    /// moves gets another revision, so equal reads are consistent.
+    fn read_again(&self, time: EventTime) -> Result<Vec<StoredRow>, StoreError> {
         let mut before = None;
-        for _ in 0..TRIES_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let mut scan = scan(&self.cluster, (self.partition, self.pid), (time, time.plus(1)))?;
             let mut rows = Vec::new();
             while let Some(batch) = self.cluster.wait(scan.next_batch()) {
@@ -189,7 +192,7 @@ fn scan(
     let end = key::row_from(partition, pid, to).to_vec();
     let scan = Scan::range(first, end).select(Selection::all().column(FAMILY, VALUE));
     let table = cluster.client().table(&tables::name(cluster.prefix(), Table::Events))?;
-    // A scan begins on the client's threads.
+    // Scans must be started in the runtime.
     Ok(cluster.wait(async { table.scan(scan) }))
 }
 

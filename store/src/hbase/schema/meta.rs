@@ -1,14 +1,14 @@
-//! What a store in HBase says of itself, in its table `meta`.
+//! The metadata of a store in HBase, in its table `meta`.
 //!
 //! | row | value |
 //! |---|---|
 //! | `store` | layout u32 · partitions u16 |
-//! | `copying` | there while another store is moved here; none opens then |
-//! | `app/` and pid u32 | as embedded |
+//! | `copying` | present while a store is copied here; the store does not open then |
+//! | `app/` and pid u32 | as in an embedded store |
 //! | `named/` and pid u32 | the app's key |
-//! | `expiring/` and pid u32 | as embedded |
-//! | `complete/`, topic, `/` and partition u32 | all that Kafka received before is in, ms u64 |
-//! | `partitions/` and topic | how many the topic has, u32 |
+//! | `expiring/` and pid u32 | as in an embedded store |
+//! | `complete/`, topic, `/` and partition u32 | time before which all records that Kafka received are stored, ms u64 |
+//! | `partitions/` and topic | number of partitions of the topic, u32 |
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::hbase::cluster::{Cluster, FAMILY};
 use crate::hbase::ledger::cells::VALUE;
 use crate::layout::key;
 
-/// The version of all tables together. Lower ones are those of development versions.
+/// The version of all tables together. Lower versions were written by development versions only.
 const LAYOUT_VERSION: u32 = 3;
 
 const STORE: &[u8] = b"store";
@@ -37,10 +37,10 @@ const NAMED: &[u8] = b"named/";
 const EXPIRING: &[u8] = b"expiring/";
 const COMPLETE: &[u8] = b"complete/";
 const PARTITIONS: &[u8] = b"partitions/";
-/// What was tried so often against others is given up.
-const TRIES_MAX: u32 = 20;
+/// Limit for attempts of a check-and-put that other processes make fail.
+const ATTEMPTS_MAX: u32 = 20;
 
-/// What was fixed when the store was made.
+/// Properties that are fixed when the store is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
     layout: u32,
@@ -59,17 +59,17 @@ impl Meta {
     }
 }
 
-/// What stands there; `None` where nothing does, or there is no such table.
+/// Loads the metadata; `None` if there is none, or the table does not exist.
 pub fn load(cluster: &Cluster) -> Result<Option<Meta>, StoreError> {
     let found = match get(cluster, STORE) {
         Err(StoreError::HBase(hbase_client::Error::NoTable { .. })) => None,
         found => found?,
     };
     let Some(value) = found else { return Ok(None) };
-    Meta::decode(&value).map(Some).ok_or_else(|| StoreError::corrupt("what the store is"))
+    Meta::decode(&value).map(Some).ok_or_else(|| StoreError::corrupt("the metadata of the store"))
 }
 
-/// That the store is one that this adtrail can use by these settings.
+/// Checks that this version of adtrail can use the store with these settings.
 pub(crate) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
     let prefix = || cluster.prefix().to_owned();
     let Some(Meta { layout, partitions }) = load(cluster)? else {
@@ -86,10 +86,10 @@ pub(crate) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Notes it where nothing stands yet.
+/// Writes the metadata unless it exists.
 pub fn create(cluster: &Cluster, partitions: u16) -> Result<(), StoreError> {
     let meta = Meta { layout: LAYOUT_VERSION, partitions };
-    // Where another was first, what it has put is looked at like any other.
+    // If another process was first, the caller checks what that one has written.
     put_where(cluster, STORE, None, meta.encode()).map(drop)
 }
 
@@ -111,7 +111,7 @@ pub fn put_app(cluster: &Cluster, pid: Pid, app: &App) -> Result<(), StoreError>
     put(cluster, app_row(pid), app.encode())
 }
 
-/// Whether another store is being moved here, or was begun to be.
+/// True if a store is being copied here, or such a copy was interrupted.
 pub fn is_copying(cluster: &Cluster) -> Result<bool, StoreError> {
     get(cluster, COPYING).map(|value| value.is_some())
 }
@@ -124,23 +124,23 @@ pub fn end_copying(cluster: &Cluster) -> Result<(), StoreError> {
     Ok(cluster.wait(table(cluster)?.mutate(Delete::new(COPYING.to_vec())))?)
 }
 
-/// Notes the apps of the settings that are not there, and how far they are to be spread, before a row is
-/// written there. Gives them as this process is to write them.
+/// Adds the new apps of the settings and raises fanouts, before rows are written with them. Returns the apps with which
+/// this process must write.
 pub fn enroll(
     cluster: &Cluster,
     settings: &config::Store,
     policy: &Policy,
 ) -> Result<BTreeMap<Pid, App>, StoreError> {
     let names = names(cluster)?;
-    for (pid, key) in names::require(&names, policy)? {
-        let had = names.get(&pid).map(|had| had.as_bytes().to_vec());
-        put_where(cluster, &name_row(pid), had, key.into())?;
+    for (pid, key) in names::check_app_ids(&names, policy)? {
+        let previous = names.get(&pid).map(|previous| previous.as_bytes().to_vec());
+        put_where(cluster, &name_row(pid), previous, key.into())?;
     }
-    // Another worker may have been first, and with other settings.
-    names::require(&self::names(cluster)?, policy)?;
+    // Another worker may have been first, with other settings.
+    names::check_app_ids(&self::names(cluster)?, policy)?;
     let mut apps = BTreeMap::new();
     for app in policy.apps() {
-        let fanout = settings.apps.get(&app.pid).and_then(|own| own.fanout).unwrap_or(1);
+        let fanout = settings.apps.get(&app.pid).and_then(|app| app.fanout).unwrap_or(1);
         let fanout_bits = fanout.checked_ilog2().unwrap_or(0) as u8;
         let base = key::partition(&app.key, settings.partitions);
         apps.insert(app.pid, enroll_app(cluster, (app.pid, base), fanout_bits)?);
@@ -153,53 +153,54 @@ fn enroll_app(
     (pid, base): (Pid, u16),
     fanout_bits: u8,
 ) -> Result<App, StoreError> {
-    for _ in 0..TRIES_MAX {
-        let stands = get(cluster, &app_row(pid))?;
-        let mut app = match &stands {
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = get(cluster, &app_row(pid))?;
+        let mut app = match &stored {
             Some(value) => decode_app(value)?,
             None => App::new(base),
         };
         app.spread(fanout_bits);
         let value = app.encode();
-        if stands.as_ref() == Some(&value) || put_where(cluster, &app_row(pid), stands, value)? {
+        if stored.as_ref() == Some(&value) || put_where(cluster, &app_row(pid), stored, value)? {
             return Ok(app);
         }
     }
-    Err(StoreError::Contended { what: format!("app of pid {pid}", pid = pid.0) })
+    Err(StoreError::Contended { what: format!("the record of the app with pid {}", pid.0) })
 }
 
-/// Notes the settings by which state expires, and holds what expired by those before them.
-pub fn note(
+/// Stores the settings by which state expires, and returns the records with the floors of earlier settings.
+pub fn record_expiry(
     cluster: &Cluster,
     expiry: &Expiry,
     until: EventTime,
 ) -> Result<ExpiryRecords, StoreError> {
-    let stands = noted(cluster)?;
-    let pids: Vec<Pid> = floor::under(&stands, expiry, Some(until)).into_keys().collect();
-    let note = |pid: Pid| Ok((pid, note_app(cluster, pid, expiry.kept(pid), until)?));
-    pids.into_iter().map(note).collect()
+    let stored = expiry_records(cluster)?;
+    let pids: Vec<Pid> = floor::under(&stored, expiry, Some(until)).into_keys().collect();
+    let record = |pid: Pid| Ok((pid, record_app_expiry(cluster, pid, expiry.kept(pid), until)?));
+    pids.into_iter().map(record).collect()
 }
 
-fn note_app(
+fn record_app_expiry(
     cluster: &Cluster,
     pid: Pid,
     kept: Option<Kept>,
     until: EventTime,
 ) -> Result<ExpiryRecord, StoreError> {
     let row = pid_row(EXPIRING, pid);
-    for _ in 0..TRIES_MAX {
-        let stands = get(cluster, &row)?;
-        let before = stands.as_ref().map(|value| decode_noted(pid, value)).transpose()?;
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = get(cluster, &row)?;
+        let before = stored.as_ref().map(|value| decode_expiry_record(pid, value)).transpose()?;
         let before = before.unwrap_or_default();
-        let noted = before.under(kept, Some(until));
-        if noted == before || put_where(cluster, &row, stands, noted.encode())? {
-            return Ok(noted);
+        let record = before.under(kept, Some(until));
+        if record == before || put_where(cluster, &row, stored, record.encode())? {
+            return Ok(record);
         }
     }
-    Err(StoreError::Contended { what: format!("state of pid {pid}", pid = pid.0) })
+    let what = format!("the expiry record of the app with pid {}", pid.0);
+    Err(StoreError::Contended { what })
 }
 
-pub fn noted(cluster: &Cluster) -> Result<ExpiryRecords, StoreError> {
+pub fn expiry_records(cluster: &Cluster) -> Result<ExpiryRecords, StoreError> {
     let of_row = |row: &Row| {
         let pid = row.key().get(EXPIRING.len()..).unwrap_or_default();
         floor::decode(pid, &value(row), now())
@@ -207,20 +208,24 @@ pub fn noted(cluster: &Cluster) -> Result<ExpiryRecords, StoreError> {
     rows(cluster, EXPIRING)?.iter().map(of_row).collect()
 }
 
-pub fn noted_of(cluster: &Cluster, pid: Pid) -> Result<ExpiryRecord, StoreError> {
+pub fn expiry_record(cluster: &Cluster, pid: Pid) -> Result<ExpiryRecord, StoreError> {
     let value = get(cluster, &pid_row(EXPIRING, pid))?;
-    Ok(value.map(|value| decode_noted(pid, &value)).transpose()?.unwrap_or_default())
+    Ok(value.map(|value| decode_expiry_record(pid, &value)).transpose()?.unwrap_or_default())
 }
 
-pub fn put_noted(cluster: &Cluster, pid: Pid, noted: &ExpiryRecord) -> Result<(), StoreError> {
-    put(cluster, pid_row(EXPIRING, pid), noted.encode())
+pub fn put_expiry_record(
+    cluster: &Cluster,
+    pid: Pid,
+    record: &ExpiryRecord,
+) -> Result<(), StoreError> {
+    put(cluster, pid_row(EXPIRING, pid), record.encode())
 }
 
-fn decode_noted(pid: Pid, value: &[u8]) -> Result<ExpiryRecord, StoreError> {
-    floor::decode(&pid.0.to_be_bytes(), value, now()).map(|(_, noted)| noted)
+fn decode_expiry_record(pid: Pid, value: &[u8]) -> Result<ExpiryRecord, StoreError> {
+    floor::decode(&pid.0.to_be_bytes(), value, now()).map(|(_, record)| record)
 }
 
-/// How far each partition of a topic is in, as the worker that reads it says.
+/// The time before which all records of a partition are stored, as reported by the worker that reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complete {
     pub topic: Box<str>,
@@ -228,17 +233,16 @@ pub struct Complete {
     pub until: EventTime,
 }
 
-/// Notes how far partitions are in, and how many there are of each topic.
+/// Stores up to which time partitions are complete, and the number of partitions of each topic.
 pub fn put_complete(
     cluster: &Cluster,
     complete: &[Complete],
     counts: &[(Box<str>, usize)],
 ) -> Result<(), StoreError> {
     let put = |row: Vec<u8>, value: Vec<u8>| Put::new(row).cell(FAMILY, VALUE, value).into();
-    let times = complete.iter().map(|one| {
-        let partition = one.partition.to_be_bytes();
-        let row = [COMPLETE, one.topic.as_bytes(), b"/", &partition].concat();
-        put(row, one.until.millis().to_be_bytes().to_vec())
+    let times = complete.iter().map(|Complete { topic, partition, until }| {
+        let row = [COMPLETE, topic.as_bytes(), b"/", &partition.to_be_bytes()].concat();
+        put(row, until.millis().to_be_bytes().to_vec())
     });
     let counts = counts.iter().map(|(topic, count)| {
         let count = u32::try_from(*count).unwrap_or(u32::MAX);
@@ -251,8 +255,8 @@ pub fn put_complete(
     Ok(())
 }
 
-/// All that Kafka received in these topics before this is in: the least over all partitions; `None` while
-/// that is not known of one of them.
+/// The time before which all records that Kafka received in these topics are stored: the minimum over all partitions;
+/// `None` while the time of any partition is unknown.
 pub fn complete_until(cluster: &Cluster, topics: &[&str]) -> Result<Option<EventTime>, StoreError> {
     let mut least: Option<EventTime> = None;
     for topic in topics {
@@ -327,7 +331,7 @@ fn put(cluster: &Cluster, row: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError
     Ok(cluster.wait(table(cluster)?.mutate(Put::new(row).cell(FAMILY, VALUE, value)))?)
 }
 
-/// Where it can not be told whether it did, it did not: who asks looks again.
+/// Puts a value if the stored one is `expected`. Returns false if the outcome is uncertain: the caller reads again.
 fn put_where(
     cluster: &Cluster,
     row: &[u8],

@@ -1,4 +1,4 @@
-//! The tables of a store in HBase: made, and compared with what the settings would make.
+//! Creates the tables of a store in HBase, and compares existing ones with the settings.
 
 use std::fmt;
 
@@ -11,51 +11,42 @@ use crate::StoreError;
 use crate::Timing;
 use crate::hbase::cluster::{Cluster, FAMILY, State};
 
-/// What has become of a table.
+/// The result of [`init`] or [`check`] for a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TableStatus {
-    /// It was not there.
+    /// It was missing.
     Created { table: String, regions: usize },
-    /// It is as it should be, or not.
+    /// It exists; without differences it matches the settings.
     Existing { table: String, differences: Vec<Difference> },
 }
 
 impl TableStatus {
-    fn is_of_new(&self, name: &str) -> bool {
+    fn is_created(&self, name: &str) -> bool {
         matches!(self, Self::Created { table, .. } if table == name)
     }
 }
 
-/// Something of a table that is not as the settings would make it. What is written and read is the same, but
-/// where [`Difference::loses`].
+/// A difference between a table and the settings. It does not change what is written and read, unless
+/// [`Difference::loses`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
-    /// Of the family.
-    Attribute {
-        name: String,
-        found: Option<String>,
-        expected: Option<String>,
-    },
-    OfTable {
-        name: String,
-        found: Option<String>,
-        expected: String,
-    },
-    /// No region begins at this row.
-    Split {
-        row: Vec<u8>,
-    },
+    /// An attribute of the column family.
+    Attribute { name: String, found: Option<String>, expected: Option<String> },
+    /// An attribute of the table.
+    OfTable { name: String, found: Option<String>, expected: String },
+    /// No region begins at this row key.
+    Split { row: Vec<u8> },
     /// Nothing is read or written until it is enabled.
     Disabled,
 }
 
-/// Of the family: how many seconds cells are kept.
+/// The attribute of a column family that limits the age of cells, in seconds.
 const TTL: &str = "TTL";
-/// What HBase has, and takes, for a time without end.
-const FOR_EVER: &str = "2147483647";
+/// HBase's value of [`TTL`] for no limit.
+const FOREVER: &str = "2147483647";
 
 impl Difference {
-    /// Whether HBase drops by it what exports need.
+    /// True if HBase deletes data that exports need, because of this difference.
     pub fn loses(&self) -> bool {
         let Self::Attribute { name, found, expected } = self else { return false };
         let seconds = |value: &String| value.parse::<u64>().ok();
@@ -63,16 +54,16 @@ impl Difference {
             _ if name != TTL => false,
             (None, _) => false,
             (Some(_), None) => true,
-            // What is no number HBase does not take.
+            // HBase accepts numbers only.
             (Some(found), Some(expected)) => seconds(found) < seconds(expected),
         }
     }
 
-    /// What takes it away, in HBase's shell.
+    /// The command for HBase's shell that removes the difference.
     pub fn remedy(&self, table: &str) -> String {
         match self {
             Self::Attribute { name, expected, .. } => {
-                let value = expected.as_deref().unwrap_or(FOR_EVER);
+                let value = expected.as_deref().unwrap_or(FOREVER);
                 format!("alter '{table}', {{NAME => 'd', {name} => '{value}'}}")
             }
             Self::OfTable { name, expected, .. } => {
@@ -89,14 +80,14 @@ impl fmt::Display for Difference {
         let shown = |value: &Option<String>| value.clone().unwrap_or("not set".to_owned());
         match self {
             Self::Attribute { name, found, expected } => {
-                write!(out, "{name} is {}, and should be {}", shown(found), shown(expected))?;
+                write!(out, "{name} is {}, expected {}", shown(found), shown(expected))?;
                 match self.loses() {
-                    true => write!(out, ", or hbase drops what exports need"),
+                    true => write!(out, ": HBase deletes data that exports need"),
                     false => Ok(()),
                 }
             }
             Self::OfTable { name, found, expected } => {
-                write!(out, "{name} is {}, and should be {expected}", shown(found))
+                write!(out, "{name} is {}, expected {expected}", shown(found))
             }
             Self::Split { row } => write!(out, "no region begins at \"{}\"", shell(row)),
             Self::Disabled => write!(out, "it is disabled"),
@@ -104,16 +95,16 @@ impl fmt::Display for Difference {
     }
 }
 
-/// As HBase's shell writes bytes.
+/// Bytes in the notation of HBase's shell.
 fn shell(row: &[u8]) -> String {
     row.iter().map(|byte| format!("\\x{byte:02X}")).collect()
 }
 
-/// Makes what is missing of the store of the settings, and compares what is there.
+/// Creates the missing tables of the configured store, and compares the others with the settings.
 ///
 /// # Errors
-/// As of [`crate::hbase::Shared::open`]; and where tables without a store have rows. Nothing is made where a table can
-/// not be used.
+/// Errors of [`crate::hbase::Shared::open`], and tables with rows but without metadata. If a table cannot be used, none
+/// is created.
 pub fn init(
     settings: &config::Store,
     hbase: &config::HBase,
@@ -121,25 +112,25 @@ pub fn init(
 ) -> Result<Vec<TableStatus>, StoreError> {
     let cluster = Cluster::connect(hbase, Timing::default())?;
     let (plan, store) = compare(&cluster, settings, policy)?;
-    let is_missing = |name: &str| plan.iter().any(|made| made.is_of_new(name));
+    let is_missing = |name: &str| plan.iter().any(|status| status.is_created(name));
     for layout in layouts(&cluster, settings, policy) {
         if is_missing(&layout.spec.name) {
             let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
             cluster.wait(cluster.client().admin().create(&layout.spec, &splits))?;
         }
     }
-    if store == Told::New {
-        // Last: without it nothing opens the store.
+    if store == StoreState::New {
+        // Written last: without metadata the store does not open.
         meta::create(&cluster, settings.partitions)?;
         require(&cluster, settings.partitions)?;
     }
     Ok(plan)
 }
 
-/// What [`init`] would do.
+/// Returns what [`init`] would do.
 ///
 /// # Errors
-/// As of [`init`].
+/// See [`init`].
 pub fn check(
     settings: &config::Store,
     hbase: &config::HBase,
@@ -148,34 +139,36 @@ pub fn check(
     Ok(compare(&Cluster::connect(hbase, Timing::default())?, settings, policy)?.0)
 }
 
-/// That no table is without what the settings need before they do not need it any more.
+/// Checks that no table deletes data earlier than the settings allow.
 ///
 /// # Errors
-/// [`StoreError::ShortLived`] where one is; that of HBase where no master tells.
+/// [`StoreError::ShortLived`] if one does; that of HBase if no master answers.
 pub fn require_kept(
     cluster: &Cluster,
     settings: &config::Store,
     policy: &Policy,
 ) -> Result<(), StoreError> {
-    let (mut lossy, mut untold) = (Vec::new(), None);
+    let (mut lossy, mut failure) = (Vec::new(), None);
     for Layout { spec, .. } in layouts(cluster, settings, policy) {
         let admin = cluster.client().admin();
-        let found = match cluster.wait_briefly("a look at the tables", admin.describe(&spec.name)) {
+        let found = match cluster.wait_briefly("a check of the tables", admin.describe(&spec.name))
+        {
             Ok(found) => found,
-            // What is told of others counts all the same, where a master tells anything.
+            // If a master answers, the other tables are checked all the same.
             Err(error) => {
                 let is_refused = error.advice() == RetryAdvice::Change;
-                untold = Some(error);
+                failure = Some(error);
                 if is_refused { continue } else { break }
             }
         };
         require_family(&found)?;
         let differences = attributes(&found, &spec).into_iter().filter(Difference::loses);
-        lossy.extend(differences.map(|one| {
-            format!("{}: {one}; in the hbase shell: {}", spec.name, one.remedy(&spec.name))
+        lossy.extend(differences.map(|difference| {
+            let remedy = difference.remedy(&spec.name);
+            format!("{}: {difference}; in the hbase shell: {remedy}", spec.name)
         }));
     }
-    match (lossy.is_empty(), untold) {
+    match (lossy.is_empty(), failure) {
         (false, _) => Err(StoreError::ShortLived { differences: lossy.join("; ") }),
         (true, Some(error)) => Err(error.into()),
         (true, None) => Ok(()),
@@ -186,24 +179,23 @@ fn layouts(cluster: &Cluster, settings: &config::Store, policy: &Policy) -> Vec<
     tables::layouts(cluster.prefix(), &Kept::new(settings, policy), settings.partitions)
 }
 
-/// What a cluster tells of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Stands,
-    /// It is yet to be made.
+enum StoreState {
+    Existing,
+    /// The metadata is missing.
     New,
-    /// The table is disabled in which it stands.
-    Nothing,
+    /// The table of the metadata is disabled.
+    Unknown,
 }
 
-/// By [`layouts`].
+/// Compares the tables of the cluster with [`layouts`].
 fn compare(
     cluster: &Cluster,
     settings: &config::Store,
     policy: &Policy,
-) -> Result<(Vec<TableStatus>, Told), StoreError> {
-    let (mut plan, mut standing) = (Vec::new(), Vec::new());
-    let mut is_told = true;
+) -> Result<(Vec<TableStatus>, StoreState), StoreError> {
+    let (mut plan, mut existing) = (Vec::new(), Vec::new());
+    let mut is_known = true;
     for Layout { spec, splits } in layouts(cluster, settings, policy) {
         let Some(found) = describe(cluster, &spec.name)? else {
             plan.push(TableStatus::Created { table: spec.name, regions: splits.len() + 1 });
@@ -211,38 +203,38 @@ fn compare(
         };
         require_family(&found)?;
         let mut differences = attributes(&found, &spec);
-        if cluster.look_at(&spec.name)? == State::Disabled {
+        if cluster.probe(&spec.name)? == State::Disabled {
             differences.push(Difference::Disabled);
-            is_told &= spec.name != tables::meta(cluster.prefix());
+            is_known &= spec.name != tables::meta(cluster.prefix());
         }
         let regions = cluster.wait(cluster.client().admin().regions(&spec.name))?;
         let begins = |row: &Vec<u8>| regions.iter().any(|region| region.start[..] == row[..]);
         let missing = splits.into_iter().filter(|row| !begins(row));
         differences.extend(missing.map(|row| Difference::Split { row }));
-        standing.push(spec.name.clone());
+        existing.push(spec.name.clone());
         plan.push(TableStatus::Existing { table: spec.name, differences });
     }
-    if !is_told {
-        // Of a store that nothing is known of nothing is made.
-        plan.retain(|made| matches!(made, TableStatus::Existing { .. }));
-        return Ok((plan, Told::Nothing));
+    if !is_known {
+        // No table is created for an unknown store.
+        plan.retain(|status| matches!(status, TableStatus::Existing { .. }));
+        return Ok((plan, StoreState::Unknown));
     }
     if meta::load(cluster)?.is_some() {
         require(cluster, settings.partitions)?;
-        return Ok((plan, Told::Stands));
+        return Ok((plan, StoreState::Existing));
     }
-    require_empty(cluster, &standing)?;
-    Ok((plan, Told::New))
+    require_empty(cluster, &existing)?;
+    Ok((plan, StoreState::New))
 }
 
-/// Rows that nothing tells the partitions of are another store's.
-fn require_empty(cluster: &Cluster, standing: &[String]) -> Result<(), StoreError> {
+/// Refuses tables with rows but without metadata: the number of partitions of such rows is unknown.
+fn require_empty(cluster: &Cluster, existing: &[String]) -> Result<(), StoreError> {
     let meta = tables::meta(cluster.prefix());
-    for name in standing.iter().filter(|name| **name != meta) {
+    for name in existing.iter().filter(|name| **name != meta) {
         if cluster.has_rows(name)? {
             let reason = format!(
-                "it has rows, and {meta} does not tell of what store: bring that table back from a snapshot, \
-                 truncate all tables of this prefix, or set another store.hbase.prefix"
+                "it has rows, but {meta} has no store metadata: restore that table from a snapshot, truncate all \
+                 tables with this prefix, or set another store.hbase.prefix"
             );
             return Err(StoreError::Unusable { table: name.clone(), reason });
         }
@@ -250,7 +242,7 @@ fn require_empty(cluster: &Cluster, standing: &[String]) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Nothing where there is no such table.
+/// Returns `None` if the table does not exist.
 fn describe(cluster: &Cluster, name: &str) -> Result<Option<TableSpec>, StoreError> {
     match cluster.wait(cluster.client().admin().describe(name)) {
         Ok(spec) => Ok(Some(spec)),
@@ -260,40 +252,41 @@ fn describe(cluster: &Cluster, name: &str) -> Result<Option<TableSpec>, StoreErr
 }
 
 fn require_family(spec: &TableSpec) -> Result<(), StoreError> {
-    if spec.families.iter().any(|one| one.name.as_bytes() == FAMILY) {
+    if spec.families.iter().any(|family| family.name.as_bytes() == FAMILY) {
         return Ok(());
     }
-    let has: Vec<&str> = spec.families.iter().map(|family| &*family.name).collect();
-    Err(foreign(spec.name.clone(), &has))
+    let families: Vec<&str> = spec.families.iter().map(|family| &*family.name).collect();
+    Err(foreign(spec.name.clone(), &families))
 }
 
-/// Of a table with other families, those where they are known.
+/// The error for a table that lacks the column family; `families` are those that it has, if known.
 pub fn foreign(table: String, families: &[&str]) -> StoreError {
-    let but = match families.is_empty() {
+    let only = match families.is_empty() {
         true => String::new(),
-        false => format!(", but {}", families.join(", ")),
+        false => format!(", only {}", families.join(", ")),
     };
     let reason = format!(
-        "it has no column family {}{but}: it was not made by adtrail hbase init; move it away, or set another \
+        "it has no column family {}{only}: it was not created by adtrail hbase init; remove it, or set another \
          store.hbase.prefix",
         String::from_utf8_lossy(FAMILY)
     );
     StoreError::Unusable { table, reason }
 }
 
-/// Those that the settings say something of.
+/// The differences of the attributes that the settings determine.
 fn attributes(found: &TableSpec, expected: &TableSpec) -> Vec<Difference> {
     const OF_FAMILY: [&str; 5] =
         ["VERSIONS", TTL, "BLOOMFILTER", "COMPRESSION", "DATA_BLOCK_ENCODING"];
-    let family =
-        |spec: &TableSpec| spec.families.iter().find(|one| one.name.as_bytes() == FAMILY).cloned();
+    let family = |spec: &TableSpec| {
+        spec.families.iter().find(|family| family.name.as_bytes() == FAMILY).cloned()
+    };
     let (Some(found_family), Some(expected_family)) = (family(found), family(expected)) else {
         return Vec::new();
     };
     let mut differences = Vec::new();
     for name in OF_FAMILY {
         let value = |family: &hbase_client::Family| {
-            family.value(name).filter(|value| *value != FOR_EVER).map(str::to_owned)
+            family.value(name).filter(|value| *value != FOREVER).map(str::to_owned)
         };
         let (found, expected) = (value(&found_family), value(&expected_family));
         if found != expected {
@@ -323,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_too_early_is_lost() {
+    fn only_a_ttl_that_is_too_short_loses_data() {
         check("TTL", Some("3600"), Some("7200"), true);
         check("TTL", Some("10800"), Some("7200"), false);
         check("TTL", Some("9000"), Some("10000"), true);

@@ -1,4 +1,4 @@
-//! The tables of a store: how they are made, and whether they are as they should be.
+//! The layout of the tables of a store in HBase, derived from the settings.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use hbase_client::{Family, TableSpec};
 
 use crate::hbase::ledger::cells::Table;
 
-/// The tables with cells.
+/// All tables except `meta`.
 const TABLES: [Table; 4] = [
     Table::Events,
     Table::Facts(FactFamily::Touch),
@@ -20,12 +20,12 @@ const TABLES: [Table; 4] = [
     Table::Facts(FactFamily::Effect),
 ];
 
-/// So far behind a worker may be, in the time of the facts that it reads, and finds all that it needs.
+/// How far a worker may lag, by the time of the facts that it reads, and still find all state that it needs.
 pub const LAG_MS: u64 = 30 * DAY_MS;
-/// So much longer than readers show them rows are kept.
+/// How much longer rows are kept than readers return them.
 const HIDDEN_MS: u64 = DAY_MS;
 
-/// Regions that a table of facts begins with.
+/// Initial number of regions of a table of facts.
 const FACT_REGIONS: u16 = 16;
 
 pub fn name(prefix: &str, table: Table) -> String {
@@ -38,21 +38,21 @@ pub fn name(prefix: &str, table: Table) -> String {
     format!("{prefix}_{table}")
 }
 
-/// The table of what the store says of itself.
+/// The name of the table of metadata.
 pub fn meta(prefix: &str) -> String {
     format!("{prefix}_meta")
 }
 
-/// Of all tables of a store, but that of what it says of itself.
+/// The names of all tables of a store except `meta`.
 pub fn names(prefix: &str) -> [String; TABLES.len()] {
     TABLES.map(|table| name(prefix, table))
 }
 
-/// How a table is made.
+/// The specification of a table.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub spec: TableSpec,
-    /// Where regions begin besides the first.
+    /// Start keys of all regions except the first.
     pub splits: Vec<Vec<u8>>,
 }
 
@@ -62,38 +62,38 @@ pub fn layouts(prefix: &str, kept: &Kept, partitions: u16) -> Vec<Layout> {
         spec: spec(name(prefix, table), family(table, kept)),
         splits: splits(table, partitions),
     });
-    let own = Layout { spec: spec(meta(prefix), family_of("ROW")), splits: Vec::new() };
-    with_cells.into_iter().chain([own]).collect()
+    let meta = Layout { spec: spec(meta(prefix), family_of("ROW")), splits: Vec::new() };
+    with_cells.into_iter().chain([meta]).collect()
 }
 
-/// How long what is in a table is kept, from a cell's time on; `None`: for ever. Cells of rows have the time
-/// of their events, those of facts that of their writing.
+/// How long the cells of each table are kept, from their timestamps on; `None`: forever. The timestamp of a row is the
+/// time of its event, that of a fact is the time at which it was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
     rows_ms: Option<u64>,
-    /// By [`FactFamily`]; of touches those that say for themselves how long they count.
+    /// Indexed by [`FactFamily`]. The limit of touches is that of touches with a lookback of their own.
     facts_ms: [Option<u64>; 3],
 }
 
 impl Kept {
-    /// As long as the app of the settings that keeps most.
+    /// The longest times of all apps.
     pub fn new(settings: &config::Store, policy: &Policy) -> Self {
         let mut kept = Self { rows_ms: Some(0), facts_ms: [Some(0); 3] };
-        let longest = |one: Option<u64>, other: Option<u64>| Some(one?.max(other?));
+        let longest = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
         for app in policy.apps() {
             let rows_ms = settings.retention_of(app.pid);
             let late_ms = app.correction_horizon_ms.or(rows_ms);
             let needed = late_ms.map(|late_ms| Needed::new(policy, app, late_ms));
             kept.rows_ms = longest(kept.rows_ms, rows_ms);
             for family in FactFamily::ALL {
-                let mut own_ms =
+                let mut family_ms =
                     needed.map(|needed| kept_ms(&needed, family, Some(LOOKBACK_MAX_MS)));
                 if family != FactFamily::Touch {
-                    // An id that returns is not a second event while its row is there.
-                    own_ms = longest(own_ms, rows_ms);
+                    // As long as an event has a row, a redelivery of its id must be recognised.
+                    family_ms = longest(family_ms, rows_ms);
                 }
-                let place = &mut kept.facts_ms[family as usize];
-                *place = longest(*place, own_ms);
+                let facts_ms = &mut kept.facts_ms[family as usize];
+                *facts_ms = longest(*facts_ms, family_ms);
             }
         }
         kept.rows_ms = kept.rows_ms.map(|ms| ms.saturating_add(HIDDEN_MS));
@@ -106,13 +106,13 @@ impl Kept {
             Table::Events => self.rows_ms,
             Table::Facts(family) => self.facts_ms[family as usize],
         };
-        // HBase has no more seconds than that: for ever.
+        // HBase's maximum means forever.
         ms.map(|ms| ms.div_ceil(HOUR_MS) * (HOUR_MS / 1000)).filter(|s| *s < i32::MAX as u64)
     }
 }
 
-/// How long each app's touches are kept: few say for themselves how long they count, and the table's own
-/// limit is for those.
+/// How long the touches of each app are kept. The TTL of the table is for touches with a lookback of their own, which
+/// are few; the others get a shorter TTL per cell.
 #[derive(Debug, Clone, Default)]
 pub struct Ttls(HashMap<Pid, Needed, FixedState>);
 
@@ -125,7 +125,7 @@ impl Ttls {
         Self(needed.collect())
     }
 
-    /// `None`: as long as the table says.
+    /// The TTL of a record in milliseconds; `None`: that of the table.
     pub fn of(&self, key: &FactKey, record: &FactRecord) -> Option<u64> {
         let FactRecord::Touch(touch) = record else { return None };
         let kept_ms = kept_ms(self.0.get(&key.pid)?, FactFamily::Touch, touch.lookback_ms);
@@ -152,7 +152,7 @@ fn family_of(bloom_filter: &str) -> Family {
 
 fn family(table: Table, kept: &Kept) -> Family {
     let family = match table {
-        // Rows are scanned, facts are got.
+        // Rows are scanned, facts are fetched by row.
         Table::Events => family_of("NONE"),
         Table::Facts(_) => family_of("ROW"),
     };
@@ -162,7 +162,7 @@ fn family(table: Table, kept: &Kept) -> Family {
     }
 }
 
-/// At every partition, or evenly over hashes.
+/// Split keys: at every partition for rows, evenly over the hashes for facts.
 fn splits(table: Table, partitions: u16) -> Vec<Vec<u8>> {
     let count = match table {
         Table::Events => partitions,

@@ -7,59 +7,59 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::copy_file::copy;
-use super::manifest::PageName;
+use super::manifest::ManifestName;
 use super::stored_file::{Source, StoredFile};
 use super::{Amount, Manifest, Progress, Target, lock};
 use crate::StoreError;
 use crate::embedded::checkpoint::Moment;
 use crate::fs::sync_folder;
 
-/// Says what the directory is, and is locked by whoever works in it.
-const MARK: &str = "adtrail-backups";
-const MARK_TEXT: &str = "adtrail backups, format 1\n";
-/// What is being written; there is one, as one at a time writes.
+/// The file that identifies the directory. A process that uses the directory holds a lock on it.
+const MARKER: &str = "adtrail-backups";
+const MARKER_TEXT: &str = "adtrail backups, format 1\n";
+/// The file that is being written. There is only one, as a single process writes at a time.
 const PARTIAL: &str = "partial";
-/// A new disk has it.
-const OF_FILE_SYSTEMS: &str = "lost+found";
+/// A folder that new file systems contain.
+const LOST_AND_FOUND: &str = "lost+found";
 
-/// A directory of backups; nobody else writes it meanwhile.
+/// A directory of backups, locked so that no other process writes to it meanwhile.
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
     _lock: File,
 }
 
-/// What a new backup will consist of.
+/// The files of a new backup.
 pub struct Plan {
     folder: PathBuf,
-    /// With the piece that has it already.
+    /// Each file with the stored copy of it, if any.
     sources: Vec<(Source, Option<StoredFile>)>,
 }
 
 impl Archive {
-    /// For writing; made if it is missing, readable by its owner alone: rows tell of people.
+    /// Opens the directory for writing. A missing one is created with mode 0700, because rows contain personal data.
     ///
     /// # Errors
-    /// [`StoreError::NoBackups`] of a directory that holds anything else.
+    /// [`StoreError::NoBackups`] if the directory holds anything else.
     pub fn make(folder: &Path) -> Result<Self, StoreError> {
         let unwritable = || StoreError::file("written", folder);
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable())?;
-        let mark = folder.join(MARK);
-        let is_other = |name: &str| name != MARK && name != OF_FILE_SYSTEMS;
-        if !mark.exists() && names(folder)?.iter().any(|name| is_other(name)) {
+        let marker = folder.join(MARKER);
+        let is_other = |name: &str| name != MARKER && name != LOST_AND_FOUND;
+        if !marker.exists() && names(folder)?.iter().any(|name| is_other(name)) {
             return Err(StoreError::NoBackups { path: folder.into() });
         }
-        let unwritable = || StoreError::file("written", &mark);
+        let unwritable = || StoreError::file("written", &marker);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        let mut file = options.open(&mark).map_err(unwritable())?;
+        let mut file = options.open(&marker).map_err(unwritable())?;
         lock::exclusive(&file, folder)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(unwritable())?;
         if text.is_empty() {
-            file.write_all(MARK_TEXT.as_bytes()).map_err(unwritable())?;
+            file.write_all(MARKER_TEXT.as_bytes()).map_err(unwritable())?;
             file.sync_all().map_err(unwritable())?;
-        } else if text != MARK_TEXT {
+        } else if text != MARKER_TEXT {
             return Err(StoreError::NoBackups { path: folder.into() });
         }
         let archive = Self { folder: folder.into(), _lock: file };
@@ -69,60 +69,60 @@ impl Archive {
         Ok(archive)
     }
 
-    /// For reading, also where nothing can be written.
+    /// Opens the directory for reading, which needs no permission to write.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let mark = folder.join(MARK);
+        let marker = folder.join(MARKER);
         let none = || StoreError::NoBackups { path: folder.into() };
-        let mut file = match File::open(&mark) {
+        let mut file = match File::open(&marker) {
             Ok(file) => file,
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
-                // Of a directory that is not there, that.
+                // If the directory itself is missing, that is the error.
                 return Err(folder
                     .read_dir()
                     .map_or_else(StoreError::file("read", folder), |_| none()));
             }
-            Err(error) => return Err(StoreError::file("read", &mark)(error)),
+            Err(error) => return Err(StoreError::file("read", &marker)(error)),
         };
         lock::shared(&file, folder)?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(StoreError::file("read", &mark))?;
-        if text != MARK_TEXT {
+        file.read_to_string(&mut text).map_err(StoreError::file("read", &marker))?;
+        if text != MARKER_TEXT {
             return Err(none());
         }
         Ok(Self { folder: folder.into(), _lock: file })
     }
 
-    /// The backups' numbers, oldest first.
+    /// The numbers of all backups, oldest first.
     pub fn backups(&self) -> Result<Vec<u32>, StoreError> {
-        Ok(self.pages()?.into_iter().map(|page| page.backup).collect())
+        Ok(self.manifests()?.into_iter().map(|name| name.backup).collect())
     }
 
-    /// `None` if there is no such backup.
+    /// Reads the manifest of a backup; `None` if the backup does not exist.
     pub fn page(&self, backup: u32) -> Result<Option<Manifest>, StoreError> {
-        let name = self.pages()?.into_iter().find(|page| page.backup == backup);
+        let name = self.manifests()?.into_iter().find(|name| name.backup == backup);
         name.map(|name| self.read(name)).transpose()
     }
 
-    /// The file that a backup is writing: to be removed if it is broken off.
+    /// The file that a backup is writing. The caller removes it if the backup is interrupted.
     pub fn partial(&self) -> PathBuf {
         self.folder.join(PARTIAL)
     }
 
-    /// What there is in the folder of a checkpoint, and what of it is here already.
+    /// Lists the files of a checkpoint, each with its stored copy if there is one.
     pub fn plan(&self, checkpoint: &Path) -> Result<Plan, StoreError> {
-        let mut kept = self.kept()?;
+        let mut stored = self.stored_files()?;
         let mut sources = Vec::new();
         for name in names(checkpoint)? {
             let source = Source::of(&checkpoint.join(name))?;
-            let piece = kept.remove(&source);
-            sources.push((source, piece));
+            let file = stored.remove(&source);
+            sources.push((source, file));
         }
         Ok(Plan { folder: checkpoint.into(), sources })
     }
 
-    /// Copies the files that are missing, then writes the manifest. Also returns what was copied.
+    /// Copies the missing files, then writes the manifest. Also returns the amount that was copied.
     pub fn add(
         &self,
         plan: Plan,
@@ -130,13 +130,13 @@ impl Archive {
         time: String,
         progress: Progress<'_>,
     ) -> Result<(Manifest, Amount), StoreError> {
-        let is_new = |(_, piece): &&(Source, Option<StoredFile>)| piece.is_none();
+        let is_new = |(_, file): &&(Source, Option<StoredFile>)| file.is_none();
         let total = plan.sources.iter().filter(is_new).map(|(source, _)| source.bytes).sum();
         let mut copied = counted(total, progress);
-        let (mut pieces, mut new) = (Vec::new(), Amount::default());
-        for (source, piece) in plan.sources {
-            pieces.push(match piece {
-                Some(piece) => piece,
+        let (mut files, mut new) = (Vec::new(), Amount::default());
+        for (source, file) in plan.sources {
+            files.push(match file {
+                Some(file) => file,
                 None => {
                     new.add(source.bytes);
                     self.copy_in(&plan.folder, source, &mut copied)?
@@ -145,47 +145,47 @@ impl Archive {
         }
         sync(&self.files())?;
         let backup = self.backups()?.last().map_or(1, |last| last + 1);
-        let page = Manifest::new(backup, time, moment, &pieces);
-        self.write(&page)?;
-        Ok((page, new))
+        let manifest = Manifest::new(backup, time, moment, &files);
+        self.write(&manifest)?;
+        Ok((manifest, new))
     }
 
-    /// Forgets all backups but so many of the newest, and removes all files that none has, those
-    /// too that a backup left which did not come to its end.
+    /// Deletes all backups except for the `newest` newest, and all files that no backup needs, including those of
+    /// interrupted backups.
     pub fn keep(&self, newest: usize) -> Result<(), StoreError> {
-        let pages = self.pages()?;
-        let (old, kept) = pages.split_at(pages.len().saturating_sub(newest));
+        let manifests = self.manifests()?;
+        let (old, kept) = manifests.split_at(manifests.len().saturating_sub(newest));
         let mut used = HashSet::new();
         for name in kept {
-            // A page that can not be read may name any of the files: then all stay.
+            // An unreadable manifest may name any of the files, so an error leaves all of them in place.
             used.extend(self.read(*name)?.pieces().unwrap_or_default());
         }
         old.iter().try_for_each(|name| remove(&self.folder.join(name.file())))?;
         sync(&self.folder)?;
         for name in names(&self.files())? {
-            if !name.parse().is_ok_and(|piece| used.contains(&piece)) {
+            if !name.parse().is_ok_and(|file| used.contains(&file)) {
                 remove(&self.files().join(name))?;
             }
         }
         Ok(())
     }
 
-    /// Fills the target, each file compared with what was kept.
+    /// Copies the files of a backup to the target, and compares each with its checksum.
     pub fn restore(
         &self,
-        page: &Manifest,
+        manifest: &Manifest,
         target: &Target,
         progress: Progress<'_>,
     ) -> Result<(), StoreError> {
-        let pieces = page.pieces().unwrap_or_default();
-        let mut copied = counted(page.amount().bytes, progress);
-        // What is cut short or missing is told before anything is copied.
-        pieces.iter().try_for_each(|piece| self.check_length(piece))?;
-        for piece in &pieces {
-            let from = self.files().join(piece.to_string());
-            let (_, whole) = target.copy(&from, &piece.source.name, &mut copied)?;
-            if whole != piece.whole {
-                let what = "its bytes are not those that were written".into();
+        let files = manifest.pieces().unwrap_or_default();
+        let mut copied = counted(manifest.amount().bytes, progress);
+        // Missing and truncated files are reported before anything is copied.
+        files.iter().try_for_each(|file| self.check_length(file))?;
+        for file in &files {
+            let from = self.files().join(file.to_string());
+            let (_, whole) = target.copy(&from, &file.source.name, &mut copied)?;
+            if whole != file.whole {
+                let what = "checksum mismatch".into();
                 return Err(StoreError::DamagedBackup { path: from, what });
             }
         }
@@ -196,30 +196,32 @@ impl Archive {
         self.folder.join("files")
     }
 
-    fn pages(&self) -> Result<Vec<PageName>, StoreError> {
+    /// The names of all manifests, oldest first.
+    fn manifests(&self) -> Result<Vec<ManifestName>, StoreError> {
         let names = names(&self.folder)?;
-        let mut pages: Vec<_> = names.iter().filter_map(|name| PageName::parse(name)).collect();
-        pages.sort_unstable();
-        Ok(pages)
+        let mut manifests: Vec<_> =
+            names.iter().filter_map(|name| ManifestName::parse(name)).collect();
+        manifests.sort_unstable();
+        Ok(manifests)
     }
 
-    fn read(&self, name: PageName) -> Result<Manifest, StoreError> {
+    fn read(&self, name: ManifestName) -> Result<Manifest, StoreError> {
         Manifest::read(&self.folder.join(name.file()), name)
     }
 
-    /// The files that are whole, as far as their lengths tell.
-    fn kept(&self) -> Result<BTreeMap<Source, StoredFile>, StoreError> {
+    /// The stored files that have their full length.
+    fn stored_files(&self) -> Result<BTreeMap<Source, StoredFile>, StoreError> {
         let names = names(&self.files())?;
-        let pieces = names.iter().filter_map(|name| name.parse::<StoredFile>().ok());
-        let whole = pieces.filter(|piece| self.check_length(piece).is_ok());
-        Ok(whole.map(|piece| (piece.source.clone(), piece)).collect())
+        let files = names.iter().filter_map(|name| name.parse::<StoredFile>().ok());
+        let complete = files.filter(|file| self.check_length(file).is_ok());
+        Ok(complete.map(|file| (file.source.clone(), file)).collect())
     }
 
-    fn check_length(&self, piece: &StoredFile) -> Result<(), StoreError> {
-        let path = self.files().join(piece.to_string());
+    fn check_length(&self, file: &StoredFile) -> Result<(), StoreError> {
+        let path = self.files().join(file.to_string());
         let what = match path.metadata() {
-            Ok(found) if found.len() == piece.source.bytes => return Ok(()),
-            Ok(found) => format!("it has {} of {} bytes", found.len(), piece.source.bytes),
+            Ok(found) if found.len() == file.source.bytes => return Ok(()),
+            Ok(found) => format!("it has {} of {} bytes", found.len(), file.source.bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => "it is missing".into(),
             Err(error) => return Err(StoreError::file("read", &path)(error)),
         };
@@ -235,19 +237,22 @@ impl Archive {
         let (from, partial) = (folder.join(&source.name), self.partial());
         let (bytes, whole) = copy(&from, &partial, copied)?;
         if bytes != source.bytes {
-            return Err(StoreError::corrupt(format!("{} has changed", from.display())));
+            return Err(StoreError::corrupt(format!(
+                "{} changed while being copied",
+                from.display()
+            )));
         }
-        let piece = StoredFile { source, whole };
-        let path = self.files().join(piece.to_string());
+        let file = StoredFile { source, whole };
+        let path = self.files().join(file.to_string());
         fs::rename(&partial, &path).map_err(StoreError::file("written", &path))?;
-        Ok(piece)
+        Ok(file)
     }
 
-    /// The name is given once all is on the disk: there is the whole backup, or none.
-    fn write(&self, page: &Manifest) -> Result<(), StoreError> {
+    /// Writes a manifest. It is renamed to its name after all is durable, so that a backup is complete or absent.
+    fn write(&self, manifest: &Manifest) -> Result<(), StoreError> {
         let partial = self.partial();
         let failed = || StoreError::file("written", &partial);
-        let (name, text) = page.encode().map_err(|error| failed()(error.into()))?;
+        let (name, text) = manifest.encode().map_err(|error| failed()(error.into()))?;
         let mut file = File::create(&partial).map_err(failed())?;
         file.write_all(&text).map_err(failed())?;
         file.sync_all().map_err(failed())?;
@@ -266,7 +271,7 @@ fn counted(total: u64, progress: Progress<'_>) -> impl FnMut(u64) {
     }
 }
 
-/// The names in a folder, in order; of those that are no text nobody here knows any.
+/// The sorted names in a folder. Invalid UTF-8 is replaced: no file of a backup has such a name.
 fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     let unreadable = || StoreError::file("read", folder);
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! One at a time: advisory locks on files and folders, gone with their process.
+//! Advisory locks on files and folders. They are released when their process ends.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,20 +8,20 @@ use rustix::io::Errno;
 
 use crate::StoreError;
 
-/// Nobody else may hold any.
+/// Takes an exclusive lock, or fails while another process holds any lock.
 pub fn exclusive(file: &File, path: &Path) -> Result<(), StoreError> {
     take(file, path, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Others may hold such a one too.
+/// Takes a shared lock, or fails while another process holds an exclusive one.
 pub fn shared(file: &File, path: &Path) -> Result<(), StoreError> {
     take(file, path, FlockOperation::NonBlockingLockShared)
 }
 
-fn take(file: &File, path: &Path, how: FlockOperation) -> Result<(), StoreError> {
-    match flock(file, how) {
+fn take(file: &File, path: &Path, operation: FlockOperation) -> Result<(), StoreError> {
+    match flock(file, operation) {
         Err(Errno::WOULDBLOCK) => Err(StoreError::BackupUnderWay { path: path.into() }),
-        // A file system that has no locks keeps nobody from making backups.
+        // On a file system without locks, backups are made without them.
         _ => Ok(()),
     }
 }

@@ -1,9 +1,9 @@
-//! Backups: a directory in which each checkpoint of a store that was put there can be found again.
+//! Backups: a directory that holds checkpoints of a store.
 //!
-//! Files are kept once, however many backups share them, under names that tell what is in them; a
-//! page for each backup names its files. Both are written whole or not at all, and never changed.
-//! The layout is drawn in `docs/format.md`; why it is not RocksDB's own is in
-//! `docs/decisions/backups.md`. Nothing here knows RocksDB.
+//! Each file is stored once, under a name derived from its contents, and is shared by any number of backups. A manifest
+//! per backup names its files. Files and manifests are complete or absent, and never change. The layout is in
+//! `docs/format.md`; `docs/decisions/backups.md` explains why it is not RocksDB's own. This module does not depend on
+//! RocksDB. Start with [`Archive`].
 
 mod archive;
 mod copy_file;
@@ -17,7 +17,7 @@ pub use manifest::{Manifest, Positions};
 pub use restore::Target;
 pub use stored_file::{Source, StoredFile};
 
-/// Files and their bytes.
+/// A number of files and their size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     pub files: u64,
@@ -31,5 +31,5 @@ impl Amount {
     }
 }
 
-/// Is called with the bytes copied so far and the bytes to copy in all.
+/// Called with the number of bytes copied so far and the number of all bytes to copy.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

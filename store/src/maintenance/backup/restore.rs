@@ -1,4 +1,4 @@
-//! The directory into which a store is restored.
+//! The target directory of a restore.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -10,47 +10,48 @@ use crate::StoreError;
 use crate::fs::sync_folder;
 use crate::maintenance::incomplete_marker::IncompleteStore;
 
-/// The file by which a directory is a store: without it neither adtrail nor RocksDB opens one.
+/// The file that makes a directory a store: without it neither adtrail nor RocksDB opens the directory.
 const LAST: &str = "CURRENT";
-/// As RocksDB names a file before it is whole.
+/// The name that RocksDB gives to the incomplete file.
 const LAST_PARTIAL: &str = "CURRENT.dbtmp";
 
-/// A directory that was empty and becomes a store once it is [finished](Target::finish). Dropped
-/// before, it is as it was. What a restore left that was killed counts as empty: its mark is there.
+/// An empty directory that becomes a store by [`Target::finish`]. If it is dropped before, its files are removed. The
+/// remains of a killed restore, which have a marker, count as empty.
 ///
-/// It is filled in place, and not beside it to be renamed, because it may be where a disk or a
-/// container's volume is mounted.
+/// The directory is filled in place, not built elsewhere and renamed, because it may be a mount point.
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
-    was_there: bool,
+    existed: bool,
     is_finished: bool,
     _lock: File,
 }
 
 impl Target {
+    /// Locks and marks the directory, and creates it if it is missing.
+    ///
     /// # Errors
-    /// [`StoreError::NotEmpty`], and nothing is touched.
+    /// [`StoreError::NotEmpty`]; the directory is then unchanged.
     pub fn new(path: &Path) -> Result<Self, StoreError> {
-        let was_there = path.exists();
+        let existed = path.exists();
         fs::create_dir_all(path).map_err(StoreError::file("written", path))?;
         let unreadable = || StoreError::file("read", path);
         let folder = File::open(path).map_err(unreadable())?;
         lock::exclusive(&folder, path)?;
-        let is_left = IncompleteStore::Restoring.is_at(path);
+        let was_interrupted = IncompleteStore::Restoring.is_at(path);
         for entry in path.read_dir().map_err(unreadable())? {
             let name = entry.map_err(unreadable())?.file_name();
-            if !is_left || !is_of_store(&name.to_string_lossy()) {
+            if !was_interrupted || !is_store_file(&name.to_string_lossy()) {
                 return Err(StoreError::NotEmpty { path: path.into() });
             }
         }
         IncompleteStore::Restoring.begin(path).map_err(StoreError::file("written", path))?;
-        let target = Self { path: path.into(), was_there, is_finished: false, _lock: folder };
+        let target = Self { path: path.into(), existed, is_finished: false, _lock: folder };
         target.clear().map_err(StoreError::file("removed", path))?;
         Ok(target)
     }
 
-    /// Gives the number and the hash of the bytes.
+    /// Copies a file into the directory. Returns the number and the hash of its bytes.
     pub(super) fn copy(
         &self,
         from: &Path,
@@ -61,23 +62,23 @@ impl Target {
         copy(from, &to, copied)
     }
 
-    /// All files are on the disk: from now on this is a store, if `is_good` finds it one.
+    /// Turns the directory into a store, unless `check` fails. Must be called after all files were copied.
     pub fn finish(
         mut self,
-        is_good: impl FnOnce() -> Result<(), StoreError>,
+        check: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let unwritten = || StoreError::file("written", &self.path);
         sync_folder(&self.path).map_err(unwritten())?;
         let last = self.path.join(LAST);
         fs::rename(self.path.join(LAST_PARTIAL), &last)
             .map_err(StoreError::file("written", &last))?;
-        is_good()?;
+        check()?;
         IncompleteStore::Restoring.end(&self.path).map_err(unwritten())?;
         self.is_finished = true;
         Ok(())
     }
 
-    /// Removes all files but the mark; first the one by which they are a store.
+    /// Removes all files except for the marker; first the one that makes the directory a store.
     fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.path.join(LAST)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -85,7 +86,7 @@ impl Target {
         }
         for entry in self.path.read_dir()? {
             let entry = entry?;
-            if entry.file_name() != IncompleteStore::Restoring.mark() {
+            if entry.file_name() != IncompleteStore::Restoring.file_name() {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -93,27 +94,28 @@ impl Target {
     }
 }
 
-/// Whether a store has files of such names, or a restore makes them.
-fn is_of_store(name: &str) -> bool {
-    [LAST, LAST_PARTIAL, "IDENTITY", "LOCK", "LOG", IncompleteStore::Restoring.mark()]
+/// True if a store or a restore has files of such a name.
+fn is_store_file(name: &str) -> bool {
+    [LAST, LAST_PARTIAL, "IDENTITY", "LOCK", "LOG", IncompleteStore::Restoring.file_name()]
         .contains(&name)
         || ["MANIFEST-", "OPTIONS-", "LOG.old."].iter().any(|start| name.starts_with(start))
         || [".sst", ".log"].iter().any(|end| name.ends_with(end))
 }
 
-/// Whoever drops it unfinished says why. What can not be removed then does not open.
+/// Errors are ignored: the caller reports why the restore failed, and files that cannot be removed do not open as a
+/// store.
 impl Drop for Target {
     fn drop(&mut self) {
         if self.is_finished {
             return;
         }
         let _ = self.clear();
-        // What could not be removed keeps its mark.
-        let is_cleared = self.path.read_dir().is_ok_and(|left| left.count() <= 1);
+        // The marker stays if any other file could not be removed.
+        let is_cleared = self.path.read_dir().is_ok_and(|files| files.count() <= 1);
         if is_cleared {
-            let _ = fs::remove_file(self.path.join(IncompleteStore::Restoring.mark()));
+            let _ = fs::remove_file(self.path.join(IncompleteStore::Restoring.file_name()));
         }
-        if !self.was_there {
+        if !self.existed {
             let _ = fs::remove_dir(&self.path);
         }
     }

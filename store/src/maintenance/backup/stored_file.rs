@@ -1,4 +1,4 @@
-//! A file that is kept, and its name.
+//! A stored file of backups, and its name.
 
 use std::fmt;
 use std::fs::File;
@@ -10,21 +10,21 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::StoreError;
 
-/// What tells two tables' files apart, without reading all of them: RocksDB writes at the end of
-/// each, in less than this, which database it is of, when that was opened, and its number then.
+/// The length of the end that identifies a table file, so that it need not be read completely. RocksDB writes the
+/// identity of the database, the session and the file's number within fewer bytes than this from the end.
 const END_BYTES: u64 = 64 * 1024;
 
-/// A file of a store as it is before it is copied.
+/// A file of a store, before it is copied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source {
-    /// In the store's directory.
+    /// Its name in the store's directory.
     pub name: String,
     pub bytes: u64,
-    /// Hash of the end; of another file than a table's, of all.
+    /// Hash of the last bytes of a table file; of all bytes of any other file.
     pub end: u64,
 }
 
-/// A file that is kept. Its own name says all of this.
+/// A stored file, all of whose fields are part of its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StoredFile {
     pub source: Source,
@@ -65,12 +65,12 @@ impl FromStr for StoredFile {
         let end = u64::from_str_radix(next()?, 16).map_err(drop)?;
         let bytes = next()?.parse().map_err(drop)?;
         let name = next()?.to_owned();
-        let piece = Self { source: Source { name, bytes, end }, whole };
+        let file = Self { source: Source { name, bytes, end }, whole };
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let is_plain = piece.source.name.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && piece.source.name.chars().all(is_name);
-        // Nothing else is written so, and no name leads to another folder.
-        if is_plain && piece.to_string() == text { Ok(piece) } else { Err(()) }
+        let is_plain = file.source.name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && file.source.name.chars().all(is_name);
+        // Only the canonical form is valid, and no name that leads to another folder.
+        if is_plain && file.to_string() == text { Ok(file) } else { Err(()) }
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_pieces() {
+    fn only_canonical_names_are_parsed() {
         let check = |text: &str, expected: Option<(&str, u64, u64, u128)>| {
             let found = text.parse::<StoredFile>().ok();
             let found =

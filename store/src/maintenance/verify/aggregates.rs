@@ -1,8 +1,7 @@
-//! The counts by quarter of an hour, and what campaigns brought, are what the rows say.
+//! Checks that the summary counts and the campaign index match the rows.
 //!
-//! Rows stand in another order than what tells of them, so both are added up to a sum for each app
-//! that does not depend on the order, and the sums are held against each other. Each entry has a hash
-//! in it, so entries that differ give sums that differ.
+//! Rows are in another order than their aggregates. So both are reduced to a sum per app that does not depend on the
+//! order, and the sums are compared. Each entry adds a hash, so different entries give different sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,42 +17,42 @@ use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals};
 
-/// A prime: what is added up is taken modulo it.
+/// The prime modulus of all sums.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// Of each app what its rows say, less what the tables do.
+/// For each app, the sum of its rows minus the sum of its aggregates: 0 if they match.
 #[derive(Default)]
-pub struct Told {
+pub struct AggregateSums {
     counts: BTreeMap<Pid, u64>,
-    brought: BTreeMap<Pid, u64>,
+    credited: BTreeMap<Pid, u64>,
 }
 
-impl Told {
+impl AggregateSums {
     pub fn add_row(&mut self, key: &RowKey, view: &RowView<'_>) {
-        let counted = SummaryKey::new(key, Dimensions::of_view(view));
+        let count_key = SummaryKey::new(key, Dimensions::of_view(view));
         let count = Totals::row(view.text(TextCell::Revenue));
-        add(&mut self.counts, key.pid, hash_of_count(&counted.encode(), &count));
+        add(&mut self.counts, key.pid, hash_of_count(&count_key.encode(), &count));
         if CreditedActivation::has(view.event_type, view.status) {
-            let hash = hash_of_brought(
+            let hash = hash_of_credited(
                 &CreditedActivation::of(key).encode(),
                 &key.partition.to_be_bytes(),
             );
-            add(&mut self.brought, key.pid, hash);
+            add(&mut self.credited, key.pid, hash);
         }
     }
 }
 
 impl Checker<'_> {
-    /// After the rows were added up.
-    pub fn check_told(&mut self, mut told: Told) -> Result<(), StoreError> {
+    /// Checks the aggregates; `sums` are those of all rows.
+    pub fn check_aggregates(&mut self, mut sums: AggregateSums) -> Result<(), StoreError> {
         self.scan_table(Check::Counts, COUNTS, |checker, chunk| {
             checker.report.looked(Check::Counts, chunk.len());
             for (key, value) in chunk {
                 match SummaryKey::decode(&key).zip(Totals::decode(&value)) {
-                    Some((counted, _)) if checker.is_gone(counted.pid, counted.time) => {}
-                    Some((counted, count)) => {
+                    Some((count_key, _)) if checker.is_expired(count_key.pid, count_key.time) => {}
+                    Some((count_key, count)) => {
                         let hash = hash_of_count(&key, &count);
-                        add(&mut told.counts, counted.pid, PRIME - hash);
+                        add(&mut sums.counts, count_key.pid, PRIME - hash);
                     }
                     None => checker.find_count(Problem::CountUnreadable, || at(COUNTS, &key)),
                 }
@@ -64,10 +63,10 @@ impl Checker<'_> {
             checker.report.looked(Check::Counts, chunk.len());
             for (key, value) in chunk {
                 match aggregates::decode(&key, &value) {
-                    Some(row) if checker.is_gone(row.pid, row.event_time) => {}
+                    Some(row) if checker.is_expired(row.pid, row.event_time) => {}
                     Some(row) => {
-                        let hash = hash_of_brought(&key, &value);
-                        add(&mut told.brought, row.pid, PRIME - hash);
+                        let hash = hash_of_credited(&key, &value);
+                        add(&mut sums.credited, row.pid, PRIME - hash);
                     }
                     None => checker.find_count(Problem::BroughtUnreadable, || at(BROUGHT, &key)),
                 }
@@ -75,11 +74,11 @@ impl Checker<'_> {
             Ok(())
         })?;
         for (problem, sums) in
-            [(Problem::CountDiffers, told.counts), (Problem::BroughtDiffers, told.brought)]
+            [(Problem::CountDiffers, sums.counts), (Problem::BroughtDiffers, sums.credited)]
         {
-            let other: BTreeSet<Pid> =
+            let differing: BTreeSet<Pid> =
                 sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(pid, _)| pid).collect();
-            for pid in other {
+            for pid in differing {
                 let named = self.app_name(pid);
                 self.find_count(problem, || named);
             }
@@ -87,7 +86,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn is_gone(&self, pid: Pid, time: EventTime) -> bool {
+    /// True if retention has passed the rows of an app at a time.
+    fn is_expired(&self, pid: Pid, time: EventTime) -> bool {
         self.app(pid).is_some_and(|app| time < app.oldest)
     }
 }
@@ -97,19 +97,20 @@ fn add(sums: &mut BTreeMap<Pid, u64>, pid: Pid, hash: u64) {
     *sum = (*sum + hash) % PRIME;
 }
 
-/// Adds up as counts do: that of a sum is the sum of both.
+/// A linear hash: the hash of the sum of two counts is the sum of their hashes.
 fn hash_of_count(key: &[u8], count: &Totals) -> u64 {
     let rows = count.rows.rem_euclid(PRIME.cast_signed()).cast_unsigned();
     let [of_rows, of_revenue] = [0, 1].map(|seed| xxh3_64_with_seed(key, seed) % PRIME);
-    (times(rows, of_rows) + times(count.revenue.modulo(PRIME), of_revenue)) % PRIME
+    (product(rows, of_rows) + product(count.revenue.modulo(PRIME), of_revenue)) % PRIME
 }
 
-fn hash_of_brought(key: &[u8], value: &[u8]) -> u64 {
+fn hash_of_credited(key: &[u8], value: &[u8]) -> u64 {
     xxh3_64_with_seed(&[key, value].concat(), 0) % PRIME
 }
 
-fn times(one: u64, other: u64) -> u64 {
-    (u128::from(one) * u128::from(other) % u128::from(PRIME)) as u64
+/// The product modulo [`PRIME`].
+fn product(a: u64, b: u64) -> u64 {
+    (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The counts of cells, regions and the whole are those of the rows.
+//! Checks that hourly counts, region statistics and totals match the rows.
 
 use attribution::facts::event::EventTime;
 use rocksdb::ReadOptions;
 
-use super::aggregates::Told;
+use super::aggregates::AggregateSums;
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::embedded::open::column_families::{BROUGHT, CELLS, COUNTS, EVENTS, META};
@@ -14,15 +14,15 @@ use crate::layout::hourly_counts::{self, Cell, CellKey};
 use crate::layout::key::RowKey;
 use crate::layout::region::{Figures, Regions};
 
-/// What the rows add up to.
+/// The sums of all rows.
 #[derive(Default)]
 struct Sums {
-    /// The cell that is being counted: rows come in the order of cells.
+    /// The hour that is being counted. Rows are in the order of their hourly counts.
     cell: Option<(CellKey, Cell)>,
-    /// By region.
+    /// Indexed by region.
     figures: Vec<Figures>,
     totals: Cell,
-    told: Told,
+    aggregates: AggregateSums,
 }
 
 impl Checker<'_> {
@@ -54,7 +54,7 @@ impl Checker<'_> {
             Err(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
             Err(failure) => return Err(failure),
         }
-        self.check_told(sums.told)
+        self.check_aggregates(sums.aggregates)
     }
 
     fn count(
@@ -69,33 +69,33 @@ impl Checker<'_> {
         if row.event_time < oldest {
             return Ok(());
         }
-        let of = hourly_counts::cell_key(&row);
-        if sums.cell.is_none_or(|(open, _)| open != of) {
+        let cell_key = hourly_counts::cell_key(&row);
+        if sums.cell.is_none_or(|(current, _)| current != cell_key) {
             self.close_cell((sums, regions))?;
         }
         let bytes = (key.len() + value.len()) as i64;
-        let (_, cell) = sums.cell.get_or_insert((of, Cell::default()));
+        let (_, cell) = sums.cell.get_or_insert((cell_key, Cell::default()));
         cell.add(&Cell::row(view.event_type, view.status, bytes));
-        sums.told.add_row(&row, &view);
+        sums.aggregates.add_row(&row, &view);
         Ok(())
     }
 
-    /// Holds a cell that was counted against what is kept of it.
+    /// Compares the counted hour with its stored count.
     fn close_cell(
         &mut self,
         (sums, regions): (&mut Sums, Option<&Regions>),
     ) -> Result<(), StoreError> {
         let Some((key, counted)) = sums.cell.take() else { return Ok(()) };
         sums.totals.add(&counted);
-        let region = regions.map(|regions| regions.place(&hourly_counts::first_row(&key)));
-        if let Some(figures) = region.and_then(|place| sums.figures.get_mut(place)) {
+        let region = regions.map(|regions| regions.index_of(&hourly_counts::first_row(&key)));
+        if let Some(figures) = region.and_then(|index| sums.figures.get_mut(index)) {
             figures.add(counted.rows(), counted.bytes);
         }
         self.report.looked(Check::Counts, 1);
         let tables = self.tables.clone();
         match tables.db.get_pinned_cf(tables.cells(), key) {
-            Ok(kept) => match kept.as_deref().map(Cell::decode) {
-                Some(Some(kept)) if kept == counted => {}
+            Ok(stored) => match stored.as_deref().map(Cell::decode) {
+                Some(Some(stored)) if stored == counted => {}
                 Some(None) => self.find_count(Problem::CellUnreadable, || at(CELLS, &key)),
                 _ => self.find_count(Problem::CellDiffers, || at(CELLS, &key)),
             },
@@ -107,18 +107,18 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Cells that have no rows count none.
+    /// Checks that hours without rows have no count other than 0.
     fn check_empty_cells(&mut self) -> Result<(), StoreError> {
         self.scan_table(Check::Counts, CELLS, |checker, chunk| {
             for (key, value) in chunk {
                 let cell = CellKey::try_from(&*key).ok();
                 match (cell, Cell::decode(&value)) {
                     (Some(_), Some(cell)) if cell == Cell::default() => {}
-                    (Some(cell), kept) => {
+                    (Some(cell), stored) => {
                         if checker.has_rows(&cell)? {
                             continue;
                         }
-                        let problem = if kept.is_some() {
+                        let problem = if stored.is_some() {
                             Problem::CellDiffers
                         } else {
                             Problem::CellUnreadable
@@ -132,6 +132,7 @@ impl Checker<'_> {
         })
     }
 
+    /// True if an hour has readable rows that retention has not passed, or cannot be read.
     pub fn has_rows(&mut self, cell: &CellKey) -> Result<bool, StoreError> {
         let oldest =
             self.app(hourly_counts::pid(cell)).map_or(EventTime::default(), |app| app.oldest);
@@ -155,10 +156,11 @@ impl Checker<'_> {
         Ok(false)
     }
 
+    /// The stored regions; `None` if they cannot be used.
     fn regions(&mut self) -> Result<Option<Regions>, StoreError> {
         let (partitions, bytes_max) = (self.settings.partitions, self.settings.region_bytes_max);
-        let kept = match regions::load(&self.tables) {
-            Ok(kept) => Regions::of(partitions, bytes_max, kept),
+        let regions = match regions::load(&self.tables) {
+            Ok(stored) => Regions::of(partitions, bytes_max, stored),
             Err(StoreError::Corrupt { .. }) => None,
             Err(StoreError::Engine(failure)) => {
                 self.note_failure(failure)?;
@@ -166,16 +168,16 @@ impl Checker<'_> {
             }
             Err(failure) => return Err(failure),
         };
-        if kept.is_none() {
+        if regions.is_none() {
             self.find_count(Problem::RegionsBroken, || META.to_owned());
         }
-        Ok(kept)
+        Ok(regions)
     }
 
-    /// All are counted again, if every row can be read.
+    /// Reports a wrong count. A repair recounts all rows, if all of them are readable.
     pub fn find_count(&mut self, problem: Problem, named: impl FnOnce() -> String) {
         if self.files.has_damage_in(&[EVENTS, CELLS, COUNTS, BROUGHT, META]) {
-            // Not all rows can be counted, or not what was counted of them.
+            // Rows or counts cannot all be read, so a difference says nothing.
             self.report.unchecked += 1;
         } else if self.can_recount() {
             self.must_recount |= self.fixes.is_some();
@@ -187,7 +189,7 @@ impl Checker<'_> {
 
     fn can_recount(&self) -> bool {
         let unreadable = [Problem::RowKeyUnreadable, Problem::RowUnreadable];
-        let is_left = |times: &super::Times| times.found > times.repaired;
-        !unreadable.iter().any(|problem| self.report.found.get(problem).is_some_and(is_left))
+        let is_unrepaired = |times: &super::Times| times.found > times.repaired;
+        !unreadable.iter().any(|problem| self.report.found.get(problem).is_some_and(is_unrepaired))
     }
 }

@@ -1,4 +1,4 @@
-//! Every decision is the one that a fresh look makes, and every event has its row.
+//! Checks that each decision equals the recomputed one, and that each event has the row of its decision.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use attribution::ledger::record::{CurrentRow, FactRecord, RowRef};
 use attribution::rules::row::{EventType, Row, seq};
 use attribution::worker::{Recomputed, recompute, recompute_with_followers};
 
-use super::event::{Event, is_of_itself};
+use super::event::{Event, is_consistent};
 use super::expected::Expected;
 use super::row_digest::RowDigest;
 use super::rows::row_key;
-use super::snapshot_facts::CurrentRow as PresentFacts;
-use super::stored_row::{self, digest, is_written_so};
+use super::snapshot_facts::SnapshotFacts;
+use super::stored_row::{self, digest, is_encoding_of};
 use super::table_scan::{Entry, Found};
 use super::{Check, Checker, Problem};
 use crate::StoreError;
@@ -25,16 +25,16 @@ use crate::embedded::tables::Tables;
 use crate::layout::codec;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{self, FactPlace, KEY_BYTES, RowKey};
-use crate::layout::row_ref::row_place;
+use crate::layout::row_ref::row_ref;
 
-/// Events that are decided on together.
-const TOGETHER: usize = 512;
+/// Events whose decisions are recomputed together.
+const EVENTS_PER_BATCH: usize = 512;
 
 impl Checker<'_> {
     pub fn check_events(&mut self) -> Result<(), StoreError> {
         for family in [Family::Activation, Family::Effect] {
             self.scan_table(Check::Decisions, Tables::name_of(family), |checker, chunk| {
-                chunk.chunks(TOGETHER).try_for_each(|part| checker.check_part(family, part))
+                chunk.chunks(EVENTS_PER_BATCH).try_for_each(|part| checker.check_part(family, part))
             })?;
         }
         Ok(())
@@ -45,17 +45,17 @@ impl Checker<'_> {
         self.decide(&mut events)?;
         let keys = events.iter().filter_map(|event| event.row).map(|row| row.encode()).collect();
         let rows = self.look_up(EVENTS, keys)?;
-        let mut wrong: Vec<FactKey> = Vec::new();
+        let mut to_recompute: Vec<FactKey> = Vec::new();
         for event in events {
             let found = event.row.map_or(&Found::Nothing, |row| rows.of(&row.encode()));
-            let witness = RowDigest::of(&event, found);
-            let decision = self.judge_decision(&event, witness.as_ref());
+            let intact_row = RowDigest::of(&event, found);
+            let decision = self.judge_decision(&event, intact_row.as_ref());
             let row = self.judge_row(&event, found, decision);
             if decision.is_none() && row.is_none() {
                 continue;
             }
-            let is_kept = witness.is_some() && event.has_other_row();
-            let is_held = match decision {
+            let keeps_row = intact_row.is_some() && event.has_other_row();
+            let keeps_decision = match decision {
                 Some(Problem::FactAltered) => true,
                 Some(Problem::DecisionDiffers) => {
                     self.is_loss(&event)?;
@@ -64,17 +64,20 @@ impl Checker<'_> {
                 Some(Problem::DecisionLost) => self.is_loss(&event)?,
                 _ => false,
             };
-            let is_told = self.fixes.is_some() && is_kept && !self.told_events.insert(event.fact);
-            if is_told && row.is_none() && decision == Some(Problem::DecisionDiffers) {
+            let is_reported =
+                self.fixes.is_some() && keeps_row && !self.reported_events.insert(event.fact);
+            if is_reported && row.is_none() && decision == Some(Problem::DecisionDiffers) {
                 continue;
             }
-            let is_open = event.recomputed.is_some() && decision.is_some() && !is_held && !is_kept;
-            let is_good = is_held && row.is_none();
-            let right = if is_open || is_good { None } else { self.right(&event, found) };
-            let right = right.as_ref().map(|right| self.written(right));
-            let can_repair = is_open || right.is_some();
+            let is_recomputed =
+                event.recomputed.is_some() && decision.is_some() && !keeps_decision && !keeps_row;
+            let is_intact = keeps_decision && row.is_none();
+            let expected =
+                if is_recomputed || is_intact { None } else { self.expected(&event, found) };
+            let expected = expected.as_ref().map(|expected| self.encode_expected(expected));
+            let can_repair = is_recomputed || expected.is_some();
             let named = self.named(&event.fact, &event.record);
-            let problems = decision.map(|problem| (problem, can_repair && !is_held));
+            let problems = decision.map(|problem| (problem, can_repair && !keeps_decision));
             for (problem, can_repair) in problems.into_iter().chain(row.map(|of| (of, can_repair)))
             {
                 match can_repair {
@@ -82,21 +85,21 @@ impl Checker<'_> {
                     false => self.find(problem, || named.clone()),
                 }
             }
-            if is_kept && !is_told && decision == Some(Problem::DecisionAltered) {
-                self.find_other(|| named);
+            if keeps_row && !is_reported && decision == Some(Problem::DecisionAltered) {
+                self.find_differing_row(|| named);
             }
             if let (Some(row), Some(_)) = (event.row, row) {
-                self.told_rows.insert(row.encode());
+                self.reported_rows.insert(row.encode());
             }
-            if let (Some(batch), Some(right)) = (&mut self.fixes, right) {
-                right.put(batch, &self.tables);
+            if let (Some(batch), Some(expected)) = (&mut self.fixes, expected) {
+                expected.put(batch, &self.tables);
             }
-            wrong.extend(Some(event.fact).filter(|_| is_open));
+            to_recompute.extend(Some(event.fact).filter(|_| is_recomputed));
         }
-        self.decide_again(&wrong)
+        self.repair_decisions(&to_recompute)
     }
 
-    /// The events of a part of a table that can be read. Those that can not are told of as facts.
+    /// The readable events of a part of a table. Unreadable ones are reported by the check of facts.
     fn events(&mut self, family: Family, part: &[Entry]) -> Vec<Event> {
         let mut events = Vec::new();
         for (key, value) in part {
@@ -121,7 +124,7 @@ impl Checker<'_> {
         events
     }
 
-    /// Decides on those that are not final.
+    /// Recomputes the decisions that are not final.
     fn decide(&mut self, events: &mut [Event]) -> Result<(), StoreError> {
         let is_open = |event: &&Event| {
             let pid = event.fact.pid;
@@ -139,12 +142,13 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Where one of them can not be decided on, the others are all the same.
+    /// Recomputes decisions. If that fails because of damage, each is recomputed by itself, and those that fail are
+    /// left out.
     fn recomputed(
         &mut self,
         keys: &[FactKey],
     ) -> Result<BTreeMap<FactKey, Recomputed>, StoreError> {
-        let by_key = |one: Recomputed| (one.write.key, one);
+        let by_key = |recomputed: Recomputed| (recomputed.write.key, recomputed);
         if let Ok(decided) = recompute(&mut self.facts(), self.policy, keys) {
             return Ok(decided.into_iter().map(by_key).collect());
         }
@@ -163,17 +167,17 @@ impl Checker<'_> {
         Ok(all)
     }
 
-    fn facts(&self) -> PresentFacts {
-        PresentFacts { tables: self.tables.clone(), expiry: self.expiry.clone() }
+    fn facts(&self) -> SnapshotFacts {
+        SnapshotFacts { tables: self.tables.clone(), expiry: self.expiry.clone() }
     }
 
-    fn judge_decision(&mut self, event: &Event, witness: Option<&RowDigest>) -> Option<Problem> {
+    fn judge_decision(&mut self, event: &Event, intact_row: Option<&RowDigest>) -> Option<Problem> {
         let Some(current_row) = event.record.current_row() else { return Some(Problem::Undecided) };
-        if witness.is_some_and(|witness| !witness.is_of(&event.record)) {
+        if intact_row.is_some_and(|row| !row.is_of(&event.record)) {
             return Some(Problem::FactAltered);
         }
         let recomputed = event.recomputed.as_ref().filter(|recomputed| recomputed.is_other());
-        if event.row.is_none() || !is_of_itself(&event.record, current_row) {
+        if event.row.is_none() || !is_consistent(&event.record, current_row) {
             return Some(Problem::DecisionAltered);
         }
         recomputed?;
@@ -181,15 +185,15 @@ impl Checker<'_> {
             self.report.otherwise += 1;
             return None;
         }
-        Some(match (event.has_other_row(), witness) {
+        Some(match (event.has_other_row(), intact_row) {
             (false, _) => Problem::DecisionAltered,
             (true, Some(_)) => Problem::DecisionDiffers,
             (true, None) => Problem::DecisionLost,
         })
     }
 
-    /// A decision was altered, and its row, which is whole, is not what would be decided now.
-    fn find_other(&mut self, named: impl FnOnce() -> String) {
+    /// Reports an intact row that differs from the recomputed decision.
+    fn find_differing_row(&mut self, named: impl FnOnce() -> String) {
         if self.options.have_settings_changed {
             self.report.otherwise += 1;
         } else {
@@ -208,7 +212,7 @@ impl Checker<'_> {
             return None;
         }
         let value = match found {
-            // It had gone by its age before retention became longer.
+            // The row had expired before retention became longer.
             Found::Nothing if key.event_time < self.expiry.floor(key.pid).rows => return None,
             Found::Nothing => return Some(Problem::RowMissing),
             Found::Unreadable => {
@@ -220,11 +224,11 @@ impl Checker<'_> {
         let Ok(view) = RowView::decode(value) else { return Some(Problem::RowUnreadable) };
         let altered = [Some(Problem::DecisionAltered), Some(Problem::FactAltered)];
         let is_altered = altered.contains(&decision);
-        let is_its = is_altered || is_row_of(event, (&key, &view), value, current_row);
-        (!is_its).then_some(Problem::RowDiffers)
+        let is_expected = is_altered || is_row_of(event, (&key, &view), value, current_row);
+        (!is_expected).then_some(Problem::RowDiffers)
     }
 
-    /// Whether a decision may differ because a fact is lost: then the one that stands is the better.
+    /// True if a decision may differ because a fact is lost. The stored decision is then the better one.
     fn is_loss(&mut self, event: &Event) -> Result<bool, StoreError> {
         let credited = match &event.record {
             FactRecord::Activation(record) => {
@@ -247,19 +251,19 @@ impl Checker<'_> {
         Ok(losses.iter().any(|loss| self.report.found.contains_key(loss)))
     }
 
-    /// Decides on wrong ones again, with what follows from it, and writes that.
-    fn decide_again(&mut self, wrong: &[FactKey]) -> Result<(), StoreError> {
+    /// Recomputes and writes wrong decisions, and those that depend on them.
+    fn repair_decisions(&mut self, wrong: &[FactKey]) -> Result<(), StoreError> {
         if self.fixes.is_none() || wrong.is_empty() {
             return Ok(());
         }
         self.write_fixes()?;
         let Ok(decided) = recompute_with_followers(&mut self.facts(), self.policy, wrong) else {
-            // Something that they need is damaged itself.
+            // Facts that they need are damaged too.
             self.report.unchecked += wrong.len() as u64;
             return Ok(());
         };
         for recomputed in decided {
-            if self.is_witnessed(&recomputed)? {
+            if self.has_intact_row(&recomputed)? {
                 continue;
             }
             let DecisionWrite { key, record, row, replaced } = recomputed.write;
@@ -268,17 +272,17 @@ impl Checker<'_> {
             let replaced = replaced.and_then(|current_row| {
                 row_key(&app, (key.pid, seq_of(&record)), &current_row, self.settings.partitions)
             });
-            let written = self.written(&Expected { fact: key, record, row, replaced, app });
+            let encoded = self.encode_expected(&Expected { fact: key, record, row, replaced, app });
             if let Some(batch) = &mut self.fixes {
-                written.put(batch, &self.tables);
+                encoded.put(batch, &self.tables);
             }
         }
         self.write_fixes()
     }
 
-    /// Whether a decision that follows from a wrong one would take the place of a row that is as
-    /// it was decided. It is told of and left: that row says what was true.
-    fn is_witnessed(&mut self, recomputed: &Recomputed) -> Result<bool, StoreError> {
+    /// True if a decision that depends on a wrong one would replace an intact row. It is reported and not written,
+    /// because the row shows the decision that was right.
+    fn has_intact_row(&mut self, recomputed: &Recomputed) -> Result<bool, StoreError> {
         let Some(record) = recomputed.standing.clone().filter(|_| recomputed.has_other_row())
         else {
             return Ok(false);
@@ -294,15 +298,15 @@ impl Checker<'_> {
         if RowDigest::of(&event, rows.of(&row.encode())).is_none() {
             return Ok(false);
         }
-        if self.told_events.insert(fact) {
+        if self.reported_events.insert(fact) {
             let named = self.named(&fact, &event.record);
-            self.find_other(|| named);
+            self.find_differing_row(|| named);
         }
         Ok(true)
     }
 }
 
-/// Whether the row is what was decided, byte for byte.
+/// True if the row is the one that was decided, byte for byte.
 fn is_row_of(
     event: &Event,
     (key, view): (&RowKey, &RowView<'_>),
@@ -318,15 +322,15 @@ fn is_row_of(
     stored_row::row(key, view).is_some_and(|row| {
         row.revision == current_row.revision
             && row.status == current_row.status
-            && is_noted(&row, value, &current_row.place)
+            && has_row_ref(&row, value, &current_row.place)
             && digest(&row, original) == current_row.digest
-            && is_written_so(&row, value)
+            && is_encoding_of(&row, value)
     })
 }
 
-/// Whether the home notes of the row what it is.
-fn is_noted(row: &Row, value: &[u8], place: &RowRef) -> bool {
-    *place == row_place(row, place.fanout_bits, KEY_BYTES + value.len())
+/// True if the row reference of the record matches the row.
+fn has_row_ref(row: &Row, value: &[u8], stored: &RowRef) -> bool {
+    *stored == row_ref(row, stored.fanout_bits, KEY_BYTES + value.len())
 }
 
 fn seq_of(record: &FactRecord) -> u64 {

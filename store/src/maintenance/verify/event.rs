@@ -8,26 +8,26 @@ use super::stored_row::digest_of;
 use crate::apps::spread::App;
 use crate::layout::key::RowKey;
 
-/// An activation or effect as it is kept.
+/// An activation or effect as it is stored.
 pub struct Event {
     pub fact: FactKey,
     pub record: FactRecord,
     pub app: App,
-    /// Where its row is; none if it can not be anywhere.
+    /// The key of its row; `None` if the record has no valid one.
     pub row: Option<RowKey>,
-    /// What would be decided now, if that is not final.
+    /// The recomputed decision; `None` if the stored one is final.
     pub recomputed: Option<Recomputed>,
 }
 
 impl Event {
-    /// Whether another row would be decided now.
+    /// True if the recomputed decision has another row.
     pub fn has_other_row(&self) -> bool {
         self.recomputed.as_ref().is_some_and(Recomputed::has_other_row)
     }
 }
 
-/// Whether what is kept of a decision agrees with itself.
-pub fn is_of_itself(record: &FactRecord, current_row: &CurrentRow) -> bool {
+/// True if the stored decision matches the event time, campaign, status and digest that the record has of its row.
+pub fn is_consistent(record: &FactRecord, current_row: &CurrentRow) -> bool {
     if current_row.event_time != record.time() {
         return false;
     }

@@ -1,4 +1,4 @@
-//! What is to stand of an event, where something else does.
+//! The expected record and row of a damaged event.
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
@@ -9,9 +9,9 @@ use attribution::worker::recompute;
 use rocksdb::WriteBatch;
 
 use super::Checker;
-use super::event::{Event, is_of_itself};
+use super::event::{Event, is_consistent};
 use super::row_digest::RowDigest;
-use super::snapshot_facts::CurrentRow as PresentFacts;
+use super::snapshot_facts::SnapshotFacts;
 use super::stored_row::{self, digest};
 use super::table_scan::Found;
 use crate::apps::spread::App;
@@ -19,9 +19,9 @@ use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::layout::codec;
 use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
-use crate::layout::row_ref::row_place;
+use crate::layout::row_ref::row_ref;
 
-/// What is to stand of an event.
+/// The record and the row that an event should have.
 pub struct Expected {
     pub fact: FactKey,
     pub record: FactRecord,
@@ -31,21 +31,21 @@ pub struct Expected {
 }
 
 impl Checker<'_> {
-    /// What is to stand of an event whose decision is right or final; `None` if nothing tells.
-    pub fn right(&self, event: &Event, found: &Found) -> Option<Expected> {
+    /// Derives the expected record and row of an event whose decision is right or final; `None` if that is impossible.
+    pub fn expected(&self, event: &Event, found: &Found) -> Option<Expected> {
         let current_row = event.record.current_row().copied()?;
         let mut record = event.record.clone();
         let row = match &mut record {
             FactRecord::Touch(_) => None,
-            FactRecord::Activation(kept) => {
-                if !is_of_itself(&event.record, &current_row) {
-                    let witness = RowDigest::of(event, found)?;
-                    let original = witness.original.clone();
-                    kept.decision = stored_row::decision(witness.into_row(), original);
+            FactRecord::Activation(stored) => {
+                if !is_consistent(&event.record, &current_row) {
+                    let intact_row = RowDigest::of(event, found)?;
+                    let original = intact_row.original.clone();
+                    stored.decision = stored_row::decision(intact_row.into_row(), original);
                 }
                 let row =
-                    kept.decision.as_ref().map(|of| build_row::activation_row(&kept.fact, of));
-                row.filter(|_| is_of_itself(&record, &current_row))
+                    stored.decision.as_ref().map(|of| build_row::activation_row(&stored.fact, of));
+                row.filter(|_| is_consistent(&record, &current_row))
             }
             FactRecord::Effect(_) => self.effect_row(event, &current_row),
         };
@@ -54,14 +54,14 @@ impl Checker<'_> {
         Some(Expected { fact: event.fact, record, row, replaced: event.row, app: event.app })
     }
 
-    /// The row of an effect whose activations are kept still, if it is the one that was decided.
+    /// Rebuilds the row of an effect from its activations; `None` if the result is not the row that was decided.
     fn effect_row(&self, event: &Event, current_row: &CurrentRow) -> Option<Row> {
         let recomputed = match event.recomputed.clone() {
             Some(recomputed) => Some(recomputed),
             None => {
-                // Also from what has expired and is still there; the digest tells whether it is all.
+                // Expired facts that still exist are used too. The digest shows whether any are missing.
                 let expiry = Expiry::default();
-                let mut all = PresentFacts { tables: self.tables.clone(), expiry };
+                let mut all = SnapshotFacts { tables: self.tables.clone(), expiry };
                 recompute(&mut all, self.policy, &[event.fact]).ok().and_then(|mut all| all.pop())
             }
         };
@@ -69,9 +69,9 @@ impl Checker<'_> {
         row.filter(|row| digest(row, None) == current_row.digest)
     }
 
-    /// As bytes. A row that is the same again stays where it was.
-    pub fn written(&self, right: &Expected) -> Written {
-        let Expected { fact, record, row, replaced, app } = right;
+    /// Encodes the expected record and row. A row with unchanged event time and campaign keeps its partition.
+    pub fn encode_expected(&self, expected: &Expected) -> EncodedEvent {
+        let Expected { fact, record, row, replaced, app } = expected;
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
         let fanout_bits =
@@ -89,32 +89,34 @@ impl Checker<'_> {
         codec::row::encode(row, &mut value);
         let mut record = record.clone();
         if let Some(current_row) = record.current_row_mut() {
-            current_row.place = row_place(row, fanout_bits, KEY_BYTES + value.len());
+            current_row.place = row_ref(row, fanout_bits, KEY_BYTES + value.len());
         }
-        let mut home_value = Vec::with_capacity(512);
-        codec::fact_record::encode(&record, &mut home_value);
-        let is_shown = row.event_time >= app.oldest;
-        Written {
+        let mut record_value = Vec::with_capacity(512);
+        codec::fact_record::encode(&record, &mut record_value);
+        let is_retained = row.event_time >= app.oldest;
+        EncodedEvent {
             family: fact.family,
-            record: (key::record(fact), home_value),
-            row: is_shown.then(|| (new.encode(), value)),
-            gone: replaced.filter(|old| *old != new).map(|old| old.encode()),
+            record: (key::record(fact), record_value),
+            row: is_retained.then(|| (new.encode(), value)),
+            replaced: replaced.filter(|old| *old != new).map(|old| old.encode()),
         }
     }
 }
 
-/// A home and its row.
-pub struct Written {
+/// The encoded record and row of an event.
+pub struct EncodedEvent {
     family: Family,
     record: (Key, Vec<u8>),
+    /// `None` if retention has passed the row.
     row: Option<(Key, Vec<u8>)>,
-    gone: Option<Key>,
+    /// The key of the row to delete.
+    replaced: Option<Key>,
 }
 
-impl Written {
+impl EncodedEvent {
     pub fn put(&self, batch: &mut WriteBatch, tables: &Tables) {
-        if let Some(gone) = &self.gone {
-            batch.delete_cf(tables.events(), gone);
+        if let Some(replaced) = &self.replaced {
+            batch.delete_cf(tables.events(), replaced);
         }
         if let Some((key, value)) = &self.row {
             batch.put_cf(tables.events(), key, value);

@@ -1,4 +1,4 @@
-//! The index entries that a fact has to have.
+//! The index entries that a fact must have.
 
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::keys::{FactKey, MatchKey};
@@ -8,15 +8,15 @@ use attribution::ledger::record::FactRecord;
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
 
-/// What the index holds of a fact.
+/// The expected index entries of a fact.
 pub struct Entries {
-    /// By its ids.
+    /// Keys by device and click ids.
     pub by_id: Vec<Key>,
-    /// By its places; only if it came while its app matched by them.
-    pub by_place: Vec<Key>,
-    /// Of its places; the same.
+    /// Probabilistic keys. They exist only if the fact was recorded while probabilistic matching was on for its app.
+    pub probabilistic: Vec<Key>,
+    /// Keys of bucket markers. They exist under the same condition.
     pub markers: Vec<Key>,
-    /// Of all but the markers.
+    /// The value of all entries except markers.
     pub value: Vec<u8>,
 }
 
@@ -32,9 +32,12 @@ pub fn entries(fact: &FactKey, record: &FactRecord) -> Entries {
     let mut value = Vec::with_capacity(9);
     codec::put_index_value(&mut value, fact.id.0, record.lookback_ms());
     Entries {
-        by_place: all.iter().filter(|by| !by_id.contains(by)).map(key).collect(),
+        probabilistic: all.iter().filter(|by| !by_id.contains(by)).map(key).collect(),
         by_id: by_id.iter().map(key).collect(),
-        markers: markers.iter().map(|(by, mark)| key::index(*by, &mark.fact, mark.time)).collect(),
+        markers: markers
+            .iter()
+            .map(|(by, marker)| key::index(*by, &marker.fact, marker.time))
+            .collect(),
         value,
     }
 }
@@ -49,8 +52,8 @@ fn keys(record: &FactRecord, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchK
     }
 }
 
-/// The value of every mark.
-pub fn mark_value() -> Vec<u8> {
+/// The value of every bucket marker.
+pub fn marker_value() -> Vec<u8> {
     let mut value = Vec::with_capacity(8);
     codec::put_index_value(&mut value, 0, None);
     value

@@ -1,4 +1,4 @@
-//! The files of a store: that they are there, are as long as they were, and read.
+//! Checks that the files of a store exist, have their full length and are readable.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,21 +12,22 @@ use crate::StoreError;
 use crate::embedded::open::column_families::TABLES;
 use crate::embedded::tables::{OpenMode, Tables};
 
-/// Files that hold data, and those of them that are known to be damaged.
+/// The table files of a store, and those that are known to be damaged.
 #[derive(Default)]
 pub struct Files {
     live: Vec<LiveFile>,
     damaged: BTreeSet<String>,
-    /// Why the store does not open, though its log is whole: one of the files, named or not.
+    /// Why the store does not open although its log is intact: damage in one of the files, which the error may not
+    /// name.
     failure: Option<String>,
 }
 
-/// Of every table.
+/// Levels of each table.
 const LEVELS: i32 = 7;
 /// A process that writes may delete a file between its listing and its opening.
 const ATTEMPTS: usize = 5;
 
-/// Opens a store as far as it can be; `None` if it can not at all, which is then in the report.
+/// Opens a store, tolerating damage. Returns `None` if it does not open at all, which is then reported.
 pub fn open(
     settings: &config::Store,
     report: &mut Report,
@@ -55,8 +56,8 @@ pub fn open(
     if let Some(name) = named_file(&failure).filter(|name| name.ends_with(".sst")) {
         files.note(name, report);
     }
-    // Only one is named, or none.
-    files.note_closed(&tables, report);
+    // The error names at most one file.
+    files.note_unopenable(&tables, report);
     if Tables::open_for_checking(path, memory_bytes, OpenMode::Log).is_ok() {
         report.find(Problem::LogDamaged, false, || logs(path).join(" or "));
     } else {
@@ -65,7 +66,7 @@ pub fn open(
     Ok(Some((tables, files)))
 }
 
-/// Whether opening failed because of what is in the files.
+/// True if the store did not open because of the contents of its files.
 fn is_damage(failure: &StoreError) -> bool {
     matches!(
         failure,
@@ -82,7 +83,7 @@ impl Files {
         self.live.len()
     }
 
-    /// Looks whether all are there, in their lengths.
+    /// Checks that all files exist and have their full length.
     fn compare(&mut self, path: &Path, report: &mut Report) {
         for file in &self.live {
             let name = file.name.trim_start_matches('/');
@@ -98,7 +99,7 @@ impl Files {
         }
     }
 
-    /// A file can not be read, or not all of it.
+    /// Reports a damaged file, once.
     pub fn note(&mut self, name: String, report: &mut Report) {
         if self.damaged.insert(name.clone()) {
             let of = self.of_name(&name).map(|file| file.column_family_name.clone());
@@ -107,34 +108,34 @@ impl Files {
         }
     }
 
-    /// What keeps the store from opening was in no file that was read.
+    /// Reports the error with which the store did not open, if no damaged file was found that explains it.
     pub fn note_failure(&mut self, report: &mut Report) {
         if let Some(failure) = self.failure.take().filter(|_| self.damaged.is_empty()) {
             self.note(failure, report);
         }
     }
 
-    /// Notes the files that can not be opened, because of what they say of themselves: the engine
-    /// does not name them.
-    pub fn note_closed(&mut self, tables: &Tables, report: &mut Report) -> bool {
-        let mut closed: Vec<String> = Vec::new();
+    /// Reports files that do not open because their metadata is damaged; RocksDB does not name them. Returns true if
+    /// there are any.
+    pub fn note_unopenable(&mut self, tables: &Tables, report: &mut Report) -> bool {
+        let mut unopenable: Vec<String> = Vec::new();
         for table in TABLES {
             for level in 0..LEVELS {
-                // It opens all files of the level.
+                // Reading the property opens all files of the level.
                 let property = format!("rocksdb.aggregated-table-properties-at-level{level}");
                 let properties = tables.db.property_value_cf(tables.table(table), &property);
                 if !matches!(properties, Ok(Some(_))) {
-                    closed.extend(self.closed_of(tables, table, level));
+                    unopenable.extend(self.unopenable_of(tables, table, level));
                 }
             }
         }
-        let is_any = !closed.is_empty();
-        closed.into_iter().for_each(|name| self.note(name, report));
+        let is_any = !unopenable.is_empty();
+        unopenable.into_iter().for_each(|name| self.note(name, report));
         is_any
     }
 
-    /// Which files of a level can not be opened. Those of the first level are only opened together.
-    fn closed_of(&self, tables: &Tables, table: &str, level: i32) -> Vec<String> {
+    /// The files of a level that do not open. Those of level 0 are opened together, so all of them are candidates.
+    fn unopenable_of(&self, tables: &Tables, table: &str, level: i32) -> Vec<String> {
         let of_level = |file: &&LiveFile| file.level == level && file.column_family_name == table;
         let files = self.live.iter().filter(of_level);
         let name = |file: &LiveFile| file.name.trim_start_matches('/').to_owned();
@@ -143,15 +144,15 @@ impl Files {
             let is_known = names.iter().any(|name| self.damaged.contains(name));
             return Some(names.join(" or ")).filter(|_| !is_known).into_iter().collect();
         }
-        let is_closed = |file: &&LiveFile| {
+        let is_unopenable = |file: &&LiveFile| {
             let mut entries = tables.db.raw_iterator_cf(tables.table(table));
             entries.seek(file.start_key.as_deref().unwrap_or_default());
             entries.status().is_err()
         };
-        files.filter(is_closed).map(name).collect()
+        files.filter(is_unopenable).map(name).collect()
     }
 
-    /// Whether nothing tells what a table holds.
+    /// True if a damaged file belongs to one of the tables, or to an unknown one.
     pub fn has_damage_in(&self, of: &[&str]) -> bool {
         let is_of = |name: &String| {
             let known = self.of_name(name);
@@ -170,7 +171,7 @@ impl Files {
     }
 }
 
-/// The file that a message of RocksDB is about.
+/// The name of the file in an error message of RocksDB.
 pub fn named_file(message: &str) -> Option<String> {
     let mut names =
         message.split(|c: char| c.is_whitespace() || matches!(c, '/' | ',' | ':' | '\''));
@@ -180,7 +181,7 @@ pub fn named_file(message: &str) -> Option<String> {
     names.rfind(is_file).map(str::to_owned)
 }
 
-/// The log files that hold something.
+/// The log files that are not empty.
 fn logs(path: &Path) -> Vec<String> {
     let files = path.read_dir().into_iter().flatten().flatten();
     let is_filled = |file: &std::fs::DirEntry| file.metadata().is_ok_and(|data| data.len() > 0);
@@ -195,7 +196,7 @@ mod tests {
     use super::named_file;
 
     #[test]
-    fn the_file_of_a_message() {
+    fn an_error_message_names_its_file() {
         let check = |message, expected: Option<&str>| {
             assert_eq!(named_file(message).as_deref(), expected, "{message}");
         };

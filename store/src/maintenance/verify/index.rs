@@ -1,4 +1,4 @@
-//! Every fact is found by each of its keys, and every index entry leads to its fact.
+//! Checks that each fact is found by all its keys, and that each index entry leads to its fact.
 
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::FactKey;
@@ -6,7 +6,7 @@ use attribution::facts::match_keys::{self, BUCKET_MS};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::DAY_MS;
 
-use super::expected_entries::{Entries, entries, mark_value};
+use super::expected_entries::{Entries, entries, marker_value};
 use super::table_scan::{Entry, Found, LookedUp};
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
@@ -25,7 +25,7 @@ impl Checker<'_> {
                 })?;
                 continue;
             }
-            // What is put must not be deleted again.
+            // Two scans, so that the first does not delete entries that the second puts.
             self.scan_table(Check::Index, table, |checker, chunk| {
                 checker.check_entries(family, &chunk)
             })?;
@@ -36,7 +36,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Facts decode, stand under their identities and are found by their keys.
+    /// Checks that facts decode, are stored under their identities and have all their index entries.
     fn check_facts(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
         let table = Tables::name_of(family);
         let mut expected: Vec<(FactKey, FactRecord, Entries)> = Vec::new();
@@ -58,7 +58,7 @@ impl Checker<'_> {
             }
         }
         let wanted = expected.iter().flat_map(|(_, _, entries)| {
-            entries.by_id.iter().chain(&entries.by_place).chain(&entries.markers).copied()
+            entries.by_id.iter().chain(&entries.probabilistic).chain(&entries.markers).copied()
         });
         let found = self.look_up(table, wanted.collect())?;
         for (fact, record, entries) in expected {
@@ -77,22 +77,23 @@ impl Checker<'_> {
         let is = |key: &Key, value: &[u8]| match found.of(key) {
             Found::Value(found) => **found == *value,
             Found::Nothing => false,
-            // Told of with its file.
+            // Reported with its file.
             Found::Unreadable => true,
         };
-        let mark = mark_value();
+        let marker = marker_value();
         let mut missing: Vec<(Problem, Key, &[u8])> = Vec::new();
         let by_id = entries.by_id.iter().filter(|key| !is(key, &entries.value));
         missing.extend(by_id.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
         self.report.looked(Check::Index, entries.by_id.len());
-        let is_placed = entries.by_place.iter().any(|key| is(key, &entries.value));
-        if is_placed {
-            let by_place = entries.by_place.iter().filter(|key| !is(key, &entries.value));
-            missing.extend(by_place.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
-            let markers = entries.markers.iter().filter(|key| !is(key, &mark));
-            missing.extend(markers.map(|key| (Problem::MarkerMissing, *key, &*mark)));
-            self.report.looked(Check::Index, entries.by_place.len() + entries.markers.len());
-        } else if !entries.by_place.is_empty() {
+        let has_probabilistic = entries.probabilistic.iter().any(|key| is(key, &entries.value));
+        if has_probabilistic {
+            let probabilistic = entries.probabilistic.iter().filter(|key| !is(key, &entries.value));
+            missing.extend(probabilistic.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
+            let markers = entries.markers.iter().filter(|key| !is(key, &marker));
+            missing.extend(markers.map(|key| (Problem::MarkerMissing, *key, &*marker)));
+            let count = entries.probabilistic.len() + entries.markers.len();
+            self.report.looked(Check::Index, count);
+        } else if !entries.probabilistic.is_empty() {
             let app = self.policy.app(fact.pid);
             self.report.without_place += u64::from(app.is_some_and(|app| app.probabilistic));
         }
@@ -108,25 +109,26 @@ impl Checker<'_> {
         }
     }
 
-    /// Entries decode and lead to facts that have them.
+    /// Checks that entries decode and belong to the facts that they lead to.
     fn check_entries(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
         let table = Tables::name_of(family);
-        let mut leading: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
+        let mut entries_of_facts: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
         for (key, value) in chunk {
-            let place = key::decode_fact(key);
-            if let Some(FactPlace::FactRecord { .. }) = place {
+            if let Some(FactPlace::FactRecord { .. }) = key::decode_fact(key) {
                 continue;
             }
             self.report.looked(Check::Index, 1);
             match self.entry(family, key, value) {
-                Read::Leads(key, time, fact) => leading.push((key, value, time, fact)),
-                Read::RecordFingerprint | Read::ExpiryFloor => {}
-                Read::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
+                EntryKind::OfFact(key, time, fact) => {
+                    entries_of_facts.push((key, value, time, fact));
+                }
+                EntryKind::Marker | EntryKind::Expired => {}
+                EntryKind::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
             }
         }
-        let records = leading.iter().map(|(_, _, _, fact)| key::record(fact)).collect();
+        let records = entries_of_facts.iter().map(|(_, _, _, fact)| key::record(fact)).collect();
         let records = self.look_up(table, records)?;
-        for (key, value, time, fact) in leading {
+        for (key, value, time, fact) in entries_of_facts {
             let record = match records.of(&key::record(&fact)) {
                 Found::Nothing => {
                     self.remove_entry(Problem::EntryToNowhere, family, &key);
@@ -138,37 +140,39 @@ impl Checker<'_> {
                 }
                 Found::Value(record) => codec::fact_record::decode(family, fact.pid, record),
             };
-            // One that can not be read is told of itself.
+            // Unreadable records are reported by the check of facts.
             let Ok(record) = record else { continue };
             if record.time() != time {
                 self.report.stale += 1;
                 continue;
             }
             let entries = entries(&fact, &record);
-            let is_its = entries.by_id.contains(&key) || entries.by_place.contains(&key);
-            if !is_its || *entries.value != *value {
+            let is_expected = entries.by_id.contains(&key) || entries.probabilistic.contains(&key);
+            if !is_expected || *entries.value != *value {
                 self.remove_entry(Problem::EntryOfAnother, family, &key);
             }
         }
         Ok(())
     }
 
-    fn entry(&self, family: Family, key: &[u8], value: &[u8]) -> Read {
+    fn entry(&self, family: Family, key: &[u8], value: &[u8]) -> EntryKind {
         let (Ok(key), Ok((id, lookback_ms))) = (Key::try_from(key), codec::index_value(value))
         else {
-            return Read::Damaged;
+            return EntryKind::Damaged;
         };
-        let Some(entry) = key::decode_index(family, &key, id) else { return Read::Damaged };
+        let Some(entry) = key::decode_index(family, &key, id) else {
+            return EntryKind::Damaged;
+        };
         if id == 0 {
             let is_day = entry.time.millis() % BUCKET_MS == 0;
-            return if is_day { Read::RecordFingerprint } else { Read::Damaged };
+            return if is_day { EntryKind::Marker } else { EntryKind::Damaged };
         }
-        // The lookback is rounded up to days: the fact itself may have gone up to a day earlier.
+        // The lookback is rounded up to days, so the fact itself may have expired up to a day earlier.
         let lookback_ms = lookback_ms.map(|ms| ms.saturating_sub(DAY_MS));
         if entry.time < self.expiry.oldest(entry.fact.pid, family, lookback_ms) {
-            return Read::ExpiryFloor;
+            return EntryKind::Expired;
         }
-        Read::Leads(key, entry.time, entry.fact)
+        EntryKind::OfFact(key, entry.time, entry.fact)
     }
 
     fn remove_entry(&mut self, problem: Problem, family: Family, key: &[u8]) {
@@ -177,11 +181,10 @@ impl Checker<'_> {
     }
 }
 
-/// What an index entry is.
-enum Read {
-    Leads(Key, EventTime, FactKey),
-    RecordFingerprint,
-    /// A compaction will leave it out.
-    ExpiryFloor,
+enum EntryKind {
+    OfFact(Key, EventTime, FactKey),
+    Marker,
+    /// The next compaction removes it.
+    Expired,
     Damaged,
 }

@@ -1,4 +1,4 @@
-//! What a store says of itself: its apps and positions. Regions and totals are checked with the
+//! Checks the metadata of a store: apps, positions and the low watermark. Regions and totals are checked with the
 //! counts.
 
 use std::collections::BTreeSet;
@@ -26,9 +26,9 @@ impl Checker<'_> {
         self.scan_table(Check::Meta, META, |checker, chunk| {
             checker.report.looked(Check::Meta, chunk.len());
             for (name, value) in chunk {
-                unreadable.extend(checker.take_app(&name, &value));
-                checker.check_mark(&name, &value);
-                checker.check_noted(&name, &value);
+                unreadable.extend(checker.load_app(&name, &value));
+                checker.check_fingerprint(&name, &value);
+                checker.check_expiry_record(&name, &value);
             }
             Ok(())
         })?;
@@ -46,7 +46,7 @@ impl Checker<'_> {
                     self.find_and(Problem::AppUnreadable, || named, put_app(pid, app));
                 }
                 None if with_rows.contains(&pid) => self.find(Problem::AppUnreadable, || named),
-                // Of no app of the settings, and without rows: it says nothing.
+                // The app is not in the settings and has no rows, so its record is not needed.
                 None => self.find_and(
                     Problem::AppUnreadable,
                     || named,
@@ -62,8 +62,8 @@ impl Checker<'_> {
         self.write_fixes()
     }
 
-    /// Where cells say that rows are there which are said to have gone, and they are, these go no
-    /// further than the first of them.
+    /// Checks that no counted rows exist before the retention cutoff of an app. If some do, the cutoff is moved back to
+    /// the first of them.
     fn check_oldest(&mut self, pid: Pid) -> Result<(), StoreError> {
         let Some(mut app) = self.app(pid) else { return Ok(()) };
         let counted = meta::counted_before(&self.tables, (pid, &app), self.settings.partitions);
@@ -77,16 +77,16 @@ impl Checker<'_> {
         let start =
             |cell| RowKey::decode(&hourly_counts::first_row(cell)).map(|first| first.event_time);
         let Some(oldest) = counted.iter().filter_map(start).min() else { return Ok(()) };
-        let kept = app;
+        let stored = app;
         app.oldest = oldest;
         self.apps.insert(pid, app);
-        let mut are_there = false;
+        let mut have_rows = false;
         for cell in &counted {
-            are_there |= self.has_rows(cell)?;
+            have_rows |= self.has_rows(cell)?;
         }
-        if !are_there {
-            // The counts are wrong.
-            self.apps.insert(pid, kept);
+        if !have_rows {
+            // The counts are wrong, not the cutoff.
+            self.apps.insert(pid, stored);
             return Ok(());
         }
         let named = self.app_name(pid);
@@ -109,8 +109,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The hour of the newest row, or the last write where rows are of the future: rather too early,
-    /// by which state is kept for longer.
+    /// Derives the low watermark: the hour of the newest row, but at most the time of the last write, as rows may be in
+    /// the future. A value that is too early only keeps state longer.
     pub fn derive_consumed_until(&mut self) -> Result<EventTime, StoreError> {
         let mut newest = EventTime::default();
         self.scan_table(Check::Meta, CELLS, |_, chunk| {
@@ -128,8 +128,8 @@ impl Checker<'_> {
         Ok(newest.min(now()).min(if is_known { written } else { newest }))
     }
 
-    /// Takes what is kept of an app; its pid where that is damaged.
-    fn take_app(&mut self, name: &[u8], value: &[u8]) -> Option<Pid> {
+    /// Loads the record of an app. Returns its pid if the record is damaged.
+    fn load_app(&mut self, name: &[u8], value: &[u8]) -> Option<Pid> {
         let pid = name.strip_prefix(APP)?;
         let Ok(pid) = pid.try_into().map(u32::from_be_bytes).map(Pid) else {
             let named = || at(META, name);
@@ -147,10 +147,10 @@ impl Checker<'_> {
         }
     }
 
-    fn check_mark(&mut self, name: &[u8], value: &[u8]) {
-        let is_mark = [MARKS, LAST_MARKS].iter().any(|prefix| name.starts_with(prefix));
-        if is_mark && key::decode_mark(value).is_none() {
-            // Without it a topic that was made anew is not told from the one that was read.
+    fn check_fingerprint(&mut self, name: &[u8], value: &[u8]) {
+        let is_fingerprint = [MARKS, LAST_MARKS].iter().any(|prefix| name.starts_with(prefix));
+        if is_fingerprint && key::decode_fingerprint(value).is_none() {
+            // Without the fingerprint, a recreated topic is not detected until the next commit.
             let named = || at(META, name);
             self.find_and(Problem::PositionUnreadable, named, |batch, tables| {
                 batch.delete_cf(tables.meta(), name);
@@ -158,8 +158,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Without it nothing is held of what expired by settings of before.
-    fn check_noted(&mut self, name: &[u8], value: &[u8]) {
+    /// Deletes a damaged expiry record, and with it the expiry floor of earlier settings.
+    fn check_expiry_record(&mut self, name: &[u8], value: &[u8]) {
         let Some(pid) = name.strip_prefix(EXPIRING) else { return };
         if floor::decode(pid, value, now()).is_err() {
             let named = || at(META, name);
@@ -174,7 +174,7 @@ impl Checker<'_> {
         for (key, value) in chunk {
             let position = key::decode_position(key, value);
             if position.is_none_or(|position| position.next_offset < 0 || position.partition < 0) {
-                // Without it the partition is read from its beginning; what is known is no new fact.
+                // Without it the partition is read from its beginning; known events are redeliveries.
                 let named = || at(OFFSETS, key);
                 self.find_and(Problem::PositionUnreadable, named, |batch, tables| {
                     batch.delete_cf(tables.offsets(), key);
@@ -183,7 +183,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The apps that have rows: a look per app and partition.
+    /// The apps that have rows, by one seek per app and partition.
     fn pids_of_rows(&mut self) -> Result<BTreeSet<Pid>, StoreError> {
         let mut pids = BTreeSet::new();
         let tables = self.tables.clone();
@@ -208,7 +208,8 @@ impl Checker<'_> {
         Ok(pids)
     }
 
-    /// Where an app's rows are says how it is spread; how far they have gone, its oldest count.
+    /// Derives the record of an app: its fanout from the partitions of its rows, its retention cutoff from the oldest
+    /// hourly count.
     fn derive_app(&mut self, pid: Pid) -> Result<Option<App>, StoreError> {
         let partitions = self.settings.partitions;
         let mut found: BTreeSet<u16> = BTreeSet::new();
@@ -234,12 +235,12 @@ impl Checker<'_> {
             }
             Ok(())
         })?;
-        let own = self.policy.app(pid).map(|app| key::partition(&app.key, partitions));
-        let bases: Vec<u16> = own.into_iter().chain(found.iter().copied()).collect();
+        let by_key = self.policy.app(pid).map(|app| key::partition(&app.key, partitions));
+        let bases: Vec<u16> = by_key.into_iter().chain(found.iter().copied()).collect();
         for bits in 0..=spread::bits_max(partitions) {
             for base in &bases {
-                let parts: BTreeSet<u16> = key::spread(*base, bits, partitions).collect();
-                if found.is_subset(&parts) {
+                let possible: BTreeSet<u16> = key::spread(*base, bits, partitions).collect();
+                if found.is_subset(&possible) {
                     let mut app = App::new(*base);
                     app.spread(bits);
                     app.begin_at(oldest.unwrap_or_default());

@@ -1,10 +1,9 @@
-//! Whether a store is whole: that its files read, its facts are found, its decisions are those that
-//! a fresh look makes, its rows are those decisions, and its counts those of its rows.
+//! Verifies a store: files are readable, facts are found by their keys, decisions equal recomputed ones, rows match
+//! their decisions, and counts match the rows.
 //!
-//! Tables are walked in key order and what belongs together is looked up a few thousand keys at a
-//! time, so memory does not grow with the store. [`verify`] changes nothing and may run beside the
-//! process that writes: it sees one moment. [`repair`] writes anew what is derived, and never
-//! changes a fact.
+//! Tables are scanned in key order, and related keys are looked up a few thousand at a time, so memory does not grow
+//! with the store. [`verify`] changes nothing and may run beside the writing process, on a snapshot. [`repair`]
+//! rewrites derived data and never changes a fact.
 
 mod aggregates;
 mod counts;
@@ -33,7 +32,7 @@ use rocksdb::WriteBatch;
 use crate::StoreError;
 use crate::apps::spread::App;
 use crate::embedded::open::column_families::{EVENTS, TABLES};
-use crate::embedded::open::meta::{self as kept_meta, Meta};
+use crate::embedded::open::meta::{self as stored_meta, Meta};
 use crate::embedded::tables::Tables;
 use crate::embedded::write::{expiry_floor, rebuild_aggregates};
 use crate::expiry::Expiry;
@@ -42,32 +41,32 @@ use crate::layout::key::Key;
 use files::Files;
 pub use report::{Check, Finding, Problem, Remedy, Report, Times};
 
-/// What is asked for.
+/// The options of a verification.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Of each problem so many are named.
+    /// Limit for the examples of each problem.
     pub examples_max: usize,
-    /// Whether settings of attribution have changed since events were decided on: that a fresh
-    /// decision differs is then no damage.
+    /// True if attribution settings have changed since events were decided: a recomputed decision that differs is then
+    /// not damage.
     pub have_settings_changed: bool,
 }
 
-/// How far a check is, in entries of tables.
+/// The progress of a verification, in table entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     pub check: Check,
     pub done: u64,
-    /// An estimate.
+    /// An estimate of the entries of all checks.
     pub total: u64,
 }
 
-/// What is told while checking.
+/// Receives the progress.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress);
 
-/// Looks for damage in the store of the settings.
+/// Looks for damage in the configured store.
 ///
 /// # Errors
-/// Where there is no such store, or one of other settings; damage is in the report.
+/// If the store is missing or does not match the settings. Damage is not an error but in the report.
 pub fn verify(
     settings: &config::Store,
     policy: &Policy,
@@ -86,10 +85,10 @@ pub fn verify(
     Ok(checker.finish())
 }
 
-/// Writes anew what is derived, where it is damaged. Where a file is damaged nothing is written.
+/// Rewrites damaged derived data. If a file is damaged, nothing is written.
 ///
 /// # Errors
-/// As [`verify`], and where another process has the store open.
+/// Errors of [`verify`], and a store that another process has open.
 pub fn repair(
     settings: &config::Store,
     policy: &Policy,
@@ -99,8 +98,8 @@ pub fn repair(
     let mut report = Report::new(options.examples_max);
     let mut before = files::open(settings, &mut report)?;
     before.iter_mut().for_each(|(_, files)| files.note_failure(&mut report));
-    let is_log_alone = report.found.keys().all(|problem| *problem == Problem::LogDamaged);
-    if before.is_none() || !is_log_alone {
+    let is_log_only = report.found.keys().all(|problem| *problem == Problem::LogDamaged);
+    if before.is_none() || !is_log_only {
         return Ok(report);
     }
     drop(before);
@@ -123,7 +122,7 @@ pub fn repair(
     Ok(checker.finish())
 }
 
-/// One look at a store.
+/// The state of one verification.
 struct Checker<'a> {
     tables: Tables,
     settings: &'a config::Store,
@@ -133,12 +132,12 @@ struct Checker<'a> {
     expiry: Expiry,
     files: Files,
     report: Report,
-    /// What makes right what was found; `None` if nothing is to be written.
+    /// Repairs to write; `None` if the store must not be changed.
     fixes: Option<WriteBatch>,
-    /// Rows that are not what they should be and were told of with their events.
-    told_rows: BTreeSet<Key>,
-    /// Events that were told of before their turn.
-    told_events: BTreeSet<FactKey>,
+    /// Wrong rows that were reported with their events.
+    reported_rows: BTreeSet<Key>,
+    /// Events that were reported before their own check.
+    reported_events: BTreeSet<FactKey>,
     must_recount: bool,
     done: u64,
     total: u64,
@@ -162,8 +161,8 @@ impl<'a> Checker<'a> {
             files,
             report,
             fixes: None,
-            told_rows: BTreeSet::new(),
-            told_events: BTreeSet::new(),
+            reported_rows: BTreeSet::new(),
+            reported_events: BTreeSet::new(),
             must_recount: false,
             done: 0,
             total: 0,
@@ -171,30 +170,30 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Takes what the store says of itself.
+    /// Loads the metadata.
     fn load(&mut self) -> Result<(), StoreError> {
         let Self { tables, settings, .. } = self;
         Meta::load_uncounted(tables, &settings.path, settings.partitions)?;
-        let until = match kept_meta::consumed_until(&self.tables) {
-            // Told of with the rest of meta.
+        let until = match stored_meta::consumed_until(&self.tables) {
+            // Reported by the check of metadata.
             Err(StoreError::Corrupt { .. } | StoreError::AheadOfClock { .. }) => {
                 self.derive_consumed_until()?
             }
             until => until?,
         };
-        // What can not be read is told of with the rest of meta, too.
-        let noted = match expiry_floor::noted(&self.tables) {
+        // Unreadable records are reported by the check of metadata, too.
+        let records = match expiry_floor::records(&self.tables) {
             Err(StoreError::Corrupt { .. }) => ExpiryRecords::new(),
-            noted => noted?,
+            records => records?,
         };
         let until = Some(until).filter(|until| *until > EventTime::default());
-        self.expiry.hold(&crate::expiry::floor::under(&noted, &self.expiry, until));
+        self.expiry.set_floors(&crate::expiry::floor::under(&records, &self.expiry, until));
         self.expiry.until().advance(until.unwrap_or_default());
-        self.total = self.work()?;
+        self.total = self.estimate_all()?;
         Ok(())
     }
 
-    /// Only reads: where it is not known how to look further, because of a damaged file.
+    /// Only reads all tables, to find damaged files; for a store whose metadata cannot be loaded.
     fn read_all(&mut self, failure: impl Into<Option<StoreError>>) -> Result<(), StoreError> {
         match failure.into() {
             Some(StoreError::Engine(failure)) => drop(self.note_failure(failure)?),
@@ -218,8 +217,8 @@ impl<'a> Checker<'a> {
         self.report
     }
 
-    /// Entries that all checks together go through, about.
-    fn work(&self) -> Result<u64, StoreError> {
+    /// An estimate of the entries that all checks read.
+    fn estimate_all(&self) -> Result<u64, StoreError> {
         let mut total = 0;
         for family in Family::ALL {
             let times = if family == Family::Touch { 1 } else { 2 };
@@ -228,17 +227,18 @@ impl<'a> Checker<'a> {
         Ok(total + 2 * self.estimate(EVENTS)?)
     }
 
+    /// An estimate of the entries of a table.
     fn estimate(&self, table: &str) -> Result<u64, StoreError> {
         let property = rocksdb::properties::ESTIMATE_NUM_KEYS;
         Ok(self.tables.db.property_int_value_cf(self.tables.table(table), property)?.unwrap_or(0))
     }
 
-    /// Something is wrong that stays so.
+    /// Reports a problem that cannot be repaired.
     fn find(&mut self, problem: Problem, at: impl FnOnce() -> String) {
         self.report.find(problem, false, at);
     }
 
-    /// Something is wrong that `fix` makes right, if that is asked for.
+    /// Reports a problem, and repairs it by `fix` if repairs are to be written.
     fn find_and(
         &mut self,
         problem: Problem,
@@ -251,7 +251,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Writes what makes right what was found so far.
+    /// Writes the repairs so far.
     fn write_fixes(&mut self) -> Result<(), StoreError> {
         if let Some(batch) = self.fixes.as_mut().filter(|batch| !batch.is_empty()) {
             self.tables.db.write(std::mem::take(batch))?;
@@ -259,8 +259,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// The app's key and, of an event that has a row, its id. A touch is named by its key: its id
-    /// may be a click's.
+    /// Names a fact: an event by the app's key and the event id, a touch by its key, because its id may be a click id.
     fn named(&self, fact: &FactKey, record: &FactRecord) -> String {
         let key = crate::layout::key::record(fact);
         match record {
@@ -281,7 +280,7 @@ fn id(record: &FactRecord) -> String {
     attribution::facts::printable::printable(record.id()).to_string()
 }
 
-/// A table and a key.
+/// A table and a key in hexadecimal.
 fn at(table: &str, key: &[u8]) -> String {
     format!("{table} {}", attribution::facts::device_ids::hex(key))
 }

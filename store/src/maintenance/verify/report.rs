@@ -1,9 +1,9 @@
-//! What was looked at, and what is wrong with it.
+//! The report of a verification.
 
 use std::collections::BTreeMap;
 
 attribution::named! {
-    /// A kind of check, in the order in which they are made.
+    /// A kind of check, in the order of execution.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Check {
         Files = "files",
@@ -17,7 +17,7 @@ attribution::named! {
 }
 
 attribution::named! {
-    /// What can be wrong.
+    /// A kind of problem.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Problem {
         FileMissing = "file_missing",
@@ -60,12 +60,12 @@ attribution::named! {
     }
 }
 
-/// What can be done about a problem.
+/// The remedy for a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// It is derived from what is there.
+    /// The data can be derived from intact data.
     Repair,
-    /// Nothing here tells what it was.
+    /// The data cannot be derived.
     Restore,
 }
 
@@ -110,45 +110,46 @@ impl Problem {
         }
     }
 
+    /// The description for users.
     pub fn text(self) -> &'static str {
         match self {
             Self::FileMissing => "a file is missing",
-            Self::FileCut => "a file has another length than it was written with",
-            Self::FileDamaged => "a file is damaged: its bytes are not those that were written",
-            Self::LogDamaged => "the log of what was written last is damaged",
-            Self::AppUnreadable => "what is kept of an app can not be true, or is missing",
-            Self::AppAhead => "rows of an app are said to have gone that are there and are counted",
-            Self::ConsumedUntilWrong => "the time up to which all is consumed can not be true",
-            Self::PositionUnreadable => "a Kafka position can not be read",
-            Self::FactUnreadable => "a fact can not be read",
-            Self::FactMisplaced => "a fact does not stand under its identity",
-            Self::FactAltered => "a fact is not what its row was made from",
-            Self::TouchMissing => "the touch that an activation is credited to is missing",
-            Self::EntryUnreadable => "an index entry can not be read",
-            Self::EntryToNowhere => "an index entry leads to no fact",
-            Self::EntryOfAnother => "an index entry is not of the fact that it leads to",
+            Self::FileCut => "a file has the wrong length",
+            Self::FileDamaged => "a file is corrupt",
+            Self::LogDamaged => "the write-ahead log is corrupt",
+            Self::AppUnreadable => "the record of an app is invalid or missing",
+            Self::AppAhead => "an app has counted rows before its retention cutoff",
+            Self::ConsumedUntilWrong => "the low watermark is invalid or in the future",
+            Self::PositionUnreadable => "a Kafka position is unreadable",
+            Self::FactUnreadable => "a fact is unreadable",
+            Self::FactMisplaced => "a fact is stored under the wrong key",
+            Self::FactAltered => "a fact differs from the one that its row shows",
+            Self::TouchMissing => "the credited touch of an activation is missing",
+            Self::EntryUnreadable => "an index entry is unreadable",
+            Self::EntryToNowhere => "an index entry leads to a missing fact",
+            Self::EntryOfAnother => "an index entry does not belong to the fact that it leads to",
             Self::EntryMissing => "a fact lacks an index entry",
             Self::MarkerMissing => "a fact lacks a bucket marker",
-            Self::Undecided => "an event was never decided on",
-            Self::DecisionAltered => "a decision is not the one that was made",
-            Self::DecisionDiffers => "a decision differs from a fresh one",
-            Self::DecisionLost => "a decision differs from a fresh one, and its row is lost",
+            Self::Undecided => "an event has no decision",
+            Self::DecisionAltered => "a decision was altered",
+            Self::DecisionDiffers => "a decision differs from the recomputed one",
+            Self::DecisionLost => "a decision differs from the recomputed one, and its row is lost",
             Self::RowMissing => "the row of an event is missing",
-            Self::RowDiffers => "a row is not what was decided",
-            Self::RowKeyUnreadable => "a key of a row can not be read",
-            Self::RowUnreadable => "a row can not be read",
-            Self::RowMisplaced => "a row is in a partition in which its app has none",
+            Self::RowDiffers => "a row differs from its decision",
+            Self::RowKeyUnreadable => "the key of a row is unreadable",
+            Self::RowUnreadable => "a row is unreadable",
+            Self::RowMisplaced => "a row is in a partition that its app does not use",
             Self::RowWithoutFact => "the fact of a row is missing",
             Self::SecondRow => "an event has a second row",
-            Self::CellUnreadable => "the figures of an hour can not be read",
-            Self::CellDiffers => "the figures of an hour differ from the rows",
-            Self::RegionsBroken => "the regions do not cover the keys, or can not be read",
-            Self::RegionDiffers => "the figures of a region differ from the rows",
+            Self::CellUnreadable => "an hourly count is unreadable",
+            Self::CellDiffers => "an hourly count differs from the rows",
+            Self::RegionsBroken => "the regions are unreadable or do not cover all keys",
+            Self::RegionDiffers => "the statistics of a region differ from the rows",
             Self::TotalsDiffer => "the totals differ from the rows",
-            Self::CountUnreadable => "a count of a quarter of an hour can not be read",
-            Self::CountDiffers => "the counts of an app differ from its rows",
-            Self::BroughtUnreadable => "an activation that a campaign brought can not be read",
-            Self::BroughtDiffers => "what the campaigns of an app brought differs from its rows",
+            Self::CountUnreadable => "a summary count is unreadable",
+            Self::CountDiffers => "the summary counts of an app differ from its rows",
+            Self::BroughtUnreadable => "an entry of the campaign index is unreadable",
+            Self::BroughtDiffers => "the campaign index of an app differs from its rows",
         }
     }
 
@@ -168,48 +169,47 @@ impl Problem {
     }
 }
 
-/// One thing that is wrong.
+/// One occurrence of a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub problem: Problem,
-    /// Which: a file, a key in hex with its table, or an event of an app. Never an id of a device.
+    /// The affected file, table and key in hexadecimal, or event of an app. Never a device id.
     pub at: String,
-    /// Whether it was made right.
+    /// True if it was repaired.
     pub is_repaired: bool,
 }
 
-/// How often a problem was found, and made right.
+/// How often a problem was found and repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     pub found: u64,
     pub repaired: u64,
 }
 
-/// What came out.
+/// The result of a verification.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     looked_at: BTreeMap<Check, u64>,
     pub found: BTreeMap<Problem, Times>,
-    /// Of each problem the first ones.
+    /// The first occurrences of each problem, up to the limit.
     pub examples: Vec<Finding>,
-    /// So many of each problem.
+    /// Limit for the examples of each problem.
     examples_max: usize,
-    /// Index entries of facts that were replaced; they mean nothing, and are no damage.
+    /// Index entries of replaced facts, which are ignored and are not damage.
     pub stale: u64,
-    /// Facts of apps with probabilistic matching that are not found by their places: they came
-    /// while it was off, which nothing tells from damage.
+    /// Facts without probabilistic index entries, of apps with probabilistic matching. Either they were recorded while
+    /// it was off, or the entries are lost; the two cannot be distinguished.
     pub without_place: u64,
-    /// Decisions that are final: what they were made from may have gone, so they were only held
-    /// against their rows.
+    /// Final decisions, which were compared with their rows only, because their facts may have expired.
     pub finals: u64,
-    /// Events that would be decided otherwise now, where settings have changed.
+    /// Events whose recomputed decision differs, if settings have changed.
     pub otherwise: u64,
-    /// What could not be checked because of other damage.
+    /// Items that could not be checked because of other damage.
     pub unchecked: u64,
 }
 
 impl Report {
-    /// Names so many of each problem.
+    /// An empty report with at most `examples_max` examples of each problem.
     pub fn new(examples_max: usize) -> Self {
         Self { examples_max, ..Self::default() }
     }
@@ -231,7 +231,8 @@ impl Report {
         }
     }
 
-    /// The log was opened for writing: what stood after its damage is read again from Kafka.
+    /// Marks damage of the log as repaired. Opening the store for writing truncates the log at the damage; the rest is
+    /// re-read from Kafka.
     pub fn repaired_log(&mut self) {
         if let Some(times) = self.found.get_mut(&Problem::LogDamaged) {
             times.repaired = times.found;
@@ -253,7 +254,7 @@ impl Report {
         self.found.iter().filter(move |(problem, _)| problem.check() == check).map(|(_, t)| t)
     }
 
-    /// Whether a file is damaged: then a repair writes nothing.
+    /// True if a file is damaged. A repair then writes nothing.
     pub fn is_file_damaged(&self) -> bool {
         let problems = [Problem::FileMissing, Problem::FileCut, Problem::FileDamaged];
         problems.iter().any(|problem| self.found.contains_key(problem))
@@ -263,7 +264,7 @@ impl Report {
         self.found.is_empty() && self.unchecked == 0
     }
 
-    /// Whether all that was wrong was made right.
+    /// True if all problems were repaired.
     pub fn is_repaired(&self) -> bool {
         self.unchecked == 0 && self.found.values().all(|times| times.found == times.repaired)
     }

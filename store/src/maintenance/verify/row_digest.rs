@@ -1,6 +1,7 @@
-//! A row that is as it was decided, byte for byte by the digest that its event's home has. Where
-//! something else comes out now, the row is right: what it is made from was altered or is lost, or
-//! settings have changed.
+//! Intact rows: a row that matches the digest in its event's record is exactly the row that was decided.
+//!
+//! If a recomputed decision differs from an intact row, the row is right: facts were altered or lost, or settings have
+//! changed.
 
 use attribution::ledger::record::FactRecord;
 use attribution::rules::build_row;
@@ -13,14 +14,15 @@ use super::stored_row::{self, digest};
 use super::table_scan::Found;
 use crate::layout::codec::row::RowView;
 
+/// An intact row.
 pub struct RowDigest {
     row: Row,
-    /// Of an activation: the id of the install that it follows, which the row does not show.
+    /// The id of the install that an activation follows, which its row does not contain.
     pub original: Option<Box<str>>,
 }
 
 impl RowDigest {
-    /// `None` where the row is missing or is not what was decided.
+    /// Returns the row of an event; `None` if it is missing or not the one that was decided.
     pub fn of(event: &Event, found: &Found) -> Option<Self> {
         let (Found::Value(value), Some(key)) = (found, event.row) else { return None };
         let row = stored_row::row(&key, &RowView::decode(value).ok()?)?;
@@ -28,12 +30,12 @@ impl RowDigest {
         let recomputed = event.recomputed.as_ref().map(|recomputed| &recomputed.write.record);
         let records = [Some(&event.record), recomputed].into_iter().flatten();
         let mut originals = std::iter::once(None).chain(records.flat_map(originals));
-        let is_its = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == current_row.digest;
-        let original = originals.find(is_its)?;
+        let matches = |of: &Option<Box<str>>| digest(&row, of.as_deref()) == current_row.digest;
+        let original = originals.find(matches)?;
         Some(Self { row, original })
     }
 
-    /// Whether what the row shows of the event itself is what its fact says.
+    /// True if the row's values of the event itself match the fact of the record.
     pub fn is_of(&self, record: &FactRecord) -> bool {
         let Self { row, original } = self;
         let of_fact = match record {

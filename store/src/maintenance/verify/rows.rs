@@ -1,4 +1,4 @@
-//! Every row is the present row of an event, and the only one.
+//! Checks that each row is the current row of an event, and its only one.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::layout::codec;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::{self, Key, RowKey};
 
-/// A row, and what it says of itself.
+/// A readable row, and the event that it belongs to.
 struct Row<'c> {
     key: RowKey,
     bytes: &'c [u8],
@@ -26,12 +26,12 @@ struct Row<'c> {
     event_id: &'c str,
 }
 
-/// Events of one app and millisecond whose facts have expired, to see a second row of one.
-type Homeless = (Pid, EventTime, BTreeSet<u64>);
+/// The seqs of rows without a fact record, of one app and millisecond, to detect second rows.
+type RowsWithoutFact = (Pid, EventTime, BTreeSet<u64>);
 
 impl Checker<'_> {
     pub fn check_rows(&mut self) -> Result<(), StoreError> {
-        let mut homeless: Homeless = (Pid(0), EventTime::default(), BTreeSet::new());
+        let mut without_fact: RowsWithoutFact = (Pid(0), EventTime::default(), BTreeSet::new());
         self.scan_table(Check::Rows, EVENTS, |checker, chunk| {
             let rows = checker.readable(&chunk);
             let mut records = Vec::new();
@@ -44,11 +44,11 @@ impl Checker<'_> {
                 let records = &records[usize::from(row.fact.family == Family::Effect)];
                 match records.of(&key::record(&row.fact)) {
                     Found::Unreadable => checker.report.unchecked += 1,
-                    Found::Nothing => checker.check_homeless(&row, &mut homeless),
+                    Found::Nothing => checker.check_without_fact(&row, &mut without_fact),
                     Found::Value(record) => {
                         let record =
                             codec::fact_record::decode(row.fact.family, row.fact.pid, record);
-                        // One that can not be read is told of itself.
+                        // Unreadable records are reported by the check of facts.
                         record.into_iter().for_each(|record| checker.check_row(&row, &record));
                     }
                 }
@@ -57,7 +57,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The rows that can be read and have not gone by their age.
+    /// The readable rows that retention has not passed.
     fn readable<'c>(&mut self, chunk: &'c [Entry]) -> Vec<Row<'c>> {
         let mut rows = Vec::with_capacity(chunk.len());
         for (bytes, value) in chunk {
@@ -88,9 +88,9 @@ impl Checker<'_> {
         rows
     }
 
-    /// Unless it was told of with its event.
+    /// Reports a row, unless it was reported with its event.
     fn find_row(&mut self, problem: Problem, bytes: &[u8]) {
-        if !Key::try_from(bytes).is_ok_and(|key| self.told_rows.contains(&key)) {
+        if !Key::try_from(bytes).is_ok_and(|key| self.reported_rows.contains(&key)) {
             self.find(problem, || at(EVENTS, bytes));
         }
     }
@@ -103,15 +103,15 @@ impl Checker<'_> {
         let expected = record
             .current_row()
             .map(|current_row| row_key(&app, (row.key.pid, row.key.seq), current_row, partitions));
-        let (problem, is_kept) = match expected {
-            // Told of with its fact.
+        let (problem, must_stay) = match expected {
+            // Reported with its fact.
             None => return,
             Some(key) if key == Some(row.key) => return,
             Some(_) if !is_possible => (Problem::RowMisplaced, false),
             Some(expected) => (Problem::SecondRow, expected.is_none()),
         };
         let named = self.row_name(row);
-        if is_kept {
+        if must_stay {
             return self.find(problem, || named);
         }
         self.find_and(
@@ -123,18 +123,19 @@ impl Checker<'_> {
         );
     }
 
-    /// Facts of events are kept as long as rows are, or longer.
-    fn check_homeless(&mut self, row: &Row<'_>, homeless: &mut Homeless) {
+    /// Checks a row without a fact record. Records of events are kept at least as long as rows, so one that has not
+    /// expired is missing.
+    fn check_without_fact(&mut self, row: &Row<'_>, others: &mut RowsWithoutFact) {
         let (pid, time) = (row.key.pid, row.key.event_time);
         let is_expired = time < self.expiry.oldest_record(pid, row.fact.family, None);
         if !is_expired {
             let named = self.row_name(row);
             return self.find(Problem::RowWithoutFact, || named);
         }
-        if (homeless.0, homeless.1) != (pid, time) {
-            *homeless = (pid, time, BTreeSet::new());
+        if (others.0, others.1) != (pid, time) {
+            *others = (pid, time, BTreeSet::new());
         }
-        if !homeless.2.insert(row.key.seq) {
+        if !others.2.insert(row.key.seq) {
             let named = self.row_name(row);
             self.find(Problem::SecondRow, || named);
         }
@@ -155,7 +156,7 @@ impl Checker<'_> {
     }
 }
 
-/// Where the present row of an event stands; `None` if it can not be there.
+/// The key of the current row of an event; `None` if its fanout is not possible.
 pub fn row_key(
     app: &App,
     (pid, seq): (Pid, u64),

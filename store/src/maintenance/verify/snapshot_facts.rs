@@ -1,4 +1,4 @@
-//! The facts that decisions are made from: as the process that writes sees them.
+//! The facts from which decisions are recomputed, as the writing process sees them.
 
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
@@ -13,13 +13,13 @@ use crate::embedded::tables::Tables;
 use crate::embedded::write::pending::Pending;
 use crate::expiry::Expiry;
 
-/// Without those that have expired, whether or not a compaction came by.
-pub struct CurrentRow {
+/// The facts of a store, without expired ones that no compaction has removed yet.
+pub struct SnapshotFacts {
     pub tables: Tables,
     pub expiry: Expiry,
 }
 
-impl Facts for CurrentRow {
+impl Facts for SnapshotFacts {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {

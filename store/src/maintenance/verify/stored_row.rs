@@ -1,4 +1,4 @@
-//! A stored row as it was when it was decided on, to hold it against what was.
+//! Rebuilds decided rows from stored ones, to compare them.
 
 use attribution::facts::event::{Activation, Device, Pairs};
 use attribution::rules::build_row;
@@ -20,7 +20,7 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
         }
         None => None,
     };
-    let contributors = (0..).map_while(|place| view.contributor(place).cloned());
+    let contributors = (0..).map_while(|index| view.contributor(index).cloned());
     Some(Row {
         pid: key.pid,
         event_time: key.event_time,
@@ -96,7 +96,7 @@ fn props(json: &str) -> Option<Pairs> {
     object.into_iter().map(pair).collect()
 }
 
-/// The digest that the home of a row's event has, if the row is the one that was decided.
+/// The digest of a row, which equals the one in its event's record if the row is the one that was decided.
 pub fn digest(row: &Row, original: Option<&str>) -> u64 {
     let row = Row { revision: 0, ..row.clone() };
     match row.event_type {
@@ -111,7 +111,7 @@ pub fn digest_of(activation: &Activation, decision: &Decision) -> u64 {
     build_row::digest(&(&row, &decision.original))
 }
 
-/// What was decided, as the row of the activation shows it.
+/// The decision that the row of an activation shows.
 pub fn decision(row: Row, original: Option<Box<str>>) -> Option<Decision> {
     let credit = Credit {
         status: row.status,
@@ -123,8 +123,9 @@ pub fn decision(row: Row, original: Option<Box<str>>) -> Option<Decision> {
     Some(Decision { install_type: row.install_type?, original, credit })
 }
 
-/// Whether the value is how the row is written: what only a reader of CSV needs is in no digest.
-pub fn is_written_so(row: &Row, value: &[u8]) -> bool {
+/// True if the value is exactly the encoding of the row. The digest does not cover values that only the CSV writer
+/// needs.
+pub fn is_encoding_of(row: &Row, value: &[u8]) -> bool {
     let mut written = Vec::with_capacity(value.len());
     encode(row, &mut written);
     written == value

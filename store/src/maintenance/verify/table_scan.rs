@@ -1,4 +1,4 @@
-//! Reads tables through, past what is damaged.
+//! Scans of tables that continue after damaged files.
 
 use rocksdb::{ErrorKind, ReadOptions};
 
@@ -10,12 +10,12 @@ use crate::layout::key::Key;
 /// A key and its value.
 pub type Entry = (Box<[u8]>, Box<[u8]>);
 
-/// So much is looked at together: look-ups in key order read less.
+/// Limits of a chunk. Larger chunks make lookups cheaper, because these are sorted by key.
 const CHUNK_ENTRIES: usize = 4_096;
 const CHUNK_BYTES: usize = 8 << 20;
 const READ_AHEAD_BYTES: usize = 2 << 20;
 
-/// What stands under a key.
+/// The result of a lookup.
 pub enum Found {
     Nothing,
     Value(Box<[u8]>),
@@ -23,14 +23,14 @@ pub enum Found {
     Unreadable,
 }
 
-/// What stands under some keys.
+/// The results of lookups, by key.
 pub struct LookedUp {
     keys: Vec<Key>,
     found: Vec<Found>,
 }
 
 impl LookedUp {
-    /// Of one of the keys that were asked for.
+    /// The result for one of the keys.
     pub fn of(&self, key: &Key) -> &Found {
         self.keys
             .binary_search(key)
@@ -41,8 +41,7 @@ impl LookedUp {
 }
 
 impl Checker<'_> {
-    /// Hands all entries of a table to `visit`, some thousand at a time, in key order. Of a damaged
-    /// file the rest is passed over.
+    /// Calls `visit` with all entries of a table, in key order and in chunks. The rest of a damaged file is skipped.
     pub fn scan_table(
         &mut self,
         check: Check,
@@ -83,7 +82,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes a damaged file, and says where what comes after it begins.
+    /// Reports a damaged file, and returns the first key after it.
     fn after_damage(
         &mut self,
         failure: rocksdb::Error,
@@ -95,7 +94,7 @@ impl Checker<'_> {
         Ok(next.filter(|next| **next > *last).map(Vec::into_boxed_slice))
     }
 
-    /// Notes that a file is damaged and names it; other failures are the caller's.
+    /// Reports a damaged file and returns its name, if known. Other failures are returned as errors.
     pub fn note_failure(&mut self, failure: rocksdb::Error) -> Result<Option<String>, StoreError> {
         if !matches!(failure.kind(), ErrorKind::Corruption | ErrorKind::IOError) {
             return Err(failure.into());
@@ -104,13 +103,13 @@ impl Checker<'_> {
         let name = named_file(&text);
         match &name {
             Some(name) => self.files.note(name.clone(), &mut self.report),
-            None if self.files.note_closed(&self.tables, &mut self.report) => {}
+            None if self.files.note_unopenable(&self.tables, &mut self.report) => {}
             None => self.files.note(text, &mut self.report),
         }
         Ok(name)
     }
 
-    /// What stands under the keys of a table, in any order.
+    /// Looks up keys of a table, which may be in any order.
     pub fn look_up(&mut self, table: &str, mut keys: Vec<Key>) -> Result<LookedUp, StoreError> {
         keys.sort_unstable();
         keys.dedup();
