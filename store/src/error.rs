@@ -75,9 +75,9 @@ pub enum StoreError {
     /// Set the clock. If it is right, it was ahead when the store was written, and state has expired too early:
     /// restore an earlier backup, or start with a new store.
     #[error(
-        "store was written by a clock that was ahead of this machine's by more than a day: the stored consumption \
-         time is {until_ms} ms since 1970, this machine's time is {now_ms}: set this machine's clock; if it is \
-         right, the clock was wrong when the store was written, or the stored time is corrupt: restore an earlier \
+        "store was written by a clock that was ahead of this machine's by more than a day: the stored low watermark \
+         is {until_ms} ms since 1970, this machine's time is {now_ms}: set this machine's clock; if it is right, the \
+         clock was wrong when the store was written, or the stored time is corrupt: restore an earlier \
          backup, or start with a new store.path, which re-reads all records from Kafka"
     )]
     AheadOfClock { until_ms: u64, now_ms: u64 },

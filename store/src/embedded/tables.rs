@@ -189,7 +189,7 @@ impl Tables {
 
     #[allow(clippy::expect_used, reason = "all tables are opened or created with the store")]
     pub fn table(&self, name: &str) -> &ColumnFamily {
-        self.db.cf_handle(name).expect("table is open")
+        self.db.cf_handle(name).expect("all tables are opened with the store")
     }
 
     /// An iterator over the keys with the prefix of the last seek.

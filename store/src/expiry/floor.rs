@@ -28,7 +28,7 @@ pub type ExpiryRecords = BTreeMap<Pid, ExpiryRecord>;
 const NONE: u64 = u64::MAX;
 
 impl ExpiryRecord {
-    /// The record after a change to the settings `kept`, at the consumption time `until`.
+    /// The record after a change to the settings `kept`, at the low watermark `until`.
     pub fn under(&self, kept: Option<Kept>, until: Option<EventTime>) -> Self {
         let (current, before) = (expired(kept, until), expired(self.kept, until));
         let mut floor = self.floor;
@@ -111,7 +111,7 @@ pub struct RetainedFloor {
     pub settings: Vec<&'static str>,
     /// Older state counts as expired. The latest floor of all kinds of state.
     pub before: EventTime,
-    /// The consumption time at which the present settings have passed the floor; `None`: never.
+    /// The low watermark at which the present settings have passed the floor; `None`: never.
     pub ends: Option<EventTime>,
 }
 

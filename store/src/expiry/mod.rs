@@ -15,7 +15,7 @@ use foldhash::fast::FixedState;
 
 use floor::{ExpiryRecords, RetainedFloor};
 
-/// The consumption time: the broker time up to which all partitions are consumed. It never decreases. Clones share it.
+/// The low watermark: the broker time up to which all partitions are consumed. It never decreases. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ConsumedUntil(Arc<AtomicU64>);
 
@@ -30,7 +30,7 @@ impl ConsumedUntil {
     }
 }
 
-/// The expiry of each app's state: by the settings and the consumption time, and by the floors of earlier settings.
+/// The expiry of each app's state: by the settings and the low watermark, and by the floors of earlier settings.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
     apps: Arc<HashMap<Pid, Kept, FixedState>>,
@@ -47,7 +47,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What has expired at a consumption time.
+    /// The cutoffs at a low watermark.
     pub fn expired(&self, until: EventTime) -> ExpiryFloor {
         self.needed.expired(until, self.retention_ms)
     }
@@ -79,7 +79,7 @@ impl Expiry {
         self.floors.get().and_then(|floors| floors.get(&pid)).copied().unwrap_or_default()
     }
 
-    /// The floors that are still in effect for apps of the policy, at a consumption time.
+    /// The floors that are still in effect for apps of the policy, at a low watermark.
     pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
         let Some(until) = until else { return Vec::new() };
         let floors = self.floors.get().into_iter().flatten();

@@ -44,8 +44,8 @@ pub fn gone_before(keep_ms: Option<u64>, clock: EventTime) -> EventTime {
     keep_ms.map_or(EventTime::default(), |keep_ms| hour_start(clock.minus(keep_ms)))
 }
 
-/// The time by which age is measured: the earlier of the machine's time and the consumption time, so that a machine
-/// whose clock is ahead removes no rows.
+/// The time by which age is measured: the earlier of the machine's time and the low watermark, so that a machine whose
+/// clock is ahead removes no rows.
 pub fn clock(now: EventTime, consumed_until: Option<EventTime>) -> EventTime {
     consumed_until.map_or(now, |until| until.min(now))
 }

@@ -25,9 +25,9 @@ pub const APP: &[u8] = b"app/";
 pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
 /// Followed by the key of a position; the value is the fingerprint of a verified record.
-pub const MARKS: &[u8] = b"last_read/";
-/// Like [`MARKS`], for the last record that was read.
-pub const LAST_MARKS: &[u8] = b"newest_read/";
+pub const FINGERPRINTS: &[u8] = b"last_read/";
+/// Like [`FINGERPRINTS`], for the last record that was read.
+pub const LAST_FINGERPRINTS: &[u8] = b"newest_read/";
 
 /// Metadata that is loaded when a store is opened.
 pub struct Meta {
@@ -59,7 +59,7 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Loads everything except the totals and the consumption time, which a repair can restore.
+    /// Loads everything except the totals and the low watermark, which a repair can restore.
     pub fn load_uncounted(
         tables: &Tables,
         path: &Path,
@@ -89,7 +89,7 @@ impl Meta {
     }
 }
 
-/// The stored consumption time; 1970 if it was never stored. It is never later than the clock of the machine that wrote
+/// The stored low watermark; 1970 if it was never stored. It is never later than the clock of the machine that wrote
 /// it. State expires by it, so a time in the future is refused.
 ///
 /// # Errors
@@ -100,8 +100,8 @@ pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
         return Ok(EventTime::default());
     };
     let millis = stored.as_slice().try_into().map(i64::from_be_bytes).unwrap_or(-1);
-    let until = EventTime::from_millis(millis)
-        .ok_or_else(|| StoreError::corrupt("the consumption time"))?;
+    let until =
+        EventTime::from_millis(millis).ok_or_else(|| StoreError::corrupt("the low watermark"))?;
     let now = now();
     if until > now.plus(CLOCK_OFF_MS) {
         let (until_ms, now_ms) = (until.millis(), now.millis());
@@ -157,7 +157,8 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
 }
 
 pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
-    for (prefix, fingerprint) in [(MARKS, position.mark), (LAST_MARKS, position.last)] {
+    for (prefix, fingerprint) in [(FINGERPRINTS, position.mark), (LAST_FINGERPRINTS, position.last)]
+    {
         if let Some(fingerprint) = fingerprint {
             let name = [prefix, &key::position(position)].concat();
             batch.put_cf(tables.meta(), name, key::fingerprint(fingerprint));
@@ -167,8 +168,8 @@ pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Posi
 
 /// Sets the fingerprints of a position from the store.
 pub fn load_fingerprints(tables: &Tables, position: &mut Position) -> Result<(), StoreError> {
-    position.mark = fingerprint(tables, MARKS, position)?;
-    position.last = fingerprint(tables, LAST_MARKS, position)?;
+    position.mark = fingerprint(tables, FINGERPRINTS, position)?;
+    position.last = fingerprint(tables, LAST_FINGERPRINTS, position)?;
     Ok(())
 }
 

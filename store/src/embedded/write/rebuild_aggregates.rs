@@ -15,9 +15,8 @@ use crate::layout::hourly_counts::{self, Cell, Change, Changes};
 use crate::layout::key::{self, RowKey};
 use crate::layout::region::Regions;
 
-/// Counts the rows of an app between `from` and the time at which they began so far, because retention became longer.
-/// Summary counts and credited activations are written at once: they are not read before the app's start is moved.
-/// Returns the hourly counts.
+/// Counts the rows of an app between a new, earlier retention cutoff `from` and the present one. Summary counts and
+/// credited activations are written at once: they are not read before the cutoff is moved. Returns the hourly counts.
 pub fn rows(
     tables: &Tables,
     (pid, app): (Pid, &App),
@@ -59,7 +58,7 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<(), StoreError> 
     writer.write()?;
     let (mut batch, now) = (WriteBatch::default(), clock::now());
     for (pid, mut app) in apps.all() {
-        // Any row before now may be missing, as far as is known.
+        // Compactions may have removed any row before now.
         app.reached = app.reached.max(now);
         meta::put_app(&mut batch, tables, pid, &app);
     }

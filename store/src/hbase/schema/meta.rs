@@ -101,7 +101,9 @@ pub fn apps(cluster: &Cluster) -> Result<BTreeMap<Pid, App>, StoreError> {
     let mut apps = BTreeMap::new();
     for row in rows(cluster, APP)? {
         let pid = row.key().get(APP.len()..).and_then(|pid| pid.try_into().ok());
-        let pid = pid.map(u32::from_be_bytes).ok_or_else(|| StoreError::corrupt("an app"))?;
+        let pid = pid
+            .map(u32::from_be_bytes)
+            .ok_or_else(|| StoreError::corrupt("the record of an app"))?;
         apps.insert(Pid(pid), decode_app(&value(&row))?);
     }
     Ok(apps)
@@ -311,7 +313,7 @@ fn pid_row(prefix: &[u8], pid: Pid) -> Vec<u8> {
 }
 
 fn decode_app(value: &[u8]) -> Result<App, StoreError> {
-    App::decode(value).ok_or_else(|| StoreError::corrupt("an app"))
+    App::decode(value).ok_or_else(|| StoreError::corrupt("the record of an app"))
 }
 
 fn table(cluster: &Cluster) -> Result<hbase_client::Table, StoreError> {

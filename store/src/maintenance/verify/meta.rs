@@ -12,7 +12,7 @@ use crate::StoreError;
 use crate::apps::spread::{self, App};
 use crate::clock::now;
 use crate::embedded::open::column_families::{CELLS, META, OFFSETS};
-use crate::embedded::open::meta::{self, APP, LAST_MARKS, MARKS};
+use crate::embedded::open::meta::{self, APP, FINGERPRINTS, LAST_FINGERPRINTS};
 use crate::embedded::tables::Tables;
 use crate::embedded::write::expiry_floor::EXPIRING;
 use crate::embedded::write::regions;
@@ -148,7 +148,8 @@ impl Checker<'_> {
     }
 
     fn check_fingerprint(&mut self, name: &[u8], value: &[u8]) {
-        let is_fingerprint = [MARKS, LAST_MARKS].iter().any(|prefix| name.starts_with(prefix));
+        let is_fingerprint =
+            [FINGERPRINTS, LAST_FINGERPRINTS].iter().any(|prefix| name.starts_with(prefix));
         if is_fingerprint && key::decode_fingerprint(value).is_none() {
             // Without the fingerprint, a recreated topic is not detected until the next commit.
             let named = || at(META, name);
