@@ -1,4 +1,4 @@
-//! The store of one machine: one RocksDB in the process, a column family per table.
+//! The store of one machine: a RocksDB in the process, with a column family per table.
 //!
 //! Each commit is one RocksDB write batch, positions included, so it is atomic; commits that a crash removes from the
 //! end of the write-ahead log are re-read from Kafka. Recorded facts that are not committed yet are in `pending`, which

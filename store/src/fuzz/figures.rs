@@ -14,33 +14,31 @@ use crate::layout::summary_counts::Totals;
 /// The first byte is the length of the first of two values.
 pub fn figures(input: &[u8]) {
     let Some((length, values)) = input.split_first() else { return };
-    let (one, other) = values.split_at(usize::from(*length).min(values.len()));
-    if let Some((one, other)) = Cell::decode(one).zip(Cell::decode(other)) {
-        cells(one, other);
+    let (a, b) = values.split_at(usize::from(*length).min(values.len()));
+    if let Some((a, b)) = Cell::decode(a).zip(Cell::decode(b)) {
+        cells(a, b);
     }
-    if let Some((one, other)) = Totals::decode(one).zip(Totals::decode(other)) {
-        counts(one, other);
+    if let Some((a, b)) = Totals::decode(a).zip(Totals::decode(b)) {
+        counts(a, b);
     }
-    let texts = std::str::from_utf8(one).ok().zip(std::str::from_utf8(other).ok());
-    if let Some((one, other)) =
-        texts.and_then(|(one, other)| Amount::parse(one).zip(Amount::parse(other)))
-    {
-        amounts(one, other);
+    let texts = std::str::from_utf8(a).ok().zip(std::str::from_utf8(b).ok());
+    if let Some((a, b)) = texts.and_then(|(a, b)| Amount::parse(a).zip(Amount::parse(b))) {
+        amounts(a, b);
     }
-    if let Some(app) = App::decode(one) {
+    if let Some(app) = App::decode(a) {
         assert_eq!(App::decode(&app.encode()), Some(app));
         assert!(app.partitions(64).all(|partition| partition < 64));
     }
-    if let Some(record) = ExpiryRecord::decode(one) {
+    if let Some(record) = ExpiryRecord::decode(a) {
         assert_eq!(ExpiryRecord::decode(&record.encode()), Some(record));
     }
-    let decoded = [(one, 0), (other, 1)].map(|(value, start)| {
+    let decoded = [(a, 0), (b, 1)].map(|(value, start)| {
         let mut key = Key::default();
         key[0] = start;
         regions::decode(key, value)
     });
-    if let [Some(one), Some(other)] = decoded {
-        let Some(mut regions) = Regions::of(1, 1 << 20, vec![one, other]) else { return };
+    if let [Some(a), Some(b)] = decoded {
+        let Some(mut regions) = Regions::of(1, 1 << 20, vec![a, b]) else { return };
         let now = EventTime::default();
         assert!(regions.skew(|region| region.figures.bytes as f64) >= 0.0);
         if let Some(region) = regions.at_mut(0) {
@@ -57,40 +55,40 @@ pub fn figures(input: &[u8]) {
     }
 }
 
-fn cells(one: Cell, other: Cell) {
-    let sum = |one: Cell, other: &Cell| {
-        let mut sum = one;
-        sum.add(other);
+fn cells(a: Cell, b: Cell) {
+    let sum = |a: Cell, b: &Cell| {
+        let mut sum = a;
+        sum.add(b);
         sum
     };
-    assert_eq!(Cell::decode(&one.encode()), Some(one));
-    assert_eq!(sum(one, &other), sum(other, &one));
-    assert_eq!(sum(sum(one, &other), &other.negated()), one);
-    let _ = sum(one, &other).rows();
+    assert_eq!(Cell::decode(&a.encode()), Some(a));
+    assert_eq!(sum(a, &b), sum(b, &a));
+    assert_eq!(sum(sum(a, &b), &b.negated()), a);
+    let _ = sum(a, &b).rows();
 }
 
-fn counts(one: Totals, other: Totals) {
-    let sum = |one: Totals, other: &Totals| {
-        let mut sum = one;
-        sum.add(other);
+fn counts(a: Totals, b: Totals) {
+    let sum = |a: Totals, b: &Totals| {
+        let mut sum = a;
+        sum.add(b);
         sum
     };
-    assert_eq!(Totals::decode(&one.encode()), Some(one));
-    assert_eq!(sum(one, &other), sum(other, &one));
-    assert_eq!(sum(sum(one, &other), &other.negated()), one);
+    assert_eq!(Totals::decode(&a.encode()), Some(a));
+    assert_eq!(sum(a, &b), sum(b, &a));
+    assert_eq!(sum(sum(a, &b), &b.negated()), a);
     // Sums of revenue are never longer; a longer sum may not decode.
-    let (both, written) = (sum(one, &other), sum(one, &other).encode());
+    let (both, written) = (sum(a, &b), sum(a, &b).encode());
     if written.len() < 80 {
         assert_eq!(Totals::decode(&written), Some(both));
     }
 }
 
-fn amounts(one: Amount, other: Amount) {
-    let (mut forward, mut backward) = (one, other);
-    forward.add(&other);
-    backward.add(&one);
+fn amounts(a: Amount, b: Amount) {
+    let (mut forward, mut backward) = (a, b);
+    forward.add(&b);
+    backward.add(&a);
     assert_eq!(forward, backward);
-    assert_eq!(Amount::parse(&one.to_string()), Some(one));
-    forward.add(&other.negated());
-    assert_eq!(forward, one);
+    assert_eq!(Amount::parse(&a.to_string()), Some(a));
+    forward.add(&b.negated());
+    assert_eq!(forward, a);
 }

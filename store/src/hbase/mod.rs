@@ -1,6 +1,6 @@
-//! The store beyond one machine: the same keys and values in Apache HBase, for any number of workers and readers.
+//! The store of many machines: the same keys and values in Apache HBase, for any number of workers and readers.
 //!
-//! Start with [`Shared`]. [`ledger`] decides what is written in which order; [`ledger::cells`] is all it knows of HBase.
+//! Start with [`Shared`]. [`ledger`] determines the order of writes; [`ledger::cells`] is its only interface to HBase.
 
 pub mod cluster;
 pub(crate) mod copy;

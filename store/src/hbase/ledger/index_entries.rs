@@ -21,7 +21,7 @@ pub(in crate::hbase) fn join(row: &[u8], column: &[u8]) -> Result<Key, StoreErro
 }
 
 /// The entries by which a fact is found.
-pub(super) fn own_entries(write: &FactWrite, ttl_ms: Option<u64>) -> impl Iterator<Item = Put> {
+pub(super) fn fact_entries(write: &FactWrite, ttl_ms: Option<u64>) -> impl Iterator<Item = Put> {
     let lookback_ms = write.record.lookback_ms();
     let time = write.record.time();
     write.index.iter().map(move |found_by| {

@@ -30,7 +30,7 @@ use crate::expiry::floor::RetainedFloor;
 use crate::layout::key::{self, Key};
 use cells::{Cells, NOW, Page, Put, PutWhere, Table};
 pub(super) use commit::row_time;
-use index_entries::{entry, index_entry, own_entries, page};
+use index_entries::{entry, fact_entries, index_entry, page};
 pub(super) use index_entries::{join, split};
 
 /// The ledger of one worker, over a store that other workers write too.
@@ -134,7 +134,7 @@ impl<C: Cells> SharedLedger<C> {
                     let row = key::record(&write.key).to_vec();
                     replaced.push(Put { row, column, value, time: None, ttl_ms });
                 }
-                entries.extend(own_entries(write, ttl_ms));
+                entries.extend(fact_entries(write, ttl_ms));
                 for (found_by, IndexEntry { time, fact }) in &write.bucket_markers {
                     entries.push(entry(key::index(*found_by, fact, *time), fact.id.0, None));
                 }
@@ -315,7 +315,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             } else {
                 if write.key.family == Family::Touch {
                     let ttl_ms = self.ttls.of(&write.key, &write.record);
-                    let entries = own_entries(&write, ttl_ms).collect();
+                    let entries = fact_entries(&write, ttl_ms).collect();
                     self.collisions.insert(write.key, Collision { entries, ttl_ms });
                 }
                 conflicts.push(write);

@@ -79,10 +79,10 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
 }
 
 /// The activation itself is written as time 0 only: it ends its chain and often is the whole of it.
-fn put_chains(out: &mut Vec<u8>, chains: &InstallChains, own: &ActivationKey) {
+fn put_chains(out: &mut Vec<u8>, chains: &InstallChains, this: &ActivationKey) {
     put_varint(out, chains.chains.len() as u64);
     for activation in chains.chains.iter().flat_map(|chain| [&chain.install, &chain.real]) {
-        if activation == own {
+        if activation == this {
             put_time(out, None);
         } else {
             put_time(out, Some(activation.time));
@@ -93,11 +93,11 @@ fn put_chains(out: &mut Vec<u8>, chains: &InstallChains, own: &ActivationKey) {
     out.extend_from_slice(&chains.places);
 }
 
-fn chains(input: &mut Input<'_>, own: &ActivationKey) -> Result<InstallChains, StoreError> {
+fn chains(input: &mut Input<'_>, this: &ActivationKey) -> Result<InstallChains, StoreError> {
     let mut chains = InstallChains::default();
     let activation = |input: &mut Input<'_>| match input.time()? {
         Some(time) => Ok::<_, StoreError>(ActivationKey { time, id: input.boxed()? }),
-        None => Ok(own.clone()),
+        None => Ok(this.clone()),
     };
     for _ in 0..input.varint()? {
         chains.chains.push(InstallChain { install: activation(input)?, real: activation(input)? });
