@@ -1,6 +1,6 @@
-//! Enums whose variants have names, as rows, metrics and parameters show them.
+//! Enums whose variants have the names that rows, metrics and parameters show.
 
-/// An enum with a name for each variant: adds `ALL`, in the order of declaration, `name` and `from_name`.
+/// Defines an enum with a name for each variant: adds `ALL`, in the order of declaration, `name` and `from_name`.
 #[macro_export]
 macro_rules! named {
     ($(#[$meta:meta])* $visibility:vis enum $Enum:ident {

@@ -1,8 +1,8 @@
 //! Canonical content and identity (the contract's "Facts").
 //!
-//! Of all messages of one app and family with one id, the fact is the one with the least
-//! (time, canonical content); the others are redeliveries. A message without an id gets one
-//! from its content, so that its redeliveries fall together too.
+//! The fact is the message with the least (time, canonical content) of all messages with the same app, family and id;
+//! the others are redeliveries. A message without an id gets an id derived from its content, so that its redeliveries
+//! have the same one.
 
 use std::cmp::Ordering;
 
@@ -14,14 +14,14 @@ use super::event::{Activation, Effect, Fact, Pairs, Touch};
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
 
-/// Gives the fact its identity: its own id where it has one, else one made of its content.
+/// Sets the id of the fact: the received one, or else a hash of its content.
 pub fn identify(fact: &mut Fact, app_key: &str) {
-    let own: Option<Box<str>> = match fact {
+    let received: Option<Box<str>> = match fact {
         Fact::Touch(touch) => device_ids::click_id(&touch.click_id).map(Box::from),
         Fact::Activation(activation) => Some(activation.id.clone()).filter(|id| !id.is_empty()),
         Fact::Effect(effect) => Some(effect.id.clone()).filter(|id| !id.is_empty()),
     };
-    let id = own.unwrap_or_else(|| content_id(fact, app_key));
+    let id = received.unwrap_or_else(|| content_id(fact, app_key));
     match fact {
         Fact::Touch(touch) => touch.id = id,
         Fact::Activation(activation) => activation.id = id,
@@ -29,13 +29,13 @@ pub fn identify(fact: &mut Fact, app_key: &str) {
     }
 }
 
-/// Which of two messages with one id is the fact: the lesser one.
+/// Orders two messages with the same id; the lesser one is the fact.
 pub fn compare(a: &Fact, b: &Fact, app_key: &str) -> Ordering {
     a.time().cmp(&b.time()).then_with(|| {
         if a == b {
             return Ordering::Equal;
         }
-        // Separators within values can make two contents equal; the facts still differ.
+        // Separators within values can make the contents of two different facts equal.
         content(a, app_key).cmp(&content(b, app_key)).then_with(|| a.cmp(b))
     })
 }
@@ -45,7 +45,7 @@ fn content_id(fact: &Fact, app_key: &str) -> Box<str> {
     format!("#{}", device_ids::hex(&digest)).into()
 }
 
-/// The values as received, joined by U+001F, in the contract's order.
+/// Returns the values as received, joined by U+001F, in the contract's order.
 fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
     let fields = match fact {
         Fact::Touch(touch) => touch_fields(touch),
@@ -77,7 +77,7 @@ fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
     out
 }
 
-/// The fields of any family, empty where a family lacks one.
+/// The fields of all families; those that a family lacks are empty.
 struct Fields<'a> {
     kind: &'static str,
     name: &'a str,

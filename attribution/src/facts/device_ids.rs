@@ -1,7 +1,7 @@
-//! Identifiers, normalised (the contract's section 1).
+//! Normalised identifiers (the contract's section 1).
 //!
-//! A raw id whose MD5 forms are defined matches through them alone: equal raw values have equal
-//! MD5 values, so one comparison, and one index row, serves both forms.
+//! A raw id of a kind with a defined MD5 form is represented by its MD5 values only. Equal raw values have equal MD5
+//! values, so one comparison and one index entry serve both forms.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use md5::{Digest, Md5};
 use super::event::Pairs;
 
 crate::named! {
-    /// The kinds of device id, in the order of their rank as a matching key.
+    /// The kinds of device id, in the order of their rank as match keys.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum IdKind {
         Oaid = "oaid",
@@ -25,7 +25,7 @@ crate::named! {
 }
 
 impl IdKind {
-    /// The kind named, in raw form or, with `_md5`, in MD5 form.
+    /// Parses a kind and its form: `_md5` marks the MD5 form.
     fn parse(name: &str) -> Option<(Self, Form)> {
         let (name, form) = match name.strip_suffix("_md5") {
             Some(name) => (name, Form::Md5),
@@ -41,7 +41,7 @@ enum Form {
     Md5,
 }
 
-/// One value by which a touch and an activation can match.
+/// One normalised id by which a touch and an activation can match.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId {
     pub kind: IdKind,
@@ -54,12 +54,12 @@ pub enum IdValue {
     Md5([u8; 16]),
 }
 
-/// The device ids of one fact, each as every value by which it matches.
+/// The device ids of one fact: all values by which it matches, sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceIds(Vec<DeviceId>);
 
 impl DeviceIds {
-    /// Unknown kinds and values that identify nobody are left out.
+    /// Normalises received ids; skips unknown kinds and values that identify nobody.
     pub fn new(received: &Pairs) -> Self {
         let mut ids = Vec::with_capacity(2 * received.len());
         for (name, value) in received {
@@ -83,34 +83,34 @@ impl DeviceIds {
     }
 
     pub fn contains(&self, id: &DeviceId) -> bool {
-        self.place(id).is_some()
+        self.position(id).is_some()
     }
 
-    /// Where the id stands in [`DeviceIds::iter`].
-    pub fn place(&self, id: &DeviceId) -> Option<usize> {
+    /// Returns the index of the id in [`DeviceIds::iter`].
+    pub fn position(&self, id: &DeviceId) -> Option<usize> {
         self.0.binary_search(id).ok()
     }
 
-    /// The best kind in which both have an equal value.
+    /// Returns the best-ranked kind of which both have an equal value.
     pub fn shared(&self, other: &Self) -> Option<IdKind> {
         self.0.iter().find(|id| other.contains(id)).map(|id| id.kind)
     }
 
-    /// Whether both carry one kind in one form, and no value of that kind is equal.
+    /// Checks whether both have a value of the same kind and form, but no equal value of that kind.
     pub fn contradicts(&self, other: &Self) -> bool {
         let kinds = other.kinds();
         let is_equal = |kind| self.0.iter().any(|id| id.kind == kind && other.contains(id));
         self.0.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
     }
 
-    /// The kinds and forms that there are values of.
+    /// Returns the kinds and forms of which there are values.
     pub fn kinds(&self) -> IdKindSet {
         self.0.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
     }
 }
 
-/// A set of kinds of id, each in raw or in MD5 form. Ids whose sets do not meet can neither match
-/// nor contradict each other.
+/// A set of id kinds, each in raw or MD5 form. Ids whose sets do not overlap can neither match nor contradict each
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct IdKindSet(pub u16);
 
@@ -127,29 +127,29 @@ impl DeviceId {
     }
 }
 
-/// The values of a setting such as `oaid:1fe9…`, or `None` if no event can carry it.
+/// Parses a setting such as `oaid:1fe9…`; `None` if no event can have such an id.
 pub fn parse_setting(text: &str) -> Option<DeviceIds> {
     let (name, value) = text.split_once(':')?;
     let ids = DeviceIds::new(&vec![(name.trim().into(), value.into())]);
     (!ids.is_empty()).then_some(ids)
 }
 
-/// What a row shows for a kind: the normalised id, or the MD5 where only that is known.
+/// Returns the value that a row shows for a kind: the normalised raw id, or the MD5 if only that was received.
 pub fn shown(received: &Pairs, kind: IdKind) -> Box<str> {
-    let of = |form: Form| {
+    let find = |form: Form| {
         received
             .iter()
             .find_map(|(name, value)| (IdKind::parse(name) == Some((kind, form))).then_some(value))
     };
-    let raw = of(Form::Raw).and_then(|value| normalise(kind, value));
-    let md5 = || match of(Form::Md5).and_then(|value| md5_value(kind, value))?.value {
+    let raw = find(Form::Raw).and_then(|value| normalise(kind, value));
+    let md5 = || match find(Form::Md5).and_then(|value| md5_value(kind, value))?.value {
         IdValue::Md5(digest) => Some(Cow::from(hex(&digest))),
         IdValue::Raw(_) => None,
     };
     raw.or_else(md5).unwrap_or_default().as_ref().into()
 }
 
-/// A click id trimmed, or `None` if it identifies nobody.
+/// Trims a click id; `None` if it identifies nobody.
 pub fn click_id(received: &str) -> Option<&str> {
     let trimmed = received.trim();
     (!identifies_nobody(trimmed)).then_some(trimmed)
@@ -184,16 +184,16 @@ fn normalise(kind: IdKind, received: &str) -> Option<Cow<'_, str>> {
         IdKind::Mac => trimmed.replace([':', '-', '.', ' '], "").to_lowercase().into(),
         IdKind::Caid | IdKind::Idfv => trimmed.into(),
     };
-    // What was hidden by other separators than those that everybody writes.
+    // Removing separators can leave a value that identifies nobody.
     (!identifies_nobody(&normalised)).then_some(normalised)
 }
 
-/// Whether lower case would change nothing; text that is not ASCII is left to Unicode's rules.
+/// Checks whether the text is ASCII without upper-case letters. `to_lowercase` handles other text.
 fn is_lower(text: &str) -> bool {
     !text.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
 }
 
-/// The text as a lower-case UUID with dashes, if it is 32 hex digits with or without them.
+/// Formats 32 hex digits, with or without UUID dashes, as a lower-case UUID with dashes.
 fn uuid(text: &str) -> Option<Cow<'_, str>> {
     let dashed = text.len() == 36;
     let is_dash = |index: usize| dashed && matches!(index, 8 | 13 | 18 | 23);
@@ -231,7 +231,7 @@ fn md5_value(kind: IdKind, received: &str) -> Option<DeviceId> {
     (!nobody_digests().contains(&digest)).then_some(DeviceId { kind, value: IdValue::Md5(digest) })
 }
 
-/// The MD5 values of what identifies nobody.
+/// Returns the MD5 values of texts that identify nobody.
 fn nobody_digests() -> &'static [[u8; 16]] {
     static DIGESTS: std::sync::OnceLock<Vec<[u8; 16]>> = std::sync::OnceLock::new();
     DIGESTS.get_or_init(|| {
@@ -248,7 +248,7 @@ fn nobody_digests() -> &'static [[u8; 16]] {
     })
 }
 
-/// Lower-case hex digits of the bytes.
+/// Encodes bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
@@ -341,8 +341,9 @@ mod tests {
         );
         let (dashed, other) = ("1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5", "1FE9A970EFBB");
         check_shown("oaid", dashed, IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
-        for no_uuid in ["Not-A-Uuid", other, &dashed.replace('1', "X"), &dashed.replace('-', "0")] {
-            check_shown("oaid", no_uuid, IdKind::Oaid, no_uuid);
+        for non_uuid in ["Not-A-Uuid", other, &dashed.replace('1', "X"), &dashed.replace('-', "0")]
+        {
+            check_shown("oaid", non_uuid, IdKind::Oaid, non_uuid);
         }
         check_shown(
             "imei_md5",
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_with_another_value_contradicts() {
+    fn different_values_of_one_kind_contradict() {
         let a = super::tests::ids(&[("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
         let b = super::tests::ids(&[("idfa", "2fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
         assert!(a.contradicts(&b));

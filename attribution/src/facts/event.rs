@@ -1,10 +1,9 @@
 //! The facts: touches, activations and effects of one app, as received.
 //!
-//! Text fields hold what the producer sent; an empty text is an absent one. Normalised forms
-//! are derived where they are needed (`ids`), so that a stored fact can always be compared with
-//! a redelivered one.
+//! Text fields hold what the producer sent; an absent text is empty. Normalised ids are derived when they are needed
+//! (`ids`), so that a stored fact can always be compared with a redelivered one.
 
-/// One thing that happened, as a producer reported it.
+/// An event as a producer reported it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
     Touch(Box<Touch>),
@@ -13,7 +12,7 @@ pub enum Fact {
 }
 
 crate::named! {
-    /// The families within which an id names one fact.
+    /// The kinds of fact. An id identifies one fact within its app and family.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Family {
         Touch = "touch",
@@ -26,7 +25,7 @@ crate::named! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid(pub u32);
 
-/// The numeric id of a promotion campaign; 0 where there is none.
+/// The numeric id of a promotion campaign; 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SpreadId(pub u32);
 
@@ -36,10 +35,10 @@ pub struct EventTime(u64);
 
 impl EventTime {
     pub const MAX: Self = Self(253_402_300_799_999);
-    /// The end of a range that holds every event time.
+    /// The exclusive end of a range that holds every event time.
     pub const END: Self = Self(Self::MAX.0 + 1);
 
-    /// `None` before 1970 and after 9999.
+    /// Returns `None` before 1970 and after 9999.
     #[inline]
     pub fn from_millis(millis: i64) -> Option<Self> {
         u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::MAX)
@@ -50,17 +49,17 @@ impl EventTime {
         self.0
     }
 
-    /// Later by `ms`, at most [`EventTime::MAX`].
+    /// Returns the time `ms` later, at most [`EventTime::MAX`].
     pub fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms)).min(Self::MAX)
     }
 
-    /// Earlier by `ms`, at least 1970.
+    /// Returns the time `ms` earlier, at least 1970.
     pub fn minus(self, ms: u64) -> Self {
         Self(self.0.saturating_sub(ms))
     }
 
-    /// Milliseconds from `earlier` to this; `None` where `earlier` is later.
+    /// Returns the milliseconds since `earlier`; `None` if `earlier` is later.
     pub fn since(self, earlier: Self) -> Option<u64> {
         self.0.checked_sub(earlier.0)
     }
@@ -83,10 +82,10 @@ crate::named! {
     }
 }
 
-/// Keyed texts, sorted by key, each key once.
+/// Key-value pairs, sorted by key, each key once.
 pub type Pairs = Vec<(Box<str>, Box<str>)>;
 
-/// What an event tells of the device that it happened on, besides ids.
+/// Attributes of the device that an event happened on, without its ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Device {
     pub ip: Box<str>,
@@ -96,7 +95,7 @@ pub struct Device {
     pub os_version: Box<str>,
 }
 
-/// A click on an ad, or a sight of one.
+/// A click on an ad, or an impression of one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touch {
     pub pid: Pid,
@@ -115,7 +114,7 @@ pub struct Touch {
     pub params: Pairs,
 }
 
-/// The first start of an app on a device, or a later one that an SDK reports as such.
+/// The first start of an app on a device, or a later start that an SDK reports as an activation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Activation {
     pub pid: Pid,
@@ -131,7 +130,7 @@ pub struct Activation {
     pub props: Pairs,
 }
 
-/// Something done in the app: a registration, a purchase.
+/// An in-app event, such as a registration or a purchase.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Effect {
     pub pid: Pid,
@@ -142,7 +141,7 @@ pub struct Effect {
     pub ids: Pairs,
     pub device: Device,
     pub app_version: Box<str>,
-    /// A decimal, kept to the letter.
+    /// A decimal number, exactly as received.
     pub revenue: Box<str>,
     pub currency: Box<str>,
     pub props: Pairs,
@@ -165,7 +164,7 @@ impl Fact {
         }
     }
 
-    /// The same fact where its app has another number: nothing else of it depends on that.
+    /// Returns the same fact with another `pid`; no other field depends on it.
     pub fn numbered(mut self, pid: Pid) -> Self {
         match &mut self {
             Self::Touch(touch) => touch.pid = pid,
@@ -192,7 +191,7 @@ impl Fact {
     }
 }
 
-/// Sorts by key; of a repeated key the last value stays, as JSON readers have it.
+/// Sorts by key. The last value of a repeated key stays, as in JSON readers.
 pub fn sort_pairs(pairs: &mut Pairs) {
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
     pairs.reverse();

@@ -1,22 +1,22 @@
-//! What stands for the id of an event in keys: parts of one hash of it.
+//! The hash that represents an event's id in keys.
 //!
-//! Ids come from outside, and of a hash that is none for cryptography somebody can find a second id with
-//! the same value: his event would take the place of another's.
+//! Ids come from outside. With a non-cryptographic hash, an attacker could find a second id with the same value, and
+//! that event would replace another one.
 
 use sha2::{Digest, Sha256};
 
 use super::event::Family;
 
-/// Parts that do not overlap.
+/// Parts of the hash that do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// 64 bits and 48, of a fact.
+    /// The hash parts of a fact key: 64 and 48 bits.
     pub fact: (u64, u64),
-    /// Of a row.
+    /// The hash part of a row key.
     pub row: u64,
 }
 
-/// The family is hashed first: one id of two families is two identities.
+/// Hashes the family first, so the same id in two families gives two identities.
 pub fn identity(family: Family, id: &str) -> Identity {
     let hash = Sha256::new().chain_update([family as u8]).chain_update(id).finalize();
     let bits = |from: usize, bytes: usize| {
@@ -29,7 +29,7 @@ pub fn identity(family: Family, id: &str) -> Identity {
 mod tests {
     use super::*;
 
-    /// `printf '\000c1' | sha256sum`: what is stored stands under these, so they never change.
+    /// Stored keys contain these values (`printf '\000c1' | sha256sum`), so they never change.
     #[test]
     fn parts_of_the_hash() {
         let of = identity(Family::Touch, "c1");

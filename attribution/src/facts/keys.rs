@@ -2,11 +2,11 @@
 
 use super::event::{Family, Pid};
 
-/// A hash of a kind of key and its value.
+/// A hash of a key's kind and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MatchKey(pub u64);
 
-/// Where a fact lives: the two hashes are of its identity and independent.
+/// The key of a fact record. `id` and `tag` are independent hashes of the fact's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FactKey {
     pub family: Family,

@@ -1,9 +1,9 @@
-//! The keys by which facts find each other, and whether they really match.
+//! The keys by which facts find each other, and the comparison that decides whether they match.
 //!
-//! A key is a hash, so it finds; [`fn@matches`] looks at the values themselves and decides. Touches
-//! are indexed by class too: the newest click of a device is the first entry of one scan, however
-//! many impressions the device has seen. At a place they are indexed by the kinds of their ids as
-//! well, because those of other devices can not match there, and may be a million.
+//! A key is a hash, so equal keys are only a hint; [`fn@matches`] compares the values. Touches are also indexed by
+//! class: the newest click of a device is the first entry of one scan, however many impressions the device has seen.
+//! Under probabilistic keys they are also indexed by the kinds of their ids, because touches of other devices
+//! (possibly a million) cannot match there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,12 +17,12 @@ use crate::ledger::index::IndexEntry;
 use crate::rules::policy::{DAY_MS, IpRange};
 use crate::rules::row::MatchType;
 
-/// The touches that one index scan can find.
+/// The touches that share one index prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TouchClass {
     pub kind: TouchKind,
     pub purpose: Purpose,
-    /// Whether the touch brings a lookback of its own.
+    /// The touch has its own `lookback_ms`.
     pub has_lookback: bool,
 }
 
@@ -47,8 +47,8 @@ impl TouchClass {
     }
 }
 
-/// Touches of one class with ids of the same kinds: at one place they are found by one scan, and
-/// those that contradict an activation for the most part by none.
+/// Touches of one class with the same kinds of ids. Under a probabilistic key one scan finds them, and most of those
+/// that contradict an activation are never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlacedClass {
     pub class: TouchClass,
@@ -60,51 +60,53 @@ impl PlacedClass {
         u64::from(self.class.bits()) << 16 | u64::from(self.kinds.0)
     }
 
-    /// What the entry of a mark says.
-    pub fn of_mark(entry: &IndexEntry) -> Self {
+    /// Decodes a bucket marker of touches.
+    pub fn of_marker(entry: &IndexEntry) -> Self {
         Self::of_tag(entry.fact.tag)
     }
 
-    /// What the tag of a mark says.
+    /// Decodes the tag of a bucket marker of touches.
     pub fn of_tag(tag: u64) -> Self {
         Self { class: TouchClass::from_bits((tag >> 16) as u8), kinds: IdKindSet(tag as u16) }
     }
 }
 
-/// Marks have the time of the start of a day.
+/// Bucket length of markers: a marker has the time of the start of its day (UTC).
 pub const BUCKET_MS: u64 = DAY_MS;
 
-/// The best key by id and the best probabilistic one by which a touch and an activation match.
+/// The best match by id and the best probabilistic one between a touch and an activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Matches {
     pub by_id: Option<MatchType>,
     pub probabilistic: Option<MatchType>,
 }
 
-/// Where a fact lives.
+/// Returns the key of a fact record.
 pub fn fact_key(family: Family, pid: Pid, id: &str) -> FactKey {
     let (id, tag) = identity(family, id).fact;
     FactKey { family, id: MatchKey(id), pid, tag }
 }
 
-/// Keys under which a touch is found by an activation, besides its own identity.
+/// Returns the keys under which activations find a touch, besides its own identity.
 pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
     let class = TouchClass::of(touch);
     let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
     if probabilistic {
         let class = PlacedClass { class, kinds: ids.kinds() };
-        keys.extend(probabilistic_keys(&touch.device).map(|key| touch_by_place(class, key)));
+        keys.extend(
+            probabilistic_keys(&touch.device).map(|key| touch_by_probabilistic_key(class, key)),
+        );
     }
     keys
 }
 
-/// What says of the touch's places that touches of its class were there about its time.
+/// Returns the markers of a touch: they show which class of touches occurred under its probabilistic keys on its day.
 pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
     let class = PlacedClass { class: TouchClass::of(touch), kinds: ids.kinds() };
     let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
     let has_lookback = touch.lookback_ms.is_some();
     probabilistic_keys(&touch.device)
-        .map(|place| (bucket_markers(place, has_lookback), marker))
+        .map(|key| (bucket_markers(key, has_lookback), marker))
         .collect()
 }
 
@@ -113,12 +115,12 @@ fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEn
     IndexEntry { time, fact: FactKey { family, id: MatchKey(0), pid, tag } }
 }
 
-/// The key of a place's marks; those of touches with a lookback of their own have another.
-pub fn bucket_markers(place: MatchKey, has_lookback: bool) -> MatchKey {
-    hash(KeySpace::BucketMarkers, u8::from(has_lookback), &place.0.to_be_bytes())
+/// Returns the key of the markers of a probabilistic key. Touches with their own lookback have a separate one.
+pub fn bucket_markers(key: MatchKey, has_lookback: bool) -> MatchKey {
+    hash(KeySpace::BucketMarkers, u8::from(has_lookback), &key.0.to_be_bytes())
 }
 
-/// Keys under which an activation is found by touches, other activations and effects.
+/// Returns the keys under which touches, other activations and effects find an activation.
 pub fn activation_index(
     activation: &Activation,
     ids: &DeviceIds,
@@ -127,51 +129,50 @@ pub fn activation_index(
     let mut keys: Vec<_> = ids.iter().map(by_id).collect();
     keys.extend(device_ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
-        let places = probabilistic_keys(&activation.device);
-        keys.extend(places.map(|place| activation_by_place(ids.kinds(), place)));
+        let probabilistic = probabilistic_keys(&activation.device);
+        keys.extend(probabilistic.map(|key| activation_by_probabilistic_key(ids.kinds(), key)));
     }
     keys
 }
 
-/// What says of the activation's places that activations with ids of its kinds were there.
+/// Returns the markers of an activation: they show which kinds of ids activations had under its probabilistic keys on
+/// its day.
 pub fn activation_bucket_markers(
     activation: &Activation,
     ids: &DeviceIds,
 ) -> Vec<(MatchKey, IndexEntry)> {
     let kinds = u64::from(ids.kinds().0);
     let marker = bucket_marker(Family::Activation, activation.pid, activation.time, kinds);
-    probabilistic_keys(&activation.device)
-        .map(|place| (bucket_markers(place, false), marker))
-        .collect()
+    probabilistic_keys(&activation.device).map(|key| (bucket_markers(key, false), marker)).collect()
 }
 
-/// The kinds of ids that an activation's mark tells of.
-pub fn marked_forms(entry: &IndexEntry) -> IdKindSet {
+/// Decodes a bucket marker of activations: the kinds of their ids.
+pub fn marked_kinds(entry: &IndexEntry) -> IdKindSet {
     IdKindSet(entry.fact.tag as u16)
 }
 
-/// The key of one class of touches with a device id.
+/// Returns the key of the touches of one class with a device id.
 pub fn touch_by_id(class: TouchClass, id: &DeviceId) -> MatchKey {
     hash(KeySpace::Class, class.bits(), &by_id(id).0.to_be_bytes())
 }
 
-/// The key of one class of touches with a probabilistic key.
-pub fn touch_by_place(class: PlacedClass, place: MatchKey) -> MatchKey {
+/// Returns the key of the touches of one class with a probabilistic key.
+pub fn touch_by_probabilistic_key(class: PlacedClass, key: MatchKey) -> MatchKey {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&class.bits().to_be_bytes());
-    value[8..].copy_from_slice(&place.0.to_be_bytes());
-    hash(KeySpace::Place, 0, &value)
+    value[8..].copy_from_slice(&key.0.to_be_bytes());
+    hash(KeySpace::Probabilistic, 0, &value)
 }
 
-/// The key of activations with a probabilistic key and ids of these kinds.
-pub fn activation_by_place(kinds: IdKindSet, place: MatchKey) -> MatchKey {
+/// Returns the key of the activations with a probabilistic key and ids of these kinds.
+pub fn activation_by_probabilistic_key(kinds: IdKindSet, key: MatchKey) -> MatchKey {
     let mut value = [0; 10];
     value[..2].copy_from_slice(&kinds.0.to_be_bytes());
-    value[2..].copy_from_slice(&place.0.to_be_bytes());
-    hash(KeySpace::Place, 1, &value)
+    value[2..].copy_from_slice(&key.0.to_be_bytes());
+    hash(KeySpace::Probabilistic, 1, &value)
 }
 
-/// The key of activations and effects with a device id.
+/// Returns the key of the activations and effects with a device id.
 pub fn by_id(id: &DeviceId) -> MatchKey {
     match &id.value {
         IdValue::Raw(value) => hash(KeySpace::Raw, id.kind as u8, value.as_bytes()),
@@ -179,24 +180,25 @@ pub fn by_id(id: &DeviceId) -> MatchKey {
     }
 }
 
-/// The key of activations that name a click.
+/// Returns the key of the activations that name a click.
 pub fn by_click_id(click_id: &str) -> MatchKey {
     hash(KeySpace::ClickId, 0, click_id.as_bytes())
 }
 
-/// The key by ip and device, and the key by ip and user agent, where all their parts are there.
+/// Returns the keys by IP and device model and by IP and user agent, each only if all its parts are known.
 pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + use<> {
     let ip = personal_address(&device.ip);
     let by_device = ip.filter(|_| names_device(device)).map(|ip| {
         let parts = [&device.model, &device.os, &device.os_version];
-        place_key(KeySpace::IpDevice, ip, &parts.map(|part| &**part))
+        probabilistic_key(KeySpace::IpDevice, ip, &parts.map(|part| &**part))
     });
-    let by_ua =
-        ip.filter(|_| !device.ua.is_empty()).map(|ip| place_key(KeySpace::IpUa, ip, &[&device.ua]));
+    let by_ua = ip
+        .filter(|_| !device.ua.is_empty())
+        .map(|ip| probabilistic_key(KeySpace::IpUa, ip, &[&device.ua]));
     by_device.into_iter().chain(by_ua)
 }
 
-/// How a touch and an activation of one app match; `None` twice if they do not.
+/// Returns how a touch and an activation of one app match; `None` twice if they don't.
 pub fn matches(
     touch: (&Touch, &DeviceIds),
     activation: (&Activation, &DeviceIds),
@@ -206,10 +208,10 @@ pub fn matches(
         .is_some_and(|click_id| *click_id == *touch.0.id)
         .then_some(MatchType::ClickId);
     let by_device = || touch.1.shared(activation.1).map(MatchType::Device);
-    let may_guess = probabilistic && !touch.1.contradicts(activation.1);
+    let may_match = probabilistic && !touch.1.contradicts(activation.1);
     Matches {
         by_id: by_click_id.or_else(by_device),
-        probabilistic: may_guess
+        probabilistic: may_match
             .then(|| probabilistic_match(&touch.0.device, &activation.0.device))
             .flatten(),
     }
@@ -230,12 +232,12 @@ fn names_device(device: &Device) -> bool {
     !device.model.is_empty() && !device.os.is_empty() && !device.os_version.is_empty()
 }
 
-/// The address as one value whatever its notation; IPv4 in IPv6 is IPv4.
+/// Parses an address; an IPv4-mapped IPv6 address becomes IPv4.
 pub fn address(text: &str) -> Option<IpAddr> {
     text.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// Address ranges that many devices share.
+/// Address ranges shared by many devices; no probabilistic key contains such an address.
 const SHARED: [IpRange; 9] = [
     v4([10, 0, 0, 0], 8),
     v4([172, 16, 0, 0], 12),
@@ -260,7 +262,7 @@ fn personal_address(text: &str) -> Option<IpAddr> {
     address(text).filter(|ip| !SHARED.iter().any(|range| range.contains(*ip)))
 }
 
-/// Keeps values of different kinds of key apart.
+/// Separates the hashes of different kinds of key.
 #[derive(Clone, Copy)]
 enum KeySpace {
     ClickId = 1,
@@ -269,7 +271,7 @@ enum KeySpace {
     IpDevice = 4,
     IpUa = 5,
     Class = 6,
-    Place = 7,
+    Probabilistic = 7,
     BucketMarkers = 8,
 }
 
@@ -278,7 +280,7 @@ fn hash(space: KeySpace, kind: u8, value: &[u8]) -> MatchKey {
     MatchKey(xxh3_64_with_seed(value, seed))
 }
 
-fn place_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {
+fn probabilistic_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {
     let mut value = Vec::with_capacity(128);
     match ip {
         IpAddr::V4(ip) => value.extend_from_slice(&ip.octets()),
@@ -309,11 +311,11 @@ mod tests {
     fn check(a: &Device, b: &Device, expected: Option<MatchType>) {
         assert_eq!(probabilistic_match(a, b), expected);
         let shared = probabilistic_keys(a).any(|key| probabilistic_keys(b).any(|k| k == key));
-        assert_eq!(shared, expected.is_some(), "keys find exactly what matches");
+        assert_eq!(shared, expected.is_some(), "facts share a key exactly if they match");
     }
 
     #[test]
-    fn places_match_by_device_before_user_agent() {
+    fn device_model_matches_before_user_agent() {
         let a = device("203.0.113.9", "agent", "X1");
         check(&a, &a, Some(MatchType::IpDevice));
         check(&a, &device("203.0.113.9", "agent", ""), Some(MatchType::IpUa));
@@ -379,20 +381,20 @@ mod tests {
         }
     }
 
-    /// What is on disk was found by these: another hash would lose it.
+    /// Stored index entries contain these hashes; another hash would lose them.
     #[test]
-    fn keys_stay_what_they_are() {
+    fn keys_never_change() {
         let FactKey { id, tag, .. } = fact_key(Family::Touch, Pid(1), "c1");
         let touch = touch();
         let expected = [
-            // Its home and its name, its places, its device.
+            // Fact key, click id, probabilistic keys, device id.
             0x2f12_5dbb_f456_d3eb,
             0x0000_13b3_98d8_7910,
             0xb439_c456_6164_e499,
             0xa4c9_4d03_6e56_96f7,
             0xf3d6_a7e9_2858_e1d3,
             0xb3f3_46dd_de56_0542,
-            // Its index by device and places, its marks.
+            // Index entries by device id and probabilistic keys, markers.
             0x03a2_8d49_d660_a14c,
             0xc9ac_c0eb_0c6b_b678,
             0x5941_fdd3_ccdd_85cc,
@@ -410,11 +412,11 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_of_a_day_and_a_class() {
-        for (_, mark) in touch_bucket_markers(&touch(), &oaid()) {
-            assert_eq!(mark.time.millis(), 5 * DAY_MS);
-            let placed = PlacedClass { class: TouchClass::of(&touch()), kinds: oaid().kinds() };
-            assert_eq!(PlacedClass::of_mark(&mark), placed);
+    fn markers_are_per_day_and_class() {
+        for (_, marker) in touch_bucket_markers(&touch(), &oaid()) {
+            assert_eq!(marker.time.millis(), 5 * DAY_MS);
+            let expected = PlacedClass { class: TouchClass::of(&touch()), kinds: oaid().kinds() };
+            assert_eq!(PlacedClass::of_marker(&marker), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What arrives, and the keys by which it is found.
+//! Facts, their identity, the device ids in them, and the keys under which they are stored and found.
 
 pub mod canonical;
 pub mod device_ids;

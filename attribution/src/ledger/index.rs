@@ -1,9 +1,9 @@
-//! How facts are found by the keys that they share with others.
+//! The index: facts by the keys that they share with other facts.
 
 use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 
-/// One page of the index of a family.
+/// A request for one page of the index entries of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scan {
     pub family: Family,
@@ -13,12 +13,12 @@ pub struct Scan {
     pub oldest: EventTime,
     /// Inclusive.
     pub newest: EventTime,
-    /// The entry after which the page starts.
+    /// The last entry of the page before; `None` for the first page.
     pub after: Option<IndexEntry>,
     pub limit: usize,
 }
 
-/// A fact found through one of its keys.
+/// An index entry: a fact found under one of its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
     pub time: EventTime,

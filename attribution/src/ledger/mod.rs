@@ -1,10 +1,9 @@
 //! The port through which the worker reaches a store.
 //!
-//! Every fact has one **home** under its identity, which holds the fact and, of an activation or
-//! effect, the present decision; and small **index entries** under each key by which other facts
-//! find it. An index entry whose time is not its home's is stale and means nothing, so homes and
-//! entries need no common transaction. How an atomic local batch and HBase each keep this
-//! contract is laid out in `docs/decisions/ledger-port.md`.
+//! Every fact has one **fact record** under its identity. It contains the fact and, for an activation or effect, the
+//! current decision. Small **index entries**, one per key, let other facts find it. An index entry whose time differs
+//! from its record's is stale and ignored, so records and entries need no common transaction.
+//! `docs/decisions/ledger-port.md` explains how an atomic local batch and HBase each keep this contract.
 
 pub mod index;
 pub mod record;
@@ -18,49 +17,47 @@ use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
 use record::{CurrentRow, FactRecord, Lookup};
 
-/// The facts of a store, and how they are found.
+/// Read access to the facts of a store.
 pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// The homes of the keys, in their order, recorded but uncommitted facts included.
+    /// Returns the records of the keys, in their order, including facts that are recorded but not committed.
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, Self::Error>;
 
-    /// The index entries of each scan, newest first, at most its limit; recorded but uncommitted
-    /// facts included. Entries can be stale.
+    /// Returns the index entries of each scan, newest first, at most its limit, including facts that are recorded but
+    /// not committed. Entries can be stale.
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, Self::Error>;
 
-    /// The last committed [`Progress::consumed_until`]. What is older than
-    /// [`Needed`](crate::rules::expiry::Needed) says is gone.
+    /// Returns the last committed [`Progress::consumed_until`]. Facts older than
+    /// [`Needed`](crate::rules::expiry::Needed) says are gone.
     fn consumed_until(&self) -> Option<EventTime>;
 
-    /// What of an app has expired by settings that it no longer has: gone as well, whatever the settings
+    /// Returns how far an app has expired by earlier settings: these facts are gone as well, whatever the settings
     /// are now.
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor;
 }
 
 /// A store of facts, decisions, rows and Kafka positions.
 ///
-/// One worker calls one ledger from one thread; other workers may write the same store through
-/// ledgers of their own.
+/// One worker calls one ledger from one thread. Other workers may write to the same store through their own ledgers.
 pub trait Ledger: Facts {
-    /// Whether other workers may write the same store meanwhile. What a worker has read can then
-    /// be outdated when it commits, so it decides again until nothing differs any more, and
-    /// gives the positions with the last commit.
+    /// Set if other workers may write to the same store. What a worker has read can then be outdated when it commits,
+    /// so it decides again until nothing changes, and passes the positions with the last commit.
     const SHARED: bool = false;
 
-    /// The next offset to read of every partition that was ever committed.
+    /// Returns the committed positions of all partitions.
     fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
-    /// What is known by the identities, in their order.
+    /// Looks up the identities, in their order.
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, Self::Error>;
 
-    /// Makes facts readable, for this worker and, where the store is shared, for all. Gives back
-    /// the facts whose home another worker changed since it was read: settle these again.
+    /// Makes facts readable, for this worker and, if the store is shared, for all workers. Returns the facts whose
+    /// record another worker has changed since it was read; the caller must reconcile these again.
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
-    /// Makes decisions, their rows and then the progress durable, with all that was recorded
-    /// before. Returns the events about which another worker decided, or whose fact it replaced,
-    /// since their homes were read: of these nothing is written.
+    /// Makes decisions, their rows and then the progress durable, together with everything recorded before. Returns
+    /// the events that another worker has decided, or whose fact it has replaced, since their records were read;
+    /// nothing is written for these.
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
@@ -71,10 +68,10 @@ pub trait Ledger: Facts {
 /// How far Kafka has been consumed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Of the partitions that have moved.
+    /// Positions of the partitions that have advanced.
     pub positions: Vec<Position>,
-    /// Everything that the broker took before this time has been consumed, of all partitions. By
-    /// it facts expire; `None` expires nothing more.
+    /// Broker time up to which all partitions have been consumed. Facts expire by it; with `None` nothing more
+    /// expires.
     pub consumed_until: Option<EventTime>,
 }
 
@@ -86,15 +83,15 @@ pub struct Position {
     pub next_offset: i64,
     /// Fingerprint of a verified record, used to detect a recreated topic.
     pub mark: Option<RecordFingerprint>,
-    /// The last one that was read, as far as that is known: what comes after it is what follows it.
+    /// Fingerprint of the last record that was read, if known; `next_offset` follows it.
     pub last: Option<RecordFingerprint>,
 }
 
-/// A record that was read of a partition.
+/// The offset and a hash of a record of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordFingerprint {
     pub offset: i64,
-    /// A hash of its time, key and value.
+    /// A hash of the record's timestamp, key and value.
     pub digest: u64,
 }
 
@@ -103,11 +100,11 @@ pub struct RecordFingerprint {
 pub struct FactWrite {
     pub key: FactKey,
     pub record: FactRecord,
-    /// Keys under which the fact is found at its own time.
+    /// Keys under which other facts find this one, at its own time.
     pub index: Vec<MatchKey>,
-    /// Entries that lead to no fact. They stay when the fact goes.
+    /// Entries that lead to no fact. They stay when the fact is deleted.
     pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
-    /// Entries of the fact that this one replaces.
+    /// Index entries to delete, of the fact that this one replaces.
     pub stale: Vec<(MatchKey, EventTime)>,
     /// On a shared store, the fact that this one replaces. It is stored first, kept at least until the batch is
     /// committed, and returned with the record by [`Ledger::lookup`].
@@ -118,7 +115,7 @@ pub struct FactWrite {
 #[derive(Debug, Clone)]
 pub struct DecisionWrite {
     pub key: FactKey,
-    /// With the new decision and the new row's [`CurrentRow`].
+    /// The record with the new decision and the new row's [`CurrentRow`].
     pub record: FactRecord,
     pub row: Row,
     /// The row that is replaced. On a shared store it can be the current row itself: the worker that made the
@@ -127,7 +124,7 @@ pub struct DecisionWrite {
 }
 
 impl DecisionWrite {
-    /// Whether the decision stands, and its row alone is put once more.
+    /// Checks whether the decision is unchanged and only its row is written again.
     pub fn is_rewrite(&self) -> bool {
         self.replaced.is_some_and(|replaced| replaced.revision == self.row.revision)
     }

@@ -1,4 +1,4 @@
-//! What a ledger keeps of a fact: the fact, what was decided, and the row that shows it.
+//! Records: a fact, the decision about it, and a reference to its current row.
 
 use crate::facts::event::{Activation, Effect, EventTime, Fact, Family, Pairs, SpreadId, Touch};
 use crate::facts::keys::FactKey;
@@ -6,7 +6,7 @@ use crate::rules::classify::InstallChains;
 use crate::rules::row::{InstallType, Status};
 use crate::rules::winner::Decision;
 
-/// What a store keeps under a fact's identity.
+/// The value stored under a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FactRecord {
     Touch(Box<Touch>),
@@ -14,50 +14,49 @@ pub enum FactRecord {
     Effect(Box<EffectRecord>),
 }
 
-/// What is known by a fact's identity.
+/// The result of looking up a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     Missing,
     Found(FactRecord),
-    /// On a shared store: a record and the facts that its own fact replaced in uncommitted batches. Their worker may
-    /// be gone, so everything that these facts could change is decided again.
+    /// On a shared store: a record, and the facts that its fact replaced in uncommitted batches. The worker of such a
+    /// batch may have died, so everything that these facts could change is decided again.
     Superseded(FactRecord, Vec<Fact>),
-    /// An activation or effect that has expired: no decision depends on it any more, and its row
-    /// stands as long as rows are kept.
+    /// An expired activation or effect: no decision depends on it any more. Its row stays as long as rows are kept.
     Tombstone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivationRecord {
     pub fact: Activation,
-    /// What the next activations of its devices go on from; none before the first decision.
+    /// The install chains that end with this activation, continued by the next ones; empty before the first decision.
     pub chains: InstallChains,
     pub decision: Option<Decision>,
     /// The decision before this one, for explanations only; no decision depends on it.
     pub previous: Option<Decision>,
-    /// What came in when it did; nothing depends on this either.
+    /// The facts that arrived with the last change; for explanations only.
     pub changed_by: Causes,
     pub current_row: Option<CurrentRow>,
 }
 
-/// The facts that came in together and can have changed a decision.
+/// The facts of one batch that can have changed a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Causes {
     /// At most [`CAUSES_MAX`].
     pub facts: Vec<Cause>,
-    /// Whether there may have been others.
+    /// There may have been others.
     pub has_more: bool,
 }
 
-/// Causes that are kept of one change.
+/// Maximum number of causes kept per change.
 pub const CAUSES_MAX: usize = 3;
 
-/// A touch or an activation as it came in.
+/// A touch or an activation as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cause {
     pub fact: FactKey,
     pub time: EventTime,
-    /// Whether it was known, and came once more with an earlier time or other content.
+    /// The fact was known and arrived again with an earlier time or other content.
     pub is_update: bool,
 }
 
@@ -67,28 +66,28 @@ pub struct EffectRecord {
     pub current_row: Option<CurrentRow>,
 }
 
-/// The row that shows an event now.
+/// The current row of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CurrentRow {
     pub revision: u32,
     pub event_time: EventTime,
     pub spreadid: SpreadId,
     pub status: Status,
-    /// Hash of the row and of what else was decided: an equal one is no correction.
+    /// Hash of the row and the rest of the decision; an equal hash means no correction.
     pub digest: u64,
     pub place: RowRef,
 }
 
-/// What a ledger notes of a row, when it commits it, to take it back without reading it; the worker hands it back with
-/// the decision that replaces it, and knows nothing of it.
+/// Data that a ledger attaches to a row at commit, so that it can later delete the row without reading it. The worker
+/// returns it unchanged with the decision that replaces the row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowRef {
-    /// Over how many partitions the app's rows were spread, as a power of two.
+    /// Number of partitions of the app when the row was written, as a power of two.
     pub fanout_bits: u8,
-    /// Of key and value.
+    /// Size of key and value.
     pub bytes: u32,
     pub install_type: Option<InstallType>,
-    /// A hash of what is counted of the fact.
+    /// A hash of the fact's values that aggregates count.
     pub fact_hash: u64,
 }
 
@@ -101,7 +100,7 @@ impl FactRecord {
         }
     }
 
-    /// The window that a touch brings along; `None` without one.
+    /// Returns a touch's own lookback; `None` without one.
     pub fn lookback_ms(&self) -> Option<u64> {
         match self {
             Self::Touch(touch) => touch.lookback_ms,
@@ -109,7 +108,7 @@ impl FactRecord {
         }
     }
 
-    /// As received.
+    /// Returns the ids as received.
     pub fn ids(&self) -> &Pairs {
         match self {
             Self::Touch(touch) => &touch.ids,
@@ -151,7 +150,7 @@ impl FactRecord {
     }
 }
 
-/// A record without a decision.
+/// Makes a record without a decision.
 impl From<Fact> for FactRecord {
     fn from(fact: Fact) -> Self {
         match fact {

@@ -1,4 +1,4 @@
-//! Rows from decisions.
+//! Builds rows from decisions.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,7 +10,7 @@ use super::winner::{Credit, Decision};
 use crate::facts::device_ids::{self, IdKind};
 use crate::facts::event::{Activation, Device, Effect, EventTime, Pairs, Pid};
 
-/// The row of an activation, at revision 0.
+/// Builds the row of an activation, at revision 0.
 pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
     row(
         Event {
@@ -31,7 +31,7 @@ pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
     )
 }
 
-/// The row of an effect, at revision 0.
+/// Builds the row of an effect, at revision 0.
 pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
     row(
         Event {
@@ -52,14 +52,14 @@ pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
     )
 }
 
-/// A hash by which a decision is told from the present one.
+/// Hashes a decision, to compare it with the current one.
 pub fn digest(decided: &impl Hash) -> u64 {
     let mut hasher = Xxh3Default::new();
     decided.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What a row takes from its event, of either type.
+/// The fields of a row that come from its event, of either type.
 struct Event<'a> {
     pid: Pid,
     time: EventTime,
@@ -113,6 +113,6 @@ fn row(
 
 fn store(activation: &Activation) -> Box<str> {
     let found = activation.props.binary_search_by(|(key, _)| (**key).cmp(STORE_PROP));
-    let found = found.ok().and_then(|place| activation.props.get(place));
+    let found = found.ok().and_then(|index| activation.props.get(index));
     found.map(|(_, value)| value.clone()).unwrap_or_default()
 }

@@ -8,10 +8,10 @@ use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
 use crate::facts::match_keys::{self, Matches};
 
-/// The time before a click within which a device's other clicks count.
+/// How long before a click other clicks of the same device count against it.
 pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
 
-/// A touch that may be credited, if nothing is wrong with it.
+/// A touch that matches an activation candidate_within its window; fraud rules may still reject it.
 #[derive(Debug, Clone)]
 pub struct Candidate<'a> {
     pub touch: &'a Touch,
@@ -19,7 +19,7 @@ pub struct Candidate<'a> {
     pub tier: Tier,
 }
 
-/// Greater wins, before time.
+/// The rank of a candidate by kind and match. The greater tier wins, whatever the times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     ImpressionProbabilistic,
@@ -39,7 +39,7 @@ impl Tier {
     }
 }
 
-/// An activation and what is derived from it.
+/// The activation to decide, with its settings and normalised ids.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub policy: &'a Policy,
@@ -49,7 +49,7 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The touch as a candidate, if it matches within its window.
+    /// Returns the touch as a candidate if it matches candidate_within its window.
     pub fn candidate(
         &self,
         touch: &'a Touch,
@@ -61,7 +61,7 @@ impl<'a> Subject<'a> {
             return None;
         }
         let Matches { by_id, probabilistic } = self.matches(touch, touch_ids);
-        let within = |found: Option<MatchType>, is_probabilistic: bool| {
+        let candidate_within = |found: Option<MatchType>, is_probabilistic: bool| {
             let found = found?;
             (age_ms <= self.window_ms(touch, is_probabilistic)).then(|| Candidate {
                 touch,
@@ -69,7 +69,7 @@ impl<'a> Subject<'a> {
                 tier: Tier::of(touch.kind, is_probabilistic),
             })
         };
-        within(by_id, false).or_else(|| within(probabilistic, true))
+        candidate_within(by_id, false).or_else(|| candidate_within(probabilistic, true))
     }
 
     pub fn matches(&self, touch: &Touch, touch_ids: &DeviceIds) -> Matches {
@@ -81,9 +81,8 @@ impl<'a> Subject<'a> {
         window_ms(self.policy, self.app, touch, is_probabilistic)
     }
 
-    /// Why the candidate may not win, if so; the first rule that applies decides. Of the clicks
-    /// that match the activation by id, those within [`CLICK_COUNT_MS`] before the candidate must
-    /// have been counted.
+    /// Returns why the candidate is rejected, if it is; the first rule that applies decides. `clicks` must include
+    /// all clicks that match the activation by id within [`CLICK_COUNT_MS`] before the candidate.
     pub fn reject_reason(
         &self,
         candidate: &Candidate<'_>,
@@ -115,11 +114,11 @@ impl<'a> Subject<'a> {
         has_too_many.then_some(RejectReason::TooManyClicks)
     }
 
-    /// The time of the newest touch that can be accepted; `None` if none can.
+    /// Returns the time of the newest touch that can be accepted; `None` if none can.
     pub fn newest(&self) -> Option<EventTime> {
         let Activation { time, install_begin_time, .. } = *self.activation;
         let fraud = &self.app.fraud;
-        // Whoever is allowed is not rejected for being too late.
+        // Allow-listed touches are not rejected for a short click-to-install time.
         let is_strict = fraud.allow_sites.is_empty() && fraud.allow_channels.is_empty();
         let before_ms = if is_strict { fraud.ctit_min_ms.max(1) } else { 1 };
         let newest = time.millis().checked_sub(before_ms)?;
@@ -132,20 +131,20 @@ impl<'a> Subject<'a> {
         self.app.fraud.clicks_per_device_max > 0
     }
 
-    /// The campaign's channel; none if the campaign is not in the catalogue.
+    /// Returns the campaign's channel; `None` if the campaign is not in the catalogue.
     pub fn channel(&self, spreadid: SpreadId) -> Option<&'a str> {
         self.policy.campaign(self.app.pid, spreadid).map(|campaign| &*campaign.channel)
     }
 }
 
-/// The clicks that match an activation by id, by channel.
+/// The sorted times of the clicks that match an activation by id, by channel.
 #[derive(Debug, Default)]
 pub struct ClickCounts<'a> {
     times: BTreeMap<Option<&'a str>, Vec<EventTime>>,
 }
 
 impl<'a> ClickCounts<'a> {
-    /// Of all that were found; none where they are not counted.
+    /// Counts the clicks among the touches that were read; nothing if the policy does not count clicks.
     pub fn new<'t>(
         subject: &Subject<'a>,
         touches: impl Iterator<Item = (&'t Touch, &'t DeviceIds)>,
@@ -163,7 +162,7 @@ impl<'a> ClickCounts<'a> {
         counts
     }
 
-    /// How many clicks of a channel have a time up to this one and not [`CLICK_COUNT_MS`] before.
+    /// Returns the number of clicks of a channel up to this time and less than [`CLICK_COUNT_MS`] before it.
     fn before(&self, channel: Option<&str>, time: EventTime) -> usize {
         let Some(times) = self.times.get(&channel) else { return 0 };
         let is_too_old =
@@ -172,15 +171,15 @@ impl<'a> ClickCounts<'a> {
     }
 }
 
-/// How long before an activation a touch may be, and who says so: a level of the settings, or
-/// nobody but the touch itself.
+/// The attribution window of a touch, and the level of the settings that it comes from; `None` means the touch's own
+/// lookback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub ms: u64,
     pub origin: Option<Origin>,
 }
 
-/// How long before an activation the touch may be.
+/// Returns the attribution window of a touch.
 pub fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
     let windows =
         policy.campaign(app.pid, touch.spreadid).map_or(&app.windows, |campaign| &campaign.windows);
@@ -205,7 +204,7 @@ fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: 
     window(policy, app, touch, is_probabilistic).ms
 }
 
-/// The longest window that any touch of a tier can have, with a lookback of its own or without.
+/// Returns the longest window that a touch of this tier can have, with or without its own lookback.
 pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback: bool) -> u64 {
     let widest = policy.widest(app);
     let own_or = |ms| if has_lookback { LOOKBACK_MAX_MS } else { ms };
@@ -217,13 +216,13 @@ pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback:
     }
 }
 
-/// How long before an activation a click can be that its decision depends on, if clicks are
-/// counted: as a candidate, or as one too many before a candidate.
+/// Returns the maximum age of a click on which a decision depends if clicks are counted: as a candidate, or by
+/// counting against a candidate.
 pub fn click_cap_horizon_ms(policy: &Policy, app: &AppPolicy) -> u64 {
     policy.widest(app).click_ms.max(LOOKBACK_MAX_MS) + CLICK_COUNT_MS
 }
 
-/// Whether an activation itself is block-listed.
+/// Checks whether the activation itself is block-listed.
 pub fn is_activation_blocked(app: &AppPolicy, activation: &Activation, ids: &DeviceIds) -> bool {
     is_ip_blocked(app, &activation.device.ip) || is_device_blocked(app, ids)
 }
@@ -245,7 +244,7 @@ fn is_device_blocked(app: &AppPolicy, ids: &DeviceIds) -> bool {
     app.fraud.block_devices.iter().any(|id| ids.contains(id))
 }
 
-/// The time of the last activation that a touch can be credited with.
+/// Returns the time of the last activation that can be credited to the touch.
 pub fn window_end(
     policy: &Policy,
     app: &AppPolicy,
@@ -255,8 +254,7 @@ pub fn window_end(
     touch.time.plus(window_ms(policy, app, touch, is_probabilistic))
 }
 
-/// The time of the last activation that a touch can deny to another by counting as one click too
-/// many.
+/// Returns the time of the last activation whose decision the touch can change by counting against another click.
 pub fn click_cap_end(policy: &Policy, app: &AppPolicy, touch: &Touch) -> Option<EventTime> {
     let counts = app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click;
     counts.then(|| touch.time.plus(click_cap_horizon_ms(policy, app)))

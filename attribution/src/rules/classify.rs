@@ -4,36 +4,36 @@ use super::policy::AppPolicy;
 use super::row::InstallType;
 use crate::facts::event::{Activation, EventTime};
 
-/// An activation in the set of those that share a device id with the one to classify, ordered
-/// by (time, id).
+/// The position of an activation in an install chain: chains are ordered by (time, id).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ActivationKey {
     pub time: EventTime,
     pub id: Box<str>,
 }
 
-/// What an activation is, and the `install` that a reinstall follows.
+/// The class of an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
     pub install_type: InstallType,
-    /// The id of the last `install` of its set, for a reinstall.
+    /// The id of the last `install` of the chain; only for a reinstall.
     pub original: Option<Box<str>>,
 }
 
-/// How far a walk over a set has come: all that the next activation's class depends on.
+/// The state of an install chain after its last activation: everything that the class of the next activation depends
+/// on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallChain {
     /// The last `install`.
     pub install: ActivationKey,
-    /// The last one that is not a duplicate.
+    /// The last activation that is not a duplicate.
     pub real: ActivationKey,
 }
 
-/// The walks that end with one activation. Each device id of the activation has one, over the
-/// activations with that id; ids that lead to the same activations share it.
+/// The install chains that end with one activation: one per device id of it, over all activations with that id. Ids
+/// with the same activations share a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InstallChains {
-    /// Per device id, in their order, the place of its walk; empty if all have the first.
+    /// Per device id, in their order, the index of its chain; empty if all ids have the first one.
     pub places: Vec<u8>,
     pub chains: Vec<InstallChain>,
 }
@@ -45,7 +45,7 @@ impl ActivationKey {
 }
 
 impl InstallChain {
-    /// The walk with one more activation at its end, and the class of that one.
+    /// Returns the chain after one more activation, and the class of that activation.
     pub fn step(
         before: Option<&Self>,
         app: &AppPolicy,
@@ -75,17 +75,17 @@ impl InstallChain {
 }
 
 impl InstallChains {
-    /// Whether the next activation goes on the same from both, by whichever id. Which ids share a
-    /// walk can differ: it depends on activations that may have expired since.
+    /// Checks whether the next activation gets the same class from both, whichever id it shares. Which ids share a
+    /// chain can differ, because that depends on activations that may have expired since.
     pub fn same_result(&self, other: &Self) -> bool {
-        let places = self.places.len().max(other.places.len()).max(1);
-        let chain = |chains: &Self, place| chains.at(place).map(|(_, chain)| chain.clone());
-        (0..places).all(|place| chain(self, place) == chain(other, place))
+        let ids = self.places.len().max(other.places.len()).max(1);
+        let chain = |chains: &Self, position| chains.at(position).map(|(_, chain)| chain.clone());
+        (0..ids).all(|position| chain(self, position) == chain(other, position))
     }
 
-    /// The walk of the device id at a place, and its number.
-    pub fn at(&self, place: usize) -> Option<(u8, &InstallChain)> {
-        let number = match self.places.get(place) {
+    /// Returns the chain of the device id at this position, and the chain's index.
+    pub fn at(&self, position: usize) -> Option<(u8, &InstallChain)> {
+        let number = match self.places.get(position) {
             Some(number) => *number,
             None if self.places.is_empty() => 0,
             None => return None,

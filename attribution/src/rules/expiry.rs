@@ -1,37 +1,36 @@
 //! How long facts are needed (the contract's section 7).
 //!
-//! A message is a fact only if the broker took it at most the horizon after the fact's time. So
-//! once every partition has been consumed up to some broker time, no older fact can come any
-//! more, what is decided about older activations is final, and whatever these alone would need
-//! can go.
+//! A message is accepted as a fact only if its broker timestamp is at most the correction horizon after its event
+//! time. So once every partition is consumed up to some broker time, no older fact can arrive, decisions about older
+//! activations are final, and facts that only those decisions need can be deleted.
 
 use super::candidate::{self, Tier};
 use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Policy};
 use crate::facts::event::{EventTime, Family, TouchKind};
 
-/// How far the broker timestamps of one partition may be out of order without being noticed:
-/// producers stamp records, and send them a little later.
+/// Tolerance for out-of-order broker timestamps within a partition: producers set the timestamp and send the record a
+/// little later.
 pub const DISORDER_MS: u64 = 10 * 60_000;
 
-/// How long after their time the facts of one app are needed.
+/// How long after their event time the facts of one app are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needed {
     touch_ms: u64,
     activation_ms: u64,
     effect_ms: u64,
-    /// After a fact's time it may come so late.
+    /// How long after a fact's event time the fact may arrive.
     late_ms: u64,
 }
 
 impl Needed {
-    /// `late_ms` is the horizon of the app, or what stands for it where that is off.
+    /// `late_ms` is the correction horizon of the app, or its substitute if the horizon is off.
     pub fn new(policy: &Policy, app: &AppPolicy, late_ms: u64) -> Self {
         let kinds = [TouchKind::Click, TouchKind::Impression];
         let tiers = kinds.into_iter().flat_map(|kind| [false, true].map(|is| Tier::of(kind, is)));
         let windows = tiers.map(|tier| candidate::window_max_ms(policy, app, tier, false));
         let counts = app.fraud.clicks_per_device_max > 0;
-        let counted = counts.then(|| candidate::click_cap_horizon_ms(policy, app));
-        let touch_ms = windows.chain(counted).max().unwrap_or(0);
+        let click_cap = counts.then(|| candidate::click_cap_horizon_ms(policy, app));
+        let touch_ms = windows.chain(click_cap).max().unwrap_or(0);
         Self {
             touch_ms,
             // An effect at the end of the window of a reinstall can carry the install's credit.
@@ -44,8 +43,8 @@ impl Needed {
         }
     }
 
-    /// The time of the oldest fact of a family that is still needed once everything is consumed
-    /// up to a broker time. Only touches have a lookback.
+    /// Returns the time of the oldest fact of a family that is still needed once every partition is consumed up to
+    /// `consumed_until`. Only touches have a lookback.
     pub fn oldest(
         &self,
         family: Family,
@@ -60,8 +59,8 @@ impl Needed {
         consumed_until.minus(needed_ms.saturating_add(self.late_ms))
     }
 
-    /// What has expired once everything is consumed up to a broker time. Where rows are kept for ever
-    /// `rows_ms` is none.
+    /// Returns what has expired once every partition is consumed up to `consumed_until`. `rows_ms` is `None` if rows
+    /// are kept for ever.
     pub fn expired(&self, consumed_until: EventTime, rows_ms: Option<u64>) -> ExpiryFloor {
         let oldest = |family| self.oldest(family, None, consumed_until);
         ExpiryFloor {
@@ -73,7 +72,7 @@ impl Needed {
         }
     }
 
-    /// For whoever keeps it.
+    /// Returns the durations in the order that a store saves them.
     pub fn to_ms(self) -> [u64; 4] {
         [self.touch_ms, self.activation_ms, self.effect_ms, self.late_ms]
     }
@@ -83,23 +82,23 @@ impl Needed {
     }
 }
 
-/// How far the state of an app has expired; 1970 where it has not. What has stays so, whatever the
-/// settings are later, as some of it may be gone.
+/// How far the state of an app has expired; 1970 if nothing has. Expiry never moves backwards, whatever the settings
+/// are later, because some of that state may be deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExpiryFloor {
-    /// Facts of each family before its time have, but for touches with a lookback of their own.
+    /// Touches before this have expired, except those with a longer lookback of their own.
     pub touches: EventTime,
     pub activations: EventTime,
     pub effects: EventTime,
-    /// No fact of before this can come any more: what is decided about older activations stands. Touches
-    /// have expired that are older by more than their lookback.
+    /// No fact before this can arrive any more, so decisions about older activations are final. A touch expires once
+    /// it is older than this by more than its own lookback.
     pub late: EventTime,
-    /// Rows before this are gone, and with them what is known of ids alone.
+    /// Rows before this are deleted, and with them the records that only keep an id known.
     pub rows: EventTime,
 }
 
 impl ExpiryFloor {
-    /// As of [`Needed::oldest`].
+    /// Returns the time of the oldest fact of a family that has not expired, like [`Needed::oldest`].
     pub fn oldest(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
         match family {
             Family::Touch => {
@@ -111,14 +110,14 @@ impl ExpiryFloor {
         }
     }
 
-    /// The time before which homes of a family are gone. Those of activations and effects last as long as
-    /// rows do, however little depends on them: an id that returns is not a second event.
+    /// Returns the time before which fact records of a family are deleted. Those of activations and effects are kept
+    /// as long as rows, even if nothing else needs them, so that a repeated id is not a second event.
     pub fn oldest_record(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
         let oldest = self.oldest(family, lookback_ms);
         if family == Family::Touch { oldest } else { oldest.min(self.rows) }
     }
 
-    /// What has expired by either: of touches with a lookback rather too much.
+    /// Returns what has expired by either floor. For touches with a lookback this may be more than by each.
     pub fn or(&self, other: &Self) -> Self {
         Self {
             touches: self.touches.max(other.touches),
@@ -129,13 +128,13 @@ impl ExpiryFloor {
         }
     }
 
-    /// Whether all of the other has.
+    /// Checks whether everything that has expired by `other` has expired by this.
     pub fn covers(&self, other: &Self) -> bool {
-        // Between these the time goes back with the lookback, or stays.
-        let kept_ms = |of: &Self| of.late.since(of.touches).unwrap_or(0);
+        // Between these lookbacks the oldest time is either linear in the lookback or constant.
+        let kept_ms = |floor: &Self| floor.late.since(floor.touches).unwrap_or(0);
         let lookbacks = [0, kept_ms(self), kept_ms(other), LOOKBACK_MAX_MS];
-        let of_touches = |of: &Self, ms| of.oldest(Family::Touch, Some(ms));
-        lookbacks.into_iter().all(|ms| of_touches(self, ms) >= of_touches(other, ms))
+        let oldest_touch = |floor: &Self, ms| floor.oldest(Family::Touch, Some(ms));
+        lookbacks.into_iter().all(|ms| oldest_touch(self, ms) >= oldest_touch(other, ms))
             && self.activations >= other.activations
             && self.effects >= other.effects
             && self.late >= other.late
@@ -143,8 +142,8 @@ impl ExpiryFloor {
     }
 }
 
-/// The time before which touches have expired that an activation of this time could have been
-/// credited with; `None` while all are kept. `floor` is what expired by settings of before.
+/// Returns the time before which touches have expired, if an activation of this time could have been credited to such
+/// a touch; `None` while all are kept. `floor` is what has expired by earlier settings.
 pub fn expired_before(
     policy: &Policy,
     app: &AppPolicy,
@@ -154,24 +153,23 @@ pub fn expired_before(
 ) -> Option<EventTime> {
     let needed = Needed::new(policy, app, app.correction_horizon_ms.unwrap_or(0));
     let until = consumed_until.filter(|_| app.correction_horizon_ms.is_some());
-    let own = until.map(|until| needed.oldest(Family::Touch, None, until));
-    let oldest = own.unwrap_or_default().max(floor.touches);
+    let by_settings = until.map(|until| needed.oldest(Family::Touch, None, until));
+    let oldest = by_settings.unwrap_or_default().max(floor.touches);
     Some(oldest).filter(|oldest| *oldest > activation_time.minus(needed.touch_ms))
 }
 
-/// The time of the oldest activation that a fact to come can change; what is decided about older
-/// ones stands, and with it what these were decided from may be gone. `floor` is what expired by settings
-/// of before.
+/// Returns the time of the oldest activation that a future fact can change. Decisions about older activations are
+/// final, and the facts behind them may be deleted. `floor` is what has expired by earlier settings.
 pub fn changeable_from(
     app: &AppPolicy,
     consumed_until: Option<EventTime>,
     floor: &ExpiryFloor,
 ) -> EventTime {
-    let own = match (app.correction_horizon_ms, consumed_until) {
+    let by_settings = match (app.correction_horizon_ms, consumed_until) {
         (Some(horizon_ms), Some(until)) => until.minus(horizon_ms.saturating_add(DISORDER_MS)),
         _ => EventTime::default(),
     };
-    own.max(floor.late)
+    by_settings.max(floor.late)
 }
 
 #[cfg(test)]
@@ -216,17 +214,17 @@ mod tests {
         let policy = Policy::new(vec![app.clone()], vec![]);
         let now = EventTime::default().plus(NOW);
         let nothing = ExpiryFloor::default();
-        let before = |app: &AppPolicy, until: Option<EventTime>, floor: &ExpiryFloor| {
+        let expired = |app: &AppPolicy, until: Option<EventTime>, floor: &ExpiryFloor| {
             expired_before(&policy, app, now.minus(age_ms), until, floor)
         };
-        let found = before(&app, Some(now), &nothing);
+        let found = expired(&app, Some(now), &nothing);
         assert_eq!(found, expected_age_ms.map(|ms| now.minus(ms + DISORDER_MS)));
-        assert_eq!(before(&app, None, &nothing), None);
-        // What has expired stays so without a horizon too.
+        assert_eq!(expired(&app, None, &nothing), None);
+        // Expired state stays expired without a horizon too.
         let floor = Needed::new(&policy, &app, 7 * DAY_MS).expired(now, None);
         let app = AppPolicy { correction_horizon_ms: None, ..app.clone() };
-        assert_eq!(before(&app, Some(now), &floor), found);
-        assert_eq!(before(&app, Some(now), &nothing), None);
+        assert_eq!(expired(&app, Some(now), &floor), found);
+        assert_eq!(expired(&app, Some(now), &nothing), None);
     }
 
     #[test]
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_is_final_after_the_horizon() {
+    fn decisions_are_final_after_the_horizon() {
         let mut app = AppPolicy::new(Pid(1), "a");
         let until = EventTime::default().plus(NOW);
         let expected = NOW - 7 * DAY_MS - DISORDER_MS;
@@ -248,10 +246,15 @@ mod tests {
         let floor = Needed::new(&policy, &app, 7 * DAY_MS).expired(until, None);
         app.correction_horizon_ms = None;
         assert_eq!(changeable_from(&app, Some(until), &nothing), EventTime::default());
-        assert_eq!(changeable_from(&app, Some(until), &floor).millis(), expected, "it stays so");
+        assert_eq!(
+            changeable_from(&app, Some(until), &floor).millis(),
+            expected,
+            "the floor stays"
+        );
     }
 
-    /// Days that touches, activations, effects and rows are kept, and that facts may be late.
+    /// The floor if touches, activations, effects and rows are kept, and facts may be late, for these numbers of
+    /// days.
     fn expired([touches, activations, effects, rows, late]: [u64; 5]) -> ExpiryFloor {
         let needed = [touches, activations, effects, late].map(|days| days * DAY_MS);
         let until = EventTime::default().plus(NOW);
@@ -259,35 +262,35 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_by_lookbacks_is_as_it_was_needed() {
+    fn the_floor_agrees_with_needed_for_every_lookback() {
         let needed = Needed::from_ms([14, 500, 1, 7].map(|days| days * DAY_MS));
         let until = EventTime::default().plus(NOW);
         let expired = needed.expired(until, None);
         for lookback_ms in [None, Some(0), Some(14), Some(15), Some(90), Some(91), Some(4_000)] {
             let lookback_ms = lookback_ms.map(|days| days * DAY_MS);
             for family in Family::ALL {
-                let own = expired.oldest(family, lookback_ms);
-                assert_eq!(own, needed.oldest(family, lookback_ms, until));
+                let oldest = expired.oldest(family, lookback_ms);
+                assert_eq!(oldest, needed.oldest(family, lookback_ms, until));
             }
         }
     }
 
     #[track_caller]
-    fn check_covers(one: [u64; 5], other: [u64; 5], expected: bool) {
-        assert_eq!(expired(one).covers(&expired(other)), expected, "{one:?} {other:?}");
+    fn check_covers(a: [u64; 5], b: [u64; 5], expected: bool) {
+        assert_eq!(expired(a).covers(&expired(b)), expected, "{a:?} {b:?}");
     }
 
     #[test]
-    fn what_covers_has_expired_as_far_in_everything() {
+    fn a_floor_covers_another_if_it_has_expired_as_far_in_every_part() {
         let days = [14, 500, 1, 400, 7];
         check_covers(days, days, true);
         check_covers([13, 499, 0, 399, 6], days, true);
-        for place in 0..5 {
+        for index in 0..5 {
             let mut longer = [13, 499, 0, 399, 6];
-            longer[place] = days[place] + 2;
+            longer[index] = days[index] + 2;
             check_covers(longer, days, false);
         }
-        // Of windows the longer, and of both together less: only lookbacks between tell them apart.
+        // A longer touch window but less window plus lateness: the two differ only for lookbacks in between.
         check_covers([20, 500, 0, 400, 1], days, true);
         check_covers([22, 500, 0, 400, 1], days, false);
         check_covers([1, 500, 1, 400, 8], days, false);

@@ -1,4 +1,4 @@
-//! Effects inherit the credit of their activation (the contract's section 6).
+//! Gives effects the credit of their activation (the contract's section 6).
 
 use super::policy::{AppPolicy, ReinstallEffects};
 use super::row::{InstallType, Status};
@@ -7,27 +7,27 @@ use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, Effect, EventTime};
 use crate::ledger::record::ActivationRecord;
 
-/// What an effect carries, and from which activation.
+/// The credit of an effect, and the activation that it comes from.
 #[derive(Debug, Clone)]
 pub struct Inheritance<'a> {
     pub activation: Option<(&'a Activation, InstallType)>,
     pub credit: Credit,
-    /// The install whose credit it is, where that is not the activation's own.
+    /// The id of the install whose credit it is, if that is not `activation`.
     pub credit_of: Option<&'a str>,
 }
 
-/// The times between which an effect's activation stands, both inclusive.
+/// Returns the range of times in which an effect's activation can be, both ends inclusive.
 pub fn activation_times(app: &AppPolicy, effect: &Effect) -> (EventTime, EventTime) {
     (effect.time.minus(app.effect_window_ms), effect.time.plus(app.clock_skew_ms))
 }
 
-/// The times between which an activation's effects stand, both inclusive.
+/// Returns the range of times in which an activation's effects can be, both ends inclusive.
 pub fn effect_times(app: &AppPolicy, activation_time: EventTime) -> (EventTime, EventTime) {
     (activation_time.minus(app.clock_skew_ms), activation_time.plus(app.effect_window_ms))
 }
 
-/// The activation in force: the latest of those that share a device id, stand within reach and
-/// are no duplicates.
+/// Returns the activation that an effect inherits from: the latest one within the effect's time range that shares a
+/// device id and is not a duplicate.
 pub fn attribution_at<'a>(
     app: &AppPolicy,
     effect: &Effect,
@@ -46,14 +46,14 @@ pub fn attribution_at<'a>(
         .max_by_key(|(activation, _)| (activation.time, &activation.id))
 }
 
-/// The install whose credit the effects of this activation carry instead of its own, if any.
+/// Returns the id of the install whose credit the effects of this activation carry instead of its own, if any.
 pub fn original<'a>(app: &AppPolicy, decision: &'a Decision) -> Option<&'a str> {
     let is_uncredited_reinstall = decision.credit.status == Status::Unattributed
         && app.reinstall_effects == ReinstallEffects::Original;
     decision.original.as_deref().filter(|_| is_uncredited_reinstall)
 }
 
-/// The effect's credit; `original` is that of the install which [`original`] named.
+/// Returns the credit of an effect; `original` is the decision of the install that [`original`] returned.
 pub fn inherit<'a>(
     app: &AppPolicy,
     attribution_at: Option<(&'a Activation, &'a Decision)>,

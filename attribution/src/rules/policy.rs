@@ -1,7 +1,7 @@
 //! The settings that a decision depends on, validated and resolved.
 //!
-//! `config` builds a [`Policy`]; nothing here reads a file. Windows come resolved per campaign,
-//! so that a decision looks up one struct and not a chain of overrides.
+//! `config` builds a [`Policy`]; nothing here reads a file. Windows are resolved per campaign, so that a decision
+//! looks up one struct instead of a chain of overrides.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -15,12 +15,12 @@ use crate::facts::event::{Pid, SpreadId};
 
 pub const HOUR_MS: u64 = 3_600_000;
 pub const DAY_MS: u64 = 24 * HOUR_MS;
-/// No touch's own lookback reaches further back.
+/// Maximum of a touch's own lookback.
 pub const LOOKBACK_MAX_MS: u64 = 90 * DAY_MS;
-/// No probabilistic click is older, whatever the settings say.
+/// Maximum age of a probabilistic click, whatever the settings say.
 pub const PROBABILISTIC_CLICK_MAX_MS: u64 = DAY_MS;
 
-/// Everything that decisions depend on besides facts.
+/// All settings that decisions depend on.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     apps: HashMap<Pid, AppPolicy, FixedState>,
@@ -30,40 +30,40 @@ pub struct Policy {
     widest: HashMap<Pid, Windows, FixedState>,
 }
 
-/// One app's rules.
+/// The rules of one app.
 #[derive(Debug, Clone)]
 pub struct AppPolicy {
     pub pid: Pid,
     pub key: Box<str>,
-    /// The key that it had before, where it was renamed.
+    /// The key before the app was renamed.
     pub previous_key: Option<Box<str>>,
     pub name: Box<str>,
-    /// For touches of campaigns that are not in the catalogue.
+    /// Windows of touches whose campaign is not in the catalogue.
     pub windows: Windows,
     pub probabilistic: bool,
     pub reattribution_window_ms: u64,
     pub duplicate_within_ms: u64,
     pub clock_skew_ms: u64,
     pub effect_window_ms: u64,
-    /// `None`: off.
+    /// `None` disables it.
     pub correction_horizon_ms: Option<u64>,
     pub reinstall_effects: ReinstallEffects,
     pub fraud: Fraud,
 }
 
-/// How long before an activation a touch may have been, by kind and key.
+/// Maximum age of a touch at the activation, by kind and match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Windows {
     pub click_ms: u64,
     pub click_probabilistic_ms: u64,
     pub impression_ms: u64,
     pub impression_probabilistic_ms: u64,
-    /// Where each of these comes from, in their order.
+    /// The origin of each window, in the order of the fields.
     pub origins: [Origin; 4],
 }
 
 crate::named! {
-    /// The level of the settings that gave a window.
+    /// The level of the settings that a window comes from.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub enum Origin {
         #[default]
@@ -76,10 +76,10 @@ crate::named! {
     }
 }
 
-/// What the effects of an uncredited reinstall carry.
+/// The credit of effects of an uncredited reinstall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReinstallEffects {
-    /// The credit of the install before it.
+    /// The credit of the install that it follows.
     Original,
     /// No credit: `organic`.
     Organic,
@@ -95,12 +95,12 @@ pub struct Campaign {
     pub windows: Windows,
 }
 
-/// Rules that keep bad touches from winning.
+/// Rules that reject fraudulent touches.
 #[derive(Debug, Clone, Default, Hash)]
 pub struct Fraud {
-    /// 0: off.
+    /// 0 disables it.
     pub ctit_min_ms: u64,
-    /// 0: off.
+    /// 0 disables it.
     pub clicks_per_device_max: u32,
     pub block_ips: Vec<IpRange>,
     pub block_sites: Vec<Box<str>>,
@@ -152,7 +152,7 @@ impl Windows {
 }
 
 impl AppPolicy {
-    /// The contract's defaults.
+    /// Returns the contract's defaults.
     pub fn new(pid: Pid, key: &str) -> Self {
         Self {
             pid,
@@ -201,23 +201,23 @@ impl Policy {
         self.pids.get(key).and_then(|pid| self.apps.get(pid))
     }
 
-    /// All apps, in no order.
+    /// Returns all apps, unordered.
     pub fn apps(&self) -> impl Iterator<Item = &AppPolicy> {
         self.apps.values()
     }
 
-    /// The catalogue's entry, if the campaign is this app's.
+    /// Returns the campaign, if it is one of this app's.
     #[inline]
     pub fn campaign(&self, pid: Pid, spreadid: SpreadId) -> Option<&Campaign> {
         self.campaigns.get(&spreadid).filter(|campaign| campaign.pid == pid)
     }
 
-    /// The longest of each window that any campaign of the app has.
+    /// Returns the longest of each window over the app and its campaigns.
     pub fn widest(&self, app: &AppPolicy) -> Windows {
         self.widest.get(&app.pid).copied().unwrap_or(app.windows)
     }
 
-    /// A hash of all that decisions depend on: equal for settings that mean the same, however they
+    /// Hashes all settings that decisions depend on. Settings with the same meaning have the same hash, however they
     /// are written.
     pub fn version(&self) -> u64 {
         let mut apps: Vec<_> = self.apps.values().collect();
@@ -242,14 +242,14 @@ impl Policy {
         hasher.finish()
     }
 
-    /// All campaigns, in no order.
+    /// Returns all campaigns, unordered.
     pub fn campaigns(&self) -> impl Iterator<Item = &Campaign> {
         self.campaigns.values()
     }
 }
 
 impl Fraud {
-    /// The lists in an order of their own, each entry once: they mean the same in any.
+    /// Sorts and deduplicates the lists: neither order nor repetition has a meaning.
     fn sorted(&self) -> Self {
         fn sort<T: Ord>(list: &mut Vec<T>) {
             list.sort_unstable();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_of_what_lists_mean() {
+    fn the_version_ignores_order_and_repetition_in_lists() {
         let version = |sites: &[&str]| {
             let mut app = AppPolicy::new(Pid(1), "a");
             app.fraud.block_sites = sites.iter().map(|site| Box::from(*site)).collect();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_changes_these() {
+    fn fixed_limits_are_as_in_the_contract() {
         assert_eq!(PROBABILISTIC_CLICK_MAX_MS, 86_400_000);
         assert_eq!(LOOKBACK_MAX_MS, 7_776_000_000);
     }

@@ -4,32 +4,32 @@ use crate::facts::device_ids::IdKind;
 use crate::facts::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
 use crate::facts::identity::identity;
 
-/// An event and the decision about it. Names of app, campaign and channel are not in it: they
-/// are the catalogue's, looked up when a row is shown.
+/// An event and the decision about it. The names of app, campaign and channel are not stored; they come from the
+/// catalogue when a row is exported.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Row {
     pub pid: Pid,
     pub event_time: EventTime,
     /// The credited campaign; 0 without one.
     pub spreadid: SpreadId,
-    /// [`seq`] of the event id: a redelivered event has the key of its own row.
+    /// [`seq`] of the event id: a redelivered event has the key of its existing row.
     pub seq: u64,
-    /// One more than that of the decision which this one replaces.
+    /// One more than the revision of the row that it replaces.
     pub revision: u32,
     pub event_type: EventType,
     /// `activation`, or the effect's name.
     pub event_name: Box<str>,
     pub event_id: Box<str>,
     pub status: Status,
-    /// Of the activation, or of the effect's activation.
+    /// The class of the activation, or of the effect's activation.
     pub install_type: Option<InstallType>,
     pub touch: Option<CreditedTouch>,
-    /// The activation itself, or the one that the effect inherits from.
+    /// The activation itself, or the activation that the effect inherits from.
     pub activation: Option<ActivationRef>,
     pub reject_reason: Option<RejectReason>,
     /// At most [`CONTRIBUTORS_MAX`], newest first.
     pub contributors: Vec<Contributor>,
-    /// As shown, by [`IdKind::ALL`].
+    /// Normalised, in the order of [`IdKind::ALL`].
     pub ids: [Box<str>; IdKind::ALL.len()],
     pub device: Device,
     pub app_version: Box<str>,
@@ -69,7 +69,7 @@ crate::named! {
     }
 }
 
-/// The key by which a touch met an activation; an MD5 match is named after its kind.
+/// The key by which a touch matched an activation. An MD5 match has the name of its id kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchType {
     ClickId,
@@ -79,13 +79,12 @@ pub enum MatchType {
 }
 
 crate::named! {
-    /// Append only: rows and decisions are stored by the place in it, and a reason that is not in
-    /// it is stored as none.
+    /// Append only: rows and decisions store the index, and an unknown reason is stored as none.
     ///
-    /// A new rule is written down in `docs/contract.md` (section 4) and set in [`Fraud`], by
-    /// `config/src/sections/fraud.rs` and `config/example.toml`. It decides in `candidate.rs` and in the
-    /// slow reference of `store/tests/support`, is explained by `export/src/explain/view.rs` and
-    /// `docs/explain.md`, and has its cases in `conformance/4-rejects`.
+    /// To add a rule: describe it in `docs/contract.md` (section 4), set it in [`Fraud`] by
+    /// `config/src/sections/fraud.rs` and `config/example.toml`, apply it in `candidate.rs` and in the slow reference
+    /// of `store/tests/support`, explain it in `export/src/explain/view.rs` and `docs/explain.md`, and add cases to
+    /// `conformance/4-rejects`.
     ///
     /// [`Fraud`]: super::policy::Fraud
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,18 +106,18 @@ pub struct CreditedTouch {
     pub details: Box<TouchDetails>,
 }
 
-/// What else a row shows of the touch.
+/// Further columns of a row about the touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TouchDetails {
     pub purpose: Purpose,
-    /// The window that it had to be in.
+    /// The window that applied to the touch.
     pub lookback_ms: u64,
     pub site: Box<str>,
-    /// Its params `sub1` to `sub5`.
+    /// The params `sub1` to `sub5`.
     pub subs: [Box<str>; SUBS],
 }
 
-/// The params of touches that rows tell.
+/// The params of a touch that rows contain.
 pub const SUB_PARAMS: [&str; SUBS] = ["sub1", "sub2", "sub3", "sub4", "sub5"];
 const SUBS: usize = 5;
 
@@ -138,20 +137,20 @@ pub struct ActivationRef {
     pub details: ActivationDetails,
 }
 
-/// What else a row shows of the activation.
+/// Further columns of a row about the activation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ActivationDetails {
     pub install_begin_time: Option<EventTime>,
-    /// Its prop [`STORE_PROP`].
+    /// The prop [`STORE_PROP`].
     pub store: Box<str>,
-    /// Of an effect: the install whose credit it carries, where that is not the activation's own.
+    /// For an effect: the id of the install whose credit it carries, if that is not its activation's.
     pub credit_of: Box<str>,
 }
 
-/// The prop of activations that names the store which the app came from.
+/// The prop of an activation with the app store that the app came from.
 pub const STORE_PROP: &str = "store";
 
-/// The last part of a row key: a hash of the event's identity.
+/// Returns the last part of a row key: a hash of the event's identity.
 pub fn seq(event_type: EventType, event_id: &str) -> u64 {
     identity(event_type.family(), event_id).row
 }
@@ -166,7 +165,7 @@ impl EventType {
 }
 
 impl MatchType {
-    /// In the contract's order of rank so far; append only, as rows are stored by the place in it.
+    /// Append only, because rows store the index. Up to now in the contract's order of rank.
     pub const ALL: [Self; 11] = [
         Self::ClickId,
         Self::Device(IdKind::Oaid),
@@ -191,7 +190,7 @@ impl MatchType {
         }
     }
 
-    /// Greater is better; `oaid`, `gaid` and `idfa` are equal.
+    /// Returns the rank: greater is better; `oaid`, `gaid` and `idfa` are equal.
     pub fn rank(self) -> u8 {
         match self {
             Self::ClickId => 9,
@@ -217,9 +216,9 @@ mod tests {
 
     use super::*;
 
-    /// What is stored by its place in a list stays there: a new one comes last.
+    /// Rows store indexes into these lists: a new value is appended.
     #[test]
-    fn stored_places_never_change() {
+    fn stored_indexes_never_change() {
         let types = EventType::ALL.map(EventType::name);
         assert_eq!(types, ["activation", "effect"]);
         let statuses = Status::ALL.map(Status::name);
@@ -237,7 +236,7 @@ mod tests {
         assert_eq!(reasons, ["blocked", "click_injection", "ctit_too_short", "too_many_clicks"]);
     }
 
-    /// The second id of each pair was made to have the xxh3 of the first one.
+    /// The second id of each pair was constructed to have the same xxh3 as the first one.
     #[test]
     fn ids_that_are_made_to_collide_have_rows_of_their_own() {
         let xxh3 = |event_type: EventType, id: &str| {
@@ -255,14 +254,14 @@ mod tests {
                 "k2cfhj3pu36w9hnjswl1nckc09ays4a4z2ydw7ku0ryivgyofmhc6lzk7gsghubur04neaj8mlcjf4oujcqc3w68mlgjyqpjfw01paavclhpsaa7g25ye0ctl0e8qo7",
             ),
         ];
-        for (event_type, id, made) in pairs {
-            assert_eq!(xxh3(event_type, id), xxh3(event_type, made));
-            assert_ne!(seq(event_type, id), seq(event_type, made));
+        for (event_type, id, colliding) in pairs {
+            assert_eq!(xxh3(event_type, id), xxh3(event_type, colliding));
+            assert_ne!(seq(event_type, id), seq(event_type, colliding));
         }
     }
 
     #[test]
-    fn short_ids_of_two_families_do_not_meet() {
+    fn short_ids_of_two_families_do_not_collide() {
         let ids =
             (0..10_000).map(|n| format!("{n}")).chain((0..1_000).map(|n| format!("e-{n:06}")));
         let ids: Vec<String> = ids.collect();

@@ -1,4 +1,4 @@
-//! The winner (the contract's section 5): here it is chosen what an activation is credited to.
+//! Chooses the touch that an activation is credited to (the contract's section 5).
 
 use std::cmp::Reverse;
 
@@ -12,16 +12,16 @@ use super::row::{
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind};
 
-/// What was decided about an activation.
+/// The decision about an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub install_type: InstallType,
-    /// The install that a reinstall follows: its effects may carry that one's credit.
+    /// The id of the install that a reinstall follows; its effects may carry that install's credit.
     pub original: Option<Box<str>>,
     pub credit: Credit,
 }
 
-/// Who gets an activation, or why nobody does. Effects inherit it whole.
+/// The touch that an activation is credited to, or why it is not credited. Effects inherit all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credit {
     pub status: Status,
@@ -32,18 +32,18 @@ pub struct Credit {
     pub contributors: Vec<Contributor>,
 }
 
-/// The touches found so far, and how far each kind of search has come.
+/// The touches read so far, and how far each kind of search has come.
 #[derive(Debug, Default)]
 pub struct Evidence<'a> {
     /// Each touch once.
     pub touches: Vec<(&'a Touch, &'a DeviceIds)>,
     pub unread: Unread,
-    /// The greatest time at which a click may stand that counts and has not been read yet.
+    /// The greatest possible time of an unread click that counts against others.
     pub uncounted: Option<EventTime>,
 }
 
 impl Evidence<'_> {
-    /// Whether all clicks have been read that count against a touch, if any do.
+    /// Checks whether all clicks that count against a touch have been read, if any count.
     pub fn has_counted(&self, subject: &Subject<'_>, touch: &Touch) -> bool {
         !subject.counts_clicks()
             || touch.kind != TouchKind::Click
@@ -51,7 +51,7 @@ impl Evidence<'_> {
     }
 }
 
-/// The least first.
+/// All tiers, the least first.
 const TIERS: [Tier; 4] = [
     Tier::ImpressionProbabilistic,
     Tier::ImpressionById,
@@ -59,7 +59,7 @@ const TIERS: [Tier; 4] = [
     Tier::ClickById,
 ];
 
-/// Per tier, the greatest time at which a touch may stand that has not been read yet.
+/// Per tier, the greatest possible time of an unread touch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread([Option<EventTime>; 4]);
 
@@ -77,18 +77,19 @@ impl Unread {
         self.0.iter().copied().max().flatten()
     }
 
-    /// The highest tier in which a touch may stand that has not been read yet, and its time.
+    /// Returns the highest tier with unread touches, and the greatest possible time of one.
     pub fn strongest(&self) -> Option<(Tier, EventTime)> {
         TIERS.into_iter().rev().find_map(|tier| Some((tier, self.of(tier)?)))
     }
 }
 
 impl Decision {
-    /// Whether class and credit are the same. Details of the touch may differ, as its lookback depends on settings.
+    /// Checks whether class and credit are the same. The details of the touch may differ, because its lookback
+    /// depends on settings.
     pub fn is_same(&self, other: &Self) -> bool {
         let mut other = other.clone();
-        if let (Some(touch), Some(own)) = (&mut other.credit.touch, &self.credit.touch) {
-            touch.details = own.details.clone();
+        if let (Some(touch), Some(expected)) = (&mut other.credit.touch, &self.credit.touch) {
+            touch.details = expected.details.clone();
         }
         *self == other
     }
@@ -106,7 +107,7 @@ impl Credit {
     }
 }
 
-/// Decides without reading a touch where none can matter, else `None`.
+/// Decides without touches if none can matter (a block-listed activation or a duplicate); else returns `None`.
 pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision> {
     let credit = if candidate::is_activation_blocked(subject.app, subject.activation, subject.ids) {
         Credit::nobody(Status::Rejected, Some(RejectReason::Blocked))
@@ -118,7 +119,7 @@ pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision>
     Some(decision(class, credit))
 }
 
-/// Decides, or `None` if a touch that has not been read yet could change the decision.
+/// Decides; returns `None` if an unread touch could change the decision.
 pub fn attribute(
     subject: &Subject<'_>,
     class: &Class,
@@ -161,9 +162,8 @@ pub fn attribute(
     Some(decision(class, credit))
 }
 
-/// Whether a touch of this time that matches in this tier could be credited, become a contributor
-/// or, by counting as one click too many, deny that to another; or was any of these before it
-/// went.
+/// Checks whether adding or removing a touch of this tier and time can change the decision: by winning, by being a
+/// contributor, or by counting against a click that was accepted.
 pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventTime) -> bool {
     let Credit { status, touch, contributors, .. } = &decision.credit;
     let Some(winner) = touch else {
@@ -176,8 +176,7 @@ pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventT
     (tier, newest) >= (winner_tier, winner.time) || newest >= last.time
 }
 
-/// Whether a click that only counts, and came anew, could make a touch that was accepted one too
-/// many.
+/// Checks whether a new click that is no candidate can make an accepted touch exceed the click limit.
 pub fn can_deny(decision: &Decision, time: EventTime) -> bool {
     let Credit { touch, contributors, .. } = &decision.credit;
     let accepted = touch.iter().map(|winner| winner.time);
@@ -185,13 +184,13 @@ pub fn can_deny(decision: &Decision, time: EventTime) -> bool {
     accepted.any(|accepted| accepted < time.plus(CLICK_COUNT_MS))
 }
 
-/// The total order of candidates; ids are unique, so no two are equal.
+/// Returns the sort key of a candidate. The order is total, because ids are unique.
 pub fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
     let touch = candidate.touch;
     (candidate.tier, touch.time, candidate.match_type.rank(), touch.id.as_bytes())
 }
 
-/// Whether no unread touch could win or be a contributor.
+/// Checks that no unread touch can win or be a contributor.
 fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread) -> bool {
     let can_win = |tier: Tier| match unread.of(tier) {
         Some(time) => tier > winner.tier || (tier == winner.tier && time >= winner.touch.time),
@@ -207,7 +206,7 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
     }
 }
 
-/// Whether all clicks that count against this one have been read.
+/// Checks whether all clicks that count against this one have been read.
 fn is_counted(touch: &Touch, uncounted: Option<EventTime>) -> bool {
     let is_too_old = |time| touch.time.since(time).is_some_and(|age_ms| age_ms >= CLICK_COUNT_MS);
     uncounted.is_none_or(is_too_old)
@@ -227,7 +226,7 @@ fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {
     let window = candidate::window(subject.policy, subject.app, touch, is_probabilistic);
     let param = |name: &str| {
         let found = touch.params.binary_search_by(|(key, _)| (**key).cmp(name)).ok();
-        found.and_then(|place| touch.params.get(place)).map(|(_, value)| value.clone())
+        found.and_then(|index| touch.params.get(index)).map(|(_, value)| value.clone())
     };
     TouchDetails {
         purpose: touch.purpose,
