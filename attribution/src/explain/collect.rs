@@ -1,5 +1,5 @@
-//! Reads what an explanation tells: all that the decision was made from, and the touches around it
-//! that one would ask about.
+//! Gathers an explanation: the touches that the decision was made from, and others around it that a reader may ask
+//! about.
 
 use std::collections::BTreeSet;
 
@@ -18,20 +18,20 @@ use crate::worker::BatchContext;
 use crate::worker::batch_context::scan;
 use crate::worker::touch_search::PendingDecision;
 
-/// Touches of one key and class that are looked at besides those of the decision.
-const AROUND: usize = 8;
-/// So many are read to be told of.
+/// Further touches that are evaluated per key and class, besides those of the decision.
+const NEARBY_PER_KEY: usize = 8;
+/// Touches that are read to be listed.
 const READ_MAX: usize = 1_000;
-/// For whoever came second, no more are read than these, but for those that the decision needs.
-const SECOND_MAX: usize = 20_000;
-/// Of one key and class, so many are counted.
+/// To find the runner-up, no more touches than these are read, except those that the decision needs.
+const RUNNER_UP_READ_MAX: usize = 20_000;
+/// Touches that are counted per key and class.
 const COUNTED_MAX: usize = 1_000;
-/// How long after the activation a touch is still worth telling of.
+/// How long after the activation touches are listed.
 const AFTER_MS: u64 = HOUR_MS;
-/// How long before it.
+/// How long before the activation touches are listed.
 const BEFORE_MS: u64 = 180 * DAY_MS;
 
-/// Why an activation is credited as it is; `None` if there is none with this id.
+/// Explains the credit of an activation; `None` if no activation has this id.
 pub fn explain<L: Facts>(
     facts: &mut L,
     policy: &Policy,
@@ -46,7 +46,7 @@ pub fn explain<L: Facts>(
     };
     let (Some(decision), Some(app)) = (record.decision, policy.app(pid)) else { return Ok(None) };
     let class = Class { install_type: decision.install_type, original: decision.original.clone() };
-    let changed_by = context.came_in(&record.changed_by)?;
+    let changed_by = context.change_causes(&record.changed_by)?;
     let before = context.chain_before_activation(key)?;
     let is_class_repeatable =
         InstallChain::step(before.as_ref(), app, ActivationKey::of(&record.fact)).1 == class;
@@ -55,16 +55,16 @@ pub fn explain<L: Facts>(
     let Some(pending) = context.pending_decision(key, class.clone(), false) else {
         return Ok(None);
     };
-    let Grounds { recomputed, is_second_unread, considered: grounds } =
-        context.grounds(pending, &decision)?;
+    let Basis { recomputed, is_second_unread, considered: basis } =
+        context.basis(pending, &decision)?;
     let is_repeatable = recomputed.is_none();
-    // Without all touches it would be another one anyway.
+    // If touches have expired, the decision would differ anyway.
     let recomputed = recomputed.filter(|_| expired_before.is_none());
     let Some(pending) = context.pending_decision(key, class, false) else { return Ok(None) };
-    let Seen { considered: seen, mut unlisted, has_more } =
-        context.see(pending, &decision, &grounds)?;
-    let mut considered = explanation::ranked(grounds.into_iter().chain(seen).collect());
-    unlisted += explanation::cut(&mut considered);
+    let Nearby { considered: nearby, mut unlisted, has_more } =
+        context.read_nearby(pending, &decision, &basis)?;
+    let mut considered = explanation::ranked(basis.into_iter().chain(nearby).collect());
+    unlisted += explanation::truncate(&mut considered);
     Ok(Some(Explanation {
         activation: record.fact,
         decision,
@@ -84,45 +84,45 @@ pub fn explain<L: Facts>(
     }))
 }
 
-/// What the decision rests on.
-struct Grounds {
-    /// Where it would be another one now.
+/// The touches that the decision is based on.
+struct Basis {
+    /// The decision by the current settings, if it differs.
     recomputed: Option<Decision>,
     is_second_unread: bool,
-    /// The accepted touches that are the strongest, and the newest; all that can be contributors.
+    /// The strongest and the newest accepted touches, including all contributors.
     considered: Vec<Evaluated>,
 }
 
-/// What is found around the decision, bounded.
-struct Seen {
+/// Further touches near the decision, bounded in number.
+struct Nearby {
     considered: Vec<Evaluated>,
     unlisted: usize,
     has_more: bool,
 }
 
-/// Touches with the activation's keys that are not looked at.
+/// Touches with the activation's keys that are not evaluated.
 #[derive(Default)]
 struct Around {
     others: BTreeSet<FactKey>,
-    /// Whether some of them were not counted.
+    /// Some of them were not counted.
     has_more: bool,
 }
 
 impl<L: Facts> BatchContext<'_, L> {
-    /// Reads as a decision does, with no more room, and on until it is known who came second: he
-    /// may be older than the contributors.
-    fn grounds(
+    /// Reads like a decision, within the same memory, and continues until the runner-up is known, which may be older
+    /// than the contributors.
+    fn basis(
         &mut self,
         mut pending: PendingDecision,
         decision: &Decision,
-    ) -> Result<Grounds, L::Error> {
+    ) -> Result<Basis, L::Error> {
         self.start_reading_alone(&mut pending)?;
         let mut read = 0;
         loop {
             let before = pending.touches.len();
             self.read_newest(&mut pending)?;
             read += pending.touches.len() - before;
-            let is_enough = || read >= SECOND_MAX || self.has_second(&pending, decision);
+            let is_enough = || read >= RUNNER_UP_READ_MAX || self.has_second(&pending, decision);
             if pending.is_read() || (self.decision(&pending).is_some() && is_enough()) {
                 break;
             }
@@ -130,7 +130,7 @@ impl<L: Facts> BatchContext<'_, L> {
         }
         let recomputed = self.decision(&pending).filter(|recomputed| !recomputed.is_same(decision));
         let is_second_unread = !self.has_second(&pending, decision);
-        // With other settings it may be none of those that were kept.
+        // With the current settings the stored winner may have been pruned.
         if let Some(winner) = &decision.credit.touch {
             let key = match_keys::fact_key(Family::Touch, pending.key.pid, &winner.click_id);
             self.load([key])?;
@@ -138,19 +138,19 @@ impl<L: Facts> BatchContext<'_, L> {
         }
         let mut considered = self.considered(&pending, decision);
         let is_open = !self.is_decided_without_touches(&pending);
-        considered.retain(|one| is_open && matches!(one.verdict, Verdict::Won | Verdict::Accepted));
-        Ok(Grounds { recomputed, is_second_unread, considered })
+        considered.retain(|it| is_open && matches!(it.verdict, Verdict::Won | Verdict::Accepted));
+        Ok(Basis { recomputed, is_second_unread, considered })
     }
 
-    /// Reads what is nearest, whether it could be credited or not.
-    fn see(
+    /// Reads the nearest touches, whether they could be credited or not.
+    fn read_nearby(
         &mut self,
         mut pending: PendingDecision,
         decision: &Decision,
-        grounds: &[Evaluated],
-    ) -> Result<Seen, L::Error> {
+        basis: &[Evaluated],
+    ) -> Result<Nearby, L::Error> {
         if self.is_decided_without_touches(&pending) {
-            return Ok(Seen { considered: Vec::new(), unlisted: 0, has_more: false });
+            return Ok(Nearby { considered: Vec::new(), unlisted: 0, has_more: false });
         }
         self.start_reading_alone(&mut pending)?;
         loop {
@@ -159,14 +159,14 @@ impl<L: Facts> BatchContext<'_, L> {
                 break;
             }
         }
-        let mut around = self.look_around(&mut pending)?;
+        let mut around = self.add_ineligible(&mut pending)?;
         let mut considered = self.considered(&pending, decision);
         let pid = pending.key.pid;
-        let of = |one: &Evaluated| match_keys::fact_key(Family::Touch, pid, &one.touch.id);
-        let mut listed: BTreeSet<FactKey> = grounds.iter().map(of).collect();
-        considered.retain(|one| listed.insert(of(one)));
+        let key_of = |it: &Evaluated| match_keys::fact_key(Family::Touch, pid, &it.touch.id);
+        let mut listed: BTreeSet<FactKey> = basis.iter().map(key_of).collect();
+        considered.retain(|it| listed.insert(key_of(it)));
         around.others.extend(pending.touches.keys());
-        Ok(Seen {
+        Ok(Nearby {
             unlisted: around.others.difference(&listed).count(),
             has_more: around.has_more || !pending.is_read(),
             considered,
@@ -183,7 +183,7 @@ impl<L: Facts> BatchContext<'_, L> {
             .is_some_and(|subject| winner::without_touches(&subject, &pending.class).is_some())
     }
 
-    /// Whether whoever came second is among those that were read.
+    /// Checks whether the runner-up is among the touches that were read.
     fn has_second(&self, pending: &PendingDecision, decision: &Decision) -> bool {
         pending.is_read()
             || self.subject(pending).is_none_or(|subject| {
@@ -191,10 +191,10 @@ impl<L: Facts> BatchContext<'_, L> {
             })
     }
 
-    /// What came in when the decision changed, with the names that it has now.
-    fn came_in(&mut self, causes: &Causes) -> Result<Vec<ChangeCause>, L::Error> {
+    /// Returns the causes of the last change, with their current ids.
+    fn change_causes(&mut self, causes: &Causes) -> Result<Vec<ChangeCause>, L::Error> {
         self.load(causes.facts.iter().map(|cause| cause.fact))?;
-        let came_in = |Cause { fact, time, is_update }: &Cause| {
+        let change_cause = |Cause { fact, time, is_update }: &Cause| {
             let record = self.record(fact);
             let kind = match record {
                 Some(FactRecord::Touch(touch)) if touch.time == *time => Some(touch.kind),
@@ -203,19 +203,19 @@ impl<L: Facts> BatchContext<'_, L> {
             let id = record.map(|record| record.id().into());
             ChangeCause { id, kind, family: fact.family, time: *time, is_update: *is_update }
         };
-        Ok(causes.facts.iter().map(came_in).collect())
+        Ok(causes.facts.iter().map(change_cause).collect())
     }
 
-    /// Adds touches that could be no candidates: too late, too old, of another device, or of user
-    /// acquisition before a reinstall.
-    fn look_around(&mut self, pending: &mut PendingDecision) -> Result<Around, L::Error> {
+    /// Adds touches that cannot be candidates: too late, too old, of another device, or of user acquisition before a
+    /// reinstall.
+    fn add_ineligible(&mut self, pending: &mut PendingDecision) -> Result<Around, L::Error> {
         let mut around = Around::default();
         let Some(activation) = self.activation(&pending.key) else { return Ok(around) };
         let (pid, time) = (activation.pid, activation.time);
         let probabilistic = self.app(&pending.key).is_some_and(|app| app.probabilistic);
-        // Apart, so that those after it do not hide those just before it.
+        // Two ranges, so that touches after the activation do not displace those just before it.
         let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
-        let places: Vec<MatchKey> = if probabilistic {
+        let probabilistic_keys: Vec<MatchKey> = if probabilistic {
             match_keys::probabilistic_keys(&activation.device).collect()
         } else {
             Vec::new()
@@ -226,26 +226,28 @@ impl<L: Facts> BatchContext<'_, L> {
         }
         let marker_times = (time.minus(7 * DAY_MS + BUCKET_MS), time.plus(AFTER_MS));
         let mut markers: Vec<(MatchKey, Scan)> = Vec::new();
-        for place in places {
+        for probabilistic_key in probabilistic_keys {
             for has_lookback in [false, true] {
-                let key = match_keys::bucket_markers(place, has_lookback);
-                markers.push((place, scan(pid, Family::Touch, key, marker_times)));
+                let key = match_keys::bucket_markers(probabilistic_key, has_lookback);
+                markers.push((probabilistic_key, scan(pid, Family::Touch, key, marker_times)));
             }
         }
         let marker_scans: Vec<Scan> = markers.iter().map(|(_, scan)| *scan).collect();
         let mut marked: BTreeSet<(MatchKey, PlacedClass)> = BTreeSet::new();
-        self.scan_all(&marker_scans, |number, entry| {
-            let place = markers.get(number).map(|(place, _)| *place);
-            marked.extend(place.map(|place| (place, PlacedClass::of_mark(&entry))));
+        self.scan_all(&marker_scans, |index, entry| {
+            let key = markers.get(index).map(|(key, _)| *key);
+            marked.extend(key.map(|key| (key, PlacedClass::of_marker(&entry))));
         })?;
-        keys.extend(marked.iter().map(|(place, class)| match_keys::touch_by_place(*class, *place)));
+        keys.extend(
+            marked.iter().map(|(key, class)| match_keys::touch_by_probabilistic_key(*class, *key)),
+        );
         let scans: Vec<Scan> = keys
             .into_iter()
             .flat_map(|key| times.map(|times| scan(pid, Family::Touch, key, times)))
             .map(|scan| Scan { limit: COUNTED_MAX, ..scan })
             .collect();
         let pages = self.ledger().scan(&scans)?;
-        let near = || pages.iter().flat_map(|page| page.iter().take(AROUND));
+        let near = || pages.iter().flat_map(|page| page.iter().take(NEARBY_PER_KEY));
         self.load(near().map(|entry| entry.fact))?;
         for entry in near() {
             if self.at(entry).is_some() {

@@ -1,4 +1,4 @@
-//! Why an activation is credited as it is: what was considered, and what became of it.
+//! Explains the credit of an activation: the touches that were considered, and the verdict on each.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,62 +11,62 @@ use crate::rules::classify::InstallChain;
 use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
 use crate::rules::winner::{Decision, Evidence};
 
-/// Touches that an explanation lists; of those beyond, only the number is told.
+/// Maximum number of touches that an explanation lists; further ones are only counted.
 pub const LISTED_MAX: usize = 50;
-/// Of one reason why touches were rejected or no candidates, so many are listed before those that
-/// were accepted and changed nothing: with all nine reasons there is room for the rest.
-const OF_REASON: usize = 5;
+/// Touches that are listed per reason of rejection or ineligibility, before accepted ones that changed nothing. With
+/// all nine reasons the list still has space for others.
+const LISTED_PER_REASON: usize = 5;
 
-/// All that there is to tell about one activation.
+/// The explanation of one activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     pub activation: Activation,
-    /// As its row shows it.
+    /// The stored decision, as the row shows it.
     pub decision: Decision,
-    /// As these settings would have it, where that is another one for the class that it has: it was
-    /// decided with others.
+    /// The decision that the current settings give for the same class, if it differs: the stored one was made with
+    /// other settings.
     pub recomputed: Option<Decision>,
-    /// Whether these settings, and the touches that are kept, lead to the decision.
+    /// The current settings and the kept touches lead to the same decision.
     pub is_repeatable: bool,
-    /// Whether these settings, and the activations that are kept, lead to its class.
+    /// The current settings and the kept activations lead to the same class.
     pub is_class_repeatable: bool,
-    /// As it was decided before, on fewer facts.
+    /// The decision before, on fewer facts.
     pub previous: Option<Decision>,
-    /// What came in when that one changed, the likeliest to have changed it first.
+    /// Facts that arrived when the decision changed, the likeliest cause first.
     pub changed_by: Vec<ChangeCause>,
-    /// Whether more came in with these that can have changed it.
+    /// More facts arrived with these that can have changed it.
     pub changed_by_more: bool,
-    /// How often it was decided in all.
+    /// The number of decisions so far.
     pub revision: u32,
-    /// The activations of the same device before it that its class depends on.
+    /// The install chain before the activation, on which its class depends.
     pub before: Option<InstallChain>,
-    /// Best first: the winner, whoever else was accepted, the rejected, and who was no candidate.
+    /// Best first: the winner, the other accepted touches, the rejected and the ineligible ones.
     pub considered: Vec<Evaluated>,
-    /// Touches with its keys that are not listed, as far as they were counted.
+    /// The number of counted touches with the activation's keys that are not listed.
     pub unlisted: usize,
-    /// Whether there may be more that were not even counted.
+    /// There may be more touches, not counted.
     pub has_more: bool,
-    /// Whether one that was not read could have come second.
+    /// An unread touch may be the real runner-up.
     pub is_second_unread: bool,
-    /// Touches before this that it could have been credited with are no longer kept.
+    /// Touches before this time have expired, and could have been credited.
     pub expired_before: Option<EventTime>,
 }
 
-/// A touch or an activation that came in when the decision changed.
+/// A touch or an activation that arrived when the decision changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeCause {
-    /// None if it is no longer kept.
+    /// `None` if the fact has expired.
     pub id: Option<Box<str>>,
-    /// Of a touch that is as it was then.
+    /// The kind of a touch that has not been replaced since.
     pub kind: Option<TouchKind>,
     pub family: Family,
-    /// That it came with.
+    /// The event time that it arrived with.
     pub time: EventTime,
-    /// Whether it was known before, and came with an earlier time or other content.
+    /// The fact was known before, and arrived again with an earlier time or other content.
     pub is_update: bool,
 }
 
-/// A touch that was looked at.
+/// A considered touch and the verdict on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluated {
     pub touch: Touch,
@@ -75,7 +75,7 @@ pub struct Evaluated {
 }
 
 impl Evaluated {
-    /// What the strongest is chosen by, before its id (the contract's section 5).
+    /// Returns the sort key that chooses the strongest touch, before its id (the contract's section 5).
     pub fn strength(&self) -> (Option<Tier>, EventTime, Option<u8>) {
         let tier = self.found.map(|found| found.tier);
         (tier, self.touch.time, self.found.map(|found| found.match_type.rank()))
@@ -90,37 +90,37 @@ pub struct Match {
     pub window: Window,
 }
 
-/// What became of a touch.
+/// The verdict on a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Won,
     /// Accepted, and among the contributors.
     Contributor,
-    /// Accepted, and neither.
+    /// Accepted, but neither winner nor contributor.
     Accepted,
     Rejected(RejectReason),
     Ineligible(Ineligible),
 }
 
 crate::named! {
-    /// Why a touch is no candidate.
+    /// Why a touch is not a candidate.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Ineligible {
-        /// It was not before the activation.
+        /// It is not earlier than the activation.
         NotBefore = "not_before",
-        /// Its window had passed.
+        /// It is older than its window.
         TooOld = "too_old",
         /// A reinstall considers only retargeting.
         NotRetargeting = "not_retargeting",
         /// Both carry an id of one kind, with different values.
         OtherDevice = "other_device",
-        /// Its keys only seemed equal, or it has none that counts.
+        /// Only hashes of its keys are equal, or it has no key that counts.
         NoMatch = "no_match",
     }
 }
 
-/// Says of each touch what became of it. Left out are clicks that may be one too many, because not
-/// all that count against them were read: they could not have changed the decision.
+/// Returns the verdict on each touch. Omits accepted clicks against which not all clicks were counted: they could not
+/// have changed the decision.
 pub fn consider(
     subject: &Subject<'_>,
     decision: &Decision,
@@ -135,28 +135,27 @@ pub fn consider(
             verdict: verdict(subject, decision, (touch, ids), &clicks),
             found: found(subject, touch, ids),
         })
-        .filter(|one| one.verdict != Verdict::Accepted || evidence.has_counted(subject, &one.touch))
+        .filter(|it| it.verdict != Verdict::Accepted || evidence.has_counted(subject, &it.touch))
         .collect()
 }
 
-/// The best first, with the contributors among those that were accepted, which must all be there.
+/// Sorts the touches, best first, and marks the contributors among the accepted ones, which must all be present.
 pub fn ranked(mut considered: Vec<Evaluated>) -> Vec<Evaluated> {
-    considered.sort_by_cached_key(|one| Reverse((one.touch.time, one.touch.id.clone())));
-    let accepted = considered.iter_mut().filter(|one| one.verdict == Verdict::Accepted);
-    accepted.take(CONTRIBUTORS_MAX).for_each(|one| one.verdict = Verdict::Contributor);
-    considered.sort_by_key(|one| one.verdict);
+    considered.sort_by_cached_key(|it| Reverse((it.touch.time, it.touch.id.clone())));
+    let accepted = considered.iter_mut().filter(|it| it.verdict == Verdict::Accepted);
+    accepted.take(CONTRIBUTORS_MAX).for_each(|it| it.verdict = Verdict::Contributor);
+    considered.sort_by_key(|it| it.verdict);
     considered
 }
 
-/// The strongest of those that were accepted and did not win, as [`ranked`] orders them.
+/// Returns the index of the strongest accepted touch that did not win; `considered` is sorted by [`ranked`].
 pub fn runner_up(considered: &[Evaluated]) -> Option<usize> {
-    let lost = |one: &Evaluated| matches!(one.verdict, Verdict::Contributor | Verdict::Accepted);
-    let accepted = considered.iter().enumerate().filter(|(_, one)| lost(one));
-    accepted.max_by_key(|(_, one)| (one.strength(), &one.touch.id)).map(|(place, _)| place)
+    let lost = |it: &Evaluated| matches!(it.verdict, Verdict::Contributor | Verdict::Accepted);
+    let accepted = considered.iter().enumerate().filter(|(_, it)| lost(it));
+    accepted.max_by_key(|(_, it)| (it.strength(), &it.touch.id)).map(|(index, _)| index)
 }
 
-/// Whether no other touch than these could have come second: none that was not read, and none
-/// against which not all clicks were counted.
+/// Checks that no unread touch, and none against which not all clicks were counted, can be the runner-up.
 pub fn is_second_settled(
     subject: &Subject<'_>,
     decision: &Decision,
@@ -178,40 +177,41 @@ pub fn is_second_settled(
     open.max(evidence.unread.strongest()).is_none_or(|open| Some(open) < second)
 }
 
-/// Cuts the list to its length and returns how many went. What stays is the winner, the
-/// contributors, the runner-up, the newest of each reason why a touch was none of these, and as
-/// many of the others as there is room for.
-pub fn cut(considered: &mut Vec<Evaluated>) -> usize {
+/// Shortens the list to [`LISTED_MAX`] and returns the number of removed touches. It keeps the winner, the
+/// contributors, the runner-up, the newest of each reason of rejection or ineligibility, and as many others as fit.
+pub fn truncate(considered: &mut Vec<Evaluated>) -> usize {
     let unlisted = considered.len().saturating_sub(LISTED_MAX);
     if unlisted == 0 {
         return 0;
     }
     let second = runner_up(considered);
-    let mut of_verdict: BTreeMap<Verdict, usize> = BTreeMap::new();
+    let mut by_verdict: BTreeMap<Verdict, usize> = BTreeMap::new();
     let mut ranks: Vec<(Rank, usize)> = Vec::with_capacity(considered.len());
-    for (place, one) in considered.iter().enumerate() {
-        let newer = of_verdict.entry(one.verdict).or_default();
-        let rank = match one.verdict {
+    for (index, evaluated) in considered.iter().enumerate() {
+        let newer = by_verdict.entry(evaluated.verdict).or_default();
+        let rank = match evaluated.verdict {
             Verdict::Won | Verdict::Contributor => Rank::Must,
-            _ if second == Some(place) => Rank::Must,
-            Verdict::Rejected(_) | Verdict::Ineligible(_) if *newer < OF_REASON => Rank::Sample,
+            _ if second == Some(index) => Rank::Must,
+            Verdict::Rejected(_) | Verdict::Ineligible(_) if *newer < LISTED_PER_REASON => {
+                Rank::Sample
+            }
             _ => Rank::Other,
         };
         *newer += 1;
-        ranks.push((rank, place));
+        ranks.push((rank, index));
     }
     ranks.sort_unstable();
     ranks.truncate(LISTED_MAX);
-    let mut listed = ranks.into_iter().map(|(_, place)| place).collect::<BTreeSet<_>>();
-    let mut place = 0;
+    let mut listed = ranks.into_iter().map(|(_, index)| index).collect::<BTreeSet<_>>();
+    let mut index = 0;
     considered.retain(|_| {
-        place += 1;
-        listed.remove(&(place - 1))
+        index += 1;
+        listed.remove(&(index - 1))
     });
     unlisted
 }
 
-/// What goes last when a list is cut.
+/// The order in which touches are kept when the list is shortened.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Must,
@@ -258,7 +258,7 @@ fn why_ineligible(
     Ineligible::TooOld
 }
 
-/// By the match that makes the touch a candidate, or else by its best one.
+/// Returns the match that makes the touch a candidate, or else its best one.
 fn found(subject: &Subject<'_>, touch: &Touch, ids: &DeviceIds) -> Option<Match> {
     let Matches { by_id, probabilistic } = subject.matches(touch, ids);
     let age_ms = subject.activation.time.since(touch.time).unwrap_or(0);

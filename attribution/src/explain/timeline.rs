@@ -1,7 +1,7 @@
-//! What is known of a device: its touches, activations and effects, newest first.
+//! The timeline of a device: its touches, activations and effects, newest first.
 //!
-//! Read from the index entries by which facts find each other, a page of each at a time. It reaches
-//! as far back as these are kept, which is less than rows are.
+//! It is read from the index entries by which facts find each other, page by page. It reaches as far back as these
+//! are kept, which is less than rows are.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -16,14 +16,14 @@ use crate::ledger::record::FactRecord;
 use crate::rules::expiry::{ExpiryFloor, Needed};
 use crate::rules::policy::{AppPolicy, Policy};
 
-/// A fact of a timeline, and where it stands in it.
+/// A fact of a timeline, and its index entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineEntry {
     pub place: IndexEntry,
     pub record: FactRecord,
 }
 
-/// Part of a timeline.
+/// A page of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
     /// Newest first.
@@ -31,12 +31,11 @@ pub struct Timeline {
     pub has_more: bool,
 }
 
-/// By [`Family::ALL`], the time from which on all facts are there still; those before it may have
-/// gone. 1970 where none have.
+/// Per family of [`Family::ALL`], the time since which all facts are kept; 1970 if none have expired.
 pub type CompleteSince = [EventTime; Family::ALL.len()];
 
-/// How far back timelines of an app reach. `rows_from` is where its rows begin: without a horizon
-/// facts are kept as long. `floor` is what expired by settings of before.
+/// Returns how far back timelines of an app reach. `rows_from` is the start of its rows: without a correction horizon
+/// facts are kept as long as rows. `floor` is what has expired by earlier settings.
 pub fn complete_since(
     policy: &Policy,
     app: &AppPolicy,
@@ -46,16 +45,15 @@ pub fn complete_since(
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
     let until = consumed_until.unwrap_or_default();
     Family::ALL.map(|family| {
-        let own = needed.map_or(rows_from, |needed| needed.oldest(family, None, until));
-        own.max(floor.oldest(family, None))
+        let by_settings = needed.map_or(rows_from, |needed| needed.oldest(family, None, until));
+        by_settings.max(floor.oldest(family, None))
     })
 }
 
-/// The facts with one of these ids, at most `limit`; those that stand after a place, if one is
-/// given.
+/// Returns at most `limit` facts with one of these ids, after the entry `after` if it is set.
 ///
 /// # Errors
-/// The store's.
+/// Returns the errors of the store.
 pub fn timeline<F: Facts>(
     facts: &mut F,
     (policy, app): (&Policy, &AppPolicy),
@@ -67,23 +65,26 @@ pub fn timeline<F: Facts>(
     let (until, floor) = (facts.consumed_until(), facts.expiry_floor(app.pid));
     let has_expired = |record: &FactRecord| {
         let (family, lookback_ms) = (record.family(), record.lookback_ms());
-        let oldest = needed.zip(until).map(|(of, until)| of.oldest(family, lookback_ms, until));
+        let oldest =
+            needed.zip(until).map(|(needed, until)| needed.oldest(family, lookback_ms, until));
         record.time() < oldest.unwrap_or_default().max(floor.oldest(family, lookback_ms))
     };
-    let mut places = Places::new(app.pid, ids, after, limit + 1);
+    let mut entries = MergedEntries::new(app.pid, ids, after, limit + 1);
     let mut found: Vec<TimelineEntry> = Vec::new();
     while found.len() <= limit {
-        let page = places.next(facts, limit + 1 - found.len())?;
+        let page = entries.next(facts, limit + 1 - found.len())?;
         if page.is_empty() {
             break;
         }
-        let keys: Vec<FactKey> = page.iter().map(|place| place.fact).collect();
-        for (place, record) in page.into_iter().zip(facts.records(&keys)?) {
-            // An entry whose time is another is of a fact that was replaced, and a hash only finds.
-            let is_its = |record: &FactRecord| {
-                record.time() == place.time && !has_expired(record) && has_any(record, ids)
+        let keys: Vec<FactKey> = page.iter().map(|entry| entry.fact).collect();
+        for (entry, record) in page.into_iter().zip(facts.records(&keys)?) {
+            // An entry with another time belongs to a replaced fact, and an equal hash can belong to another id.
+            let is_current = |record: &FactRecord| {
+                record.time() == entry.time && !has_expired(record) && has_any(record, ids)
             };
-            found.extend(record.filter(is_its).map(|record| TimelineEntry { place, record }));
+            found.extend(
+                record.filter(is_current).map(|record| TimelineEntry { place: entry, record }),
+            );
         }
     }
     let has_more = found.len() > limit;
@@ -95,16 +96,16 @@ fn has_any(record: &FactRecord, ids: &DeviceIds) -> bool {
     DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id))
 }
 
-/// Where facts stand: newest first, then in an order that is always the same.
-fn order(place: &IndexEntry) -> impl Ord + use<> {
-    let FactKey { family, id, tag, .. } = place.fact;
-    (Reverse(place.time), family, tag, id)
+/// Returns the sort key of an entry: newest first, then a fixed order.
+fn order(entry: &IndexEntry) -> impl Ord + use<> {
+    let FactKey { family, id, tag, .. } = entry.fact;
+    (Reverse(entry.time), family, tag, id)
 }
 
-/// The places of facts in the order of a timeline, each once, over all keys by which they are found.
-struct Places {
+/// Merges the entries of all keys in the order of a timeline, each fact once.
+struct MergedEntries {
     lanes: Vec<Lane>,
-    /// The last that was given.
+    /// The last entry that was returned.
     last: Option<IndexEntry>,
 }
 
@@ -115,7 +116,7 @@ struct Lane {
     is_read: bool,
 }
 
-impl Places {
+impl MergedEntries {
     fn new(pid: Pid, ids: &DeviceIds, after: Option<IndexEntry>, page: usize) -> Self {
         let newest = after.map_or(EventTime::MAX, |after| after.time);
         let keys = ids.iter().flat_map(|id| {
@@ -132,33 +133,33 @@ impl Places {
         Self { lanes: lanes.collect(), last: after }
     }
 
-    /// At most so many; none where there are no more.
+    /// Returns at most `count` entries; none at the end.
     fn next<F: Facts>(&mut self, facts: &mut F, count: usize) -> Result<Vec<IndexEntry>, F::Error> {
-        let mut places = Vec::new();
-        while places.len() < count {
+        let mut entries = Vec::new();
+        while entries.len() < count {
             self.read(facts)?;
             let heads = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
             let Some(lane) = heads.min_by_key(|lane| lane.read.front().map(order)) else { break };
-            let Some(place) = lane.read.pop_front() else { break };
-            // Found by another key too, or on the page before.
-            if self.last.is_some_and(|last| order(&place) <= order(&last)) {
+            let Some(entry) = lane.read.pop_front() else { break };
+            // Already found by another key, or on the page before.
+            if self.last.is_some_and(|last| order(&entry) <= order(&last)) {
                 continue;
             }
-            self.last = Some(place);
-            places.push(place);
+            self.last = Some(entry);
+            entries.push(entry);
         }
-        Ok(places)
+        Ok(entries)
     }
 
-    /// So that every lane shows its next entry.
+    /// Reads the next page of every lane that has no entry left.
     fn read<F: Facts>(&mut self, facts: &mut F) -> Result<(), F::Error> {
-        let is_wanted = |lane: &&mut Lane| lane.read.is_empty() && !lane.is_read;
-        let mut wanted: Vec<&mut Lane> = self.lanes.iter_mut().filter(is_wanted).collect();
-        if wanted.is_empty() {
+        let needs_page = |lane: &&mut Lane| lane.read.is_empty() && !lane.is_read;
+        let mut lanes: Vec<&mut Lane> = self.lanes.iter_mut().filter(needs_page).collect();
+        if lanes.is_empty() {
             return Ok(());
         }
-        let scans: Vec<Scan> = wanted.iter().map(|lane| lane.scan).collect();
-        for (lane, page) in wanted.iter_mut().zip(facts.scan(&scans)?) {
+        let scans: Vec<Scan> = lanes.iter().map(|lane| lane.scan).collect();
+        for (lane, page) in lanes.iter_mut().zip(facts.scan(&scans)?) {
             lane.is_read = page.len() < lane.scan.limit;
             lane.scan.after = page.last().copied();
             lane.read.extend(page);
@@ -183,12 +184,12 @@ mod tests {
             since.map(|time| time.millis().div_ceil(DAY_MS))
         };
         let days = |app: &AppPolicy, until| days_with(app, until, &ExpiryFloor::default());
-        // Windows of 7 days for clicks, of 400 and 90 for effects and reinstalls, and the horizon.
+        // Windows of 7 days for clicks, 400 and 90 days for effects and reinstalls, plus the horizon.
         assert_eq!(days(&app, Some(now)), [986, 503, 993]);
         assert_eq!(days(&app, None), [0, 0, 0]);
         app.correction_horizon_ms = None;
         assert_eq!(days(&app, Some(now)), [700, 700, 700]);
         let floor = Needed::from_ms([7, 490, 0, 7].map(|days| days * DAY_MS)).expired(now, None);
-        assert_eq!(days_with(&app, Some(now), &floor), [986, 700, 993], "it stays gone");
+        assert_eq!(days_with(&app, Some(now), &floor), [986, 700, 993], "the floor stays");
     }
 }

@@ -176,7 +176,7 @@ pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventT
     (tier, newest) >= (winner_tier, winner.time) || newest >= last.time
 }
 
-/// Checks whether a new click that is no candidate can make an accepted touch exceed the click limit.
+/// Checks whether a new click that only counts can make an accepted touch exceed the click limit.
 pub fn can_deny(decision: &Decision, time: EventTime) -> bool {
     let Credit { touch, contributors, .. } = &decision.credit;
     let accepted = touch.iter().map(|winner| winner.time);

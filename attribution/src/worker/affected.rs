@@ -1,4 +1,4 @@
-//! What else a batch can change besides its own events.
+//! Finds what a batch can change besides its own events.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -21,19 +21,19 @@ use crate::rules::inherit;
 use crate::rules::row::Status;
 use crate::rules::winner::{self, Decision};
 
-/// Reaches that are looked into together; more would only take room.
-const TOGETHER: usize = 1_024;
+/// Match windows that are scanned together; more would only need memory.
+const WINDOWS_PER_SCAN: usize = 1_024;
 
 impl<L: Ledger> BatchContext<'_, L> {
-    /// The activations that a touch of the batch can change.
+    /// Returns the activations that a touch of the batch can change.
     pub fn touched_activations(
         &mut self,
         state: &mut BatchState,
     ) -> Result<Vec<FactKey>, L::Error> {
-        let MatchWindows { by_key, by_place } = &mut state.windows;
+        let MatchWindows { by_key, by_probabilistic_key } = &mut state.windows;
         let mut near = Vec::new();
         self.add_near(by_key, &mut near)?;
-        let mut marked = self.marked(by_place)?;
+        let mut marked = self.marked_windows(by_probabilistic_key)?;
         self.add_near(&mut marked, &mut near)?;
         self.load(near.iter().map(|(entry, _)| entry.fact))?;
         let mut touched: Vec<_> = near
@@ -46,26 +46,26 @@ impl<L: Ledger> BatchContext<'_, L> {
         Ok(touched)
     }
 
-    /// Adds the activations within reach, each with the newest touch before it: if that can not
-    /// change it, no older one can.
+    /// Adds the activations in the windows, each with the newest touch before it: if that one cannot change the
+    /// activation, no older one can.
     fn add_near(
         &mut self,
         windows: &mut [MatchWindow],
         near: &mut Vec<(IndexEntry, MatchWindow)>,
     ) -> Result<(), L::Error> {
         windows.sort_unstable_by_key(|window| (window.group(), window.touch_time));
-        for place in 1..windows.len() {
-            let (before, after) = windows.split_at_mut(place);
+        for index in 1..windows.len() {
+            let (before, after) = windows.split_at_mut(index);
             if let (Some(older), Some(window)) = (before.last(), after.first_mut())
                 && older.group() == window.group()
             {
                 window.candidate_until = window.candidate_until.max(older.candidate_until);
             }
         }
-        for windows in windows.chunks(TOGETHER) {
+        for windows in windows.chunks(WINDOWS_PER_SCAN) {
             let (scans, groups) = scans(windows);
-            self.scan_all(&scans, |place, entry| {
-                let group = groups.get(place).and_then(|group| windows.get(group.clone()));
+            self.scan_all(&scans, |scan, entry| {
+                let group = groups.get(scan).and_then(|group| windows.get(group.clone()));
                 let group = group.unwrap_or_default();
                 let end = group.partition_point(|window| window.touch_time < entry.time);
                 let newest = end.checked_sub(1).and_then(|last| group.get(last));
@@ -75,26 +75,27 @@ impl<L: Ledger> BatchContext<'_, L> {
         Ok(())
     }
 
-    /// The reaches at places as such by the keys of what is marked there.
-    fn marked(
+    /// Converts windows by probabilistic key to windows by the index keys that the markers list.
+    fn marked_windows(
         &mut self,
-        by_place: &mut [ProbabilisticWindow],
+        probabilistic: &mut [ProbabilisticWindow],
     ) -> Result<Vec<MatchWindow>, L::Error> {
-        by_place.sort_unstable_by_key(|at| (at.window.group(), at.window.touch_time));
+        probabilistic.sort_unstable_by_key(|it| (it.window.group(), it.window.touch_time));
         let mut windows = Vec::new();
-        for by_place in by_place.chunks(TOGETHER) {
+        for chunk in probabilistic.chunks(WINDOWS_PER_SCAN) {
             let markers: Vec<MatchWindow> =
-                by_place.iter().map(ProbabilisticWindow::bucket_markers).collect();
+                chunk.iter().map(ProbabilisticWindow::bucket_markers).collect();
             let (scans, groups) = scans(&markers);
             let mut found: BTreeSet<(usize, IdKindSet)> = BTreeSet::new();
             self.scan_all(&scans, |scan, entry| {
-                found.insert((scan, match_keys::marked_forms(&entry)));
+                found.insert((scan, match_keys::marked_kinds(&entry)));
             })?;
-            for (scan, marked) in found {
-                let group = groups.get(scan).and_then(|group| by_place.get(group.clone()));
-                let met = group.unwrap_or_default().iter().filter(|at| !at.kinds.overlaps(marked));
-                windows.extend(met.map(|ProbabilisticWindow { window, .. }| MatchWindow {
-                    key: match_keys::activation_by_place(marked, window.key),
+            for (scan, kinds) in found {
+                let group = groups.get(scan).and_then(|group| chunk.get(group.clone()));
+                let matching =
+                    group.unwrap_or_default().iter().filter(|it| !it.kinds.overlaps(kinds));
+                windows.extend(matching.map(|ProbabilisticWindow { window, .. }| MatchWindow {
+                    key: match_keys::activation_by_probabilistic_key(kinds, window.key),
                     ..*window
                 }));
             }
@@ -124,8 +125,8 @@ impl<L: Ledger> BatchContext<'_, L> {
         })
     }
 
-    /// The batch's effects, those of activations that changed, and those of uncredited
-    /// reinstalls that follow an install which changed.
+    /// Returns the batch's effects, the effects of activations that changed, and those of uncredited reinstalls that
+    /// follow an install that changed.
     pub fn affected_effects(
         &mut self,
         state: &BatchState,
@@ -133,7 +134,7 @@ impl<L: Ledger> BatchContext<'_, L> {
         changed: &HashSet<FactKey, FixedState>,
     ) -> Result<Vec<FactKey>, L::Error> {
         let mut scans = Vec::new();
-        for (key, activation) in &state.outgoing_activations {
+        for (key, activation) in &state.superseded_activations {
             scans.extend(self.effect_scans(key, activation));
         }
         for key in changed.iter().copied().chain(self.reinstalls(state, classified, changed)?) {
@@ -148,18 +149,19 @@ impl<L: Ledger> BatchContext<'_, L> {
         Ok(keys)
     }
 
-    /// The uncredited reinstalls whose effects carry the credit of an install that changed: an
-    /// install in their sets, whatever it is in its own.
+    /// Returns the uncredited reinstalls whose effects carry the credit of an install that changed. That activation
+    /// is an install in the reinstall's chain; its own class may differ.
     fn reinstalls(
         &mut self,
         state: &BatchState,
         classified: &[Classified],
         changed: &HashSet<FactKey, FixedState>,
     ) -> Result<Vec<FactKey>, L::Error> {
-        let mut followers: Vec<FactKey> = classified.iter().map(|visited| visited.key).collect();
+        let mut followers: Vec<FactKey> =
+            classified.iter().map(|classified| classified.key).collect();
         let arrived: HashSet<&FactKey, FixedState> = state.activations.iter().collect();
         let mut scans = Vec::new();
-        // Those who follow one that arrived have all been classified.
+        // The followers of an arrived activation have all been classified.
         for key in changed.iter().filter(|key| !arrived.contains(key)) {
             if let Some(activation) = self.activation(key) {
                 let times = (activation.time, EventTime::MAX);
@@ -194,21 +196,21 @@ fn original(key: &FactKey, decision: &Decision) -> Option<FactKey> {
     Some(match_keys::fact_key(Family::Activation, key.pid, id))
 }
 
-/// The scans of sorted reaches, and of each the reaches that it is for.
+/// Returns the scans of sorted windows, and for each scan the range of its windows.
 fn scans(windows: &[MatchWindow]) -> (Vec<Scan>, Vec<Range<usize>>) {
     let mut scans: Vec<Scan> = Vec::with_capacity(windows.len());
     let mut groups: Vec<Range<usize>> = Vec::with_capacity(windows.len());
-    for (place, window) in windows.iter().enumerate() {
+    for (index, window) in windows.iter().enumerate() {
         let oldest = window.touch_time.plus(1);
         if let (Some(scan), Some(range)) = (scans.last_mut(), groups.last_mut())
             && windows.get(range.start).is_some_and(|first| first.group() == window.group())
             && oldest <= scan.newest
         {
             scan.newest = scan.newest.max(window.newest);
-            range.end = place + 1;
+            range.end = index + 1;
         } else {
             scans.push(scan(window.pid, Family::Activation, window.key, (oldest, window.newest)));
-            groups.push(place..place + 1);
+            groups.push(index..index + 1);
         }
     }
     (scans, groups)

@@ -15,33 +15,33 @@ use crate::rules::row::Row;
 use crate::rules::winner::Decision;
 use crate::rules::{build_row, expiry};
 
-/// Entries that one look into the index brings at first: most keys have fewer.
+/// Entries of the first page of an index scan: most keys have fewer.
 pub const PAGE: usize = 16;
-/// Entries that a further look brings.
+/// Entries of each further page.
 pub const NEXT_PAGE: usize = 256;
 
 pub struct BatchContext<'a, L> {
     ledger: &'a mut L,
     pub policy: &'a Policy,
-    /// Activations and effects as decided in this batch, or as loaded.
+    /// Records as loaded or, if decided in this batch, with the new decision.
     records: HashMap<FactKey, Option<FactRecord>, FixedState>,
     decided: HashMap<FactKey, Decided, FixedState>,
-    /// Activations that were decided otherwise before this batch.
+    /// Activations whose earlier decision this batch has changed.
     pub redecided: Vec<FactKey>,
-    /// Activations whose walks were others before this batch.
+    /// Activations whose install chains this batch has changed.
     pub changed_chains: HashSet<FactKey, FixedState>,
-    /// Whose rows are put whatever they show.
+    /// Events whose rows are rewritten even if unchanged.
     pub concurrent: ConcurrentWrites,
 }
 
-/// Events whose decision stands on a shared store, and whose row whoever decided may not have put.
+/// Events of a shared store whose decision is committed, but whose row the deciding worker may not have written.
 #[derive(Debug, Default)]
 pub struct ConcurrentWrites {
-    /// All that the batch reaches: somebody else may have the same messages.
+    /// All events that the batch can change, because another worker may have the same messages.
     pub covers_all: bool,
-    /// Those about which somebody has decided meanwhile, this worker itself perhaps.
-    lost: HashSet<FactKey, FixedState>,
-    put: HashSet<FactKey, FixedState>,
+    /// Events that a worker, possibly this one, has decided since they were read.
+    conflicts: HashSet<FactKey, FixedState>,
+    written: HashSet<FactKey, FixedState>,
 }
 
 /// A new row and the one that it replaces.
@@ -58,19 +58,19 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         Self { ledger, policy, records, decided, redecided, changed_chains, concurrent }
     }
 
-    /// Has an event decided on as if it never was. Gives it back as it stands, if it does.
+    /// Makes the event undecided in this batch. Returns its stored record, if it has one.
     pub fn forget_decision(&mut self, key: &FactKey) -> Option<FactRecord> {
         let record = self.records.get_mut(key)?.as_mut()?;
-        let standing = record.clone();
+        let stored = record.clone();
         match record {
             FactRecord::Touch(_) => return None,
             FactRecord::Activation(record) => record.current_row = None,
             FactRecord::Effect(record) => record.current_row = None,
         }
-        Some(standing)
+        Some(stored)
     }
 
-    /// Forgets all that was loaded and decided, not what was recorded.
+    /// Drops everything loaded and decided, but not what was recorded.
     pub fn clear(&mut self) {
         self.records.clear();
         self.decided.clear();
@@ -82,7 +82,7 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         self.policy.app(key.pid)
     }
 
-    /// Whether a fact of this time can still be changed, or what is decided about it.
+    /// Checks whether a fact of this time, or the decision about it, can still change.
     pub fn is_changeable(&self, key: &FactKey, time: EventTime) -> bool {
         self.app(key).is_some_and(|app| {
             let (until, floor) = (self.ledger.consumed_until(), self.ledger.expiry_floor(key.pid));
@@ -94,12 +94,12 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         self.ledger
     }
 
-    /// Puts a home that is known without loading.
-    pub fn put(&mut self, key: FactKey, record: FactRecord) {
+    /// Inserts a record that is known without loading.
+    pub fn insert_record(&mut self, key: FactKey, record: FactRecord) {
         self.records.insert(key, Some(record));
     }
 
-    /// Makes room: touches are read for a few decisions at a time.
+    /// Frees memory: touches are read for a few decisions at a time.
     pub fn forget_touches(&mut self) {
         self.retain_records(|key| key.family != Family::Touch);
     }
@@ -108,7 +108,7 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         self.records.retain(|key, _| is_needed(key));
     }
 
-    /// Makes the homes of all keys available to [`BatchContext::record`].
+    /// Loads the records of all keys, for [`BatchContext::record`].
     pub fn load(&mut self, keys: impl IntoIterator<Item = FactKey>) -> Result<(), L::Error> {
         let mut missing: Vec<FactKey> =
             keys.into_iter().filter(|key| !self.records.contains_key(key)).collect();
@@ -122,45 +122,45 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         Ok(())
     }
 
-    /// A loaded home.
+    /// Returns a loaded record.
     pub fn record(&self, key: &FactKey) -> Option<&FactRecord> {
         self.records.get(key)?.as_ref()
     }
 
-    /// The home that an index entry leads to, unless the entry is stale.
+    /// Returns the record that an index entry leads to, unless the entry is stale.
     pub fn at(&self, entry: &IndexEntry) -> Option<&FactRecord> {
         self.record(&entry.fact).filter(|record| record.time() == entry.time)
     }
 
-    /// Gives every entry of every scan to `visit`, with the scan's place.
+    /// Calls `visit` with every entry of every scan, and the scan's index.
     pub fn scan_all(
         &mut self,
         scans: &[Scan],
         mut visit: impl FnMut(usize, IndexEntry),
     ) -> Result<(), L::Error> {
         let mut open: Vec<Scan> = Vec::new();
-        let mut places: Vec<usize> = (0..scans.len()).collect();
+        let mut indexes: Vec<usize> = (0..scans.len()).collect();
         loop {
-            let asked = if open.is_empty() { scans } else { &open };
-            let pages = self.ledger.scan(asked)?;
-            let mut rest = Vec::new();
-            let mut rest_places = Vec::new();
-            for ((scan, place), page) in asked.iter().zip(places).zip(pages) {
+            let current = if open.is_empty() { scans } else { &open };
+            let pages = self.ledger.scan(current)?;
+            let mut remaining = Vec::new();
+            let mut remaining_indexes = Vec::new();
+            for ((scan, index), page) in current.iter().zip(indexes).zip(pages) {
                 if page.len() >= scan.limit {
-                    rest.push(Scan { after: page.last().copied(), limit: NEXT_PAGE, ..*scan });
-                    rest_places.push(place);
+                    remaining.push(Scan { after: page.last().copied(), limit: NEXT_PAGE, ..*scan });
+                    remaining_indexes.push(index);
                 }
-                page.into_iter().for_each(|entry| visit(place, entry));
+                page.into_iter().for_each(|entry| visit(index, entry));
             }
-            if rest.is_empty() {
+            if remaining.is_empty() {
                 return Ok(());
             }
-            (open, places) = (rest, rest_places);
+            (open, indexes) = (remaining, remaining_indexes);
         }
     }
 
-    /// Keeps the walks that end with an activation, and says whether they are others than before.
-    pub fn keep_chains(&mut self, key: &FactKey, chains: InstallChains) -> bool {
+    /// Sets the install chains that end with an activation. Returns whether this batch has changed them.
+    pub fn set_chains(&mut self, key: &FactKey, chains: InstallChains) -> bool {
         let Some(Some(FactRecord::Activation(record))) = self.records.get_mut(key) else {
             return false;
         };
@@ -171,8 +171,8 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         self.changed_chains.contains(key)
     }
 
-    /// Takes a decision on an activation and says whether it differs from the present one. It is
-    /// written where it does or `must_write`.
+    /// Sets the decision on an activation and returns whether it differs from the current one. A decision is written
+    /// if it differs or if `must_write` is set.
     pub fn decide_activation(
         &mut self,
         key: FactKey,
@@ -198,14 +198,14 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         is_new
     }
 
-    /// Keeps what an activation was decided otherwise for.
-    pub fn keep_causes(&mut self, key: &FactKey, causes: Causes) {
+    /// Sets the causes of the last change of an activation.
+    pub fn set_causes(&mut self, key: &FactKey, causes: Causes) {
         if let Some(Some(FactRecord::Activation(record))) = self.records.get_mut(key) {
             record.changed_by = causes;
         }
     }
 
-    /// Takes a decision on an effect.
+    /// Sets the row of an effect.
     pub fn decide_effect(&mut self, key: FactKey, row: Row) {
         let Some(Some(FactRecord::Effect(record))) = self.records.get_mut(&key) else { return };
         let digest = build_row::digest(&row);
@@ -216,12 +216,12 @@ impl<'a, L: Facts> BatchContext<'a, L> {
         }
     }
 
-    /// Whether anything is there to be written.
+    /// Checks whether any decision is to be written.
     pub fn has_decided(&self) -> bool {
         !self.decided.is_empty()
     }
 
-    /// Takes the homes that were decided on, to be written.
+    /// Takes the decisions to be written, in key order.
     pub fn take_decisions(&mut self) -> Vec<DecisionWrite> {
         let decided = std::mem::take(&mut self.decided);
         let mut writes: Vec<_> = decided
@@ -246,22 +246,22 @@ impl<L: Ledger> BatchContext<'_, L> {
             return self.ledger.commit(decisions, progress);
         }
         let keys: Vec<_> = decisions.iter().map(|write| write.key).collect();
-        let lost = self.ledger.commit(decisions, progress)?;
-        let ConcurrentWrites { lost: concurrent, put, .. } = &mut self.concurrent;
-        *concurrent = lost.iter().copied().collect();
-        put.extend(keys.into_iter().filter(|key| !concurrent.contains(key)));
-        Ok(lost)
+        let conflicting = self.ledger.commit(decisions, progress)?;
+        let ConcurrentWrites { conflicts, written, .. } = &mut self.concurrent;
+        *conflicts = conflicting.iter().copied().collect();
+        written.extend(keys.into_iter().filter(|key| !conflicts.contains(key)));
+        Ok(conflicting)
     }
 }
 
 impl ConcurrentWrites {
     fn has(&self, key: &FactKey) -> bool {
-        self.lost.contains(key) || (self.covers_all && !self.put.contains(key))
+        self.conflicts.contains(key) || (self.covers_all && !self.written.contains(key))
     }
 }
 
 impl Decided {
-    /// The row of a decision that stands.
+    /// Rewrites the row of an unchanged decision.
     fn rewrite(mut row: Row, current_row: Option<CurrentRow>) -> Self {
         row.revision = current_row.map_or(0, |current_row| current_row.revision);
         Self { row, replaced: current_row }
@@ -282,7 +282,7 @@ impl Decided {
     }
 }
 
-/// The scan of one key between two times, both inclusive.
+/// Returns the scan of one key between two times, both inclusive.
 pub fn scan(
     pid: Pid,
     family: Family,
@@ -292,17 +292,17 @@ pub fn scan(
     Scan { family, key, pid, oldest, newest, after: None, limit: PAGE }
 }
 
-/// The scans with those of one key made one where they meet.
+/// Merges overlapping scans of the same key.
 pub fn merged(mut scans: Vec<Scan>) -> Vec<Scan> {
     scans.sort_unstable_by_key(|scan| (scan.family, scan.pid, scan.key, scan.oldest));
     scans.dedup_by(|later, earlier| {
-        let is_one = (later.family, later.pid, later.key)
+        let is_overlap = (later.family, later.pid, later.key)
             == (earlier.family, earlier.pid, earlier.key)
             && later.oldest <= earlier.newest;
-        if is_one {
+        if is_overlap {
             earlier.newest = earlier.newest.max(later.newest);
         }
-        is_one
+        is_overlap
     });
     scans
 }

@@ -1,9 +1,8 @@
-//! Classifies the activations that a batch can give another class.
+//! Classifies the activations whose class a batch can change.
 //!
-//! Every activation keeps the walks that end with it, one per device id, so the next of the
-//! device goes on from the last, however many there were. Only where the ids of one activation
-//! lead to different sets must their walks be made one: from the oldest that is not in the
-//! largest set on.
+//! Every activation keeps the install chains that end with it, one per device id, so the next activation of the
+//! device continues from the last one, however many there were. Only if the ids of one activation have different
+//! chains must these be merged: from the oldest activation that the largest chain lacks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -23,25 +22,25 @@ use crate::rules::policy::AppPolicy;
 pub struct Classified {
     pub key: FactKey,
     pub class: Class,
-    /// Whether later activations of the device go on from elsewhere than before.
+    /// The install chains have changed, so later activations of the device can change too.
     pub has_new_chains: bool,
 }
 
 /// Why an activation cannot be classified yet.
 #[derive(Default)]
 struct Blocked {
-    /// Lists to read on.
+    /// Lists of which the next page must be read.
     lists: Vec<ListKey>,
-    /// Peers that another worker recorded and has not decided on.
+    /// Earlier activations of the device that another worker has recorded and not decided yet.
     undecided: Vec<FactKey>,
 }
 
-/// The last activation before another one with one of its ids, and the number of that id's walk.
+/// The last activation before another one with one of its ids, and the index of that id's chain.
 type Source = (FactKey, u8);
 
 impl<L: Facts> BatchContext<'_, L> {
-    /// The batch's activations, and all that follow one of them or one that it replaced on a
-    /// device, in the order of time.
+    /// Classifies the batch's activations, and all that follow one of them (or one that it replaced) on a device, in
+    /// the order of time.
     pub fn classify(&mut self, state: &BatchState) -> Result<Vec<Classified>, L::Error> {
         let mut arrived = state.activations.clone();
         loop {
@@ -55,14 +54,14 @@ impl<L: Facts> BatchContext<'_, L> {
         }
     }
 
-    /// These activations alone, each from the walks that are kept of those before it.
+    /// Classifies only these activations, each from the stored chains of those before it.
     pub fn classify_alone(&mut self, keys: &[FactKey]) -> Result<Vec<Classified>, L::Error> {
         let mut wanted = keys.to_vec();
         loop {
             let mut history = DeviceHistory::default();
             self.load(wanted.iter().copied())?;
             let open = self.in_order(&mut history, wanted.iter().copied().collect());
-            self.read_peers(&mut history)?;
+            self.read_history(&mut history)?;
             let (classified, undecided) = self.classify_all(&mut history, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
@@ -71,8 +70,7 @@ impl<L: Facts> BatchContext<'_, L> {
         }
     }
 
-    /// The walk up to one activation as it stands, without it; `None` where it is the first of its
-    /// devices.
+    /// Returns the install chain before a stored activation; `None` if it is the first of its devices.
     pub fn chain_before_activation(
         &mut self,
         key: FactKey,
@@ -80,10 +78,10 @@ impl<L: Facts> BatchContext<'_, L> {
         let mut history = DeviceHistory::default();
         self.load([key])?;
         if let Some(activation) = self.activation(&key) {
-            history.precede(&key, activation);
+            history.request_predecessors(&key, activation);
         }
         loop {
-            self.read_peers(&mut history)?;
+            self.read_history(&mut history)?;
             let Some(pending) = self.pending_activation(key, &history) else { return Ok(None) };
             let blocked = match self.chain_before(&pending) {
                 Ok((before, _)) => return Ok(before),
@@ -92,11 +90,11 @@ impl<L: Facts> BatchContext<'_, L> {
             if blocked.lists.is_empty() {
                 return Ok(None);
             }
-            blocked.lists.iter().for_each(|list| history.want(list));
+            blocked.lists.iter().for_each(|list| history.request_page(list));
         }
     }
 
-    /// Whom to walk to, oldest first.
+    /// Returns the activations to classify, oldest first.
     fn pending_activations(
         &mut self,
         history: &mut DeviceHistory,
@@ -106,28 +104,28 @@ impl<L: Facts> BatchContext<'_, L> {
         self.load(arrived.iter().copied())?;
         for key in arrived {
             if let Some(activation) = self.activation(key) {
-                history.follow(key, activation);
+                history.request_followers(key, activation);
             }
         }
-        for (key, activation) in &state.outgoing_activations {
-            history.follow(key, activation);
+        for (key, activation) in &state.superseded_activations {
+            history.request_followers(key, activation);
         }
-        self.read_peers(history)?;
+        self.read_history(history)?;
         let followers = history.followers().filter(|key| {
             self.activation(key).is_some_and(|follower| self.is_changeable(key, follower.time))
         });
         let pending_activations = followers.chain(arrived.iter().copied()).collect();
         let pending_activations = self.in_order(history, pending_activations);
-        self.read_peers(history)?;
+        self.read_history(history)?;
         Ok(pending_activations)
     }
 
-    /// Loaded activations, oldest first; asks for those before each.
+    /// Sorts loaded activations, oldest first, and requests those before each.
     fn in_order(&self, history: &mut DeviceHistory, keys: BTreeSet<FactKey>) -> Vec<FactKey> {
         let mut pending_activations: Vec<(ActivationKey, FactKey)> = Vec::new();
         for key in keys {
             let Some(activation) = self.activation(&key) else { continue };
-            history.precede(&key, activation);
+            history.request_predecessors(&key, activation);
             pending_activations.push((ActivationKey::of(activation), key));
         }
         pending_activations.sort_unstable();
@@ -146,26 +144,26 @@ impl<L: Facts> BatchContext<'_, L> {
             for key in &open {
                 let Some(mut pending) = self.pending_activation(*key, history) else { continue };
                 pending.waiting = Some(&waiting);
-                match self.classify_one(&pending) {
+                match self.classify_activation(&pending) {
                     Ok((class, chains)) => {
-                        let has_new_chains = self.keep_chains(key, chains);
+                        let has_new_chains = self.set_chains(key, chains);
                         classified.push(Classified { key: *key, class, has_new_chains });
                     }
                     Err(blocked) => {
                         waiting.insert(*key);
-                        blocked.lists.iter().for_each(|list| history.want(list));
+                        blocked.lists.iter().for_each(|list| history.request_page(list));
                         undecided.extend(blocked.undecided);
                     }
                 }
             }
             open.retain(|key| waiting.contains(key));
-            self.read_peers(history)?;
+            self.read_history(history)?;
         }
         Ok((classified, undecided))
     }
 
-    /// The class of one activation and the walks that end with it.
-    fn classify_one(
+    /// Returns the class of one activation and the chains that end with it.
+    fn classify_activation(
         &self,
         pending: &PendingActivation<'_>,
     ) -> Result<(Class, InstallChains), Blocked> {
@@ -173,7 +171,7 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok((pending.step(before.as_ref()).1, self.chains(pending, &sources)?))
     }
 
-    /// The walk over all with an id of the walker, without it.
+    /// Returns the chain over all earlier activations with any id of the pending one, and the sources of its ids.
     fn chain_before(
         &self,
         pending: &PendingActivation<'_>,
@@ -210,15 +208,15 @@ impl<L: Facts> BatchContext<'_, L> {
         })
     }
 
-    /// Per id of the walker, who comes just before it.
+    /// Returns, per id of the activation, the activation just before it.
     fn sources(&self, pending: &PendingActivation<'_>) -> Result<Vec<Option<Source>>, Blocked> {
         let mut sources = Vec::new();
         let mut blocked = Blocked::default();
         for id in pending.ids() {
             match pending.last_before(id, &pending.activation_key) {
                 Ok(None) => sources.push(None),
-                Ok(Some(entry)) => match self.number_of(pending, &entry.key, id) {
-                    Ok(number) => sources.push(Some((entry.key, number))),
+                Ok(Some(entry)) => match self.chain_index(pending, &entry.key, id) {
+                    Ok(index) => sources.push(Some((entry.key, index))),
                     Err(other) => blocked.add(other),
                 },
                 Err(other) => blocked.add(other),
@@ -228,25 +226,25 @@ impl<L: Facts> BatchContext<'_, L> {
         if is_blocked { Err(blocked) } else { Ok(sources) }
     }
 
-    /// Each id's walk, one step further.
+    /// Returns each id's chain with the activation added.
     fn chains(
         &self,
         pending: &PendingActivation<'_>,
         sources: &[Option<Source>],
     ) -> Result<InstallChains, Blocked> {
         let mut chains = InstallChains::default();
-        let mut numbers: BTreeMap<Option<Source>, u8> = BTreeMap::new();
+        let mut indexes: BTreeMap<Option<Source>, u8> = BTreeMap::new();
         for (source, id) in sources.iter().zip(pending.ids()) {
             let next = u8::try_from(chains.chains.len()).unwrap_or(u8::MAX);
-            let number = *numbers.entry(*source).or_insert(next);
-            if number == next {
+            let index = *indexes.entry(*source).or_insert(next);
+            if index == next {
                 let before = match source {
                     Some((entry, _)) => Some(self.chain_of(pending, entry, id)?),
                     None => None,
                 };
                 chains.chains.push(pending.step(before).0);
             }
-            chains.places.push(number);
+            chains.places.push(index);
         }
         if chains.chains.len() < 2 {
             chains.places.clear();
@@ -254,18 +252,18 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok(chains)
     }
 
-    /// The walk over several ids' activations together.
+    /// Returns the chain over the activations of several ids together.
     fn merged_chain(
         &self,
         pending: &PendingActivation<'_>,
         distinct: &[(Source, &DeviceId)],
     ) -> Result<Option<InstallChain>, Blocked> {
-        let mut mains: Vec<&DeviceId> = distinct.iter().map(|(_, id)| *id).collect();
-        // The id of most activations is the likeliest to be that of all.
-        mains.sort_by_key(|id| Reverse(pending.older(id, &pending.activation_key).known.len()));
+        let mut main_ids: Vec<&DeviceId> = distinct.iter().map(|(_, id)| *id).collect();
+        // The id with the most activations most likely has all of them.
+        main_ids.sort_by_key(|id| Reverse(pending.older(id, &pending.activation_key).known.len()));
         let mut blocked = Blocked::default();
-        for main in mains {
-            match self.merged_chain_along(pending, main, distinct) {
+        for main_id in main_ids {
+            match self.merged_chain_along(pending, main_id, distinct) {
                 Ok(chain) => return Ok(chain),
                 Err(other) => blocked.add(other),
             }
@@ -273,28 +271,28 @@ impl<L: Facts> BatchContext<'_, L> {
         Err(blocked)
     }
 
-    /// The same, walking along the activations with the main id.
+    /// Merges the activations of the other ids into the chain of the main id.
     fn merged_chain_along(
         &self,
         pending: &PendingActivation<'_>,
-        main: &DeviceId,
+        main_id: &DeviceId,
         distinct: &[(Source, &DeviceId)],
     ) -> Result<Option<InstallChain>, Blocked> {
-        let mut set: Vec<&HistoryEntry> = Vec::new();
-        for (_, id) in distinct.iter().filter(|(_, id)| *id != main) {
-            self.add_missing(pending, main, id, &mut set)?;
+        let mut entries: Vec<&HistoryEntry> = Vec::new();
+        for (_, id) in distinct.iter().filter(|(_, id)| *id != main_id) {
+            self.add_missing(pending, main_id, id, &mut entries)?;
         }
-        let start = set.iter().map(|missing| &missing.activation_key).min().cloned();
+        let start = entries.iter().map(|missing| &missing.activation_key).min().cloned();
         let start = start.unwrap_or_else(|| pending.activation_key.clone());
-        let mut chain = match pending.last_before(main, &start)? {
-            Some(entry) => Some(self.chain_of(pending, &entry.key, main)?.clone()),
+        let mut chain = match pending.last_before(main_id, &start)? {
+            Some(entry) => Some(self.chain_of(pending, &entry.key, main_id)?.clone()),
             None => None,
         };
-        let along = pending.older(main, &pending.activation_key).known;
-        set.extend(along.iter().take_while(|entry| entry.activation_key > start));
-        set.sort_unstable();
-        set.dedup();
-        for entry in set {
+        let along = pending.older(main_id, &pending.activation_key).known;
+        entries.extend(along.iter().take_while(|entry| entry.activation_key > start));
+        entries.sort_unstable();
+        entries.dedup();
+        for entry in entries {
             chain = Some(
                 InstallChain::step(chain.as_ref(), pending.app, entry.activation_key.clone()).0,
             );
@@ -302,26 +300,26 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok(chain)
     }
 
-    /// Adds those with an id who lack the main one.
+    /// Adds the activations that have `id` but not the main id.
     fn add_missing<'p>(
         &self,
         pending: &PendingActivation<'p>,
-        main: &DeviceId,
+        main_id: &DeviceId,
         id: &DeviceId,
         missing: &mut Vec<&'p HistoryEntry>,
     ) -> Result<(), Blocked> {
         let older = pending.older(id, &pending.activation_key);
         for entry in older.known {
-            if !pending.history.ids(&entry.key).is_some_and(|ids| ids.contains(main)) {
+            if !pending.history.ids(&entry.key).is_some_and(|ids| ids.contains(main_id)) {
                 missing.push(entry);
-            } else if self.number_of(pending, &entry.key, main)?
-                == self.number_of(pending, &entry.key, id)?
+            } else if self.chain_index(pending, &entry.key, main_id)?
+                == self.chain_index(pending, &entry.key, id)?
             {
-                // From here back both ids lead to the same activations.
+                // From here back both ids have the same activations.
                 return Ok(());
             }
         }
-        if older.is_whole { Ok(()) } else { Err(pending.unread(id)) }
+        if older.is_complete { Ok(()) } else { Err(pending.unread(id)) }
     }
 
     fn chain_of(
@@ -330,19 +328,19 @@ impl<L: Facts> BatchContext<'_, L> {
         entry: &FactKey,
         id: &DeviceId,
     ) -> Result<&InstallChain, Blocked> {
-        self.numbered_chain(pending, entry, id).map(|(_, chain)| chain)
+        self.indexed_chain(pending, entry, id).map(|(_, chain)| chain)
     }
 
-    fn number_of(
+    fn chain_index(
         &self,
         pending: &PendingActivation<'_>,
         entry: &FactKey,
         id: &DeviceId,
     ) -> Result<u8, Blocked> {
-        self.numbered_chain(pending, entry, id).map(|(number, _)| number)
+        self.indexed_chain(pending, entry, id).map(|(index, _)| index)
     }
 
-    fn numbered_chain(
+    fn indexed_chain(
         &self,
         pending: &PendingActivation<'_>,
         entry: &FactKey,
@@ -362,7 +360,7 @@ struct PendingActivation<'a> {
     activation_key: ActivationKey,
     key: FactKey,
     history: &'a DeviceHistory,
-    /// Those who are blocked themselves.
+    /// Activations that are blocked themselves.
     waiting: Option<&'a HashSet<FactKey, FixedState>>,
 }
 
@@ -382,7 +380,7 @@ impl<'a> PendingActivation<'a> {
     ) -> super::device_history::EntriesBefore<'a> {
         match self.history.list(self.key.pid, id) {
             Some(list) => list.before(than),
-            None => super::device_history::EntriesBefore { known: &[], is_whole: true },
+            None => super::device_history::EntriesBefore { known: &[], is_complete: true },
         }
     }
 
@@ -393,7 +391,7 @@ impl<'a> PendingActivation<'a> {
     ) -> Result<Option<&'a HistoryEntry>, Blocked> {
         let older = self.older(id, than);
         match older.known.first() {
-            None if !older.is_whole => Err(self.unread(id)),
+            None if !older.is_complete => Err(self.unread(id)),
             last => Ok(last),
         }
     }

@@ -1,5 +1,4 @@
-//! Decides activations: those of the batch, those of another class now, and those that a touch
-//! can change.
+//! Decides activations: those of the batch, those whose class has changed, and those that a touch can change.
 
 use std::collections::HashSet;
 
@@ -15,15 +14,15 @@ use crate::ledger::{Facts, Ledger};
 use crate::rules::classify::Class;
 use crate::rules::winner::Decision;
 
-/// Activations that are decided together: as many as one round of reading should serve, and as
-/// the touches of which fit into memory.
-const TOGETHER: usize = 512;
-/// Pages of touches that are read for so many: most need no more.
-const PAGES_TOGETHER: usize = 2;
+/// Activations that are decided together: enough to share each read, and few enough that their touches fit into
+/// memory.
+const BATCH_SIZE: usize = 512;
+/// Pages of touches that are read for all of them together: most activations need no more.
+const BATCH_PAGES: usize = 2;
 
 impl<L: Ledger> BatchContext<'_, L> {
-    /// Decides on the batch's activations, on those whose class is another now and on those that
-    /// a touch can change. Returns those whose effects can change.
+    /// Decides the batch's activations, those whose class has changed, and those that a touch can change. Returns the
+    /// activations whose effects can change.
     pub fn decide_activations(
         &mut self,
         state: &BatchState,
@@ -31,27 +30,30 @@ impl<L: Ledger> BatchContext<'_, L> {
         touched: Vec<FactKey>,
     ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
         let pending_decisions = self.pending_decisions(state, classified, touched);
-        // Another worker may have written these very decisions and not their effects yet.
-        let unsure: Vec<_> =
+        // Another worker may have written the same decisions, but not yet their effects.
+        let unconfirmed: Vec<_> =
             pending_decisions.iter().filter(|_| L::SHARED).map(|pending| pending.key).collect();
-        let mut changed = self.decide_cases(pending_decisions)?;
-        changed.extend(unsure);
-        // A replaced activation may show the same row and still be another fact to its effects.
-        changed.extend(state.outgoing_activations.iter().map(|(key, _)| *key));
+        let mut changed = self.decide_pending(pending_decisions)?;
+        changed.extend(unconfirmed);
+        // A replaced activation may have the same row and still be another fact for its effects.
+        changed.extend(state.superseded_activations.iter().map(|(key, _)| *key));
         Ok(changed)
     }
 }
 
 impl<L: Facts> BatchContext<'_, L> {
-    /// Decides on each, and returns those that are decided otherwise than before.
-    pub fn decide_cases(
+    /// Decides each, and returns those whose decision has changed.
+    pub fn decide_pending(
         &mut self,
         mut pending_decisions: Vec<PendingDecision>,
     ) -> Result<HashSet<FactKey, FixedState>, L::Error> {
         let mut changed: HashSet<FactKey, FixedState> = HashSet::default();
         while !pending_decisions.is_empty() {
-            let rest = pending_decisions.split_off(pending_decisions.len().min(TOGETHER));
-            self.decide_together(std::mem::replace(&mut pending_decisions, rest), &mut changed)?;
+            let remaining = pending_decisions.split_off(pending_decisions.len().min(BATCH_SIZE));
+            self.decide_together(
+                std::mem::replace(&mut pending_decisions, remaining),
+                &mut changed,
+            )?;
             self.forget_touches();
         }
         Ok(changed)
@@ -63,7 +65,7 @@ impl<L: Facts> BatchContext<'_, L> {
         changed: &mut HashSet<FactKey, FixedState>,
     ) -> Result<(), L::Error> {
         let [mut open, crowded] = self.start_reading(pending_decisions)?;
-        for _ in 0..PAGES_TOGETHER {
+        for _ in 0..BATCH_PAGES {
             self.read_touches(&mut open)?;
             open.retain(|pending| !self.decide_if_settled(pending, changed));
         }
@@ -80,7 +82,7 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok(())
     }
 
-    /// Reads a long history page by page and keeps of it what is needed.
+    /// Reads a long history page by page and keeps only the touches that are still needed.
     fn decide_alone(
         &mut self,
         mut pending: PendingDecision,
@@ -133,9 +135,9 @@ impl<L: Facts> BatchContext<'_, L> {
                 self.decide_activation(*key, decision.clone(), true);
             }
         }
-        let unwalked = touched.into_iter().filter(|key| !visited.contains(key));
+        let unclassified = touched.into_iter().filter(|key| !visited.contains(key));
         pending_decisions.extend(
-            unwalked.filter_map(|key| self.pending_decision(key, self.class(&key)?, false)),
+            unclassified.filter_map(|key| self.pending_decision(key, self.class(&key)?, false)),
         );
         pending_decisions
     }
@@ -147,7 +149,7 @@ impl<L: Facts> BatchContext<'_, L> {
         }
     }
 
-    /// As it was decided last.
+    /// Returns the class of the current decision.
     fn class(&self, key: &FactKey) -> Option<Class> {
         let Decision { install_type, original, .. } = self.decision_on(key)?;
         Some(Class { install_type: *install_type, original: original.clone() })

@@ -1,4 +1,4 @@
-//! Decides effects: finds the activation in force and what it hands on.
+//! Decides effects: finds the activation that an effect inherits from, and its credit.
 
 use super::BatchContext;
 use super::batch_context::{NEXT_PAGE, scan};
@@ -11,10 +11,10 @@ use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
 use crate::rules::{build_row, inherit};
 
-/// Effects that are decided together, and the pages of activations that are read for so many: most
-/// need no more, and a long history has room alone.
-pub const TOGETHER: usize = 512;
-const PAGES_TOGETHER: usize = 2;
+/// Effects that are decided together, and the pages of activations that are read for all of them: most effects need
+/// no more, and longer histories are read one by one to save memory.
+pub const BATCH_SIZE: usize = 512;
+const BATCH_PAGES: usize = 2;
 
 /// An effect that is being decided.
 struct PendingDecision {
@@ -27,19 +27,19 @@ struct PendingDecision {
 
 impl<L: Facts> BatchContext<'_, L> {
     pub fn decide_effects(&mut self, keys: Vec<FactKey>) -> Result<(), L::Error> {
-        for keys in keys.chunks(TOGETHER) {
+        for keys in keys.chunks(BATCH_SIZE) {
             self.load(keys.iter().copied())?;
             let mut open: Vec<PendingDecision> =
-                keys.iter().filter_map(|key| self.effect_case(*key)).collect();
-            let mut state = Vec::with_capacity(open.len());
-            for _ in 0..PAGES_TOGETHER {
+                keys.iter().filter_map(|key| self.pending_effect(*key)).collect();
+            let mut settled = Vec::with_capacity(open.len());
+            for _ in 0..BATCH_PAGES {
                 self.read_activations(&mut open)?;
-                let (done, rest): (Vec<_>, Vec<_>) =
+                let (done, remaining): (Vec<_>, Vec<_>) =
                     open.into_iter().partition(|pending| self.is_effect_settled(pending));
-                state.extend(done);
-                open = rest;
+                settled.extend(done);
+                open = remaining;
             }
-            self.settle_effects(state)?;
+            self.settle_effects(settled)?;
             for pending in open {
                 let mut pending = [pending];
                 while !self.is_effect_settled(&pending[0]) {
@@ -59,7 +59,7 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok(())
     }
 
-    fn effect_case(&self, key: FactKey) -> Option<PendingDecision> {
+    fn pending_effect(&self, key: FactKey) -> Option<PendingDecision> {
         let (effect, app) = (self.effect(&key)?, self.app(&key)?);
         let ids = DeviceIds::new(&effect.ids);
         let times = inherit::activation_times(app, effect);
@@ -102,7 +102,7 @@ impl<L: Facts> BatchContext<'_, L> {
         self.load(facts)
     }
 
-    /// Whether no activation that was not read yet can be the one in force.
+    /// Checks that no unread activation can be the one that the effect inherits from.
     fn is_effect_settled(&self, pending: &PendingDecision) -> bool {
         let unread: Option<EventTime> =
             pending.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
@@ -122,7 +122,7 @@ impl<L: Facts> BatchContext<'_, L> {
         inherit::attribution_at(app, effect, &pending.ids, found)
     }
 
-    /// Where the install lives whose credit the effect may carry instead.
+    /// Returns the key of the install whose credit the effect may carry instead.
     fn original(&self, pending: &PendingDecision) -> Option<FactKey> {
         let (_, decision) = self.attributing_activation(pending)?;
         let id = inherit::original(self.app(&pending.key)?, decision)?;

@@ -1,4 +1,4 @@
-//! Which message is the fact (the contract's identity rule), and making facts readable.
+//! Decides which message is the fact (the contract's identity rule), and makes facts readable.
 
 use std::collections::HashSet;
 
@@ -17,12 +17,12 @@ use crate::ledger::{FactWrite, Ledger};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
 
-/// One message of a batch, and the place of its fact.
+/// Messages of a batch, with the keys of their fact records.
 type Unreconciled = Vec<(FactKey, Fact)>;
 
 impl<L: Ledger> BatchContext<'_, L> {
-    /// Settles identities among the facts and against the ledger, and records what is new.
-    /// `windows` is room to write in.
+    /// Deduplicates the facts against each other and the ledger, and records the new ones. `windows` is a buffer to
+    /// reuse.
     pub fn deduplicate(
         &mut self,
         facts: Vec<Fact>,
@@ -32,19 +32,19 @@ impl<L: Ledger> BatchContext<'_, L> {
         windows.clear();
         let mut state =
             BatchState { windows, must_redecide_all: L::SHARED, ..BatchState::default() };
-        let mut waiting = self.canonical_messages(facts, report);
-        while !waiting.is_empty() {
-            let keys: Vec<FactKey> = waiting.iter().map(|(key, _)| *key).collect();
+        let mut pending = self.canonical_messages(facts, report);
+        while !pending.is_empty() {
+            let keys: Vec<FactKey> = pending.iter().map(|(key, _)| *key).collect();
             let known = self.ledger().lookup(&keys)?;
             let is_known: Vec<bool> = known.iter().map(|known| *known != Lookup::Missing).collect();
             let mut conflicting = Vec::new();
             let mut writes = Vec::with_capacity(keys.len());
-            for ((key, fact), known) in waiting.into_iter().zip(known) {
+            for ((key, fact), known) in pending.into_iter().zip(known) {
                 let Some(app) = self.app(&key) else { continue };
                 let known = match known {
                     Lookup::Missing => None,
                     Lookup::Found(record) => Some((record, Vec::new())),
-                    Lookup::Superseded(record, outgoing) => Some((record, outgoing)),
+                    Lookup::Superseded(record, superseded) => Some((record, superseded)),
                     Lookup::Tombstone => continue,
                 };
                 if known.as_ref().is_some_and(|(record, _)| !is_same_fact(record, &fact, app)) {
@@ -52,10 +52,11 @@ impl<L: Ledger> BatchContext<'_, L> {
                 }
                 writes.extend(self.reconcile((key, fact), known, app, &mut state));
             }
-            let lost = self.ledger().record(writes)?;
-            let lost_keys: HashSet<FactKey, FixedState> =
-                lost.iter().map(|write| write.key).collect();
-            let is_recorded = |key: &FactKey| lost_keys.is_empty() || !lost_keys.contains(key);
+            let rejected = self.ledger().record(writes)?;
+            let rejected_keys: HashSet<FactKey, FixedState> =
+                rejected.iter().map(|write| write.key).collect();
+            let is_recorded =
+                |key: &FactKey| rejected_keys.is_empty() || !rejected_keys.contains(key);
             for (key, is_known) in keys.into_iter().zip(is_known) {
                 if is_recorded(&key) {
                     count(key, is_known, report);
@@ -64,38 +65,39 @@ impl<L: Ledger> BatchContext<'_, L> {
             for key in conflicting.into_iter().filter(is_recorded) {
                 report.admitted_mut(key.family).conflicting += 1;
             }
-            waiting = lost.into_iter().map(|write| (write.key, write.record.into())).collect();
+            pending = rejected.into_iter().map(|write| (write.key, write.record.into())).collect();
         }
         Ok(state)
     }
 
-    /// Of the messages with one id, the least, in key order; the others are redelivered.
+    /// Returns the least message of each id, in key order; the others are counted as redelivered.
     fn canonical_messages(&self, facts: Vec<Fact>, report: &mut Report) -> Unreconciled {
-        let mut canonical_messages: Unreconciled = Vec::with_capacity(facts.len());
-        let known = facts.into_iter().filter(|fact| self.policy.app(fact.pid()).is_some());
-        canonical_messages.extend(
-            known.map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
+        let mut messages: Unreconciled = Vec::with_capacity(facts.len());
+        let of_known_apps = facts.into_iter().filter(|fact| self.policy.app(fact.pid()).is_some());
+        messages.extend(
+            of_known_apps
+                .map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
         );
-        canonical_messages.sort_unstable_by_key(|(key, _)| *key);
-        canonical_messages.dedup_by(|(key, fact), (standing_key, standing)| {
-            let is_same = key == standing_key;
+        messages.sort_unstable_by_key(|(key, _)| *key);
+        messages.dedup_by(|(key, fact), (kept_key, kept)| {
+            let is_same = key == kept_key;
             if is_same {
                 let app_key = self.app(key).map_or("", |app| &app.key);
-                let order = canonical::compare(fact, standing, app_key);
+                let order = canonical::compare(fact, kept, app_key);
                 let admitted = report.admitted_mut(key.family);
                 admitted.redelivered += 1;
                 admitted.conflicting += u64::from(order.is_ne());
                 if order.is_lt() {
-                    std::mem::swap(fact, standing);
+                    std::mem::swap(fact, kept);
                 }
             }
             is_same
         });
-        canonical_messages
+        messages
     }
 
-    /// Holds a message against what its id stands for already. On a shared store what is known
-    /// is decided on again: after a crash between fact and decision its redelivery completes it.
+    /// Compares a message with the known fact of its id. On a shared store known facts are decided again: if a worker
+    /// crashed between fact and decision, the redelivery completes it.
     fn reconcile(
         &mut self,
         (key, fact): (FactKey, Fact),
@@ -103,12 +105,12 @@ impl<L: Ledger> BatchContext<'_, L> {
         app: &AppPolicy,
         state: &mut BatchState,
     ) -> Option<FactWrite> {
-        let Some((known, outgoing)) = known else {
-            let place = state.arrive(key, fact.time(), false);
-            let windows = (&mut state.windows, place, false);
+        let Some((known, superseded)) = known else {
+            let arrival_index = state.add_arrival(key, fact.time(), false);
+            let windows = (&mut state.windows, arrival_index, false);
             let index = index(&fact, self.policy, app, windows);
             let record = FactRecord::from(fact);
-            self.note_for_decision(key, &record, state);
+            self.add_undecided(key, &record, state);
             return Some(FactWrite {
                 key,
                 bucket_markers: bucket_markers(&record, app),
@@ -118,32 +120,34 @@ impl<L: Ledger> BatchContext<'_, L> {
                 outgoing: None,
             });
         };
-        let standing = Fact::from(known.clone());
-        let is_canonical = self.is_changeable(&key, standing.time())
-            && canonical::compare(&fact, &standing, &app.key).is_lt();
+        let known_fact = Fact::from(known.clone());
+        let is_canonical = self.is_changeable(&key, known_fact.time())
+            && canonical::compare(&fact, &known_fact, &app.key).is_lt();
         if !is_canonical && !L::SHARED {
             return None;
         }
-        let canonical_messages = if is_canonical { &fact } else { &standing };
-        let place = state.arrive(key, canonical_messages.time(), true);
-        for outgoing in outgoing {
-            index(&outgoing, self.policy, app, (&mut state.windows, place, true));
-            state.replace(key, outgoing);
+        let accepted = if is_canonical { &fact } else { &known_fact };
+        let arrival_index = state.add_arrival(key, accepted.time(), true);
+        for fact in superseded {
+            index(&fact, self.policy, app, (&mut state.windows, arrival_index, true));
+            state.add_superseded(key, fact);
         }
-        let before = index(&standing, self.policy, app, (&mut state.windows, place, true));
+        let before =
+            index(&known_fact, self.policy, app, (&mut state.windows, arrival_index, true));
         if !is_canonical {
-            // Read once more after recording: another worker may be deciding on it.
+            // It is read again after recording: another worker may be deciding on it.
             state.revisit(std::iter::once(key));
             return None;
         }
-        let after = index(&fact, self.policy, app, (&mut state.windows, place, false));
+        let after = index(&fact, self.policy, app, (&mut state.windows, arrival_index, false));
         let is_stale =
-            |found_by: &MatchKey| standing.time() != fact.time() || !after.contains(found_by);
-        let stale = before.into_iter().filter(is_stale).map(|by| (by, standing.time())).collect();
-        let outgoing = L::SHARED.then(|| standing.clone());
-        state.replace(key, standing);
+            |index_key: &MatchKey| known_fact.time() != fact.time() || !after.contains(index_key);
+        let stale =
+            before.into_iter().filter(is_stale).map(|key| (key, known_fact.time())).collect();
+        let outgoing = L::SHARED.then(|| known_fact.clone());
+        state.add_superseded(key, known_fact);
         let record = replace(known, fact);
-        self.note_for_decision(key, &record, state);
+        self.add_undecided(key, &record, state);
         Some(FactWrite {
             key,
             bucket_markers: bucket_markers(&record, app),
@@ -154,18 +158,18 @@ impl<L: Ledger> BatchContext<'_, L> {
         })
     }
 
-    /// Notes an activation or effect that is to be decided on.
-    fn note_for_decision(&mut self, key: FactKey, record: &FactRecord, state: &mut BatchState) {
+    /// Adds an activation or effect to the events to decide.
+    fn add_undecided(&mut self, key: FactKey, record: &FactRecord, state: &mut BatchState) {
         match record {
             FactRecord::Touch(_) => return,
             FactRecord::Activation(_) => state.activations.push(key),
             FactRecord::Effect(_) => state.effects.push(key),
         }
-        self.put(key, record.clone());
+        self.insert_record(key, record.clone());
     }
 }
 
-/// Whether a home's fact is this one.
+/// Checks whether the fact of a record equals this one.
 fn is_same_fact(record: &FactRecord, fact: &Fact, app: &AppPolicy) -> bool {
     canonical::compare(fact, &record.clone().into(), &app.key).is_eq()
 }
@@ -179,19 +183,18 @@ fn count(key: FactKey, is_known: bool, report: &mut Report) {
     }
 }
 
-/// The keys that a fact is found by. Where the activations stand that a touch can change is
-/// added to the reaches, with its place among what arrived and whether it goes; one too many does
-/// no harm.
+/// Returns the keys under which a fact is indexed. For a touch, also adds the match windows in which it can change
+/// activations, with its index in `arrived` and whether it is removed; one too many does no harm.
 fn index(
     fact: &Fact,
     policy: &Policy,
     app: &AppPolicy,
-    (windows, place, is_removed): (&mut MatchWindows, u32, bool),
+    (windows, arrival_index, is_removed): (&mut MatchWindows, u32, bool),
 ) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_windows(windows, (touch, &ids), policy, app, (place, is_removed));
+            add_windows(windows, (touch, &ids), policy, app, (arrival_index, is_removed));
             match_keys::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
@@ -202,7 +205,7 @@ fn index(
     }
 }
 
-/// What the fact leaves at its places.
+/// Returns the markers of the fact's probabilistic keys.
 fn bucket_markers(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     match record {
         FactRecord::Touch(touch) if app.probabilistic => {
@@ -215,8 +218,8 @@ fn bucket_markers(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexE
     }
 }
 
-/// The home with another fact in it; its present row stays until the new decision, and nobody
-/// goes on from its walks.
+/// Returns the record with another fact. The current row stays until the new decision; the install chains are
+/// cleared, so that no other activation continues them.
 fn replace(known: FactRecord, fact: Fact) -> FactRecord {
     match (known, fact) {
         (FactRecord::Activation(record), Fact::Activation(fact)) => {

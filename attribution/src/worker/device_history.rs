@@ -1,4 +1,4 @@
-//! The activations that share a device id, read newest first and only as far as they are needed.
+//! The activations that share a device id, read newest first and only as far as needed.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
 use crate::rules::classify::{ActivationKey, InstallChain};
 
-/// The device ids whose activations were asked for, and what was read of each.
+/// The device ids whose activations were requested, and what was read of each.
 #[derive(Default)]
 pub struct DeviceHistory {
     lists: HashMap<ListKey, List, FixedState>,
@@ -24,14 +24,14 @@ pub struct DeviceHistory {
 
 pub type ListKey = (Pid, DeviceId);
 
-/// The activations with one device id.
+/// The activations with one device id, as far as they are read.
 pub struct List {
     scan: Scan,
     /// Newest first.
     found: Vec<HistoryEntry>,
     is_read: bool,
-    is_wanted: bool,
-    /// Must be read down to here.
+    is_requested: bool,
+    /// The time down to which the list must be read.
     floor: EventTime,
 }
 
@@ -43,23 +43,23 @@ pub struct HistoryEntry {
 }
 
 impl DeviceHistory {
-    /// Asks for those that follow an activation on a device, and for whoever comes before it.
-    pub fn follow(&mut self, key: &FactKey, activation: &Activation) {
+    /// Requests the activations that follow one on a device, and the last one before it.
+    pub fn request_followers(&mut self, key: &FactKey, activation: &Activation) {
         let ids = DeviceIds::new(&activation.ids);
-        self.ask(key.pid, &ids, EventTime::MAX, activation.time);
+        self.request(key.pid, &ids, EventTime::MAX, activation.time);
     }
 
-    /// Asks for those before an activation.
-    pub fn precede(&mut self, key: &FactKey, activation: &Activation) {
+    /// Requests the activations before one.
+    pub fn request_predecessors(&mut self, key: &FactKey, activation: &Activation) {
         let ids = match self.ids.remove(key) {
             Some(ids) => ids,
             None => DeviceIds::new(&activation.ids),
         };
-        self.ask(key.pid, &ids, activation.time, EventTime::MAX);
+        self.request(key.pid, &ids, activation.time, EventTime::MAX);
         self.ids.insert(*key, ids);
     }
 
-    fn ask(&mut self, pid: Pid, ids: &DeviceIds, newest: EventTime, floor: EventTime) {
+    fn request(&mut self, pid: Pid, ids: &DeviceIds, newest: EventTime, floor: EventTime) {
         for id in ids.iter() {
             let list = self.lists.entry((pid, id.clone())).or_insert_with(|| {
                 let times = (EventTime::default(), newest);
@@ -67,7 +67,7 @@ impl DeviceHistory {
                     scan: scan(pid, Family::Activation, match_keys::by_id(id), times),
                     found: Vec::new(),
                     is_read: false,
-                    is_wanted: true,
+                    is_requested: true,
                     floor,
                 }
             });
@@ -78,9 +78,9 @@ impl DeviceHistory {
         }
     }
 
-    pub fn want(&mut self, key: &ListKey) {
+    pub fn request_page(&mut self, key: &ListKey) {
         if let Some(list) = self.lists.get_mut(key) {
-            list.is_wanted = !list.is_read;
+            list.is_requested = !list.is_read;
         }
     }
 
@@ -92,7 +92,7 @@ impl DeviceHistory {
         self.ids.get(key)
     }
 
-    /// All that stand at or after the floor of their list.
+    /// Returns the activations at or after the floor of their list.
     pub fn followers(&self) -> impl Iterator<Item = FactKey> {
         self.lists.values().flat_map(|list| {
             list.found
@@ -104,52 +104,52 @@ impl DeviceHistory {
 }
 
 impl List {
-    /// Those older than a member, newest first, as far as it is known that none is missing.
+    /// Returns the entries before an activation, newest first, as far as none is missing.
     pub fn before(&self, activation_key: &ActivationKey) -> EntriesBefore<'_> {
         let start = self.found.partition_point(|entry| entry.activation_key >= *activation_key);
         let end = match self.read_down_to() {
-            Some(reach) => self.found.partition_point(|entry| entry.activation_key.time > reach),
+            Some(floor) => self.found.partition_point(|entry| entry.activation_key.time > floor),
             None => self.found.len(),
         };
         EntriesBefore {
             known: self.found.get(start..end).unwrap_or_default(),
-            is_whole: self.is_read,
+            is_complete: self.is_read,
         }
     }
 
-    /// The time down to which, exclusive, nothing is missing; `None` if nothing is at all.
+    /// Returns the time after which no entry is missing; `None` if the list is complete.
     fn read_down_to(&self) -> Option<EventTime> {
         (!self.is_read).then(|| self.scan.after.map_or(EventTime::MAX, |last| last.time))
     }
 
-    fn take(&mut self, page: &[IndexEntry], history: Vec<HistoryEntry>) {
+    fn add_page(&mut self, page: &[IndexEntry], entries: Vec<HistoryEntry>) {
         self.is_read = page.len() < self.scan.limit;
         self.scan.after = page.last().copied().or(self.scan.after);
         self.scan.limit = NEXT_PAGE;
-        self.found.extend(history);
-        // The store orders equal times by another hash than the contract.
+        self.found.extend(entries);
+        // The store orders equal times by a hash, the contract by id.
         if let Some(first) = page.first() {
             let start = self.found.partition_point(|entry| entry.activation_key.time > first.time);
             self.found[start..].sort_unstable_by(|a, b| b.cmp(a));
         }
-        self.is_wanted = self.read_down_to().is_some_and(|reach| reach >= self.floor);
+        self.is_requested = self.read_down_to().is_some_and(|time| time >= self.floor);
     }
 }
 
-/// The older part of a list.
+/// The part of a list before an activation.
 #[derive(Clone, Copy)]
 pub struct EntriesBefore<'a> {
     pub known: &'a [HistoryEntry],
-    /// Whether nothing comes after what is known.
-    pub is_whole: bool,
+    /// No older activations exist beyond `known`.
+    pub is_complete: bool,
 }
 
 impl<L: Facts> BatchContext<'_, L> {
-    /// Reads a page of every list that is wanted, until none is.
-    pub fn read_peers(&mut self, history: &mut DeviceHistory) -> Result<(), L::Error> {
+    /// Reads pages of all requested lists until no request is open.
+    pub fn read_history(&mut self, history: &mut DeviceHistory) -> Result<(), L::Error> {
         loop {
             let mut lists: Vec<(&ListKey, &mut List)> =
-                history.lists.iter_mut().filter(|(_, list)| list.is_wanted).collect();
+                history.lists.iter_mut().filter(|(_, list)| list.is_requested).collect();
             if lists.is_empty() {
                 return Ok(());
             }
@@ -158,18 +158,18 @@ impl<L: Facts> BatchContext<'_, L> {
             self.load(pages.iter().flatten().map(|entry| entry.fact))?;
             for ((key, list), page) in lists.iter_mut().zip(pages) {
                 let found = page.iter().filter_map(|entry| {
-                    let entry = self.entry(entry)?;
+                    let entry = self.history_entry(entry)?;
                     let ids =
                         history.ids.entry(entry.key).or_insert_with(|| self.ids_of(&entry.key));
                     ids.contains(&key.1).then_some(entry)
                 });
                 let found = found.collect();
-                list.take(&page, found);
+                list.add_page(&page, found);
             }
         }
     }
 
-    fn entry(&self, entry: &IndexEntry) -> Option<HistoryEntry> {
+    fn history_entry(&self, entry: &IndexEntry) -> Option<HistoryEntry> {
         let FactRecord::Activation(record) = self.at(entry)? else { return None };
         Some(HistoryEntry { activation_key: ActivationKey::of(&record.fact), key: entry.fact })
     }
@@ -181,8 +181,8 @@ impl<L: Facts> BatchContext<'_, L> {
         }
     }
 
-    /// The walk of one of a peer's ids down to that peer, and its number; `None` if the peer was
-    /// never decided on.
+    /// Returns the index and the chain of one id of an activation that end with that activation; `None` if it was
+    /// never decided.
     pub fn chain_at(
         &self,
         history: &DeviceHistory,
@@ -190,6 +190,6 @@ impl<L: Facts> BatchContext<'_, L> {
         id: &DeviceId,
     ) -> Option<(u8, &InstallChain)> {
         let FactRecord::Activation(record) = self.record(key)? else { return None };
-        record.chains.at(history.ids(key)?.place(id)?)
+        record.chains.at(history.ids(key)?.position(id)?)
     }
 }

@@ -1,4 +1,4 @@
-//! Which activations a touch can change: by its keys, and at its places.
+//! The ranges of activations that a touch can change, by id and by probabilistic key.
 
 use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{EventTime, Pid, Touch};
@@ -7,33 +7,33 @@ use crate::facts::match_keys::{self, BUCKET_MS};
 use crate::rules::candidate::{self, Tier};
 use crate::rules::policy::{AppPolicy, Policy};
 
-/// Where the activations stand that the batch's touches can be credited with.
+/// The ranges of activations that can be credited to the batch's touches.
 #[derive(Debug, Default)]
 pub struct MatchWindows {
     pub(super) by_key: Vec<MatchWindow>,
-    pub(super) by_place: Vec<ProbabilisticWindow>,
+    pub(super) by_probabilistic_key: Vec<ProbabilisticWindow>,
 }
 
-/// The activations that a touch can meet by one of its keys.
+/// The activations that a touch can match by one key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MatchWindow {
     pub pid: Pid,
-    /// Of the touch among what arrived.
-    pub(super) place: u32,
+    /// The index of the touch in `BatchState::arrived`.
+    pub(super) arrival_index: u32,
     pub key: MatchKey,
-    /// That the touch has if it meets an activation by this key.
+    /// The tier of the touch if it matches an activation by this key.
     pub(super) tier: Tier,
     pub(super) touch_time: EventTime,
     pub(super) newest: EventTime,
-    /// Of the last activation that it, or an older one of its group, can be credited with or, as
-    /// it goes, free another touch for. To later ones it only counts as a click.
+    /// The time of the last activation that can be credited to this touch or an older one of its group, or that a
+    /// removed touch frees for another. For later activations the touch only counts as a click.
     pub candidate_until: EventTime,
 }
 
-/// The activations that a touch can meet at a place: those with ids of none of its kinds.
+/// The activations that a touch can match by a probabilistic key: those that have ids of none of its kinds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProbabilisticWindow {
-    /// With the place itself as its key.
+    /// The window, with the probabilistic key as its key.
     pub(super) window: MatchWindow,
     pub(super) kinds: IdKindSet,
 }
@@ -41,7 +41,7 @@ pub(super) struct ProbabilisticWindow {
 impl MatchWindows {
     pub fn clear(&mut self) {
         self.by_key.clear();
-        self.by_place.clear();
+        self.by_probabilistic_key.clear();
     }
 }
 
@@ -52,40 +52,41 @@ impl MatchWindow {
 }
 
 impl ProbabilisticWindow {
-    /// Where the marks of the place are.
+    /// Returns the range of the markers of the probabilistic key.
     pub fn bucket_markers(&self) -> MatchWindow {
         let key = match_keys::bucket_markers(self.window.key, false);
         MatchWindow { key, touch_time: self.window.touch_time.minus(BUCKET_MS), ..self.window }
     }
 }
 
-/// Adds where the activations stand that a touch, at its place among what arrived, can be credited
-/// with, or another one if it goes.
+/// Adds the ranges of activations that can be credited to a touch or, if it is removed, to another one.
+/// `arrival_index` is the touch's index in `BatchState::arrived`.
 pub fn add_windows(
     windows: &mut MatchWindows,
     (touch, ids): (&Touch, &DeviceIds),
     policy: &Policy,
     app: &AppPolicy,
-    (place, is_removed): (u32, bool),
+    (arrival_index, is_removed): (u32, bool),
 ) {
     let window = |key, (candidate_until, newest), is_probabilistic| {
         let tier = Tier::of(touch.kind, is_probabilistic);
         let (pid, touch_time) = (touch.pid, touch.time);
-        MatchWindow { pid, place, key, tier, touch_time, newest, candidate_until }
+        MatchWindow { pid, arrival_index, key, tier, touch_time, newest, candidate_until }
     };
-    let by_id = candidate::window_end(policy, app, touch, false);
-    let by_place = candidate::window_end(policy, app, touch, true);
-    // What is too old for a match by id can still match by its place.
-    let by_id = if app.probabilistic { by_id.max(by_place) } else { by_id };
-    let counted = candidate::click_cap_end(policy, app, touch).unwrap_or(by_id);
-    let newest = (if is_removed { counted.max(by_id) } else { by_id }, counted.max(by_id));
+    let id_end = candidate::window_end(policy, app, touch, false);
+    let probabilistic_end = candidate::window_end(policy, app, touch, true);
+    // A touch that is too old for a match by id can still match by a probabilistic key.
+    let id_end = if app.probabilistic { id_end.max(probabilistic_end) } else { id_end };
+    let click_cap_end = candidate::click_cap_end(policy, app, touch).unwrap_or(id_end);
+    let newest = click_cap_end.max(id_end);
+    let times = (if is_removed { newest } else { id_end }, newest);
     let keys = ids.iter().map(match_keys::by_id);
-    windows.by_key.extend(keys.map(|key| window(key, newest, false)));
-    windows.by_key.push(window(match_keys::by_click_id(&touch.id), newest, false));
+    windows.by_key.extend(keys.map(|key| window(key, times, false)));
+    windows.by_key.push(window(match_keys::by_click_id(&touch.id), times, false));
     if app.probabilistic {
-        let places = match_keys::probabilistic_keys(&touch.device);
-        windows.by_place.extend(places.map(|key| ProbabilisticWindow {
-            window: window(key, (by_place, by_place), true),
+        let keys = match_keys::probabilistic_keys(&touch.device);
+        windows.by_probabilistic_key.extend(keys.map(|key| ProbabilisticWindow {
+            window: window(key, (probabilistic_end, probabilistic_end), true),
             kinds: ids.kinds(),
         }));
     }

@@ -1,13 +1,13 @@
-//! From a batch of facts to decisions, rows and positions.
+//! Turns a batch of facts into decisions, rows and positions.
 //!
-//! The facts of a batch are recorded first; then everything that they can change is found, decided from what the ledger
-//! holds, and written where it differs. So the outcome depends on the set of facts alone, and when two workers receive
-//! two facts of one device at the same moment, at least one of them sees both.
+//! The facts of a batch are recorded first. Then everything that they can change is found, decided from the ledger's
+//! facts, and written if it differs. So the outcome depends on the set of facts alone, and if two workers receive two
+//! facts of one device at the same time, at least one of them sees both.
 //!
 //! The steps, one module each: `deduplicate` decides which message is the fact, `affected` finds what can change,
 //! `classify_batch` classifies activations (over `device_history`), `decide_activations` (over `touch_search`) and
-//! `decide_effects` decide, `change_causes` notes what can have changed a decision. `recompute` decides stored events again.
-//! `batch_context` holds what the batch has loaded, `batch_state` what one step hands to the next.
+//! `decide_effects` decide, and `change_causes` finds what can have changed a decision. `recompute` decides stored
+//! events again. `batch_context` holds what the batch has loaded, `batch_state` what the steps pass on.
 
 mod affected;
 pub(crate) mod batch_context;
@@ -37,41 +37,41 @@ use batch_state::BatchState;
 use match_windows::MatchWindows;
 pub use recompute::{Recomputed, recompute, recompute_with_followers};
 
-/// Decides over one ledger.
+/// Decides batches over one ledger.
 #[derive(Debug)]
 pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
-    /// Room for a batch's reaches, kept from one to the next: it is a megabyte.
+    /// Buffer for the match windows of a batch (about a megabyte), reused by the next batch.
     windows: MatchWindows,
 }
 
-/// What has arrived together, and how far that brings us.
+/// Facts that arrived together, and the progress to commit with them.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub facts: Vec<Fact>,
     pub progress: Progress,
 }
 
-/// What became of a batch, for counters.
+/// The outcome of a batch, for counters.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Report {
     pub touches: Admitted,
     pub activations: Admitted,
     pub effects: Admitted,
-    /// Rows written, by the status that they replace (none for a new event) and their own.
+    /// Rows written, by the status of the row that they replace (`None` for a new event) and their own.
     pub decided: BTreeMap<(Option<Status>, Status), u64>,
 }
 
-/// Messages of one family.
+/// Message counts of one family.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted {
-    /// Facts that were not known before.
+    /// New facts.
     pub accepted: u64,
-    /// Messages that repeat a fact, or take its place.
+    /// Messages with a known id, including those that replace the fact.
     pub redelivered: u64,
-    /// Of these, the ones that say something else: either an event was sent again in other words, or two
-    /// events have one id, and only the lesser of them stands.
+    /// Redelivered messages with another time or content: either an event was sent again with changes, or two events
+    /// have the same id and only the lesser one is kept.
     pub conflicting: u64,
 }
 
@@ -88,38 +88,40 @@ impl<L: Ledger> Worker<L> {
         &mut self.ledger
     }
 
-    /// Decides on all that the facts can change and commits it together with the progress.
-    /// Facts of apps that the policy does not know are the caller's bug; they are left out.
+    /// Decides everything that the facts can change, and commits it together with the progress. Facts of unknown apps
+    /// are skipped; the caller must not pass them.
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let (mut report, nothing) = (Report::default(), Progress::default());
         let windows = std::mem::take(&mut self.windows);
         let mut context = BatchContext::new(&mut self.ledger, &self.policy);
-        let mut admitted = context.deduplicate(batch.facts, windows, &mut report)?;
-        context.concurrent.covers_all = admitted.must_redecide_all;
+        let mut state = context.deduplicate(batch.facts, windows, &mut report)?;
+        context.concurrent.covers_all = state.must_redecide_all;
         loop {
-            let writes = context.decide_all(&mut admitted)?;
+            let writes = context.decide_all(&mut state)?;
             let is_last = !L::SHARED || writes.is_empty();
-            let moves: Vec<_> = writes.iter().map(|write| (write.key, moved(write))).collect();
-            let lost = context.commit(writes, if is_last { &batch.progress } else { &nothing })?;
-            for (key, moved) in &moves {
-                if let Some(moved) = moved
-                    && !lost.contains(key)
+            let changes: Vec<_> =
+                writes.iter().map(|write| (write.key, status_change(write))).collect();
+            let conflicts =
+                context.commit(writes, if is_last { &batch.progress } else { &nothing })?;
+            for (key, change) in &changes {
+                if let Some(change) = change
+                    && !conflicts.contains(key)
                 {
-                    *report.decided.entry(*moved).or_default() += 1;
+                    *report.decided.entry(*change).or_default() += 1;
                 }
             }
             if is_last {
-                self.windows = admitted.windows;
+                self.windows = state.windows;
                 return Ok(report);
             }
-            admitted.revisit(moves.into_iter().map(|(key, _)| key));
+            state.revisit(changes.into_iter().map(|(key, _)| key));
             context.clear();
         }
     }
 }
 
-/// The statuses that a row leaves and enters, if it shows another decision than before.
-fn moved(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
+/// Returns the status before and after, if the row differs from the one that it replaces.
+fn status_change(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
     let is_equal =
         |before: &CurrentRow| write.record.current_row().map(|p| p.digest) == Some(before.digest);
     if write.replaced.as_ref().is_some_and(is_equal) {
@@ -153,25 +155,29 @@ impl<L: Ledger> BatchContext<'_, L> {
         let changed = self.decide_activations(state, &classified, touched)?;
         self.note_causes(state);
         if L::SHARED && self.has_decided() {
-            // Effects follow once these stand: one that came too late would leave them outdated.
+            // Effects follow after these are committed: a commit that lost a race would leave them outdated.
             return Ok(self.take_decisions());
         }
         let effects = self.affected_effects(state, &classified, &changed)?;
         if L::SHARED {
-            self.decide_effects_from_fresh(effects)?;
+            self.decide_effects_with_fresh_activations(effects)?;
         } else {
             self.decide_effects(effects)?;
         }
         Ok(self.take_decisions())
     }
 
-    /// Reads the activations of each effect after the effect itself. So a decision from activations
-    /// that another worker has changed since is compared with an effect of before that, and loses.
-    fn decide_effects_from_fresh(&mut self, effects: Vec<FactKey>) -> Result<(), L::Error> {
-        for some in effects.chunks(decide_effects::TOGETHER) {
-            self.load(some.iter().copied())?;
+    /// Reads the activations of each effect after the effect itself. So a decision from activations that another
+    /// worker has changed in between is compared with an effect record from before that change, and is rejected at
+    /// commit.
+    fn decide_effects_with_fresh_activations(
+        &mut self,
+        effects: Vec<FactKey>,
+    ) -> Result<(), L::Error> {
+        for chunk in effects.chunks(decide_effects::BATCH_SIZE) {
+            self.load(chunk.iter().copied())?;
             self.retain_records(|key| key.family == Family::Effect);
-            self.decide_effects(some.to_vec())?;
+            self.decide_effects(chunk.to_vec())?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Keeps of the touches that were read for a decision those that it can still depend on, so that
-//! room and work do not grow with touches that are rejected or lose.
+//! Keeps only the touches on which a decision can still depend, so that memory and work do not grow with touches that
+//! are rejected or lose.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +17,7 @@ use crate::rules::row::CONTRIBUTORS_MAX;
 use crate::rules::winner::strength;
 
 impl<L: Facts> BatchContext<'_, L> {
-    /// Forgets the touches that can not matter to the case any more, here and in the case.
+    /// Drops the touches that cannot affect the decision any more, here and in `pending`.
     pub fn prune(&mut self, pending: &mut PendingDecision) {
         let needed = self.needed(pending);
         pending.touches.retain(|key, _| needed.contains(key));
@@ -29,9 +29,9 @@ impl<L: Facts> BatchContext<'_, L> {
         let Some(subject) = self.subject(pending) else { return needed };
         let evidence = self.evidence(pending);
         let clicks = ClickCounts::new(&subject, evidence.touches.iter().copied());
-        // Accepted for good, whatever else is read.
+        // Accepted, whatever else is read.
         let mut accepted: Vec<(FactKey, Candidate<'_>)> = Vec::new();
-        // Clicks that may turn out to be one too many, by channel.
+        // Clicks that unread clicks may still reject, by channel.
         let mut unsettled: BTreeMap<Option<&str>, Vec<EventTime>> = BTreeMap::new();
         for (key, touch, ids) in self.touches(pending) {
             let Some(candidate) = subject.candidate(touch, ids, pending.class.install_type) else {
@@ -47,10 +47,12 @@ impl<L: Facts> BatchContext<'_, L> {
                 needed.insert(key);
             }
         }
-        // With the one that an explanation tells the winner has beaten.
-        accepted.sort_unstable_by_key(|(_, one)| Reverse(strength(one)));
+        // The winner, and the runner-up that an explanation shows.
+        accepted.sort_unstable_by_key(|(_, candidate)| Reverse(strength(candidate)));
         needed.extend(accepted.iter().take(2).map(|(key, _)| *key));
-        accepted.sort_unstable_by_key(|(_, one)| Reverse((one.touch.time, &one.touch.id)));
+        accepted.sort_unstable_by_key(|(_, candidate)| {
+            Reverse((candidate.touch.time, &candidate.touch.id))
+        });
         needed.extend(accepted.iter().take(CONTRIBUTORS_MAX + 1).map(|(key, _)| *key));
         unsettled.values_mut().for_each(|times| times.sort_unstable());
         let unread = pending.newest_unread();
@@ -64,7 +66,7 @@ impl<L: Facts> BatchContext<'_, L> {
                     .and_then(|times| times.get(times.partition_point(|time| *time < touch.time)));
                 next.and_then(|next| next.since(touch.time)).is_some_and(|ms| ms < CLICK_COUNT_MS)
             };
-            // What is not read yet may be newer.
+            // Unread touches may be newer.
             if counts && (unread.is_some_and(|unread| unread >= touch.time) || can_count()) {
                 needed.insert(key);
             }

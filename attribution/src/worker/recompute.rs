@@ -1,4 +1,4 @@
-//! Recomputes the decisions of stored events from the facts alone, to compare them with what is stored.
+//! Recomputes the decisions of stored events from the facts alone, to compare them with the stored ones.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use crate::ledger::record::{Causes, FactRecord};
 use crate::ledger::{DecisionWrite, Facts};
 use crate::rules::policy::Policy;
 
-/// What would be decided about an event, beside what was.
+/// The recomputed decision of an event, and the stored one.
 #[derive(Debug, Clone)]
 pub struct Recomputed {
-    /// `None` of an activation that is only written because one before it was.
+    /// The stored record; `None` for an activation that is only written because an earlier one changed.
     pub standing: Option<FactRecord>,
-    /// What to write in its place. Where the same row comes out it keeps its revision.
+    /// The write that replaces it. If the row is the same, it keeps its revision.
     pub write: DecisionWrite,
 }
 
 impl Recomputed {
-    /// Whether the row would be another one, or there is none.
+    /// Checks whether the row differs or does not exist yet.
     pub fn has_other_row(&self) -> bool {
         let digest =
             |record: &FactRecord| record.current_row().map(|current_row| current_row.digest);
         self.standing.as_ref().and_then(digest) != digest(&self.write.record)
     }
 
-    /// Whether the decision would be another one, or what later activations go on from.
+    /// Checks whether the decision, or the state that later activations continue from, differs.
     pub fn is_other(&self) -> bool {
         self.has_other_row()
             || match (&self.standing, &self.write.record) {
@@ -40,8 +40,7 @@ impl Recomputed {
     }
 }
 
-/// Decides on these events. Those that no longer stand, or are of apps that the policy does not
-/// know, are left out.
+/// Recomputes these events. Skips events without a record, and those of unknown apps.
 pub fn recompute<L: Facts>(
     facts: &mut L,
     policy: &Policy,
@@ -50,7 +49,7 @@ pub fn recompute<L: Facts>(
     decide(facts, policy, events, |context, state| context.classify_alone(&state.activations))
 }
 
-/// The same, with the activations that follow these on a device and get another class by it.
+/// Like [`recompute`], and also recomputes the activations that follow these on a device and get another class.
 pub fn recompute_with_followers<L: Facts>(
     facts: &mut L,
     policy: &Policy,
@@ -76,13 +75,13 @@ fn decide<'a, L: Facts>(
     }
     let classified = classify(&mut context, &state)?;
     let pending_decisions = context.pending_decisions(&state, &classified, Vec::new());
-    context.decide_cases(pending_decisions)?;
+    context.decide_pending(pending_decisions)?;
     context.decide_effects(std::mem::take(&mut state.effects))?;
     let decided = context.take_decisions().into_iter();
-    Ok(decided.map(|write| beside(standing.remove(&write.key), write)).collect())
+    Ok(decided.map(|write| with_stored(standing.remove(&write.key), write)).collect())
 }
 
-fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
+fn with_stored(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
     let Some(before) = &standing else { return Recomputed { standing, write } };
     write.replaced = before.current_row().copied();
     let revision = write.replaced.map_or(0, |current_row| current_row.revision);
@@ -98,7 +97,7 @@ fn beside(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed 
         if before.decision == record.decision {
             record.previous = before.previous.clone();
         } else {
-            // Nothing came in: what was kept of that is of another change.
+            // No fact has arrived, and the stored causes belong to another change.
             record.changed_by = Causes { facts: Vec::new(), has_more: true };
         }
     }

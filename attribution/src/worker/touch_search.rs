@@ -1,5 +1,5 @@
-//! Reads the touches that activations can be credited with: newest first, page by page, for many
-//! activations at once, until each decision is settled.
+//! Reads the touches that activations can be credited to: newest first, page by page, for many activations at once,
+//! until each decision is final.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,17 +18,16 @@ use crate::rules::classify::Class;
 use crate::rules::row::InstallType;
 use crate::rules::winner::{self, Decision, Evidence};
 
-/// How much longer than the last page the next one is, so that the touches that were read are
-/// looked at again a few times and not once a page.
+/// Factor by which pages grow, so that the touches read so far are evaluated again a few times, not once per page.
 const PAGE_GROWTH: usize = 4;
-/// Entries of the longest page; more would only take room.
+/// Entries of the longest page; more would only need memory.
 const PAGE_MAX: usize = 4_096;
-/// Of searches that are open, one in so many is read on at a time, where the newest come first.
-const OPEN_READ: usize = 8;
-/// Sets of kinds of ids at the places of an activation that is read together with others.
-const PLACED_MAX: usize = 32;
-/// Touches at its places that are read first, of all sets together; at least one of each.
-const PLACED_FIRST: usize = 256;
+/// `read_newest` reads one in this many open searches at a time: those that have reached least far back.
+const OPEN_SEARCHES_PER_READ: usize = 8;
+/// Maximum number of probabilistic searches of an activation that is read together with others.
+const PROBABILISTIC_SEARCHES_MAX: usize = 32;
+/// Size of the first pages of an activation's probabilistic searches together; each reads at least one entry.
+const PROBABILISTIC_FIRST_READ: usize = 256;
 
 /// An activation that is being decided.
 pub struct PendingDecision {
@@ -37,43 +36,43 @@ pub struct PendingDecision {
     pub has_new_chains: bool,
     pub ids: DeviceIds,
     searches: Vec<Search>,
-    /// By id, each once.
+    /// The touches read so far, with their ids.
     pub touches: BTreeMap<FactKey, DeviceIds>,
 }
 
 impl PendingDecision {
-    /// Up to when there may be touches that no search has read.
+    /// Returns the greatest possible time of an unread touch.
     pub fn newest_unread(&self) -> Option<EventTime> {
         self.searches.iter().filter_map(Search::unread).max()
     }
 
-    /// Where all searches are at their end, they go on to count what is older.
+    /// If all searches are complete, extends them to older clicks that only count.
     fn extend_lookback(&mut self) {
         if self.searches.iter().all(|search| search.is_read) {
             self.searches.iter_mut().for_each(Search::extend_lookback);
         }
     }
 
-    /// Whether there is nothing more to read, not even to count.
+    /// Checks whether nothing is left to read, not even clicks that only count.
     pub fn is_read(&self) -> bool {
         self.searches.iter().all(|search| search.is_read && search.extended_oldest.is_none())
     }
 }
 
-/// One scan of the index of touches, and how far it has come.
+/// One scan of the index of touches, and its progress.
 struct Search {
     scan: Scan,
-    /// In which its touches can win; none if they only count.
+    /// The tier in which its touches can win; `None` if they only count.
     tier: Option<Tier>,
     counts: bool,
-    /// Where it goes on, for clicks that only count, if a touch that old could be credited.
+    /// The extended start of the scan, for clicks that only count against a candidate with a long lookback.
     extended_oldest: Option<EventTime>,
     found: Vec<IndexEntry>,
     is_read: bool,
 }
 
 impl Search {
-    /// Up to when there may be touches that it has not read.
+    /// Returns the greatest possible time of a touch that this search has not read.
     fn unread(&self) -> Option<EventTime> {
         if self.is_read {
             self.extended_oldest.map(|_| self.scan.oldest.minus(1))
@@ -86,7 +85,7 @@ impl Search {
         self.scan.after.map(|last| last.time)
     }
 
-    /// Up to when it was read, as far as it was.
+    /// Returns the time down to which it has read.
     fn reached(&self) -> EventTime {
         self.after().unwrap_or(EventTime::MAX)
     }
@@ -124,17 +123,18 @@ impl<L: Facts> BatchContext<'_, L> {
         })
     }
 
-    /// Before the first page is read of cases together. Gives back those whose places are so
-    /// crowded that each has to be read alone.
+    /// Prepares to read several decisions together. Returns those to read together, and those with so many
+    /// probabilistic searches that each must be read alone.
     pub fn start_reading(
         &mut self,
         mut pending_decisions: Vec<PendingDecision>,
     ) -> Result<[Vec<PendingDecision>; 2], L::Error> {
-        let crowded = self.add_place_searches(&mut pending_decisions, PLACED_MAX)?;
+        let crowded =
+            self.add_probabilistic_searches(&mut pending_decisions, PROBABILISTIC_SEARCHES_MAX)?;
         let mut together = Vec::with_capacity(pending_decisions.len());
         let mut alone = Vec::with_capacity(crowded.len());
-        for (number, pending) in pending_decisions.into_iter().enumerate() {
-            if crowded.contains(&number) { &mut alone } else { &mut together }.push(pending);
+        for (index, pending) in pending_decisions.into_iter().enumerate() {
+            if crowded.contains(&index) { &mut alone } else { &mut together }.push(pending);
         }
         let named: Vec<_> =
             together.iter().filter_map(|pending| self.named_click(pending)).collect();
@@ -142,63 +142,65 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok([together, alone])
     }
 
-    /// Before the first page is read of one case.
+    /// Prepares to read one decision alone.
     pub fn start_reading_alone(&mut self, pending: &mut PendingDecision) -> Result<(), L::Error> {
-        self.add_place_searches(std::slice::from_mut(pending), usize::MAX)?;
+        self.add_probabilistic_searches(std::slice::from_mut(pending), usize::MAX)?;
         let named = self.named_click(pending);
         self.load(named)
     }
 
-    /// Has each case search its places for the touches that are marked there and can match, unless
-    /// there are more than so many sets of them: the places of these cases are returned.
-    fn add_place_searches(
+    /// Adds to each decision the probabilistic searches for touches that the markers list and that can match.
+    /// Decisions with more than `searches_max` get none; their indexes are returned.
+    fn add_probabilistic_searches(
         &mut self,
         pending_decisions: &mut [PendingDecision],
-        placed_max: usize,
+        searches_max: usize,
     ) -> Result<BTreeSet<usize>, L::Error> {
         let mut scans = Vec::new();
-        let mut places = Vec::new();
-        for (number, pending) in pending_decisions.iter().enumerate() {
+        let mut owners = Vec::new();
+        for (index, pending) in pending_decisions.iter().enumerate() {
             let Some(subject) = self.subject(pending) else { continue };
             if winner::without_touches(&subject, &pending.class).is_some() {
                 continue;
             }
-            for (place, scan) in marker_scans(&subject) {
+            for (key, scan) in marker_scans(&subject) {
                 scans.push(scan);
-                places.push((number, place, pending.ids.kinds()));
+                owners.push((index, key, pending.ids.kinds()));
             }
         }
         let mut found: BTreeMap<usize, BTreeSet<(MatchKey, PlacedClass)>> = BTreeMap::new();
         let mut crowded = BTreeSet::new();
         self.scan_all(&scans, |scan, entry| {
-            let Some((number, place, kinds)) = places.get(scan) else { return };
-            let marked = PlacedClass::of_mark(&entry);
-            if marked.kinds.overlaps(*kinds) || crowded.contains(number) {
+            let Some((index, key, kinds)) = owners.get(scan) else { return };
+            let marked = PlacedClass::of_marker(&entry);
+            if marked.kinds.overlaps(*kinds) || crowded.contains(index) {
                 return;
             }
-            let of_case = found.entry(*number).or_default();
-            of_case.insert((*place, marked));
-            if of_case.len() > placed_max {
-                found.remove(number);
-                crowded.insert(*number);
+            let classes = found.entry(*index).or_default();
+            classes.insert((*key, marked));
+            if classes.len() > searches_max {
+                found.remove(index);
+                crowded.insert(*index);
             }
         })?;
-        for (number, placed) in found {
-            let Some(pending) = pending_decisions.get(number) else { continue };
+        for (index, classes) in found {
+            let Some(pending) = pending_decisions.get(index) else { continue };
             let Some(subject) = self.subject(pending) else { continue };
-            let placed = placed.into_iter();
-            let mut searches: Vec<_> = placed
-                .filter_map(|(place, marked)| place_search(&subject, &pending.class, place, marked))
+            let mut searches: Vec<_> = classes
+                .into_iter()
+                .filter_map(|(key, marked)| {
+                    probabilistic_search(&subject, &pending.class, key, marked)
+                })
                 .collect();
-            let limit = PLACED_FIRST / searches.len().max(1);
+            let limit = PROBABILISTIC_FIRST_READ / searches.len().max(1);
             searches.iter_mut().for_each(|search| search.scan.limit = limit.clamp(1, PAGE));
-            pending_decisions[number].searches.extend(searches);
+            pending_decisions[index].searches.extend(searches);
         }
         Ok(crowded)
     }
 
-    /// Reads the next page of every search that is not at its end; of a case whose searches all
-    /// are, and that is still open, what lies deeper.
+    /// Reads the next page of every open search. If all searches of an undecided activation are complete, extends
+    /// them.
     pub fn read_touches(
         &mut self,
         pending_decisions: &mut [PendingDecision],
@@ -210,18 +212,18 @@ impl<L: Facts> BatchContext<'_, L> {
         Ok(())
     }
 
-    /// Reads on where the newest may be of what was not read. So the searches of a case stay about
-    /// as far as each other, however many touches each has of a time, and clicks that count need
-    /// not be kept until a search that is far behind has come as far.
+    /// Reads the next page of the searches that have reached least far back. So the searches of one decision stay
+    /// about equally far, however many touches each has per time, and clicks that count need not be kept until a slow
+    /// search catches up.
     pub fn read_newest(&mut self, pending: &mut PendingDecision) -> Result<(), L::Error> {
         pending.extend_lookback();
         let mut open: Vec<_> =
             pending.searches.iter_mut().filter(|search| !search.is_read).collect();
         let mut reached: Vec<_> = open.iter().map(|search| Reverse(search.reached())).collect();
         if !reached.is_empty() {
-            let last = reached.len().div_ceil(OPEN_READ) - 1;
-            let (_, Reverse(canonical_messages), _) = reached.select_nth_unstable(last);
-            open.retain(|search| search.reached() >= *canonical_messages);
+            let last = reached.len().div_ceil(OPEN_SEARCHES_PER_READ) - 1;
+            let (_, Reverse(threshold), _) = reached.select_nth_unstable(last);
+            open.retain(|search| search.reached() >= *threshold);
         }
         self.read_pages(open)?;
         self.note_touches(pending);
@@ -242,13 +244,13 @@ impl<L: Facts> BatchContext<'_, L> {
         self.load(facts)
     }
 
-    /// Loads anew what was forgotten since the case was looked at.
+    /// Loads the touches again that were dropped since the decision was last evaluated.
     pub fn reload(&mut self, pending: &PendingDecision) -> Result<(), L::Error> {
         let named = self.named_click(pending);
         self.load(pending.touches.keys().copied().chain(named))
     }
 
-    /// Takes what was read last into the case.
+    /// Adds the touches of the last pages to the decision.
     fn note_touches(&self, pending: &mut PendingDecision) {
         let found =
             pending.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
@@ -259,14 +261,14 @@ impl<L: Facts> BatchContext<'_, L> {
         }
     }
 
-    /// Takes a touch that was loaded into the case.
+    /// Adds a loaded touch to the decision.
     pub fn note(&self, pending: &mut PendingDecision, key: FactKey) {
         if let Some(FactRecord::Touch(touch)) = self.record(&key) {
             pending.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
         }
     }
 
-    /// The decision, if no touch that was not read could change it.
+    /// Returns the decision if no unread touch can change it.
     pub fn decision(&self, pending: &PendingDecision) -> Option<Decision> {
         let subject = self.subject(pending)?;
         winner::without_touches(&subject, &pending.class)
@@ -296,13 +298,13 @@ impl<L: Facts> BatchContext<'_, L> {
         Some(Subject { policy: self.policy, app, activation, ids: &pending.ids })
     }
 
-    /// Where the touch lives that the activation names by its click id.
+    /// Returns the key of the touch that the activation names by its click id.
     fn named_click(&self, pending: &PendingDecision) -> Option<FactKey> {
         let click_id = device_ids::click_id(&self.activation(&pending.key)?.click_id)?;
         Some(match_keys::fact_key(Family::Touch, pending.key.pid, click_id))
     }
 
-    /// A loaded activation.
+    /// Returns a loaded activation.
     pub fn activation(&self, key: &FactKey) -> Option<&Activation> {
         match self.record(key)? {
             FactRecord::Activation(record) => Some(&record.fact),
@@ -311,7 +313,7 @@ impl<L: Facts> BatchContext<'_, L> {
     }
 }
 
-/// The searches for touches with a device id of the activation.
+/// Returns the searches for touches with a device id of the activation.
 fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
     let mut searches = Vec::new();
     for touches in TouchClass::all() {
@@ -323,19 +325,19 @@ fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
         }
         let mut window_ms = window_ms(subject, touches, false);
         if subject.app.probabilistic {
-            // What is too old for a match by id can still match by its place.
+            // A touch that is too old for a match by id can still match by a probabilistic key.
             window_ms = window_ms.max(self::window_ms(subject, touches, true));
         }
-        let mut deeper_ms = None;
+        let mut extended_ms = None;
         if counts {
             window_ms += CLICK_COUNT_MS;
-            // Clicks with a lookback of their own can be older candidates than these.
-            deeper_ms = Some(click_cap_horizon_ms(subject.policy, subject.app));
+            // Clicks with their own lookback can be older candidates than these.
+            extended_ms = Some(click_cap_horizon_ms(subject.policy, subject.app));
         }
         let keys = subject.ids.iter().map(|id| match_keys::touch_by_id(touches, id));
         searches.extend(keys.filter_map(|key| {
             let search = search(subject, key, window_ms, tier)?;
-            let extended_oldest = deeper_ms.map(|ms| subject.activation.time.minus(ms));
+            let extended_oldest = extended_ms.map(|ms| subject.activation.time.minus(ms));
             let extended_oldest =
                 extended_oldest.filter(|extended_oldest| *extended_oldest < search.scan.oldest);
             Some(Search { counts, extended_oldest, ..search })
@@ -344,18 +346,21 @@ fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<Search> {
     searches
 }
 
-/// The search for touches of a class that were seen at a place of the activation. Those with ids
-/// of its kinds have equal ones and are found by them, or contradict it.
-fn place_search(
+/// Returns the search for touches of a class under a probabilistic key. Touches with ids of the activation's kinds
+/// are excluded: they are found by equal ids, or contradict it.
+fn probabilistic_search(
     subject: &Subject<'_>,
     class: &Class,
-    place: MatchKey,
+    probabilistic_key: MatchKey,
     PlacedClass { class: touches, kinds }: PlacedClass,
 ) -> Option<Search> {
     if !can_win(class, touches) || kinds.overlaps(subject.ids.kinds()) {
         return None;
     }
-    let key = match_keys::touch_by_place(PlacedClass { class: touches, kinds }, place);
+    let key = match_keys::touch_by_probabilistic_key(
+        PlacedClass { class: touches, kinds },
+        probabilistic_key,
+    );
     let tier = Tier::of(touches.kind, true);
     search(subject, key, window_ms(subject, touches, true), Some(tier))
 }
@@ -387,7 +392,7 @@ fn window_ms(subject: &Subject<'_>, touches: TouchClass, is_probabilistic: bool)
     window_max_ms(subject.policy, subject.app, tier, touches.has_lookback)
 }
 
-/// The places of an activation, each with a scan that tells what was seen there.
+/// Returns the probabilistic keys of an activation, each with a scan of its markers.
 fn marker_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
     let Subject { activation, app, .. } = subject;
     if !app.probabilistic {
@@ -398,10 +403,10 @@ fn marker_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
         let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
         let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
         let oldest = activation.time.minus(window_ms.unwrap_or(0) + BUCKET_MS);
-        for place in match_keys::probabilistic_keys(&activation.device) {
-            let key = match_keys::bucket_markers(place, has_lookback);
+        for probabilistic_key in match_keys::probabilistic_keys(&activation.device) {
+            let key = match_keys::bucket_markers(probabilistic_key, has_lookback);
             let times = (oldest, activation.time);
-            scans.push((place, scan(activation.pid, Family::Touch, key, times)));
+            scans.push((probabilistic_key, scan(activation.pid, Family::Touch, key, times)));
         }
     }
     scans
